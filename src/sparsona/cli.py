@@ -1,0 +1,208 @@
+"""The command line. It reads arguments and prints; the work is done elsewhere."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
+
+from sparsona import data as datasets
+from sparsona.api import execute, prepare
+from sparsona.chance import Chance
+from sparsona.errors import DataError, SparsonaError
+from sparsona.experiment import assign, option_names, read
+from sparsona.methods import METHODS
+from sparsona.partition._split import class_counts, federate
+from sparsona.report import console as show
+from sparsona.report.plots import draw_classes
+from sparsona.rundir import RunDir
+from sparsona.version import __version__
+
+app = typer.Typer(
+    help="Sparse, personalised federated learning over thin networks.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+data_app = typer.Typer(help="Data sets: list, get, show.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(data_app, name="data")
+out = Console()
+err = Console(stderr=True)
+
+
+@app.command()
+def run(
+    what: Annotated[str, typer.Argument(metavar="METHOD|experiment.toml", help="a method, or an experiment file")],
+    data: Annotated[str | None, typer.Option(help="data set [digits]")] = None,
+    model: Annotated[str | None, typer.Option(help="model [auto: the data set's own]")] = None,
+    clients: Annotated[int | None, typer.Option(help="number of clients [10]")] = None,
+    partition: Annotated[str | None, typer.Option(help="how data are dealt out [dirichlet-classes:0.3]")] = None,
+    rounds: Annotated[int | None, typer.Option(help="rounds [20]")] = None,
+    sample: Annotated[float | None, typer.Option(help="share of clients in a round [1.0]")] = None,
+    seed: Annotated[int | None, typer.Option(help="seed of all chance [0]")] = None,
+    engine: Annotated[str | None, typer.Option(help="what runs the clients [inprocess]")] = None,
+    workers: Annotated[int | None, typer.Option(help="worker processes [0: one a core]")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda [cpu]")] = None,
+    eval_every: Annotated[int | None, typer.Option(help="evaluate every so many rounds, 0: only the last [1]")] = None,
+    new_clients: Annotated[
+        float | None, typer.Option(help="share held out of training, to join at the end [0]")
+    ] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="any other setting")] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="run directory [runs/METHOD-DATA-SEED]")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="no progress bar, no tables")] = False,
+) -> None:
+    """Run an experiment: a method by name, or a complete experiment file."""
+    file = Path(what)
+    chosen: dict[str, Any] = read(file) if file.suffix == ".toml" else {"method": what}
+    flags = {
+        "data": data, "model": model, "clients": clients, "partition": partition, "rounds": rounds, "seed": seed,
+        "engine": engine, "workers": workers, "device": device, "new_clients": new_clients,
+    }  # fmt: skip
+    chosen |= {key: value for key, value in flags.items() if value is not None}
+    for section, key, value in (("schedule", "sample", sample), ("evaluation", "every", eval_every)):
+        if value is not None:
+            chosen[section] = {**chosen.get(section, {}), key: value}
+    METHODS.get(str(chosen.get("method", "")))
+    prepared = prepare(assign(chosen, settings or ()), origin=what if file.suffix == ".toml" else "the command line")
+    experiment = prepared.experiment
+    if folder is None:
+        folder = (
+            file.parent
+            if _is_run_file(file) and resume
+            else _fresh(experiment.method, experiment.data, experiment.seed)
+        )
+    metric = prepared.setup.objective.metric_name
+    try:
+        with show.RoundProgress(err, experiment.method, experiment.rounds, metric, quiet) as progress:
+            result = execute(prepared, RunDir(folder), resume, progress.advance, progress.started)
+    except KeyboardInterrupt:
+        err.print(f"interrupted: continue with sparsona run {folder / 'experiment.toml'} --resume", soft_wrap=True)
+        raise typer.Exit(130) from None
+    if not quiet:
+        out.print(show.closing(result.summary))
+        out.print(show.traffic(result.summary), soft_wrap=True)
+        out.print(f"results: {folder}", soft_wrap=True)
+
+
+def _is_run_file(file: Path) -> bool:
+    return file.name == "experiment.toml" and (file.parent / "records.jsonl").exists()
+
+
+def _fresh(method: str, data: str, seed: int) -> Path:
+    """The first run directory of this name that is not taken."""
+    stem = f"{method}-{Path(data.replace(':', '-')).name}-{seed}"
+    number = 1
+    while (path := Path("runs") / (stem if number == 1 else f"{stem}-{number}")).exists():
+        number += 1
+    return path
+
+
+@app.command()
+def methods(as_json: Annotated[bool, typer.Option("--json", help="as JSON")] = False) -> None:
+    """List the methods, with their options and defaults."""
+    rows: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "about": (kind.__doc__ or "").strip().partition("\n")[0],
+            "options": {option: getattr(kind, option) for option in option_names(kind)},
+        }
+        for name, kind in METHODS
+    ]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2, default=str))
+        return
+    cells = [(r["name"], r["about"], ", ".join(f"{k}={v}" for k, v in r["options"].items())) for r in rows]
+    out.print(show.listing("methods", ("name", "what it does", "options (--set)"), cells))
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(help="a run directory")],
+    client: Annotated[str, typer.Option(help="whose model")],
+    to: Annotated[Path, typer.Option(help="file to write: .safetensors or .npz")],
+) -> None:
+    """Write one client's personal model to a file."""
+    RunDir(run).export(client, to)
+    out.print(f"wrote {to}", soft_wrap=True)
+
+
+@data_app.command("list")
+def data_list() -> None:
+    """What data sets there are, and which are on this machine."""
+    found = [datasets.describe(source) for _, source in datasets.DATASETS]
+    rows = [(d.name, d.about, "yes" if d.present else "no", show.size(d.size) if d.size else "-") for d in found]
+    out.print(show.listing("data sets", ("name", "about", "here", "download"), rows))
+
+
+@data_app.command("get")
+def data_get(name: str) -> None:
+    """Download a data set from its publisher; an interrupted download continues."""
+    source = datasets.DATASETS.get(name)
+    with Progress(*Progress.get_default_columns(), DownloadColumn(), TransferSpeedColumn(), console=err) as bar:
+        tasks: dict[str, Any] = {}
+
+        def advance(file: str, done: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = bar.add_task(file, total=total)
+            bar.update(tasks[file], completed=done, total=total)
+
+        datasets.fetch(source, datasets.roots()[0], progress=advance)
+    out.print(f"{name} is in {datasets.describe(source).folder}", soft_wrap=True)
+
+
+@data_app.command("show")
+def data_show(
+    name: str,
+    partition: Annotated[str | None, typer.Option(help="deal it out, and show classes by client")] = None,
+    clients: Annotated[int, typer.Option(help="number of clients, 0: as many as there are natural groups")] = 10,
+    seed: int = 0,
+    to: Annotated[Path | None, typer.Option(help="also draw the classes by client: .png, .svg or .pdf")] = None,
+) -> None:
+    """What a data set holds, and how a partition deals it out."""
+    data = datasets.load(name)
+    shape = "x".join(map(str, data.inputs.shape[1:]))
+    out.print(f"{data.name}: {len(data)} samples of {shape}, {data.classes or 'no'} classes, model {data.model}")
+    if data.official_test:
+        out.print(f"{data.official_test} of them are the publisher's test part")
+    if data.groups is not None:
+        out.print(f"{len(data.group_names)} natural groups: {', '.join(data.group_names[:8])}")
+    if partition is None:
+        return
+    if not data.classes:
+        raise DataError(f"{name} has no classes to show: leave --partition out")
+    counts = class_counts(federate(data, partition, clients, Chance(seed)))
+    names = data.class_names or tuple(str(c) for c in range(data.classes))
+    out.print(show.class_table(counts, names))
+    if to is not None:
+        draw_classes(counts, names, to)
+        out.print(f"drawn to {to}", soft_wrap=True)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(__version__)
+
+
+def main() -> None:
+    """The entry point: a problem is one line on standard error and exit code 2."""
+    try:
+        app()
+    except SparsonaError as error:
+        _fail(str(error))
+    except OSError as error:
+        where = f" {error.filename}" if error.filename else ""
+        _fail(f"cannot read or write{where}: {error.strerror}; what was finished is kept, continue with --resume")
+
+
+def _fail(message: str) -> None:
+    typer.echo(f"sparsona: {' '.join(message.split())}", err=True)
+    sys.stdout.flush()
+    sys.exit(2)

@@ -1,0 +1,27 @@
+"""The engines: what runs the clients' turns. All share the server's loop in :mod:`sparsona.rounds`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+
+from sparsona.client import Job, Outcome, Setup
+from sparsona.registry import Registry
+from sparsona.store import ClientStore
+
+
+class Engine(Protocol):
+    """Runs jobs and yields their outcomes in any order, taking the next job only when it has a worker for it.
+
+    Owns the clients' states.
+    """
+
+    store: ClientStore
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]: ...
+
+    def close(self) -> None: ...
+
+
+ENGINES: Registry[Callable[[Setup, int], Engine]] = Registry("engine", __name__)
+"""An engine is made from the set-up and the number of workers, 0 meaning one a core."""

@@ -1,0 +1,297 @@
+"""What may travel between a client and the server: a message of named parts.
+
+A method picks a part by what it means to say (a vector, a sparse vector, a set of positions, ...) and never sees
+bytes; :mod:`sparsona.wire` turns a whole message into a frame and back, without loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsona.errors import WireError
+
+Vector: TypeAlias = npt.NDArray[np.float32]
+"""A model, an update, a gradient: one flat float32 array."""
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+IndexSet: TypeAlias = npt.NDArray[np.int64]
+"""Sorted, distinct positions."""
+
+
+def _index_set(indices: npt.ArrayLike, size: int) -> IndexSet:
+    out = np.ascontiguousarray(indices, dtype=np.int64)
+    if out.ndim != 1 or (len(out) and (out[0] < 0 or out[-1] >= size or (np.diff(out) <= 0).any())):
+        raise WireError(f"positions must be sorted, distinct and within 0..{size - 1}")
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Positions:
+    """A set of positions among `size`: a mask, or the places where a mask changes.
+
+    >>> Positions.of(np.array([True, False, True])).indices
+    array([0, 2])
+    """
+
+    size: int
+    indices: IndexSet
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "indices", _index_set(self.indices, self.size))
+
+    @classmethod
+    def of(cls, mask: Mask) -> Positions:
+        return cls(len(mask), np.flatnonzero(mask))
+
+    def mask(self) -> Mask:
+        out = np.zeros(self.size, np.bool_)
+        out[self.indices] = True
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Sparse:
+    """A vector of length `size` that is given on `indices` and absent elsewhere. A value may be an exact zero.
+
+    >>> Sparse(4, np.array([1, 3]), np.array([5, 7], np.float32)).dense()
+    array([0., 5., 0., 7.], dtype=float32)
+    """
+
+    size: int
+    indices: IndexSet
+    values: Vector
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "indices", _index_set(self.indices, self.size))
+        object.__setattr__(self, "values", np.ascontiguousarray(self.values, dtype=np.float32))
+        if self.values.shape != self.indices.shape:
+            raise WireError(f"{len(self.indices)} positions but {len(self.values)} values")
+
+    @classmethod
+    def take(cls, vector: Vector, indices: IndexSet) -> Sparse:
+        """The entries of `vector` at `indices`."""
+        return cls(len(vector), indices, vector[indices])
+
+    def dense(self) -> Vector:
+        out = np.zeros(self.size, np.float32)
+        out[self.indices] = self.values
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """Some of `count` blocks whose bounds both sides know, and the kept blocks' values one after the other."""
+
+    count: int
+    kept: IndexSet
+    values: Vector
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kept", _index_set(self.kept, self.count))
+        object.__setattr__(self, "values", np.ascontiguousarray(self.values, dtype=np.float32))
+
+
+@dataclass(frozen=True, eq=False)
+class Ternary:
+    """A sparse vector whose entries are plus or minus one magnitude per tensor; `sizes` are the tensors' lengths."""
+
+    sizes: tuple[int, ...]
+    indices: IndexSet
+    negative: Mask
+    magnitudes: Vector
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", tuple(int(n) for n in self.sizes))
+        object.__setattr__(self, "indices", _index_set(self.indices, sum(self.sizes)))
+        object.__setattr__(self, "negative", np.ascontiguousarray(self.negative, dtype=np.bool_))
+        object.__setattr__(self, "magnitudes", np.ascontiguousarray(self.magnitudes, dtype=np.float32))
+        if self.negative.shape != self.indices.shape or self.magnitudes.shape != (len(self.sizes),):
+            raise WireError("a ternary part needs a sign for every position and a magnitude for every tensor")
+
+    def dense(self) -> Vector:
+        out = np.zeros(sum(self.sizes), np.float32)
+        tensor = np.searchsorted(np.cumsum(self.sizes), self.indices, side="right")
+        out[self.indices] = np.where(self.negative, -self.magnitudes[tensor], self.magnitudes[tensor])
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """A vector whose entries take few values in long runs; `sizes` are the lengths of its tensors."""
+
+    sizes: tuple[int, ...]
+    values: Vector
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", tuple(int(n) for n in self.sizes))
+        object.__setattr__(self, "values", np.ascontiguousarray(self.values, dtype=np.float32))
+        if self.values.shape != (sum(self.sizes),):
+            raise WireError(f"the tensors hold {sum(self.sizes)} entries but {len(self.values)} are given")
+
+
+Numbers: TypeAlias = npt.NDArray[Any]
+"""A one-dimensional array of float32, float16, or integers."""
+
+Part: TypeAlias = Numbers | Sparse | Positions | Blocks | Ternary | Levels | int | float
+
+NUMBER_TYPES = ("float32", "float16", "int8", "uint8", "int16", "int32", "int64")
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What the loop writes on every message.
+
+    `exchange` counts the exchanges of a round. `acked` is the round of the last reply of this client that reached the
+    server, -1 if none did: a client that sent later than that knows that its reply was lost.
+    """
+
+    round: int = 0
+    exchange: int = 0
+    acked: int = -1
+
+
+class Message:
+    """Named parts, read by name and kind.
+
+    >>> m = Message(weights=np.zeros(3, np.float32), examples=20)
+    >>> m.vector("weights"), m.integer("examples")
+    (array([0., 0., 0.], dtype=float32), 20)
+
+    A message without parts is never sent: it costs no byte.
+    """
+
+    __slots__ = ("parts", "stamp")
+
+    def __init__(self, **parts: Part) -> None:
+        self.parts: Mapping[str, Part] = {name: _clean(name, part) for name, part in parts.items()}
+        self.stamp = Stamp()
+
+    def stamped(self, stamp: Stamp) -> Message:
+        """The same parts under another stamp."""
+        out = Message()
+        out.parts, out.stamp = self.parts, stamp
+        return out
+
+    @property
+    def round(self) -> int:
+        return self.stamp.round
+
+    @property
+    def exchange(self) -> int:
+        return self.stamp.exchange
+
+    @property
+    def acked(self) -> int:
+        return self.stamp.acked
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.parts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __repr__(self) -> str:
+        return f"Message({', '.join(f'{name}={part!r}' for name, part in self.parts.items())})"
+
+    def _get(self, name: str, kind: type | tuple[type, ...], called: str) -> Any:
+        part = self.parts.get(name)
+        if not isinstance(part, kind):
+            held = f"a {type(part).__name__}" if name in self.parts else "nothing"
+            raise WireError(f"the message holds {held} under {name!r}, expected {called}")
+        return part
+
+    def vector(self, name: str, size: int | None = None) -> Vector:
+        """The float32 vector called `name`; of length `size` where one is asked for."""
+        part: Vector = self._get(name, np.ndarray, "a vector")
+        if part.dtype != np.float32 or (size is not None and len(part) != size):
+            wanted = "any length" if size is None else f"length {size}"
+            raise WireError(f"{name!r} is {part.dtype} of length {len(part)}, expected float32 of {wanted}")
+        return part
+
+    def numbers(self, name: str) -> Numbers:
+        part: Numbers = self._get(name, np.ndarray, "an array")
+        return part
+
+    def sparse(self, name: str, size: int | None = None) -> Sparse:
+        part: Sparse = self._get(name, Sparse, "a sparse vector")
+        if size is not None and part.size != size:
+            raise WireError(f"{name!r} is a sparse vector of length {part.size}, expected {size}")
+        return part
+
+    def positions(self, name: str) -> Positions:
+        part: Positions = self._get(name, Positions, "positions")
+        return part
+
+    def blocks(self, name: str) -> Blocks:
+        part: Blocks = self._get(name, Blocks, "blocks")
+        return part
+
+    def ternary(self, name: str) -> Ternary:
+        part: Ternary = self._get(name, Ternary, "a ternary vector")
+        return part
+
+    def levels(self, name: str) -> Levels:
+        part: Levels = self._get(name, Levels, "levels")
+        return part
+
+    def integer(self, name: str) -> int:
+        part: int = self._get(name, int, "an integer")
+        return part
+
+    def real(self, name: str) -> float:
+        return float(self._get(name, (int, float), "a number"))
+
+    def examples(self) -> int:
+        """How many samples stand behind this reply; a peer that claims none or fewer is refused."""
+        count = self.integer("examples")
+        if count <= 0:
+            raise WireError(f"a reply claims {count} examples, expected at least one")
+        return count
+
+
+def _clean(name: str, part: Part) -> Part:
+    if isinstance(part, np.ndarray):
+        if part.ndim != 1 or part.dtype.name not in NUMBER_TYPES:
+            raise WireError(
+                f"part {name!r} is {part.dtype} of {part.ndim} dimensions; "
+                f"what travels has one dimension and is one of {', '.join(NUMBER_TYPES)}"
+            )
+        return np.ascontiguousarray(part)
+    if isinstance(part, np.integer | np.bool_ | bool):
+        return int(part)
+    if isinstance(part, np.floating):
+        return float(part)
+    if not isinstance(part, Sparse | Positions | Blocks | Ternary | Levels | int | float):
+        raise WireError(f"part {name!r} is a {type(part).__name__}, which cannot travel")
+    return part
+
+
+def paper_bytes(message: Message) -> int:
+    """The papers' own accounting: 32 bits a value (their width for others), no positions, masks or scalars.
+
+    >>> paper_bytes(Message(update=Sparse(9, np.array([1, 4]), np.zeros(2, np.float32)), examples=7))
+    8
+    """
+    total = 0
+    for part in message.parts.values():
+        if isinstance(part, np.ndarray):
+            total += part.nbytes
+        elif isinstance(part, Sparse | Blocks | Levels):
+            total += part.values.nbytes
+        elif isinstance(part, Ternary):
+            total += (len(part.indices) + 7) // 8 + part.magnitudes.nbytes
+    return total
+
+
+__all__ = [
+    "Blocks", "IndexSet", "Levels", "Mask", "Message", "Numbers", "Part", "Positions", "Sparse", "Stamp", "Ternary",
+    "Vector", "paper_bytes",
+]  # fmt: skip

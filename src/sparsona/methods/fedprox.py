@@ -1,0 +1,34 @@
+"""FedProx: Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith, "Federated Optimization in Heterogeneous Networks", MLSys
+2020. FedAvg whose clients are held near the global model by mu/2 |w - w_global|^2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from sparsona.local import Local, Proximal
+from sparsona.message import Message, Vector
+from sparsona.method import ClientId, Fit, Task
+from sparsona.methods import METHODS
+from sparsona.methods._averaging import Averaging, received
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class FedProx(Averaging[None]):
+    """FedAvg with a proximal term of strength `mu` in the local loss; mu = 0 is FedAvg."""
+
+    mu: Annotated[float, Field(ge=0)] = 0.1
+
+    def start_client(self, task: Task, client: ClientId) -> None:
+        return None
+
+    def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
+        start = received(down, local)
+        trained = local.train(start, proximal=Proximal(start, self.mu) if self.mu else None).weights
+        return Fit(None, Message(weights=trained, examples=local.examples), trained)
+
+    def personal(self, client: None, down: Message, local: Local) -> Vector:
+        return received(down, local)

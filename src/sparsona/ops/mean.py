@@ -1,0 +1,27 @@
+"""Weighted means of what arrives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from sparsona.message import Vector
+
+
+def weighted_mean(pairs: Iterable[tuple[float, Vector]]) -> Vector:
+    """The mean of vectors by their weights, in one pass and with one vector in memory, summed in float64.
+
+    >>> weighted_mean([(1, np.array([4, 0], np.float32)), (3, np.array([8, 0], np.float32))])
+    array([7., 0.], dtype=float32)
+    """
+    total, weight = None, 0.0
+    for w, vector in pairs:
+        if total is None:
+            total = np.zeros(len(vector), np.float64)
+        total += w * vector.astype(np.float64)
+        weight += w
+    if total is None or weight <= 0:
+        raise ValueError("a mean needs at least one vector of positive weight")
+    out: Vector = (total / weight).astype(np.float32)
+    return out

@@ -1,0 +1,150 @@
+"""The run's memory on disk: a line a round and client, from which every reported number is made."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from sparsona.evaluate import POINTS, summarise
+from sparsona.method import ClientId
+from sparsona.wire import Ledger
+
+
+@dataclass(frozen=True)
+class Line:
+    """One client in one round, counted from 1. A client that neither took part nor was evaluated has no line.
+
+    `pre` is measured after the round's aggregation, `post` after the local training of the round.
+    """
+
+    round: int
+    client: ClientId
+    took_part: bool = False
+    arrived: bool = False
+    down: Ledger = field(default_factory=Ledger)
+    up: Ledger = field(default_factory=Ledger)
+    paper_down: int = 0
+    paper_up: int = 0
+    loss: float = math.nan
+    seconds: float = 0.0
+    test: Mapping[str, float] = field(default_factory=dict)
+    validation: Mapping[str, float] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """One line of JSON; what is not a number is null."""
+        return json.dumps(_finite(asdict(self)), separators=(",", ":"), allow_nan=False) + "\n"
+
+    @classmethod
+    def parse(cls, text: str) -> Line:
+        raw: dict[str, Any] = json.loads(text)
+        raw["loss"] = _nan(raw["loss"])
+        raw |= {key: Ledger(**raw[key]) for key in ("down", "up")}
+        raw |= {key: {point: _nan(score) for point, score in raw[key].items()} for key in ("test", "validation")}
+        return cls(**raw)
+
+    def measured(self, point: str, test: float, validation: float) -> Line:
+        return replace(self, test={**self.test, point: test}, validation={**self.validation, point: validation})
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _nan(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+@dataclass(frozen=True)
+class RoundReport:
+    """One round over all clients: bytes and scores by point."""
+
+    round: int
+    took_part: int
+    up: Ledger
+    down: Ledger
+    paper_up: int
+    paper_down: int
+    scores: Mapping[str, Mapping[str, float | None]]
+    validation: Mapping[str, float | None]
+
+
+class Journal:
+    """The lines of a run, kept in memory by the round and, where there is a file, appended to it."""
+
+    def __init__(self, sizes: Mapping[ClientId, int], higher_is_better: bool, file: Path | None = None) -> None:
+        self._sizes = sizes
+        self._higher = higher_is_better
+        self._file = file
+        self.rounds: list[RoundReport] = []
+        self.scores: dict[ClientId, dict[str, float]] = {}
+
+    def write(self, lines: Iterable[Line]) -> RoundReport:
+        """Append a round. Nothing of it is valid until the checkpoint that follows names the file's new length."""
+        lines = sorted(lines, key=lambda line: line.client)
+        if self._file is not None:
+            with self._file.open("a", encoding="utf-8") as out:
+                out.writelines(line.text() for line in lines)
+        return self._count(lines)
+
+    def length(self) -> int:
+        return self._file.stat().st_size if self._file is not None and self._file.exists() else 0
+
+    def rewind(self, length: int) -> None:
+        """Forget what was written after a checkpoint, and count again what was written before."""
+        if self._file is None:
+            return
+        self._file.touch()
+        os.truncate(self._file, length)
+        rounds: dict[int, list[Line]] = {}
+        with self._file.open(encoding="utf-8") as lines:
+            for text in lines:
+                line = Line.parse(text)
+                rounds.setdefault(line.round, []).append(line)
+        for number in sorted(rounds):
+            self._count(rounds[number])
+
+    def _count(self, lines: list[Line]) -> RoundReport:
+        scores: dict[str, Any] = {}
+        validation: dict[str, float | None] = {}
+        for point in POINTS:
+            found = {line.client: line.test[point] for line in lines if point in line.test}
+            if found:
+                scores[point] = summarise(found, self._sizes, self._higher)
+                checked = {line.client: line.validation[point] for line in lines if point in line.validation}
+                validation[point] = summarise(checked, self._sizes, self._higher)["mean"]
+        for line in lines:
+            if line.test:
+                self.scores[line.client] = {**self.scores.get(line.client, {}), **line.test}
+        report = RoundReport(
+            round=lines[0].round if lines else len(self.rounds) + 1,
+            took_part=sum(line.took_part for line in lines),
+            up=sum((line.up for line in lines), Ledger()),
+            down=sum((line.down for line in lines), Ledger()),
+            paper_up=sum(line.paper_up for line in lines),
+            paper_down=sum(line.paper_down for line in lines),
+            scores=scores,
+            validation=validation,
+        )
+        self.rounds.append(report)
+        return report
+
+    def last(self, point: str) -> Mapping[str, float | None] | None:
+        """The scores of the last round that measured this point."""
+        for report in reversed(self.rounds):
+            if point in report.scores:
+                return report.scores[point]
+        return None
+
+    def picked(self, point: str) -> RoundReport | None:
+        """The round whose mean validation score at this point was best; the earliest of equals."""
+        sign = 1 if self._higher else -1
+        rated = [(r, r.validation.get(point)) for r in self.rounds]
+        known = [(report, value) for report, value in rated if value is not None]
+        return max(known, key=lambda pair: (sign * pair[1], -pair[0].round))[0] if known else None

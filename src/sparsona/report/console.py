@@ -1,0 +1,158 @@
+"""What a person sees in the terminal: progress, closing tables, data sets and partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from sparsona.dataset import Indices
+from sparsona.records import RoundReport
+
+
+def size(count: float) -> str:
+    """A number of bytes, for people.
+
+    >>> size(999), size(1_500_000)
+    ('999 B', '1.50 MB')
+    """
+    for unit, step in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= step:
+            return f"{count / step:.2f} {unit}"
+    return f"{count:.0f} B"
+
+
+def share(value: float | None, metric: str) -> str:
+    """A score: accuracy as a percentage, others as they are."""
+    if value is None:
+        return "-"
+    return f"{100 * value:.2f} %" if metric == "accuracy" else f"{value:.4g}"
+
+
+class RoundProgress:
+    """A bar with the last score and the bytes so far."""
+
+    def __init__(self, console: Console, title: str, rounds: int, metric: str, quiet: bool) -> None:
+        self._metric = metric
+        self._bytes = 0
+        self._score = ""
+        self._progress = Progress(
+            TextColumn(title),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=quiet or not console.is_terminal,
+        )
+        self._task = self._progress.add_task(title, total=rounds, note="")
+
+    def __enter__(self) -> RoundProgress:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def started(self, done: int) -> None:
+        self._progress.update(self._task, completed=done)
+
+    def advance(self, report: RoundReport) -> None:
+        self._bytes += report.up.total + report.down.total
+        if "pre" in report.scores:
+            self._score = f"{self._metric} {share(report.scores['pre']['mean'], self._metric)}"
+        self._progress.update(self._task, advance=1, note=f"{self._score}  {size(self._bytes)}")
+
+
+COLUMNS = (("mean", "mean"), ("weighted", "weighted"), ("bottom_decile", "bottom decile"), ("worst", "worst"))
+
+
+def closing(summary: Mapping[str, Any]) -> Table:
+    """The end of a run: every point, and what travelled."""
+    metric = summary["metric"]
+    title = f"{summary['method']} on {summary['data']}: {metric} after {summary['rounds']} rounds"
+    table = Table(title=title, title_justify="left")
+    table.add_column("point")
+    for _, label in COLUMNS:
+        table.add_column(label, justify="right")
+    rows = [(point, values) for point, values in summary[metric].items()]
+    rows += [
+        (f"{point}, round {pick['round']} (picked on validation)", pick) for point, pick in summary["picked"].items()
+    ]
+    if "new_clients" in summary:
+        new = summary["new_clients"]
+        rows += [(f"{point}, {new['count']} new clients", values) for point, values in new[metric].items()]
+    for label, values in rows:
+        table.add_row(label, *(share(values[key], metric) for key, _ in COLUMNS))
+    return table
+
+
+def traffic(summary: Mapping[str, Any]) -> str:
+    """One line on the bytes that were sent."""
+    sent, paper = summary["bytes"], summary["paper_bytes"]
+    return (
+        f"sent: {size(sent['up'])} up, {size(sent['down'])} down "
+        f"(values only, as papers count: {size(paper['up'])} up, {size(paper['down'])} down); "
+        f"{summary['seconds']:.1f} s, {summary['peak_rss_mb']:.0f} MB of memory"
+    )
+
+
+def comparison(summaries: Sequence[Mapping[str, Any]], title: str) -> Table:
+    """Several runs side by side."""
+    table = Table(title=title, title_justify="left")
+    metric = summaries[0]["metric"]
+    for label in (
+        "method",
+        f"{metric} pre",
+        "bottom decile",
+        f"{metric} post",
+        "bottom decile",
+        "up",
+        "down",
+        "seconds",
+    ):
+        table.add_column(label, justify="left" if label == "method" else "right")
+    for s in summaries:
+        points = [s[metric][point][key] for point in ("pre", "post") for key in ("mean", "bottom_decile")]
+        table.add_row(
+            s["method"],
+            *(share(value, metric) for value in points),
+            size(s["bytes"]["up"]),
+            size(s["bytes"]["down"]),
+            f"{s['seconds']:.1f}",
+        )
+    return table
+
+
+SHADES = " ░▒▓█"
+
+
+def class_table(counts: Mapping[str, Indices], names: Sequence[str], most: int = 40) -> Table:
+    """Training samples by client and class; a cell's shade is its share of the client's samples."""
+    table = Table(title="training samples by client and class", title_justify="left", padding=(0, 1))
+    table.add_column("client")
+    table.add_column("samples", justify="right")
+    wide = len(names) <= 12
+    for name in names if wide else ("classes",):
+        table.add_column(str(name), justify="right" if wide else "left")
+    for client in list(counts)[:most]:
+        row = counts[client]
+        total = int(row.sum())
+        shades = [SHADES[min(4, -(-4 * int(n) // max(total, 1)))] for n in row]
+        cells = [f"{n} {shade}" for n, shade in zip(row, shades, strict=True)] if wide else ["".join(shades)]
+        table.add_row(client, str(total), *cells)
+    if len(counts) > most:
+        table.caption = f"and {len(counts) - most} more clients"
+    return table
+
+
+def listing(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table

@@ -1,0 +1,240 @@
+"""The server's loop, shared by all engines: send, fit, merge, evaluate, remember."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, overload
+
+import numpy as np
+from pydantic import Field
+
+from sparsona.checkpoint import Flight, Keeper, Position
+from sparsona.client import Job, Outcome, Setup
+from sparsona.engines import Engine
+from sparsona.message import Stamp, paper_bytes
+from sparsona.method import Arrival, ClientId, Turn
+from sparsona.records import Journal, Line, RoundReport
+from sparsona.schedule import Plan, Schedule
+from sparsona.wire import Frame, Limit, Memo, decode, encode
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """When and where models are measured.
+
+    Every `every` rounds and after the last (0: only then). `post` of a client that did not take part is what it would
+    be had it been asked, and costs a training: `participants` leaves it out, except after the last round. `ft` adds
+    the third point.
+    """
+
+    every: Annotated[int, Field(ge=0)] = 1
+    post: Literal["everyone", "participants"] = "everyone"
+    ft: bool = False
+
+
+class Arrivals(Sequence[Arrival]):
+    """Replies sorted by client, each decoded when it is asked for: one pass holds one message at a time."""
+
+    def __init__(self, flights: Iterable[Flight], limit: Limit, lengths: tuple[int, ...]) -> None:
+        self._flights = sorted(flights, key=lambda f: (f.client, f.round))
+        self._limit = limit
+        self._lengths = lengths
+
+    def __len__(self) -> int:
+        return len(self._flights)
+
+    @overload
+    def __getitem__(self, index: int) -> Arrival: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Arrival]: ...
+    def __getitem__(self, index: int | slice) -> Arrival | list[Arrival]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        flight = self._flights[index]
+        message = decode(flight.frame.tobytes(), self._limit, self._lengths)
+        return Arrival(flight.client, message, flight.round)
+
+    def __iter__(self) -> Iterator[Arrival]:
+        return (self[i] for i in range(len(self)))
+
+
+class Rounds:
+    """One run of the server. All that it must remember between two rounds is in :meth:`position`."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        engine: Engine,
+        schedule: Schedule,
+        evaluation: Evaluation,
+        journal: Journal,
+        keeper: Keeper | None = None,
+    ) -> None:
+        self.setup = setup
+        self.engine = engine
+        self.schedule = schedule
+        self.evaluation = evaluation
+        self.journal = journal
+        self.keeper = keeper
+        self.server: Any = setup.method.start_server(setup.task)
+        self.done = 0
+        self.flights: tuple[Flight, ...] = ()
+        self.acked: dict[ClientId, int] = {}
+        self._before = 0.0
+        self._began = time.perf_counter()
+        self._limit = setup.limit()
+        self._lengths = setup.task.layout.lengths
+
+    def resume(self) -> None:
+        """Continue where the last checkpoint was taken."""
+        if self.keeper is None:
+            return
+        position = self.keeper.load(self.server, self.engine.store, self.setup.task.clients)
+        self.journal.rewind(position.records if position else 0)
+        if position:
+            self.done, self.server, self.flights = position.done, position.server, position.flights
+            self.acked, self._before = dict(position.acked), position.seconds
+
+    @property
+    def seconds(self) -> float:
+        """The time spent on this run, earlier sessions included."""
+        return self._before + time.perf_counter() - self._began
+
+    def run(self, on_round: Callable[[RoundReport], None] = lambda report: None) -> None:
+        while self.done < self.setup.task.rounds:
+            report = self.journal.write(self._round(self.done).values())
+            self.done += 1
+            if self.keeper is not None:
+                self.keeper.save(self._position(), self.engine.store)
+            on_round(report)
+
+    def _position(self) -> Position:
+        return Position(self.done, self.server, self.flights, self.acked, self.journal.length(), self.seconds)
+
+    def _round(self, round: int) -> dict[ClientId, Line]:
+        lines: dict[ClientId, Line] = {}
+        task, exchanges = self.setup.task, self.setup.method.exchanges(round)
+        busy = {flight.client for flight in self.flights}
+        plan = self.schedule.plan(round, [k for k in task.clients if k not in busy], task.chance)
+        last = round + 1 == task.rounds
+        evaluate = last or (self.evaluation.every > 0 and (round + 1) % self.evaluation.every == 0)
+        for number, exchange in enumerate(exchanges):
+            training = number + 1 == len(exchanges)
+            invited = [k for k in task.clients if k not in busy] if exchange.everyone else plan.invited
+            turn = self._turn(round, number)
+            memo = Memo()
+            self._serve(
+                turn,
+                invited,
+                plan if training else replace(plan, delay={}),
+                evaluate and training,
+                memo,
+                lines,
+            )
+            if evaluate and training and (last or self.evaluation.post == "everyone"):
+                absent = [k for k in task.clients if "post" not in _line(lines, round, k).test]
+                self._measure("trial", turn, absent, memo, lines, round)
+            self._merge(turn)
+        if evaluate:
+            after = self._turn(round + 1, len(self.setup.method.exchanges(round + 1)) - 1)
+            self._measure("personal", after, task.clients, Memo(), lines, round)
+        return lines
+
+    def _turn(self, round: int, exchange: int) -> Turn:
+        return Turn(self.setup.task, round, exchange, {f.client: f.round for f in self.flights})
+
+    def down(self, turn: Turn, client: ClientId, memo: Memo) -> tuple[Frame, int, Stamp]:
+        """The downlink of one client as bytes, and what the papers would count for it."""
+        stamp = Stamp(turn.round, turn.exchange, self.acked.get(client, -1))
+        message = self.setup.method.send(self.server, client, turn).stamped(stamp)
+        return encode(message, self._lengths, memo), paper_bytes(message), stamp
+
+    def _serve(
+        self,
+        turn: Turn,
+        invited: Sequence[ClientId],
+        plan: Plan,
+        score: bool,
+        memo: Memo,
+        lines: dict[ClientId, Line],
+    ) -> None:
+        """Send to the invited clients, let them work, and put their replies under way."""
+
+        def jobs() -> Iterator[Job]:
+            for client in invited:
+                frame, paper, stamp = self.down(turn, client, memo)
+                line = _line(lines, turn.round, client)
+                lines[client] = replace(
+                    line, took_part=True, down=line.down + frame.ledger, paper_down=line.paper_down + paper
+                )
+                if client not in plan.crashed:
+                    yield Job("fit", client, stamp, frame.data, score)
+
+        for outcome in self.engine.run(jobs()):
+            client = outcome.job.client
+            line = _measured(lines[client], outcome)
+            delay = plan.delay.get(client, 0)
+            lines[client] = replace(
+                line,
+                up=line.up + outcome.frame.ledger,
+                paper_up=line.paper_up + outcome.paper,
+                arrived=client not in plan.lost and delay == 0,
+                loss=outcome.loss,
+                seconds=line.seconds + outcome.seconds,
+            )
+            if client not in plan.lost and outcome.frame.data:
+                frame_bytes = np.frombuffer(outcome.frame.data, np.uint8)
+                self.flights += (Flight(turn.round + delay, client, turn.round, frame_bytes),)
+
+    def _merge(self, turn: Turn) -> None:
+        """Hand the server what has arrived by now."""
+        due = [flight for flight in self.flights if flight.due <= turn.round]
+        if not due:
+            return
+        self.flights = tuple(flight for flight in self.flights if flight.due > turn.round)
+        turn = self._turn(turn.round, turn.exchange)
+        self.server = self.setup.method.merge(self.server, Arrivals(due, self._limit, self._lengths), turn)
+        for flight in due:
+            self.acked[flight.client] = max(flight.round, self.acked.get(flight.client, -1))
+
+    def _measure(
+        self,
+        kind: Literal["trial", "personal"],
+        turn: Turn,
+        clients: Sequence[ClientId],
+        memo: Memo,
+        lines: dict[ClientId, Line],
+        round: int,
+    ) -> None:
+        """Evaluate clients; the downlinks made for it are not traffic."""
+        for outcome in self.engine.run(self._trial(kind, turn, client, memo) for client in clients):
+            client = outcome.job.client
+            lines[client] = _measured(_line(lines, round, client), outcome)
+
+    def _trial(self, kind: Literal["trial", "personal"], turn: Turn, client: ClientId, memo: Memo) -> Job:
+        frame, _, stamp = self.down(turn, client, memo)
+        return Job(kind, client, stamp, frame.data, score=True, fine_tune=self.evaluation.ft and kind == "personal")
+
+    def finish(self, kind: Literal["personal", "adapt"], clients: Iterable[ClientId]) -> Iterator[Outcome]:
+        """After the last round: every client's model, or what new clients make of it."""
+        rounds, memo = self.setup.task.rounds, Memo()
+        turn = self._turn(rounds, len(self.setup.method.exchanges(rounds)) - 1)
+
+        def jobs() -> Iterator[Job]:
+            for client in clients:
+                frame, _, stamp = self.down(turn, client, memo)
+                yield Job(kind, client, stamp, frame.data, score=kind == "adapt", keep_model=kind == "personal")
+
+        return self.engine.run(jobs())
+
+
+def _line(lines: dict[ClientId, Line], round: int, client: ClientId) -> Line:
+    return lines.get(client) or Line(round + 1, client)
+
+
+def _measured(line: Line, outcome: Outcome) -> Line:
+    for point, scores in outcome.scores.items():
+        line = line.measured(point, scores.test, scores.validation)
+    return line

@@ -1,0 +1,303 @@
+"""The invariants that every method, partition and model must keep; public, so that plug-ins can be held to them too.
+
+>>> from sparsona.methods.fedavg import FedAvg
+>>> check_method(FedAvg())
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from sparsona.chance import Chance
+from sparsona.checkpoint import Keeper
+from sparsona.client import Job, Outcome, Setup
+from sparsona.dataset import Dataset, Indices, Samples
+from sparsona.engines.inprocess import InProcess
+from sparsona.errors import ContractError
+from sparsona.local import Recipe, channels_last
+from sparsona.message import Message, Vector
+from sparsona.method import ClientId, Method, Task
+from sparsona.objective import classification
+from sparsona.partition._split import federate
+from sparsona.records import Journal
+from sparsona.rounds import Evaluation, Rounds
+from sparsona.schedule import Plan, Sampled, Schedule
+from sparsona.state import digest, pack, unpack
+from sparsona.vector import Flat
+from sparsona.wire import decode
+
+ROUNDS = 3
+
+
+def check_method(method: Method[Any, Any]) -> None:
+    """Raise a ContractError that says what is wrong, if anything is."""
+    _declared(method)
+    _imports(method)
+    reference = _run(method)
+    _round_trips(reference)
+    _same("two runs of the same seed", reference, _run(method))
+    _same("replies in another order", reference, _run(method, engine=Backwards))
+    with tempfile.TemporaryDirectory() as folder:
+        _run(method, keeper=Keeper(Path(folder)), stop=1)
+        _same("a run that was stopped and resumed", reference, _run(method, keeper=Keeper(Path(folder)), resume=True))
+    _run(method, clients=1)
+    _run(method, schedule=Sampled(sample=0.4))
+    _run(method, schedule=Silent("c1"))
+    _run(method, schedule=Late("c1"))
+    _newcomer(reference)
+    _private(method)
+
+
+def tiny_setup(method: Method[Any, Any], clients: int = 3, rounds: int = ROUNDS) -> Setup:
+    """A federation of a few small images per client, real enough for every method."""
+    rng = np.random.default_rng(7)
+    count, classes = 40 * max(clients, 2), 4
+    labels = np.arange(count, dtype=np.int64) % classes
+    centres = rng.uniform(0, 160, (classes, 1, 6, 6))
+    inputs = np.clip(centres[labels] + rng.normal(0, 40, (count, 1, 6, 6)), 0, 255).astype(np.uint8)
+    data = Dataset("tiny", inputs, labels, classes, mean=(0.3,), std=(0.3,))
+    chance = Chance(11)
+    federation = federate(data, "dirichlet-classes:1.0" if clients > 1 else "iid", clients, chance)
+    with chance.torch("initial weights"):
+        module = nn.Sequential(
+            nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(48, 5), nn.ReLU(), nn.Linear(5, 4)
+        )
+    flat = Flat(module)
+    names = tuple(sorted(federation.clients))
+    task = Task(flat.layout, flat.read(), names, rounds, (1, 6, 6), classes, chance)
+    return Setup(method, task, federation, module, classification(), Recipe(batch=16, lr=0.05))
+
+
+class Backwards(InProcess):
+    """Hands the outcomes over in reverse, as a network might."""
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        return iter(list(super().run(jobs))[::-1])
+
+
+@dataclass(frozen=True)
+class Silent:
+    """Everyone takes part, but one client's replies are always lost."""
+
+    client: ClientId
+
+    def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan:
+        return Plan(tuple(sorted(idle)), lost=frozenset({self.client}))
+
+
+@dataclass(frozen=True)
+class Late:
+    """Everyone takes part, but one client's replies come a round late."""
+
+    client: ClientId
+
+    def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan:
+        return Plan(tuple(sorted(idle)), delay={self.client: 1})
+
+
+def _run(
+    method: Method[Any, Any],
+    *,
+    clients: int = 3,
+    schedule: Schedule | None = None,
+    engine: type[InProcess] = InProcess,
+    keeper: Keeper | None = None,
+    stop: int = 0,
+    resume: bool = False,
+) -> Rounds:
+    setup = tiny_setup(method, clients)
+    sizes = {name: len(share.test) for name, share in setup.federation.shares.items()}
+    made = engine(setup)
+    rounds = Rounds(setup, made, schedule or Sampled(), Evaluation(), Journal(sizes, True), keeper)
+    if resume:
+        rounds.resume()
+    if stop:
+        stopped = iter(range(stop - 1))
+
+        def interrupt(_: object) -> None:
+            if next(stopped, None) is None:
+                raise KeyboardInterrupt
+
+        try:
+            rounds.run(interrupt)
+        except KeyboardInterrupt:
+            return rounds
+    rounds.run()
+    for outcome in rounds.finish("personal", setup.task.clients):
+        if outcome.model is None:
+            raise ContractError(f"personal() gave no model for {outcome.job.client}")
+    return rounds
+
+
+def _digests(rounds: Rounds) -> dict[str, str]:
+    return {"the server": digest(rounds.server), **rounds.engine.store.digests(rounds.setup.task.clients)}
+
+
+def _same(what: str, one: Rounds, other: Rounds) -> None:
+    ours, theirs = _digests(one), _digests(other)
+    for who in ours:
+        if ours[who] != theirs[who]:
+            raise ContractError(f"{what} must give the same bits, but the final state of {who} differs")
+
+
+def _declared(method: Method[Any, Any]) -> None:
+    kind = type(method)
+    if not dataclasses.is_dataclass(kind) or not kind.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        raise ContractError(f"{kind.__name__} must be a frozen dataclass of hyper-parameters")
+    if not (kind.__doc__ or "").strip() or (kind.__doc__ or "").startswith(f"{kind.__name__}("):
+        raise ContractError(f"{kind.__name__} needs a docstring: `sparsona methods` shows its first line")
+
+
+def _imports(method: Method[Any, Any]) -> None:
+    """A method knows neither engine nor wire."""
+    source = inspect.getsource(sys.modules[type(method).__module__])
+    for node in ast.walk(ast.parse(source)):
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for name in names:
+            if name.startswith(("sparsona.engines", "sparsona.wire", "sparsona.rounds", "sparsona.client")):
+                raise ContractError(f"{type(method).__name__} imports {name}: a method knows neither engine nor wire")
+
+
+def _round_trips(rounds: Rounds) -> None:
+    states = {"the server": rounds.server, **{k: rounds.engine.store.get(k) for k in rounds.setup.task.clients}}
+    for who, state in states.items():
+        data = pack(state)
+        if pack(unpack(data, type(state))) != data:
+            raise ContractError(f"the state of {who} does not survive being written and read")
+
+
+def _newcomer(rounds: Rounds) -> None:
+    """A client that the server never heard of is served, has a model, and can adapt."""
+    setup = rounds.setup
+    name = "somebody new"
+    shares = {**setup.federation.shares, name: setup.federation.shares[setup.task.clients[0]]}
+    wider = dataclasses.replace(setup, federation=dataclasses.replace(setup.federation, shares=shares))
+    later = Rounds(wider, InProcess(wider), rounds.schedule, rounds.evaluation, rounds.journal)
+    later.server, later.acked = rounds.server, rounds.acked
+    before = digest(rounds.server)
+    for outcome in later.finish("adapt", [name]):
+        if "pre" not in outcome.scores:
+            raise ContractError("a new client has no model before it adapts")
+    if digest(rounds.server) != before:
+        raise ContractError("send() changes the server's state in place")
+
+
+class Tap(InProcess):
+    """Keeps every frame that clients send."""
+
+    def __init__(self, setup: Setup, workers: int = 1) -> None:
+        super().__init__(setup, workers)
+        self.sent: list[tuple[ClientId, bytes]] = []
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        for outcome in super().run(jobs):
+            if outcome.job.kind == "fit":
+                self.sent.append((outcome.job.client, outcome.frame.data))
+            yield outcome
+
+
+def _private(method: Method[Any, Any]) -> None:
+    """No sample, and no field of client state that the method declares private, is found in any message."""
+    rounds = _run(method, engine=Tap)
+    engine, setup = rounds.engine, rounds.setup
+    assert isinstance(engine, Tap)
+    for client, frame in engine.sent:
+        message = decode(frame, setup.limit(), setup.task.layout.lengths)
+        held = b"".join(array.tobytes() for array in _arrays(message))
+        share = setup.federation.shares[client]
+        if any(setup.federation.data.inputs[i].tobytes() in held for i in share.train):
+            raise ContractError(f"a training sample of {client} travels in a message")
+        state = engine.store.get(client)
+        for field in type(method).private:
+            for array in _arrays(getattr(state, field)):
+                if any(chunk in held for chunk in _chunks(array)):
+                    raise ContractError(f"{field!r} of {client} is declared private but travels in a message")
+
+
+def _arrays(value: Any) -> Iterator[Any]:
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, Message):
+        for part in value.parts.values():
+            yield from _arrays(part)
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from _arrays(inner)
+    elif isinstance(value, tuple | list):
+        for inner in value:
+            yield from _arrays(inner)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from _arrays(getattr(value, field.name))
+
+
+def _chunks(array: Vector, length: int = 16) -> Iterator[bytes]:
+    """Stretches that would betray the array; constant ones (zeros, ones) betray nothing."""
+    flat = np.ravel(array)
+    for start in range(0, max(1, len(flat) - length + 1), length):
+        chunk = flat[start : start + length]
+        if len(chunk) >= 4 and len(np.unique(chunk)) > 2:
+            yield chunk.tobytes()
+
+
+def check_partitioner(partition: Callable[..., Mapping[str, Indices]], **options: Any) -> None:
+    """Every sample at most once, nobody without samples, the same twice, another with another seed."""
+    labels = np.repeat(np.arange(6), 50)
+    samples = Samples(labels, 6, np.arange(300) % 5, tuple("abcde"))
+    parts = partition(samples, 5, Chance(3), **options)
+    if len(parts) != 5:
+        raise ContractError(f"5 clients were asked for, {len(parts)} were made")
+    for name, indices in parts.items():
+        if not isinstance(name, str) or indices.dtype != np.int64 or indices.ndim != 1 or not len(indices):
+            raise ContractError(f"client {name!r} must have a name and at least one int64 index")
+    together = np.concatenate(list(parts.values()))
+    if len(np.unique(together)) != len(together) or together.min() < 0 or together.max() >= len(labels):
+        raise ContractError("a sample is dealt out twice, or does not exist")
+    again = partition(samples, 5, Chance(3), **options)
+    if list(again) != list(parts) or any((again[k] != parts[k]).any() for k in parts):
+        raise ContractError("the same seed must deal the same way")
+
+
+def check_model(build: Callable[..., nn.Module], shape: tuple[int, ...], outputs: int = 10, **options: Any) -> None:
+    """The module fits a layout, answers any batch with one row of outputs, and its first weights follow the seed."""
+    flats = []
+    for _ in range(2):
+        with Chance(5).torch("initial weights"):
+            flats.append(Flat(build(shape, outputs, **options)))
+    if not np.array_equal(flats[0].read(), flats[1].read()):
+        raise ContractError("the same seed must give the same initial weights")
+    flat = flats[0]
+    weights = flat.read()
+    flat.load(weights * 2)
+    if not np.array_equal(flat.read(), weights * 2):
+        raise ContractError("weights do not survive being loaded and read")
+    flat.load(weights)
+    tokens = len(shape) == 1 and any(isinstance(m, nn.Embedding | nn.EmbeddingBag) for m in flat.module.modules())
+    inputs = (
+        torch.ones(3, *shape, dtype=torch.int64)
+        if tokens
+        else torch.linspace(-1, 1, 3).reshape(3, *(1,) * len(shape)).expand(3, *shape)
+    )
+    flat.module.eval()
+    answer = flat.module(inputs)
+    if answer.shape != (3, outputs):
+        raise ContractError(f"3 samples must give outputs of shape (3, {outputs}), not {tuple(answer.shape)}")
+    if len(shape) == 3 and not torch.allclose(answer, flat.module(channels_last(inputs)), atol=1e-4):
+        raise ContractError("the model answers differently when its input is in channels_last memory")
+    flat.module.train()
+    torch.autograd.backward(flat.module(inputs).sum())
+    if not torch.isfinite(flat.gradient).all():
+        raise ContractError("the gradient is not finite")
