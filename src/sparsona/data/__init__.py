@@ -1,0 +1,75 @@
+"""Data sets by name, one file each, and the user's own.
+
+>>> from sparsona import data
+>>> digits = data.load("digits")
+>>> digits.inputs.shape, digits.classes
+((1797, 1, 8, 8), 10)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparsona.data._fetch import Fetched, FetchedFile, Progress, fetch
+from sparsona.data._own import from_arrays, from_torch
+from sparsona.data._source import DATASETS, File, Source, source
+from sparsona.data._store import Store, roots
+from sparsona.dataset import Dataset
+from sparsona.registry import bind, split_spec
+
+__all__ = [
+    "DATASETS",
+    "Description",
+    "Fetched",
+    "FetchedFile",
+    "File",
+    "Progress",
+    "Source",
+    "Store",
+    "describe",
+    "fetch",
+    "from_arrays",
+    "from_torch",
+    "load",
+    "roots",
+    "source",
+]
+
+
+def load(spec: str, root: Path | None = None) -> Dataset:
+    """The data set that `spec` names: ``mnist``, ``emnist:letters``, ``npz:my.npz``, ``folder:my/clients``.
+
+    Looked for below `root` where it is given, else below ``$SPARSONA_DATA`` and ``~/.cache/sparsona``.
+    """
+    found = DATASETS.get(split_spec(spec)[0])
+    return found.load(Store.of(found, root), **bind("data set", spec, found.load, skip=1))
+
+
+@dataclass(frozen=True)
+class Description:
+    """What is known of a data set without reading it."""
+
+    name: str
+    about: str
+    licence: str
+    homepage: str
+    size: int | None
+    """Bytes to download; None where there is nothing to download or the publisher does not say."""
+    present: bool
+    """Whether it can be loaded now (the user's own always can: its path is part of the spec)."""
+    folder: Path
+    """Where downloads go, and the first place where it is looked for."""
+
+
+def describe(source: Source | str, root: Path | None = None) -> Description:
+    """A data set in one glance, for lists.
+
+    >>> describe("digits").present
+    True
+    """
+    known = DATASETS.get(split_spec(source)[0]) if isinstance(source, str) else source
+    store = Store.of(known, root)
+    return Description(
+        known.name, known.about, known.licence, known.homepage, known.size, store.present, store.folders[0]
+    )

@@ -1,0 +1,73 @@
+"""Arrays that take long to make from published files, kept for the next time. Without pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from sparsona.data._store import Store
+from sparsona.dataset import Array
+
+FOLDER = ".arrays"
+log = logging.getLogger(__name__)
+
+
+def cached(
+    store: Store, files: Sequence[Path], recipe: str, make: Callable[[], Mapping[str, Array]]
+) -> Mapping[str, Array]:
+    """What `make` returns for these files, from disk where it was made before.
+
+    The key holds the content of the files and the `recipe`, so a changed archive and a changed tokenizer both
+    give new arrays. A cache that cannot be read is made anew; one that cannot be written is done without.
+    """
+    name = f"{store.source.name}-{fingerprint(store, files, recipe)}.npz"
+    for root in store.roots:
+        arrays = _read(root / FOLDER / name)
+        if arrays is not None:
+            return arrays
+    arrays = make()
+    for root in store.roots:
+        try:
+            _write(root / FOLDER / name, arrays)
+            break
+        except OSError as error:
+            log.info("no cache below %s: %s", root, error)
+    return arrays
+
+
+def fingerprint(store: Store, files: Sequence[Path], recipe: str) -> str:
+    digest = hashlib.sha256(recipe.encode())
+    for path in files:
+        with store.reading(path), path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:20]
+
+
+def _read(path: Path) -> Mapping[str, Array] | None:
+    if not path.is_file():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {key: stored[key] for key in stored.files}
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        log.info("the cache %s is made anew: %s", path, error)
+        return None
+
+
+def _write(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.stem}.{os.getpid()}.part")
+    try:
+        with partial.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,88 @@
+"""What a data set's file declares about itself, and the registry of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sparsona.dataset import Dataset
+from sparsona.registry import Registry
+
+
+@dataclass(frozen=True)
+class File:
+    """One published file: where it lies below the data set's folder, and where it comes from.
+
+    `members` names what is unpacked from an archive (the archive itself is then removed); without members the
+    file is kept as it is. A file without `urls` cannot be downloaded: `Source.by_hand` tells how to get it.
+    `name` may then be a pattern. A checksum is given only where it is certain; without one the size is all
+    that can be checked.
+    """
+
+    name: str
+    urls: tuple[str, ...] = ()
+    sha256: str = ""
+    md5: str = ""
+    size: int | None = None
+    members: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    """Other names under which a copy is accepted."""
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The names that must be there for this file to count as present."""
+        return self.members or (self.name,)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set by name: how to read it, and how to get it.
+
+    `load` takes a :class:`~sparsona.data.Store` and then what stands behind the name in a spec
+    (``emnist:letters``).
+    """
+
+    load: Callable[..., Dataset]
+    about: str
+    licence: str
+    homepage: str = ""
+    files: tuple[File, ...] = ()
+    by_hand: str = ""
+    system: tuple[str, ...] = ()
+    """Folders outside ours where the operating system may have put the files."""
+
+    def __post_init__(self) -> None:
+        # The registry names a thing by the module it comes from: for a source, the one that defines `load`.
+        object.__setattr__(self, "__module__", self.load.__module__)
+
+    @property
+    def name(self) -> str:
+        return self.__module__.rpartition(".")[2].replace("_", "-")
+
+    @property
+    def size(self) -> int | None:
+        """Bytes to download; None where there is nothing to download or a size is not known."""
+        sizes = [file.size for file in self.files if file.urls]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if sizes and len(known) == len(sizes) else None
+
+
+DATASETS: Registry[Source] = Registry("data set", "sparsona.data")
+
+
+def source(
+    *,
+    about: str,
+    licence: str,
+    homepage: str = "",
+    files: tuple[File, ...] = (),
+    by_hand: str = "",
+    system: tuple[str, ...] = (),
+) -> Callable[[Callable[..., Dataset]], Callable[..., Dataset]]:
+    """Register the function below as the data set of its file's name. The function itself stays as it is."""
+
+    def register(load: Callable[..., Dataset]) -> Callable[..., Dataset]:
+        DATASETS.add(Source(load, about, licence, homepage, files, by_hand, system))
+        return load
+
+    return register

@@ -1,0 +1,120 @@
+"""What the partitions share: client names, checks of what was asked for, and even cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sparsona.dataset import Array, Indices, Samples
+from sparsona.errors import InputError
+
+
+def client_names(clients: int) -> tuple[str, ...]:
+    """Names that sort as the clients are counted.
+
+    >>> client_names(3)
+    ('c0', 'c1', 'c2')
+    >>> client_names(11)[:2]
+    ('c00', 'c01')
+    """
+    width = len(str(clients - 1))
+    return tuple(f"c{i:0{width}d}" for i in range(clients))
+
+
+def check_clients(samples: Samples, clients: int) -> None:
+    """At least one client, and no more of them than samples."""
+    total = len(samples.labels)
+    if clients < 1:
+        raise InputError(
+            f"{clients} clients asked for; ask for at least 1 (0 means all with partition groups)"
+        )
+    if clients > total:
+        raise InputError(f"{clients} clients asked for, but only {total} samples to deal out; ask for fewer")
+
+
+def check_ratio(partition: str, ratio: float) -> None:
+    """A non-IID ratio is a share."""
+    if not 0 <= ratio <= 1:
+        raise InputError(f"partition {partition!r}: the non-IID ratio must be from 0 to 1, not {ratio}")
+
+
+def check_alpha(partition: str, alpha: float) -> None:
+    """A Dirichlet concentration is positive; numpy's sampler overflows near the largest floats."""
+    if not 0 < alpha <= 1e9:
+        raise InputError(f"partition {partition!r}: alpha must be above 0 and at most 1e9, not {alpha}")
+
+
+def are_classes(labels: Array) -> bool:
+    """Whether these targets are classes: one whole number a sample."""
+    return labels.dtype.kind in "biu" and labels.ndim == 1
+
+
+def class_numbers(partition: str, samples: Samples) -> Indices:
+    """The class of each sample, counted 0, 1, ... over the classes that occur, in the order of the labels."""
+    if not are_classes(samples.labels):
+        problem = f"partition {partition!r} needs class labels, but these targets are no classes"
+        raise InputError(f"{problem}; use iid, quantity or groups")
+    return np.unique(samples.labels, return_inverse=True)[1].astype(np.int64)
+
+
+def ranks(sizes: Indices) -> Indices:
+    """0, 1, ... within each of consecutive stretches of these sizes.
+
+    >>> ranks(np.array([2, 3])).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
+def shuffled_by_class(classes: Indices, rng: np.random.Generator) -> Indices:
+    """All samples, class after class, in random order within a class."""
+    return np.lexsort((rng.permutation(len(classes)), classes)).astype(np.int64)
+
+
+def interleaved(classes: Indices, rng: np.random.Generator) -> Indices:
+    """All samples in an order of which every stretch holds the classes in the proportions of the whole.
+
+    For classes of one size that is 0, 1, 2, ..., 0, 1, 2, ...; which sample stands for its class is random.
+
+    >>> labels = np.array([0, 0, 0, 0, 1, 1])
+    >>> labels[interleaved(labels, np.random.default_rng(0))].tolist()
+    [0, 1, 0, 0, 1, 0]
+    """
+    sizes = np.bincount(classes)
+    place = (ranks(sizes) + 0.5) / np.repeat(sizes, sizes)
+    return shuffled_by_class(classes, rng)[np.argsort(place, kind="stable")]
+
+
+def even(total: int, parts: int) -> Indices:
+    """`total` as `parts` numbers that differ by one at most, the greater ones first.
+
+    >>> even(7, 3).tolist()
+    [3, 2, 2]
+    """
+    return np.full(parts, total // parts, np.int64) + (np.arange(parts) < total % parts)
+
+
+def cut(order: Indices, sizes: Indices) -> list[Indices]:
+    """`order` cut into consecutive pieces of these sizes; what is left over is left out."""
+    ends = np.cumsum(sizes)
+    return [order[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+
+
+def cut_both(alike: Indices, skewed: Indices, clients: int) -> list[Indices]:
+    """A piece of `alike` and a piece of `skewed` for each client, so that the sums differ by one at most."""
+    first = even(len(alike), clients)
+    second = even(len(alike) + len(skewed), clients) - first
+    pairs = zip(cut(alike, first), cut(skewed, second), strict=True)
+    return [np.concatenate(pair) for pair in pairs]
+
+
+def by_owner(samples: Indices, owner: Indices, clients: int) -> list[Indices]:
+    """The samples of client 0, of client 1, ..., where `owner` says whose each of `samples` is."""
+    return cut(samples[np.argsort(owner, kind="stable")], np.bincount(owner, minlength=clients))
+
+
+def named(parts: Sequence[Indices]) -> dict[str, Indices]:
+    """The pieces under their clients' names, each sorted."""
+    names = client_names(len(parts))
+    return {name: np.sort(part).astype(np.int64) for name, part in zip(names, parts, strict=True)}

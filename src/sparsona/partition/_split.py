@@ -1,0 +1,192 @@
+"""From a data set to a federation: the partition deals out, then each client's part is split in three."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from sparsona.chance import Chance
+from sparsona.dataset import Dataset, Federation, Indices, Samples, Share
+from sparsona.errors import InputError
+from sparsona.partition import PARTITIONS
+from sparsona.partition._deal import are_classes, ranks
+from sparsona.registry import bind, split_spec, suggest
+
+USES = ("official", "train", "pooled")
+OWN_TESTS = "set aside test samples of each client instead (use 'train' or 'pooled')"
+
+
+def federate(
+    data: Dataset,
+    spec: str,
+    clients: int,
+    chance: Chance,
+    *,
+    test: float = 0.2,
+    validation: float = 0.1,
+    use: str = "official",
+) -> Federation:
+    """Deal `data` out to `clients` as `spec` says ("dirichlet-classes:0.3"), with a test part for each.
+
+    A client's test part follows its training distribution. With `use` official, and where the publisher has a
+    test part, the partition deals out the training part and the test part follows it, class by class. With
+    train the publisher's test part is ignored, with pooled it is one with the training part; then, and where
+    there is no such part, the fraction `test` of each client's samples is set aside. The fraction
+    `validation` of what is left for training is set aside as well. It may come to nothing; training samples
+    never do.
+
+    >>> data = Dataset("toy", np.zeros((100, 2), np.float32), np.repeat(np.arange(2), 50), classes=2)
+    >>> federation = federate(data, "iid", 2, Chance(0))
+    >>> [(len(s.train), len(s.validation), len(s.test)) for s in federation.shares.values()]
+    [(36, 4, 10), (36, 4, 10)]
+    """
+    if use not in USES:
+        raise InputError(f"unknown use {use!r} of the publisher's test part{suggest(use, USES)}")
+    if not 0 < test < 1:
+        raise InputError(f"the test fraction must be above 0 and below 1, not {test}")
+    if not 0 <= validation < 1:
+        raise InputError(f"the validation fraction must be at least 0 and below 1, not {validation}")
+    name, _ = split_spec(spec)
+    partition = PARTITIONS.get(name)
+    options = bind("partition", spec, partition, skip=3)
+    dealt = len(data) - (0 if use == "pooled" else data.official_test)
+    groups = None if data.groups is None else data.groups[:dealt]
+    parts = partition(
+        Samples(data.targets[:dealt], data.classes, groups, data.group_names), clients, chance, **options
+    )
+    strata = _strata(data)
+    official: Mapping[str, Indices] = {}
+    if use == "official" and data.official_test:
+        theirs = np.arange(dealt, len(data))
+        if name == "groups" and data.groups is not None and (data.groups[theirs] >= 0).any():
+            official = _by_group(parts, data.groups, theirs)
+        else:
+            official = _in_proportion(parts, strata, theirs, chance.rng("split"))
+    shares = {}
+    for client, part in parts.items():
+        rng = chance.rng("split", client=client)
+        if len(part) < (needed := 1 if official else 2):
+            fix = "leave small groups out with groups:2" if name == "groups" else "ask for fewer clients"
+            raise InputError(f"client {client!r} gets {len(part)} samples and needs {needed}; {fix}")
+        if official:
+            rest, tested = part, official[client]
+        else:
+            count = min(max(_round(test * len(part)), 1), len(part) - 1)
+            rest, tested = _set_aside(part, strata, count, rng)
+        count = min(_round(validation * len(rest)), len(rest) - 1)
+        train, checked = _set_aside(rest, strata, count, rng)
+        shares[client] = Share(client, train, checked, tested)
+    return Federation(data, shares)
+
+
+def class_counts(federation: Federation) -> dict[str, Indices]:
+    """How many training samples of each class every client has; where there are no classes, how many in all.
+
+    >>> data = Dataset("toy", np.zeros((40, 2), np.float32), np.repeat(np.arange(2), 20), classes=2)
+    >>> counts = class_counts(federate(data, "sorted", 2, Chance(0)))
+    >>> {name: row.tolist() for name, row in counts.items()}
+    {'c0': [14, 0], 'c1': [0, 14]}
+    """
+    targets, classes = federation.data.targets, federation.data.classes
+    if not are_classes(targets):
+        return {name: np.array([len(share.train)]) for name, share in federation.shares.items()}
+    labels = {name: targets[share.train] for name, share in federation.shares.items()}
+    return {name: np.bincount(row[row >= 0], minlength=classes) for name, row in labels.items()}
+
+
+def _strata(data: Dataset) -> Indices:
+    """The class of each sample, counted from 0; all the same where the targets are not classes."""
+    if not are_classes(data.targets):
+        return np.zeros(len(data), np.int64)
+    return np.unique(data.targets, return_inverse=True)[1].astype(np.int64)
+
+
+def _round(number: float) -> int:
+    """Half up: Python's own rounding goes to the even neighbour."""
+    return math.floor(number + 0.5)
+
+
+def _set_aside(
+    part: Indices, strata: Indices, count: int, rng: np.random.Generator
+) -> tuple[Indices, Indices]:
+    """(what stays, `count` samples) of `part`, the latter with the class proportions of the whole."""
+    own = np.unique(strata[part], return_inverse=True)[1]
+    order = np.lexsort((rng.permutation(len(part)), own))
+    sizes = np.bincount(own)
+    aside = ranks(sizes) < np.repeat(_apportion(sizes, count, rng), sizes)
+    return np.sort(part[order[~aside]]), np.sort(part[order[aside]])
+
+
+def _apportion(sizes: Indices, count: int, rng: np.random.Generator) -> Indices:
+    """`count` split in proportion to `sizes` by largest remainder, chance breaking ties.
+
+    One sample of each class stays behind as long as that is possible: to be tested on a class that one never
+    trained on says nothing.
+    """
+    quota = sizes * count / sizes.sum()
+    limit = sizes - 1
+    given: Indices = np.minimum(np.floor(quota + 1e-9).astype(np.int64), limit)
+    while missing := count - int(given.sum()):
+        if (given == limit).all():
+            limit = sizes
+        free = np.flatnonzero(given < limit)
+        wish = np.round(quota - given, 9)[free]
+        given[free[np.lexsort((rng.random(len(free)), -wish))][:missing]] += 1
+    return given
+
+
+def _by_group(parts: Mapping[str, Indices], groups: Indices, theirs: Indices) -> dict[str, Indices]:
+    """Each client's samples of the publisher's test part: those of its own group."""
+    dealt = {}
+    for client, part in parts.items():
+        dealt[client] = theirs[groups[theirs] == groups[part[0]]]
+        if not len(dealt[client]):
+            raise InputError(f"group {client!r} has no samples in the publisher's test part; {OWN_TESTS}")
+    return dealt
+
+
+def _in_proportion(
+    parts: Mapping[str, Indices], strata: Indices, theirs: Indices, rng: np.random.Generator
+) -> dict[str, Indices]:
+    """The publisher's test part dealt out so that each client's test classes are as its training classes.
+
+    The test samples of a class are split over the clients in proportion to their training samples of it.
+    Remainders go to the largest, counting what a client was denied in the classes before: so nobody loses in
+    every class.
+    """
+    held = np.stack([np.bincount(strata[part], minlength=int(strata.max()) + 1) for part in parts.values()])
+    owner = np.full(len(theirs), -1)
+    owed = np.zeros(len(parts))
+    for c in range(held.shape[1]):
+        pool = rng.permutation(np.flatnonzero(strata[theirs] == c))
+        total = int(held[:, c].sum())
+        if not total or not len(pool):
+            continue
+        given, remainder = np.divmod(held[:, c] * len(pool), total)
+        wish = np.where(remainder > 0, np.round(remainder / total + owed, 9), -np.inf)
+        winners = np.lexsort((rng.random(len(parts)), -wish))[: len(pool) - int(given.sum())]
+        given[winners] += 1
+        owed += held[:, c] * len(pool) / total - given
+        owner[pool] = np.repeat(np.arange(len(parts)), given)
+    for i, client in enumerate(parts):
+        if not (owner == i).any():
+            owner[_gift(client, held[i], strata[theirs], owner)] = i
+    return {client: theirs[owner == i] for i, client in enumerate(parts)}
+
+
+def _gift(client: str, held: Indices, strata: Indices, owner: Indices) -> int:
+    """A test sample for a client that got none: of its most frequent class, from who has most of that class.
+
+    Where nobody can spare one of that class, the next frequent class of the client does.
+    """
+    totals = np.bincount(owner[owner >= 0])
+    for c in np.argsort(-held, kind="stable")[: np.count_nonzero(held)]:
+        spare = np.flatnonzero((strata == c) & (owner >= 0))
+        spare = spare[totals[owner[spare]] > 1]
+        if len(spare):
+            richest = np.bincount(owner[spare]).argmax()
+            return int(spare[owner[spare] == richest][0])
+    problem = f"the publisher's test part has no sample to spare for client {client!r}"
+    raise InputError(f"{problem}; ask for fewer clients, or {OWN_TESTS}")

@@ -1,0 +1,39 @@
+"""Part of the samples is dealt out evenly, the rest is sorted by label and cut.
+
+FedPSE: Personalized Sparsification with Element-wise Aggregation for Federated Learning, Appendix C.1 as it
+is written. At ratio 1 and as many clients as classes each client holds one class, and a constant answer is
+always right: look at `local` before you believe a number that was measured on it. (FedPSE's tables were
+made with `shift`.)
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sparsona.chance import Chance
+from sparsona.dataset import Indices, Samples
+from sparsona.partition import PARTITIONS
+from sparsona.partition._deal import check_clients, check_ratio, class_numbers, cut_both, interleaved, named
+
+
+@PARTITIONS.add
+def sorted_by_label(samples: Samples, clients: int, chance: Chance, ratio: float = 1.0) -> dict[str, Indices]:
+    """Deal 1 - `ratio` of the samples out at random and evenly; cut the rest in the order of the labels.
+
+    The paper does not say which samples are in the even part; here it has the class proportions of the whole.
+
+    >>> labels = np.repeat(np.arange(3), 4)
+    >>> parts = sorted_by_label(Samples(labels, 3), 3, Chance(0))
+    >>> [labels[part].tolist() for part in parts.values()]
+    [[0, 0, 0, 0], [1, 1, 1, 1], [2, 2, 2, 2]]
+    """
+    check_clients(samples, clients)
+    check_ratio("sorted", ratio)
+    classes = class_numbers("sorted", samples)
+    rng = chance.rng("partition")
+    order = interleaved(classes, rng)
+    alike, rest = np.split(order, [math.floor((1 - ratio) * len(order) + 0.5)])
+    rest = rest[np.argsort(classes[rest], kind="stable")]
+    return named(cut_both(rng.permutation(alike), rest, clients))
