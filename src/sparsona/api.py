@@ -141,7 +141,7 @@ def run(
     data: str | Dataset | Mapping[str, Any] = "digits",
     model: str | nn.Module | Callable[[], nn.Module] = "auto",
     objective: Objective | None = None,
-    schedule: Schedule | None = None,
+    schedule: Schedule | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     on_round: Callable[[RoundReport], None] = lambda report: None,
@@ -169,13 +169,15 @@ def run(
     settings["model"] = model if isinstance(model, str) else GIVEN
     if isinstance(method, str):
         settings["method"] = method
+    if isinstance(schedule, Mapping):
+        settings["schedule"] = schedule
     prepared = prepare(
         assign(settings, set),
         method=None if isinstance(method, str) else method,
         data=None if isinstance(data, str) else data if isinstance(data, Dataset) else from_arrays(data),
         model=None if isinstance(model, str) else model,
         objective=objective,
-        schedule=schedule,
+        schedule=None if isinstance(schedule, Mapping) else schedule,
     )
     return execute(prepared, RunDir(Path(out)) if out is not None else None, resume, on_round)
 

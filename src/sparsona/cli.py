@@ -153,8 +153,10 @@ def data_get(name: str) -> None:
                 tasks[file] = bar.add_task(file, total=total)
             bar.update(tasks[file], completed=done, total=total)
 
-        datasets.fetch(source, datasets.roots()[0], progress=advance)
-    out.print(f"{name} is in {datasets.describe(source).folder}", soft_wrap=True)
+        fetched = datasets.fetch(source, progress=advance)
+    for file in fetched.files:
+        out.print(f"{file.name}: {file.note}", soft_wrap=True)
+    out.print(f"{name} is in {fetched.folder}" if fetched.files else f"{name} needs no download", soft_wrap=True)
 
 
 @data_app.command("show")

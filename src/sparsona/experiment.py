@@ -205,7 +205,7 @@ def _literal(value: Any) -> str:
         return "[" + ", ".join(_literal(item) for item in value) + "]"
     if isinstance(value, float):
         return repr(value)
-    return json.dumps(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import sparsona
+from sparsona.errors import InputError, RunError
+
+
+def test_the_same_seed_gives_the_same_digest_and_another_does_not() -> None:
+    one, two, other = (
+        sparsona.run("fedavg", data="digits", rounds=3, clients=4, seed=seed).summary["digest"] for seed in (0, 0, 1)
+    )
+    assert one == two != other
+
+
+def test_the_digest_is_pinned() -> None:
+    """The whole chain, from the seed to the last bit of the state, on one torch thread.
+
+    A change here is a change of results: say so in the CHANGELOG. (The bits of float32 sums depend on the CPU's
+    vector instructions, so this compares a rounded sum of the weights.)
+    """
+    result = sparsona.run("fedavg", data="digits", rounds=3, clients=4, partition="iid")
+    weights = result.models["c0"].model
+    assert isinstance(weights, np.ndarray)
+    assert float(np.abs(weights).sum()) == pytest.approx(PINNED_SUM, rel=1e-4)
+
+
+PINNED_SUM = 261.548
+
+
+def test_history_scores_and_models_agree() -> None:
+    result = sparsona.run("local", data="digits", rounds=4, clients=5)
+    assert [report.round for report in result.history] == [1, 2, 3, 4]
+    assert result.history[-1].scores["pre"] == result.summary["accuracy"]["pre"]
+    mean = np.mean([scores["pre"] for scores in result.scores.values()])
+    assert result.summary["accuracy"]["pre"]["mean"] == pytest.approx(mean)
+    assert set(result.models) == set(result.scores)
+
+
+def test_a_model_predicts_raw_inputs_as_it_was_tested(tmp_path: Path) -> None:
+    from sparsona.data import load
+
+    result = sparsona.run("local", data="digits", rounds=4, clients=3, out=tmp_path / "run")
+    digits = load("digits")
+    model = result.models["c1"]
+    predictions = model.predict(digits.inputs)
+    assert predictions.shape == (len(digits),)
+    assert (predictions == digits.targets).mean() > 0.3
+    tensors = model.tensors()
+    assert set(tensors) == {"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"}
+
+
+def test_own_arrays_with_own_test_parts_and_an_own_module() -> None:
+    rng = np.random.default_rng(0)
+
+    def part(n: int, flip: bool) -> tuple[np.ndarray, np.ndarray]:
+        x = rng.normal(size=(n, 6)).astype(np.float32)
+        return x, ((x[:, 0] > 0) ^ flip).astype(np.int64)
+
+    data = {name: {"train": part(60, flip), "test": part(30, flip)} for name, flip in (("a", False), ("b", True))}
+    module = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2))
+    local = sparsona.run("local", data=data, model=module, rounds=20, training={"lr": 0.3})
+    assert local.summary["accuracy"]["pre"]["mean"] > 0.85
+    assert local.summary["partition"] == "groups"
+    fed = sparsona.run("fedavg", data=data, model=module, rounds=20, training={"lr": 0.3})
+    assert fed.summary["accuracy"]["pre"]["mean"] < 0.7, "opposite labels cannot share a model"
+
+
+def test_a_torch_dataset_per_client() -> None:
+    from sparsona.data import from_torch
+
+    torch.manual_seed(0)
+    x = torch.randn(80, 3)
+    sets = {name: torch.utils.data.TensorDataset(x, (x[:, 1] > 0).long()) for name in ("one", "two")}
+    result = sparsona.run("fedavg", data=from_torch(sets), model=nn.Linear(3, 2), rounds=10, training={"lr": 0.5})
+    assert result.summary["accuracy"]["pre"]["mean"] > 0.8
+
+
+def test_new_clients_are_held_out_and_adapt() -> None:
+    result = sparsona.run("fedavg", data="digits", clients=10, rounds=3, new_clients=0.2)
+    assert result.summary["clients"] == 8
+    new = result.summary["new_clients"]
+    assert new["count"] == 2
+    assert set(new["accuracy"]) == {"pre", "post"}
+    assert new["bytes"]["down"] > 2 * 4 * result.summary["weights"]
+    assert len(result.models) == 8
+
+
+def test_a_module_that_returns_a_tuple_is_named() -> None:
+    class Pair(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(64, 10)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
+            return self.layer(x.flatten(1)), 1
+
+    with pytest.raises(InputError, match="returns a tuple: its forward must return one tensor"):
+        sparsona.run("fedavg", data="digits", model=Pair(), rounds=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({"clients": 5000}, "5000 clients"),
+        ({"partition": "classes:99"}, "99"),
+        ({"partition": "nowhere"}, "unknown partition 'nowhere'"),
+        ({"data": "no-such"}, "unknown data set 'no-such'"),
+        ({"model": "resnet"}, "unknown model 'resnet'"),
+        ({"model": "convnet2"}, "10"),
+        ({"engine": "warp"}, "unknown engine 'warp'"),
+        ({"device": "cuda"}, "sees no CUDA"),
+        ({"device": "tpu"}, "unknown device 'tpu'"),
+        ({"new_clients": 0.01}, "leaves 0 new ones"),
+        ({"schedule": {"availability": {"zz": 0.5}}}, "unknown client 'zz'"),
+        ({"training": {"lr": 1e30}}, "lower it"),
+    ],
+)
+def test_bad_input_is_one_line(settings: dict[str, object], line: str) -> None:
+    if settings.get("device") == "cuda" and torch.cuda.is_available():
+        pytest.skip("this machine has CUDA")
+    with pytest.raises(sparsona.errors.SparsonaError, match=line) as caught:
+        sparsona.run("fedavg", rounds=2, **settings)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_torch_threads_are_as_they_were() -> None:
+    torch.set_num_threads(2)
+    sparsona.run("fedavg", rounds=1, clients=2)
+    assert torch.get_num_threads() == 2
+
+
+def test_without_out_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sparsona.run("fedavg", rounds=1, clients=2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_of_another_experiment_is_left_alone(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    sparsona.run("fedavg", rounds=1, clients=2, out=run)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    with pytest.raises(RunError, match="already holds a run: add --resume"):
+        sparsona.run("fedavg", rounds=1, clients=2, out=run)
+    with pytest.raises(RunError, match=r"belongs to another experiment \(rounds differs\)"):
+        sparsona.run("fedavg", rounds=2, clients=2, out=run, resume=True)
+    (tmp_path / "papers").mkdir()
+    (tmp_path / "papers" / "thesis.txt").write_text("precious")
+    with pytest.raises(RunError, match="is not a run directory"):
+        sparsona.run("fedavg", rounds=1, clients=2, out=tmp_path / "papers")
+    assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}

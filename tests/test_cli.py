@@ -1,0 +1,226 @@
+"""The command line as a person or a script meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from sparsona import cli
+
+
+class Shell:
+    """Calls the entry point in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        self.capsys, self.monkeypatch = capsys, monkeypatch
+
+    def __call__(self, *words: object) -> tuple[int, str, str]:
+        self.monkeypatch.setattr(sys, "argv", ["sparsona", *map(str, words)])
+        self.capsys.readouterr()
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        out, err = self.capsys.readouterr()
+        return code, out, err
+
+
+@pytest.fixture
+def sparsona(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shell:
+    monkeypatch.chdir(tmp_path)
+    return Shell(capsys, monkeypatch)
+
+
+def test_a_run_leaves_everything_that_is_promised(sparsona: Shell, tmp_path: Path) -> None:
+    code, out, _ = sparsona("run", "fedprox", "--rounds", 3, "--clients", 4, "--set", "mu=0.5", "--out", "runs/x")
+    assert code == 0
+    assert "fedprox on digits: accuracy after 3 rounds" in out
+    assert "results: runs/x" in out
+    run = tmp_path / "runs" / "x"
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["method"] == "fedprox"
+    assert summary["options"] == {"mu": 0.5}
+    for key in ("data", "model", "clients", "rounds", "seed", "seconds", "peak_rss_mb", "digest"):
+        assert key in summary
+    for point in ("pre", "post"):
+        assert set(summary["accuracy"][point]) == {"mean", "weighted", "bottom_decile", "worst"}
+    records = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
+    assert len(records) == 12
+    assert sum(sum(v for k, v in r["up"].items() if k != "bound") for r in records) == summary["bytes"]["up"]
+    assert summary["paper_bytes"]["up"] == 3 * 4 * 4 * summary["weights"]
+    assert sorted(p.stem for p in (run / "models").iterdir()) == ["c0", "c1", "c2", "c3"]
+    written = tomllib.loads((run / "experiment.toml").read_text())
+    assert written["options"] == {"mu": 0.5}
+    assert written["model"] == "mlp"
+
+
+def test_the_experiment_file_runs_again_to_the_same_digest(sparsona: Shell, tmp_path: Path) -> None:
+    sparsona(
+        "run", "fedavg", "--rounds", 2, "--clients", 3, "--sample", 0.5, "--eval-every", 2, "--out", "a", "--quiet"
+    )
+    code, out, err = sparsona("run", "a/experiment.toml", "--out", "b", "--quiet")
+    assert (code, out, err) == (0, "", "")
+    one, two = (json.loads((tmp_path / x / "summary.json").read_text()) for x in "ab")
+    assert one["digest"] == two["digest"]
+    assert one["bytes"] == two["bytes"]
+
+
+def test_runs_get_names_of_their_own(sparsona: Shell, tmp_path: Path) -> None:
+    for _ in range(2):
+        sparsona("run", "local", "--rounds", 1, "--clients", 2, "--quiet")
+    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == ["local-digits-0", "local-digits-0-2"]
+
+
+def test_export(sparsona: Shell, tmp_path: Path) -> None:
+    sparsona("run", "local", "--rounds", 1, "--clients", 2, "--out", "r", "--quiet")
+    assert sparsona("export", "r", "--client", "c1", "--to", "m/c1.safetensors")[0] == 0
+    assert sparsona("export", "r", "--client", "c1", "--to", "c1.npz")[0] == 0
+    tensors = load_file(tmp_path / "m" / "c1.safetensors")
+    with np.load(tmp_path / "c1.npz") as arrays:
+        assert all(np.array_equal(arrays[name], tensor) for name, tensor in tensors.items())
+    assert tensors["fc1.weight"].shape == (50, 64)
+    code, _, err = sparsona("export", "r", "--client", "c9", "--to", "x.npz")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "no client 'c9'" in err
+    assert "must end in" in sparsona("export", "r", "--client", "c1", "--to", "x.pkl")[2]
+    assert "not a run directory" in sparsona("export", "nowhere", "--client", "c1", "--to", "x.npz")[2]
+
+
+def test_methods_as_a_table_and_as_json(sparsona: Shell) -> None:
+    assert "fedavg-ft" in sparsona("methods")[1]
+    listed = {entry["name"]: entry for entry in json.loads(sparsona("methods", "--json")[1])}
+    assert listed["fedprox"]["options"] == {"mu": 0.1}
+    assert listed["local"]["about"]
+
+
+def test_data_commands(sparsona: Shell, tmp_path: Path) -> None:
+    assert "heart-disease" in sparsona("data", "list")[1]
+    code, out, _ = sparsona("data", "show", "digits", "--partition", "sorted:1.0", "--to", "classes.png")
+    assert code == 0
+    assert "1797 samples" in out
+    assert (tmp_path / "classes.png").read_bytes().startswith(b"\x89PNG")
+    assert "needs no download" in sparsona("data", "get", "digits")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["run", "fedavgg"], "unknown method 'fedavgg'; did you mean 'fedavg'?"),
+        (["run", "missing.toml"], "cannot read missing.toml: No such file"),
+        (["run", "fedavg", "--data", "nowhere"], "unknown data set 'nowhere'"),
+        (["run", "fedavg", "--partition", "classes:99"], "99"),
+        (["run", "fedavg", "--clients", "100000"], "100000"),
+        (["run", "fedavg", "--set", "lr=1e30"], "lower it"),
+        (["run", "fedavg", "--set", "lrr=1"], "nothing is called 'lrr'; did you mean 'lr'"),
+        (["run", "fedavg", "--sample", "7"], "schedule.sample"),
+        (["data", "show", "mnistt"], "unknown data set 'mnistt'; did you mean 'mnist'"),
+        (["data", "show", "digits", "--partition", "iid", "--to", "x.txt"], "must end in .png"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(sparsona: Shell, words: list[str], line: str) -> None:
+    code, _, err = sparsona(*words)
+    assert code == 2
+    assert line in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+
+
+def test_a_missing_data_set_says_what_to_do(sparsona: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARSONA_DATA", str(tmp_path / "none"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    code, _, err = sparsona("run", "fedavg", "--data", "mnist")
+    assert code == 2
+    assert "sparsona data get mnist" in err
+
+
+def test_a_broken_experiment_file_keeps_the_run(sparsona: Shell, tmp_path: Path) -> None:
+    sparsona("run", "local", "--rounds", 1, "--clients", 2, "--out", "r", "--quiet")
+    (tmp_path / "r" / "experiment.toml").write_text("method = ")
+    code, _, err = sparsona("run", "local", "--rounds", 1, "--clients", 2, "--out", "r", "--resume")
+    assert code == 2
+    assert "not a TOML file" in err
+    assert (tmp_path / "r" / "summary.json").exists()
+
+
+def command(*words: object) -> list[str]:
+    return [sys.executable, "-c", "from sparsona.cli import main; main()", *map(str, words)]
+
+
+RUN = ("run", "local", "--rounds", 30, "--clients", 6, "--seed", 3, "--engine", "inprocess", "--quiet")
+
+
+def test_killed_anywhere_and_resumed_it_ends_with_the_same_digest(tmp_path: Path) -> None:
+    subprocess.run(command(*RUN, "--out", tmp_path / "whole"), check=True, timeout=120)
+    whole = json.loads((tmp_path / "whole" / "summary.json").read_text())
+    broken = tmp_path / "broken"
+    kills = 0
+    for wait in (0.05, 0.2, 0.0, 0.11):
+        process = subprocess.Popen(command(*RUN, "--out", broken, "--resume"))
+        before = _progress(broken)
+        deadline = time.monotonic() + 60
+        while _progress(broken) <= before and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.002)
+        time.sleep(wait)
+        process.send_signal(signal.SIGKILL)
+        kills += process.wait() == -signal.SIGKILL
+    assert kills >= 2, "the run must have been killed in its middle"
+    subprocess.run(command(*RUN, "--out", broken, "--resume"), check=True, timeout=120)
+    resumed = json.loads((broken / "summary.json").read_text())
+    assert resumed["digest"] == whole["digest"]
+    for key in ("accuracy", "picked", "bytes", "paper_bytes"):
+        assert resumed[key] == whole[key]
+    ours, theirs = ((tmp_path / x / "records.jsonl").read_text().splitlines() for x in ("whole", "broken"))
+    strip = [
+        [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines] for lines in (ours, theirs)
+    ]
+    assert strip[0] == strip[1]
+
+
+def _progress(run: Path) -> int:
+    try:
+        return int(json.loads((run / "checkpoint" / "manifest.json").read_text())["done"])
+    except FileNotFoundError:
+        return 0
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
+    """A file-size limit stands in for a full disk: writing fails in the middle of the run."""
+    run = tmp_path / "r"
+    limited = (
+        "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY));"
+        "from sparsona.cli import main; main()"
+    )
+    words = [str(w) for w in (*RUN, "--out", run)]
+    done = subprocess.run([sys.executable, "-c", limited, *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "cannot read or write" in done.stderr
+    assert "--resume" in done.stderr
+    subprocess.run(command(*words, "--resume"), check=True, timeout=120)
+    assert (run / "summary.json").exists()
+
+
+def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path) -> None:
+    run = tmp_path / "r"
+    long = [str(w) for w in ("run", "local", "--rounds", 3000, "--clients", 6, "--engine", "inprocess", "--out", run)]
+    process = subprocess.Popen(command(*long), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    while _progress(run) < 1 and process.poll() is None:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "--resume" in err
+    assert "Traceback" not in err
+    assert _progress(run) >= 1

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparsona.errors import InputError
+from sparsona.experiment import assign, build, make_method, read, to_toml
+
+
+def test_the_file_is_complete_and_reads_back_equal() -> None:
+    experiment, method = build(
+        {
+            "method": "fedprox",
+            "options": {"mu": 0.5},
+            "data": 'folder:C:\\data "x"',
+            "training": {"drops": [0.5, 0.75], "steps": 3, "clip": 10},
+            "schedule": {"availability": {"c0": 0.5, "ward 3": 1}},
+        }
+    )
+    again, same = build(tomllib.loads(to_toml(experiment)))
+    assert again == experiment
+    assert same == method
+    assert "epochs = 1" in to_toml(experiment), "defaults are written, too"
+
+
+@given(st.text(max_size=20), st.floats(0.001, 1e6), st.integers(1, 10**9))
+def test_any_text_and_number_survives(text: str, lr: float, rounds: int) -> None:
+    settings = {"method": "local", "data": text, "rounds": rounds, "training": {"lr": lr}}
+    experiment, _ = build(settings)
+    assert build(tomllib.loads(to_toml(experiment)))[0] == experiment
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({}, "does not name a method: choose one of .*fedavg"),
+        ({"method": "fedavgg"}, "unknown method 'fedavgg'; did you mean 'fedavg'"),
+        ({"method": "fedavg", "round": 3}, "unknown setting 'round'; did you mean 'rounds'"),
+        ({"method": "fedavg", "rounds": 0}, "rounds: input should be greater than or equal to 1, not 0"),
+        ({"method": "fedavg", "rounds": "many"}, "rounds: .*integer.*'many'"),
+        ({"method": "fedavg", "training": {"lr": -1}}, r"training\.lr: .*greater than 0, not -1"),
+        ({"method": "fedavg", "training": {"learning_rate": 1}}, r"unknown setting training\.learning_rate"),
+        ({"method": "fedavg", "training": {"optimizer": "adamm"}}, r"training\.optimizer: .*'sgd' or 'adam'"),
+        ({"method": "fedavg", "schedule": {"sample": 0}}, r"schedule\.sample"),
+        ({"method": "fedavg", "options": {"mu": 1}}, "method 'fedavg' has no option 'mu'; it has none"),
+        ({"method": "fedprox", "options": {"nu": 1}}, "has no option 'nu'; choose one of mu"),
+        ({"method": "fedprox", "options": {"mu": "x"}}, "mu: .*number"),
+    ],
+)
+def test_bad_settings_get_one_line_that_names_them(settings: dict[str, Any], line: str) -> None:
+    with pytest.raises(InputError, match=line) as caught:
+        build(settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_files(tmp_path: Path) -> None:
+    file = tmp_path / "x.toml"
+    with pytest.raises(InputError, match="No such file"):
+        read(file)
+    file.write_text("method = fedavg")
+    with pytest.raises(InputError, match="not a TOML file"):
+        read(file)
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match="not a TOML file"):
+        read(file)
+
+
+def test_set_finds_where_a_key_belongs() -> None:
+    out = assign({"method": "fedprox"}, ["mu=0.5", "lr=0.01", "rounds=7", "schedule.loss=0.1", "split.use=train"])
+    assert out == {
+        "method": "fedprox",
+        "options": {"mu": 0.5},
+        "training": {"lr": 0.01},
+        "rounds": 7,
+        "schedule": {"loss": 0.1},
+        "split": {"use": "train"},
+    }
+    assert assign({"method": "local"}, ["drops=[0.5]", "drop_last=true"])["training"] == {
+        "drops": [0.5],
+        "drop_last": True,
+    }
+    with pytest.raises(InputError, match="nothing is called 'muu'; did you mean 'mu'"):
+        assign({"method": "fedprox"}, ["muu=1"])
+    with pytest.raises(InputError, match="key=value"):
+        assign({"method": "fedprox"}, ["mu"])
+
+
+def test_same_work_ignores_where_it_is_done() -> None:
+    one, _ = build({"method": "fedavg"})
+    other, _ = build({"method": "fedavg", "workers": 3})
+    assert one.same_work(other) is None
+    assert one.same_work(build({"method": "fedavg", "training": {"lr": 0.2}})[0]) == "training.lr"
+    assert one.same_work(build({"method": "fedprox"})[0]) == "method"
+
+
+def test_methods_are_made_from_names() -> None:
+    assert repr(make_method("fedprox", {"mu": 1})) == "FedProx(mu=1.0)"

@@ -1,0 +1,130 @@
+"""One conformance suite over every registered name; and the suite itself finds what it should find."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from torch import nn
+
+from sparsona.errors import ContractError
+from sparsona.local import Local
+from sparsona.message import Message, Vector
+from sparsona.method import Arrival, ClientId, Fit, Method, Task, Turn
+from sparsona.methods import METHODS
+from sparsona.methods.fedavg import FedAvg
+from sparsona.models import MODELS
+from sparsona.partition import PARTITIONS
+from sparsona.testing import check_method, check_model, check_partitioner
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_every_method_keeps_the_contract(name: str) -> None:
+    check_method(METHODS.get(name)())
+
+
+@pytest.mark.parametrize("name", PARTITIONS.names())
+def test_every_partition_keeps_the_contract(name: str) -> None:
+    check_partitioner(PARTITIONS.get(name))
+
+
+COLOUR = {"lenet-cifar", "cnn-cifar100", "vgg11-gn", "resnet18-gn"}
+
+
+@pytest.mark.parametrize("name", MODELS.names())
+def test_every_model_keeps_the_contract(name: str) -> None:
+    shape = (20,) if name == "text-embedding" else (3, 32, 32) if name in COLOUR else (1, 28, 28)
+    check_model(MODELS.get(name), shape)
+
+
+@dataclass(frozen=True)
+class State:
+    weights: Vector
+    secret: Vector
+
+
+@dataclass(frozen=True)
+class Flawed(Method[State, State]):
+    """A method with a flaw of choice."""
+
+    flaw: str = ""
+    private: ClassVar[tuple[str, ...]] = ("secret",)
+
+    def start_server(self, task: Task) -> State:
+        return State(task.initial, np.zeros(1, np.float32))
+
+    def start_client(self, task: Task, client: ClientId) -> State:
+        return State(task.initial, task.chance.rng("gate", client=client).random(40).astype(np.float32))
+
+    def send(self, server: State, to: ClientId, turn: Turn) -> Message:
+        if self.flaw == "changes state":
+            server.weights[0] += 1
+        if self.flaw == "unknown client" and to not in turn.task.clients:
+            raise KeyError(to)
+        return Message(weights=server.weights)
+
+    def fit(self, client: State, down: Message, local: Local) -> Fit[State]:
+        trained = local.train(down.vector("weights")).weights
+        extra: dict[str, Vector] = {}
+        if self.flaw == "leaks a gate":
+            extra["gate"] = client.secret
+        if self.flaw == "leaks a sample":
+            sample = local.bench._inputs[local.share.train[0]].numpy().ravel()
+            return Fit(client, Message(weights=trained, sample=sample), trained)
+        if self.flaw == "chance":
+            trained = trained + np.random.default_rng().normal(size=len(trained)).astype(np.float32)
+        return Fit(replace(client, weights=trained), Message(weights=trained, **extra), trained)
+
+    def merge(self, server: State, arrivals: Sequence[Arrival], turn: Turn) -> State:
+        if self.flaw == "needs everyone":
+            assert len(arrivals) == 3
+        weights = server.weights
+        for a in arrivals:
+            weights = (weights + a.message.vector("weights")) / 2
+        if self.flaw == "undeclared":
+            return State(weights, {1, 2})  # type: ignore[arg-type]
+        return replace(server, weights=weights)
+
+    def personal(self, client: State, down: Message, local: Local) -> Vector:
+        return client.weights
+
+
+def test_a_method_without_flaw_passes() -> None:
+    check_method(Flawed())
+
+
+@pytest.mark.parametrize(
+    ("flaw", "complaint"),
+    [
+        ("changes state", "state"),
+        ("leaks a gate", "'secret' of c0 is declared private"),
+        ("leaks a sample", "a training sample of c0 travels"),
+        ("chance", "two runs of the same seed must give the same bits"),
+        ("undeclared", "is a set"),
+    ],
+)
+def test_flaws_are_found(flaw: str, complaint: str) -> None:
+    with pytest.raises(ContractError, match=complaint):
+        check_method(Flawed(flaw))
+
+
+@pytest.mark.parametrize("flaw", ["unknown client", "needs everyone"])
+def test_crashes_are_not_hidden(flaw: str) -> None:
+    with pytest.raises((KeyError, AssertionError)):
+        check_method(Flawed(flaw))
+
+
+def test_the_order_of_replies_is_not_the_methods_to_see() -> None:
+    """Halving one after the other depends on the order: it passes because arrivals come sorted."""
+    check_method(Flawed())
+    check_method(FedAvg())
+
+
+def test_bad_models_and_partitions_are_found() -> None:
+    with pytest.raises(ContractError, match="outputs of shape"):
+        check_model(lambda shape, outputs: nn.Sequential(nn.Flatten(), nn.Linear(9, 3)), (1, 3, 3))
+    with pytest.raises(ContractError, match="dealt out twice"):
+        check_partitioner(lambda samples, clients, chance: {str(i): np.arange(3) for i in range(clients)})
