@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: demo test test-slow lint types check clean
 
 demo: $(READY)
-	$(BIN)/python benchmarks/demo.py
+	$(BIN)/sparsona demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 -m "not slow"

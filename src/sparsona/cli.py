@@ -105,6 +105,48 @@ def _fresh(method: str, data: str, seed: int) -> Path:
 
 
 @app.command()
+def compare(
+    names: Annotated[list[str], typer.Argument(metavar="METHOD...", help="methods to run side by side")],
+    data: Annotated[str | None, typer.Option(help="data set [digits]")] = None,
+    model: Annotated[str | None, typer.Option(help="model [auto]")] = None,
+    clients: Annotated[int | None, typer.Option(help="number of clients [10]")] = None,
+    partition: Annotated[str | None, typer.Option(help="how data are dealt out [dirichlet-classes:0.3]")] = None,
+    rounds: Annotated[int | None, typer.Option(help="rounds [20]")] = None,
+    seed: Annotated[int | None, typer.Option(help="seed of all chance [0]")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="any shared setting")] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="folder of the runs [runs/compare-DATA-SEED]")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="continue the runs in --out")] = False,
+) -> None:
+    """Run several methods on the same clients, and end with one table."""
+    flags = {"data": data, "model": model, "clients": clients, "partition": partition, "rounds": rounds, "seed": seed}
+    shared = {key: value for key, value in flags.items() if value is not None}
+    prepared = [
+        prepare(assign({"method": name, **shared}, settings or ()), origin="the command line") for name in names
+    ]
+    first = prepared[0].experiment
+    if folder is None:
+        folder = _fresh("compare", first.data, first.seed)
+    metric, summaries = prepared[0].setup.objective.metric_name, []
+    for name, one in zip(names, prepared, strict=True):
+        with show.RoundProgress(err, name, one.experiment.rounds, metric, quiet=False) as progress:
+            result = execute(one, RunDir(folder / name), resume, progress.advance, progress.started)
+        summaries.append(result.summary)
+    title = f"{first.data}, {first.clients} clients, {first.partition}, {first.rounds} rounds, seed {first.seed}"
+    out.print(show.comparison(summaries, title))
+    out.print(f"results: {folder}", soft_wrap=True)
+
+
+SYSTEMS = ("fedpse", "pfednet", "spfl", "plga", "fedspa", "pfedgate")
+
+
+@app.command()
+def demo() -> None:
+    """Every system that is here, beside its plainest rivals, on handwritten digits dealt out unevenly."""
+    landed = [name for name in SYSTEMS if name in METHODS.names()]
+    compare(["local", "fedavg", "fedavg-ft", *landed], rounds=30)
+
+
+@app.command()
 def methods(as_json: Annotated[bool, typer.Option("--json", help="as JSON")] = False) -> None:
     """List the methods, with their options and defaults."""
     rows: list[dict[str, Any]] = [
@@ -131,6 +173,13 @@ def export(
     """Write one client's personal model to a file."""
     RunDir(run).export(client, to)
     out.print(f"wrote {to}", soft_wrap=True)
+
+
+@app.command()
+def wire(run: Annotated[Path, typer.Argument(help="a run directory")]) -> None:
+    """Where the bytes of a run went, and how far its positions are from the entropy bound."""
+    summary = RunDir(run).summary()
+    out.print(show.breakdown(summary))
 
 
 @data_app.command("list")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -75,13 +76,11 @@ def closing(summary: Mapping[str, Any]) -> Table:
     metric = summary["metric"]
     title = f"{summary['method']} on {summary['data']}: {metric} after {summary['rounds']} rounds"
     table = Table(title=title, title_justify="left")
-    table.add_column("point")
+    table.add_column("point", no_wrap=True)
     for _, label in COLUMNS:
         table.add_column(label, justify="right")
     rows = [(point, values) for point, values in summary[metric].items()]
-    rows += [
-        (f"{point}, round {pick['round']} (picked on validation)", pick) for point, pick in summary["picked"].items()
-    ]
+    rows += [(f"{point}, picked: round {pick['round']}", pick) for point, pick in summary["picked"].items()]
     if "new_clients" in summary:
         new = summary["new_clients"]
         rows += [(f"{point}, {new['count']} new clients", values) for point, values in new[metric].items()]
@@ -104,17 +103,10 @@ def comparison(summaries: Sequence[Mapping[str, Any]], title: str) -> Table:
     """Several runs side by side."""
     table = Table(title=title, title_justify="left")
     metric = summaries[0]["metric"]
-    for label in (
-        "method",
-        f"{metric} pre",
-        "bottom decile",
-        f"{metric} post",
-        "bottom decile",
-        "up",
-        "down",
-        "seconds",
-    ):
-        table.add_column(label, justify="left" if label == "method" else "right")
+    table.add_column("method", no_wrap=True)
+    for label in ("pre", "decile", "post", "decile", "up", "down", "seconds"):
+        table.add_column(label, justify="right", no_wrap=True)
+    table.caption = f"{metric} before and after local training: mean over clients, bottom decile"
     for s in summaries:
         points = [s[metric][point][key] for point in ("pre", "post") for key in ("mean", "bottom_decile")]
         table.add_row(
@@ -127,25 +119,45 @@ def comparison(summaries: Sequence[Mapping[str, Any]], title: str) -> Table:
     return table
 
 
+def breakdown(summary: Mapping[str, Any]) -> Table:
+    """Bytes by direction and kind; positions against the entropy bound of their densities."""
+    table = Table(title=f"{summary['method']} on {summary['data']}: bytes sent", title_justify="left")
+    for label in ("", "header", "positions", "values", "total", "of bound", "values only"):
+        table.add_column(label, justify="left" if not label else "right")
+    for way in ("up", "down"):
+        parts, total = summary["bytes"]["parts"][way], summary["bytes"][way]
+        bound = parts.get("bound", 0.0)
+        table.add_row(
+            way,
+            *(size(parts.get(kind, 0)) for kind in ("header", "positions", "values")),
+            size(total),
+            f"{parts.get('positions', 0) / bound:.4f}" if bound else "-",
+            size(summary["paper_bytes"][way]),
+        )
+    return table
+
+
 SHADES = " ░▒▓█"
 
 
 def class_table(counts: Mapping[str, Indices], names: Sequence[str], most: int = 40) -> Table:
     """Training samples by client and class; a cell's shade is its share of the client's samples."""
-    table = Table(title="training samples by client and class", title_justify="left", padding=(0, 1))
-    table.add_column("client")
-    table.add_column("samples", justify="right")
+    table = Table(title="training samples by client and class", title_justify="left", box=SIMPLE, padding=(0, 0, 0, 1))
+    table.add_column("client", no_wrap=True)
+    table.add_column("samples", justify="right", no_wrap=True)
     wide = len(names) <= 12
-    for name in names if wide else ("classes",):
-        table.add_column(str(name), justify="right" if wide else "left")
+    for label in range(len(names)) if wide else ("classes",):
+        table.add_column(str(label), justify="right" if wide else "left", no_wrap=wide)
     for client in list(counts)[:most]:
         row = counts[client]
         total = int(row.sum())
         shades = [SHADES[min(4, -(-4 * int(n) // max(total, 1)))] for n in row]
-        cells = [f"{n} {shade}" for n, shade in zip(row, shades, strict=True)] if wide else ["".join(shades)]
+        cells = [f"{n}{shade}" for n, shade in zip(row, shades, strict=True)] if wide else ["".join(shades)]
         table.add_row(client, str(total), *cells)
-    if len(counts) > most:
-        table.caption = f"and {len(counts) - most} more clients"
+    notes = [f"and {len(counts) - most} more clients"] if len(counts) > most else []
+    if list(names) != [str(label) for label in range(len(names))] and wide:
+        notes.append(", ".join(f"{label} {name}" for label, name in enumerate(names)))
+    table.caption = "; ".join(notes)
     return table
 
 
