@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -140,9 +139,20 @@ def breakdown(summary: Mapping[str, Any]) -> Table:
 SHADES = " ░▒▓█"
 
 
+def _short(count: int) -> str:
+    """Four characters at the most, while there are fewer than a million.
+
+    >>> _short(640), _short(2744), _short(27_440)
+    ('640', '2.7k', '27k')
+    """
+    if count < 1000:
+        return str(count)
+    return f"{count / 1000:.1f}k" if count < 9950 else f"{count / 1000:.0f}k"
+
+
 def class_table(counts: Mapping[str, Indices], names: Sequence[str], most: int = 40) -> Table:
     """Training samples by client and class; a cell's shade is its share of the client's samples."""
-    table = Table(title="training samples by client and class", title_justify="left", box=SIMPLE, padding=(0, 0, 0, 1))
+    table = Table(title="training samples by client and class", title_justify="left", box=None, padding=(0, 0, 0, 1))
     table.add_column("client", no_wrap=True)
     table.add_column("samples", justify="right", no_wrap=True)
     wide = len(names) <= 12
@@ -152,7 +162,9 @@ def class_table(counts: Mapping[str, Indices], names: Sequence[str], most: int =
         row = counts[client]
         total = int(row.sum())
         shades = [SHADES[min(4, -(-4 * int(n) // max(total, 1)))] for n in row]
-        cells = [f"{n}{shade}" for n, shade in zip(row, shades, strict=True)] if wide else ["".join(shades)]
+        cells = (
+            [f"{_short(int(n))}{shade}" for n, shade in zip(row, shades, strict=True)] if wide else ["".join(shades)]
+        )
         table.add_row(client, str(total), *cells)
     notes = [f"and {len(counts) - most} more clients"] if len(counts) > most else []
     if list(names) != [str(label) for label in range(len(names))] and wide:
