@@ -87,7 +87,7 @@ def test_new_clients_are_held_out_and_adapt() -> None:
     new = result.summary["new_clients"]
     assert new["count"] == 2
     assert set(new["accuracy"]) == {"pre", "post"}
-    assert new["bytes"]["down"] > 2 * 4 * result.summary["weights"]
+    assert new["bytes"]["down"] > 2 * 3 * result.summary["weights"]
     assert len(result.models) == 8
 
 
@@ -102,6 +102,26 @@ def test_a_module_that_returns_a_tuple_is_named() -> None:
 
     with pytest.raises(InputError, match="returns a tuple: its forward must return one tensor"):
         sparsona.run("fedavg", data="digits", model=Pair(), rounds=1)
+
+
+def test_the_callers_module_is_left_as_it_is() -> None:
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    before = module[1].weight.detach().clone()
+    one = sparsona.run("fedavg", data="digits", model=module, rounds=2)
+    assert torch.equal(module[1].weight, before)
+    assert one.summary["digest"] == sparsona.run("fedavg", data="digits", model=module, rounds=2).summary["digest"]
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        (nn.Sequential(nn.Flatten(), nn.Linear(5, 10)), r"does not fit digits, whose samples have shape \(1, 8, 8\)"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), "digits has 10 classes|does not fit digits"),
+    ],
+)
+def test_a_module_that_does_not_fit_is_named_at_once(module: nn.Module, line: str) -> None:
+    with pytest.raises(InputError, match=line):
+        sparsona.run("fedavg", data="digits", model=module, rounds=1)
 
 
 @pytest.mark.parametrize(

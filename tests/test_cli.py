@@ -104,6 +104,29 @@ def test_methods_as_a_table_and_as_json(sparsona: Shell) -> None:
     assert listed["local"]["about"]
 
 
+def test_compare_and_wire(sparsona: Shell, tmp_path: Path) -> None:
+    code, out, _ = sparsona(
+        "compare", "local", "fedavg", "--rounds", 2, "--clients", 3, "--set", "lr=0.05", "--out", "c"
+    )
+    assert code == 0
+    assert "digits, 3 clients, dirichlet-classes:0.3, 2 rounds, seed 0" in out
+    assert (tmp_path / "c" / "fedavg" / "summary.json").exists()
+    code, out, _ = sparsona("wire", "c/fedavg")
+    assert code == 0
+    assert "positions" in out
+    assert sparsona("wire", "c")[0] == 2
+
+
+def test_resume_without_a_folder_continues_the_last_run_of_that_name(sparsona: Shell, tmp_path: Path) -> None:
+    words = ("run", "local", "--rounds", 2, "--clients", 2, "--quiet")
+    sparsona(*words)
+    sparsona(*words)
+    (tmp_path / "runs" / "local-digits-0-2" / "summary.json").unlink()
+    assert sparsona(*words, "--resume")[0] == 0
+    assert (tmp_path / "runs" / "local-digits-0-2" / "summary.json").exists()
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
 def test_data_commands(sparsona: Shell, tmp_path: Path) -> None:
     assert "heart-disease" in sparsona("data", "list")[1]
     code, out, _ = sparsona("data", "show", "digits", "--partition", "sorted:1.0", "--to", "classes.png")

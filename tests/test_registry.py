@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
+
 import pytest
 
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
 from sparsona.models import MODELS
 from sparsona.partition import PARTITIONS
-from sparsona.registry import bind, split_spec
+from sparsona.registry import Registry, bind, split_spec
 
 
 def test_names_are_file_names() -> None:
@@ -20,6 +22,18 @@ def test_an_unknown_name_gets_the_nearest_one() -> None:
         METHODS.get("fedagv")
     with pytest.raises(InputError, match="choose one of"):
         METHODS.get("zzz")
+
+
+def test_plug_ins_come_through_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    def theirs(value: str) -> None:
+        monkeypatch.setattr("sparsona.registry.entry_points", lambda group: [EntryPoint("theirs", value, group)])
+
+    theirs("sparsona.methods.fedavg:FedAvg")
+    registry: Registry[object] = Registry("method", "sparsona.methods")
+    assert registry.get("theirs") is METHODS.get("fedavg")
+    theirs("no.such.module:X")
+    with pytest.raises(InputError, match=r"plug-in method 'theirs' \(no\.such\.module:X\) does not load"):
+        Registry("method", "sparsona.methods").names()
 
 
 def f(given: int, count: int = 3, path: str = "") -> None: ...

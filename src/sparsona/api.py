@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import resource
@@ -132,6 +133,7 @@ def prepare(
         experiment.training,
         experiment.device,
     )
+    _probe(Bench(module, dataset, setup.objective, chance, experiment.device), dataset, shape)
     return Prepared(experiment, setup, newcomers, schedule or experiment.schedule)
 
 
@@ -196,7 +198,7 @@ def execute(
     sizes = {name: len(share.test) for name, share in setup.federation.shares.items()}
     journal = Journal(sizes, setup.objective.higher_is_better, folder.records if folder else None)
     keeper = Keeper(folder.checkpoint) if folder else None
-    with _one_thread():
+    with _repeatable():
         engine = ENGINES.get(experiment.engine)(setup, experiment.workers)
         try:
             rounds = Rounds(setup, engine, prepared.schedule, experiment.evaluation, journal, keeper)
@@ -240,6 +242,7 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDir | None) -> Result
             "up": sum(r.paper_up for r in journal.rounds),
             "down": sum(r.paper_down for r in journal.rounds),
         },
+        "flops": sum(r.flops for r in journal.rounds),
         "seconds": round(rounds.seconds, 3),
         "peak_rss_mb": round(_peak_rss_mb(), 1),
         "digest": _digest(rounds),
@@ -337,17 +340,36 @@ def _module(
     data: Dataset,
     chance: Chance,
 ) -> nn.Module:
+    """The model; one that was given is copied, so that the caller's stays as it is."""
     if isinstance(given, nn.Module):
-        return given
+        return copy.deepcopy(given)
     with chance.torch("initial weights"):
         if given is not None:
             return given()
         builder = MODELS.get(split_spec(name)[0])
+        if data.vocabulary and split_spec(name)[0] != "text-embedding":
+            raise InputError(f"model {name!r} does not read text: choose --model text-embedding for {data.name}")
         options = bind("model", name, builder, skip=2)
         if data.vocabulary and split_spec(name)[0] == "text-embedding":
             options.setdefault("vocabulary", data.vocabulary)
         outputs = data.classes or (data.targets.shape[1] if data.targets.ndim == 2 else 1)
         return builder(shape, outputs, **options)
+
+
+def _probe(bench: Bench, data: Dataset, shape: tuple[int, ...]) -> None:
+    """Ask the model about two samples, so that one that does not fit is named before anything is trained."""
+    try:
+        inputs, targets = bench.batch(np.arange(2) % len(data))
+        answer = bench.forward(bench.flat.read(), inputs)
+        losses = bench.objective.loss(answer, targets)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"the model does not fit {data.name}, whose samples have shape {shape}: {reason}") from None
+    if data.classes and (answer.ndim != 2 or answer.shape[1] < data.classes):
+        found = tuple(answer.shape[1:])
+        raise InputError(f"the model gives outputs of shape {found}, but {data.name} has {data.classes} classes")
+    if losses.shape != (2,):
+        raise InputError(f"the loss must be one number an example, not of shape {tuple(losses.shape)} for two examples")
 
 
 def _check_device(device: str) -> None:
@@ -367,11 +389,13 @@ def _peak_rss_mb() -> float:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """One torch thread: sums then have one order, and results do not depend on the machine's cores."""
-    before = torch.get_num_threads()
+def _repeatable() -> Iterator[None]:
+    """One torch thread, so that sums have one order whatever the machine's cores; no choice of kernels by timing."""
+    before = torch.get_num_threads(), torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
     torch.set_num_threads(1)
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(before[0])
+        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = before[1:]

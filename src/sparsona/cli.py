@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +17,7 @@ from sparsona import data as datasets
 from sparsona.api import execute, prepare
 from sparsona.chance import Chance
 from sparsona.errors import DataError, SparsonaError
-from sparsona.experiment import assign, option_names, read
+from sparsona.experiment import Experiment, assign, option_names, read
 from sparsona.methods import METHODS
 from sparsona.partition._split import class_counts, federate
 from sparsona.report import console as show
@@ -73,11 +75,8 @@ def run(
     prepared = prepare(assign(chosen, settings or ()), origin=what if file.suffix == ".toml" else "the command line")
     experiment = prepared.experiment
     if folder is None:
-        folder = (
-            file.parent
-            if _is_run_file(file) and resume
-            else _fresh(experiment.method, experiment.data, experiment.seed)
-        )
+        stem = _stem(experiment.method, experiment)
+        folder = (file.parent if _is_run_file(file) else _latest(stem)) if resume else _fresh(stem)
     metric = prepared.setup.objective.metric_name
     try:
         with show.RoundProgress(err, experiment.method, experiment.rounds, metric, quiet) as progress:
@@ -95,13 +94,22 @@ def _is_run_file(file: Path) -> bool:
     return file.name == "experiment.toml" and (file.parent / "records.jsonl").exists()
 
 
-def _fresh(method: str, data: str, seed: int) -> Path:
+def _stem(what: str, experiment: Experiment) -> str:
+    return f"{what}-{Path(experiment.data.replace(':', '-')).name}-{experiment.seed}"
+
+
+def _numbered(stem: str) -> Iterator[Path]:
+    return (Path("runs") / (stem if number == 1 else f"{stem}-{number}") for number in count(1))
+
+
+def _fresh(stem: str) -> Path:
     """The first run directory of this name that is not taken."""
-    stem = f"{method}-{Path(data.replace(':', '-')).name}-{seed}"
-    number = 1
-    while (path := Path("runs") / (stem if number == 1 else f"{stem}-{number}")).exists():
-        number += 1
-    return path
+    return next(path for path in _numbered(stem) if not path.exists())
+
+
+def _latest(stem: str) -> Path:
+    """The last run directory of this name that is there, or the first one."""
+    return (list(takewhile(Path.exists, _numbered(stem))) or [Path("runs") / stem])[-1]
 
 
 @app.command()
@@ -125,7 +133,8 @@ def compare(
     ]
     first = prepared[0].experiment
     if folder is None:
-        folder = _fresh("compare", first.data, first.seed)
+        stem = _stem("compare", first)
+        folder = _latest(stem) if resume else _fresh(stem)
     metric, summaries = prepared[0].setup.objective.metric_name, []
     for name, one in zip(names, prepared, strict=True):
         with show.RoundProgress(err, name, one.experiment.rounds, metric, quiet=False) as progress:

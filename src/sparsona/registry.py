@@ -57,7 +57,12 @@ class Registry(Generic[T]):
             if not module.name.startswith("_"):
                 importlib.import_module(f"{self.package}.{module.name}")
         for point in entry_points(group=self.package):
-            self._found.setdefault(point.name, point.load())
+            try:
+                self._found.setdefault(point.name, point.load())
+            except Exception as error:  # a plug-in may raise anything
+                raise InputError(
+                    f"the plug-in {self.kind} {point.name!r} ({point.value}) does not load: {error}"
+                ) from error
         self._complete = True
 
 
