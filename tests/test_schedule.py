@@ -50,4 +50,22 @@ def test_nobody_there_is_an_empty_round() -> None:
 
 def test_an_unknown_name_in_availability() -> None:
     with pytest.raises(InputError, match="unknown client 'c99'; did you mean 'c9'"):
-        Sampled(availability={"c99": 0.5}).check(NAMES)
+        Sampled(availability={"c99": 0.5}).among(NAMES)
+
+
+def test_the_papers_stragglers_miss_as_many_rounds_as_their_number() -> None:
+    schedule = Sampled(stragglers=3).among(NAMES)
+    assert schedule.stragglers == {"c0": 1, "c1": 2, "c2": 3}
+    assert schedule.plan(0, NAMES, Chance(0)).delay == {"c0": 1, "c1": 2, "c2": 3}
+    assert schedule.plan(1, NAMES[1:], Chance(0)).delay == {"c1": 2, "c2": 3}
+    assert schedule.among(NAMES) == schedule
+
+
+def test_stragglers_by_name_and_by_too_great_a_number() -> None:
+    assert Sampled(stragglers={"c4": 2}).among(NAMES).plan(0, NAMES, Chance(0)).delay == {"c4": 2}
+    with pytest.raises(InputError, match="stragglers names an unknown client 'd1'"):
+        Sampled(stragglers={"d1": 2}).among(NAMES)
+    with pytest.raises(InputError, match="stragglers=11 of 10 clients"):
+        Sampled(stragglers=11).among(NAMES)
+    with pytest.raises(InputError, match="among"):
+        Sampled(stragglers=2).plan(0, NAMES, Chance(0))

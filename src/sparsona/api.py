@@ -5,23 +5,29 @@ from __future__ import annotations
 import copy
 import dataclasses
 import hashlib
+import logging
+import math
 import resource
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from safetensors.numpy import load_file
 from torch import nn
 
+from sparsona.batched import stack_of
 from sparsona.chance import Chance
 from sparsona.checkpoint import Keeper
 from sparsona.client import Outcome, Setup
 from sparsona.data import from_arrays, load
 from sparsona.dataset import Array, Dataset, Federation
 from sparsona.engines import ENGINES
+from sparsona.engines._shared import picklable
+from sparsona.engines.pool import cores
 from sparsona.errors import InputError
 from sparsona.evaluate import POINTS, summarise
 from sparsona.experiment import Experiment, assign, build
@@ -30,9 +36,11 @@ from sparsona.method import ClientId, Method, Model, Task
 from sparsona.methods import METHODS
 from sparsona.models import MODELS
 from sparsona.objective import Objective, classification, multilabel, regression
+from sparsona.ops.pairwise import Similarity
 from sparsona.partition._split import federate
 from sparsona.records import Journal, RoundReport
 from sparsona.registry import bind, split_spec
+from sparsona.report.similarity import save, similarity_of
 from sparsona.rounds import Rounds
 from sparsona.rundir import RunDir
 from sparsona.schedule import Schedule
@@ -41,6 +49,7 @@ from sparsona.vector import Flat
 from sparsona.version import __version__
 from sparsona.wire import Ledger
 
+log = logging.getLogger(__name__)
 GIVEN = "(given in Python)"
 
 
@@ -63,15 +72,51 @@ class PersonalModel:
         return dict(self._bench.layout.named(self.model))
 
 
+class Models(Mapping[ClientId, PersonalModel]):
+    """Every client's own model. Those that a run directory holds are read when they are asked for, and models that
+    several clients share are held once: memory does not grow with the clients if it need not."""
+
+    def __init__(self, clients: tuple[ClientId, ...], bench: Bench, folder: RunDir | None) -> None:
+        self._bench = bench
+        self._folder = folder
+        self._held: dict[ClientId, Model | None] = dict.fromkeys(clients)
+        self._same: dict[bytes, Model] = {}
+
+    def add(self, client: ClientId, model: Model) -> None:
+        if not isinstance(model, np.ndarray):
+            self._held[client] = model
+        elif self._folder is None:
+            key = hashlib.sha256(np.ascontiguousarray(model).data).digest()
+            self._held[client] = self._same.setdefault(key, model)
+
+    def __getitem__(self, client: ClientId) -> PersonalModel:
+        model = self._held[client]
+        if model is None:
+            assert self._folder is not None
+            named = load_file(self._folder.model_file(client))
+            model = np.concatenate([named[tensor.name].reshape(-1) for tensor in self._bench.layout.tensors])
+        return PersonalModel(client, model, self._bench)
+
+    def __iter__(self) -> Iterator[ClientId]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+
 @dataclass(frozen=True)
 class Result:
-    """What a run gives: a report a round, a model a client, and the summary that summary.json holds."""
+    """What a run gives: a report a round, a model a client, and the summary that summary.json holds.
+
+    `similarity` says who is like whom, where the method has measured it.
+    """
 
     summary: dict[str, Any]
     history: tuple[RoundReport, ...]
     models: Mapping[ClientId, PersonalModel]
     scores: Mapping[ClientId, Mapping[str, float]]
     path: Path | None = None
+    similarity: Similarity | None = None
 
 
 @dataclass(frozen=True)
@@ -102,7 +147,8 @@ def prepare(
         experiment, method = build(settings, origin)
     if experiment.device != "cpu":
         _check_device(experiment.device)
-    ENGINES.get(experiment.engine)
+    if experiment.engine != "auto":
+        ENGINES.get(experiment.engine)
     dataset = load(experiment.data) if data is None else data
     experiment = _resolve(experiment, settings, dataset)
     chance = Chance(experiment.seed)
@@ -119,7 +165,7 @@ def prepare(
     newcomers = _newcomers(federation, experiment.new_clients, chance)
     clients = tuple(sorted(k for k in federation.clients if k not in newcomers))
     if schedule is None:
-        experiment.schedule.check(clients)
+        experiment = experiment.model_copy(update={"schedule": experiment.schedule.among(clients)})
     shape = _shape(dataset)
     module = _module(experiment.model, model, shape, dataset, chance)
     flat = Flat(module)
@@ -132,8 +178,12 @@ def prepare(
         objective or _objective(dataset),
         experiment.training,
         experiment.device,
+        _trainer(experiment, module),
     )
-    _probe(Bench(module, dataset, setup.objective, chance, experiment.device), dataset, shape)
+    bench = Bench(module, dataset, setup.objective, chance, experiment.device)
+    _probe(bench, dataset, shape)
+    engine = _engine(experiment, setup, bench) if experiment.engine == "auto" else experiment.engine
+    experiment = experiment.model_copy(update={"engine": engine, "trainer": setup.trainer})
     return Prepared(experiment, setup, newcomers, schedule or experiment.schedule)
 
 
@@ -215,12 +265,12 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDir | None) -> Result
     setup, experiment, journal = prepared.setup, prepared.experiment, rounds.journal
     notes = _notes(prepared)
     bench = Bench(setup.module, setup.federation.data, setup.objective, setup.task.chance, setup.device)
-    models: dict[ClientId, PersonalModel] = {}
+    models = Models(setup.task.clients, bench, folder)
     for outcome in rounds.finish("personal", setup.task.clients):
         assert outcome.model is not None
-        models[outcome.job.client] = PersonalModel(outcome.job.client, outcome.model, bench)
         if folder is not None:
             folder.save_model(outcome.job.client, outcome.model, setup.task.layout, notes)
+        models.add(outcome.job.client, outcome.model)
     joined = list(rounds.finish("adapt", prepared.newcomers))
     up, down = (sum((getattr(r, way) for r in journal.rounds), Ledger()) for way in ("up", "down"))
     summary: dict[str, Any] = {
@@ -243,15 +293,20 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDir | None) -> Result
             "down": sum(r.paper_down for r in journal.rounds),
         },
         "flops": sum(r.flops for r in journal.rounds),
+        "simulated_seconds": round(rounds.clock, 3),
         "seconds": round(rounds.seconds, 3),
-        "peak_rss_mb": round(_peak_rss_mb(), 1),
+        "peak_rss_mb": round(max(_peak_rss_mb(), getattr(rounds.engine, "peak_rss_mb", 0.0)), 1),
         "digest": _digest(rounds),
     }
     if joined:
         summary["new_clients"] = _joined(joined, setup)
+    similarity = similarity_of(rounds.server)
     if folder is not None:
+        if similarity is not None:
+            save(similarity, folder.path)
         folder.write_summary(summary)
-    return Result(summary, tuple(journal.rounds), models, journal.scores, folder.path if folder else None)
+    path = folder.path if folder else None
+    return Result(summary, tuple(journal.rounds), models, journal.scores, path, similarity)
 
 
 def _digest(rounds: Rounds) -> str:
@@ -310,6 +365,38 @@ def _resolve(experiment: Experiment, given: Mapping[str, Any], data: Dataset) ->
         elif data.classes == 0:
             update["partition"] = "iid"
     return experiment.model_copy(update=update)
+
+
+def _trainer(experiment: Experiment, module: nn.Module) -> Literal["plain", "batched"]:
+    """The trainer asked for, unless it cannot train this model: then the plain one, and a note."""
+    if experiment.trainer == "plain":
+        return "plain"
+    stack = stack_of(module) if experiment.device == "cpu" else "it is for the CPU"
+    if isinstance(stack, str):
+        log.warning("the batched trainer does not take this model (%s): clients are trained one by one", stack)
+        return "plain"
+    return "batched"
+
+
+def _engine(experiment: Experiment, setup: Setup, bench: Bench) -> str:
+    """The pool, unless its start would take longer than it saves. Results do not depend on the choice."""
+    if min(experiment.workers or cores(), cores()) < 2 or experiment.device != "cpu":
+        return "inprocess"
+    recipe, evaluation = setup.recipe, experiment.evaluation
+    turns = experiment.schedule.sample
+    if evaluation.every and evaluation.post == "everyone":
+        turns += (1 - turns) / evaluation.every
+    examples = [len(share.train) for share in setup.federation.shares.values()]
+    steps = sum(recipe.steps or recipe.epochs * math.ceil(n / recipe.batch) for n in examples) * recipe.repeats
+    bench.flops = 0
+    bench.count(1)
+    seconds = turns * experiment.rounds * steps * (SECONDS_A_STEP + recipe.batch * bench.flops * SECONDS_A_FLOP)
+    return "pool" if seconds > WORTHWHILE and picklable(setup) else "inprocess"
+
+
+SECONDS_A_STEP, SECONDS_A_FLOP = 3e-4, 1e-11
+WORTHWHILE = 10.0
+"""Seconds of work on one core from which on worker processes, which take two or three to start, pay."""
 
 
 def _objective(data: Dataset) -> Objective:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
@@ -21,17 +19,18 @@ from sparsona.store import ClientStore
 
 @dataclass(frozen=True)
 class Flight:
-    """A reply under way: it answers the downlink of `round` and is due in round `due`."""
+    """A reply under way: it answers the downlink of `round` and is due in round `due`, not before the second `at`."""
 
     due: int
     client: ClientId
     round: int
     frame: npt.NDArray[np.uint8]
+    at: float = 0.0
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where the server's loop stands between two rounds; `done` rounds are complete."""
+    """Where the server's loop stands between two rounds; `done` rounds are complete, `clock` is the simulated time."""
 
     done: int
     server: Any
@@ -39,6 +38,7 @@ class Position:
     acked: dict[ClientId, int]
     records: int
     seconds: float
+    clock: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,12 @@ class Keeper:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.clients = folder / "clients"
         self._manifest = folder / "manifest.json"
-        self._files: dict[ClientId, str] = {}
 
     def save(self, position: Position, store: ClientStore) -> None:
-        """Write what has changed, then make it count."""
-        (self.folder / "clients").mkdir(parents=True, exist_ok=True)
-        for client in sorted(store.changed):
-            name = f"clients/{quote(client, safe='')}.{position.done}"
-            (self.folder / name).write_bytes(pack(store.get(client)))
-            self._files[client] = name
+        """Write what has changed, then make it count, then remove what it replaces."""
+        versions = store.settle(self.clients)
         server, loop = f"server.{position.done}", f"loop.{position.done}"
         (self.folder / server).write_bytes(pack(position.server))
         (self.folder / loop).write_bytes(pack(_Loop(position.flights)))
@@ -71,25 +67,23 @@ class Keeper:
             "acked": position.acked,
             "records": position.records,
             "seconds": position.seconds,
-            "clients": self._files,
+            "clock": position.clock,
+            "clients": versions,
         }
         write_atomically(self._manifest, json.dumps(manifest))
-        store.changed.clear()
-        self._sweep({server, loop, *self._files.values()})
+        store.sweep()
+        self._sweep({server, loop})
 
-    def load(self, server: Any, store: ClientStore, clients: Sequence[ClientId]) -> Position | None:
-        """The last checkpoint, its clients' states put into `store`. None where no round was completed.
+    def load(self, server: Any, store: ClientStore) -> Position | None:
+        """The last checkpoint, `store` continuing with its clients' states. None where no round was completed.
 
-        `server` and the store's fresh states tell the types to be read.
+        `server` tells the type to be read.
         """
         if not self._manifest.exists():
             return None
         try:
             manifest = json.loads(self._manifest.read_text())
-            kind = type(store.get(clients[0]))
-            for client, name in manifest["clients"].items():
-                store.restore(client, unpack((self.folder / name).read_bytes(), kind))
-            self._files = dict(manifest["clients"])
+            store.adopt(self.clients, manifest["clients"])
             loop: _Loop = unpack((self.folder / manifest["loop"]).read_bytes(), _Loop)
             return Position(
                 done=manifest["done"],
@@ -98,16 +92,17 @@ class Keeper:
                 acked=manifest["acked"],
                 records=manifest["records"],
                 seconds=manifest["seconds"],
+                clock=manifest["clock"],
             )
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, RunError) as error:
             raise RunError(
                 f"the checkpoint in {self.folder} is damaged ({error}): run again without --resume"
             ) from None
 
     def _sweep(self, wanted: set[str]) -> None:
-        """Remove the files that no manifest names any more."""
-        for path in [*self.folder.iterdir(), *(self.folder / "clients").iterdir()]:
-            if path.is_file() and path != self._manifest and str(path.relative_to(self.folder)) not in wanted:
+        """Remove the server's older files."""
+        for path in self.folder.iterdir():
+            if path.is_file() and path != self._manifest and path.name not in wanted:
                 path.unlink()
 
 

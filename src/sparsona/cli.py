@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 
 from sparsona import data as datasets
+from sparsona import reproduce as papers
 from sparsona.api import execute, prepare
 from sparsona.chance import Chance
 from sparsona.errors import DataError, SparsonaError
@@ -189,6 +190,19 @@ def wire(run: Annotated[Path, typer.Argument(help="a run directory")]) -> None:
     """Where the bytes of a run went, and how far its positions are from the entropy bound."""
     summary = RunDir(run).summary()
     out.print(show.breakdown(summary))
+
+
+@app.command()
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="whose experiments: the name of a file in sparsona/reproduce")],
+    quick: Annotated[bool, typer.Option("--quick", help="what a small machine runs within the hour")] = False,
+    folder: Annotated[Path | None, typer.Option("--out", help="folder of the runs [runs/reproduce-PAPER]")] = None,
+    only: Annotated[str, typer.Option(help="the cases whose names match this pattern")] = "*",
+) -> None:
+    """Run a paper's experiments and set its numbers beside ours. Stop and start it at will: it continues."""
+    target = folder or Path("runs") / f"reproduce-{paper}{'-quick' if quick else ''}"
+    table = papers.reproduce(paper, quick, target, only, say=lambda text: err.print(text, soft_wrap=True))
+    out.print(f"results: {table}", soft_wrap=True)
 
 
 @data_app.command("list")

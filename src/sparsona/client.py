@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
 from torch import nn
 
+from sparsona.batched import Group, Stack, stack_of
 from sparsona.dataset import Federation, Share
 from sparsona.local import Bench, Local, Recipe
 from sparsona.message import Message, Stamp, paper_bytes
 from sparsona.method import ClientId, Fit, Method, Model, Task
 from sparsona.objective import Objective
+from sparsona.state import digest
 from sparsona.wire import Frame, Limit, decode, encode
 
 
@@ -28,9 +34,26 @@ class Setup:
     objective: Objective
     recipe: Recipe
     device: str = "cpu"
+    trainer: Literal["plain", "batched"] = "plain"
 
     def limit(self) -> Limit:
         return Limit(self.method.volume(self.task))
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A model on the client's own test and validation samples; NaN where there are none."""
+
+    test: float
+    validation: float
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A model that was measured before, by its digest: it need not be measured again."""
+
+    digest: bytes
+    scores: Scores
 
 
 @dataclass(frozen=True)
@@ -48,19 +71,13 @@ class Job:
     score: bool = False
     fine_tune: bool = False
     keep_model: bool = False
-
-
-@dataclass(frozen=True)
-class Scores:
-    """A model on the client's own test and validation samples; NaN where there are none."""
-
-    test: float
-    validation: float
+    known: tuple[Scored, ...] = ()
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a turn gave. The scores are by evaluation point: pre, post, ft."""
+    """What a turn gave. The scores are by evaluation point: pre, post, ft. `flops` counts the method's own work,
+    `samples` those that it trained on, once for every pass."""
 
     job: Job
     frame: Frame
@@ -68,7 +85,28 @@ class Outcome:
     scores: dict[str, Scores]
     loss: float
     seconds: float
+    flops: int = 0
+    samples: float = 0.0
     model: Model | None = None
+    known: tuple[Scored, ...] = ()
+
+
+WINDOW, PARTS = 64, 4
+
+
+def groups(jobs: Iterable[Job], setup: Setup) -> Iterator[tuple[Job, ...]]:
+    """Who takes a turn with whom, made as it is asked for: nobody with anybody, unless the trainer is batched.
+
+    Then of every 64 jobs a quarter each: few enough that some workers have something to do, the same for any number
+    of them.
+    """
+    several = iter(jobs)
+    if setup.trainer == "plain":
+        yield from ((job,) for job in several)
+        return
+    while window := tuple(islice(several, WINDOW)):
+        size = -(-len(window) // PARTS)
+        yield from (window[start : start + size] for start in range(0, len(window), size))
 
 
 class Worker:
@@ -78,31 +116,38 @@ class Worker:
         self.setup = setup
         self.bench = Bench(setup.module, setup.federation.data, setup.objective, setup.task.chance, setup.device)
         self.limit = setup.limit()
+        self._group: Group | None = None
+        if setup.trainer == "batched":
+            stack = stack_of(setup.module)
+            self._group = Group(self.bench, stack) if isinstance(stack, Stack) else None
 
-    def run(self, job: Job, state: Any) -> tuple[Any, Outcome]:
+    def run(self, job: Job, state: Any, bench: Bench | None = None) -> tuple[Any, Outcome]:
         """The client's state after the turn, and its outcome."""
         began = time.perf_counter()
+        bench = bench or self.bench
         setup, method = self.setup, self.setup.method
         share = setup.federation.shares[job.client]
-        local = Local(job.client, job.stamp.round, setup.task, setup.recipe, share, self.bench)
+        local = Local(job.client, job.stamp.round, setup.task, setup.recipe, share, bench)
         down = decode(job.down, self.limit, setup.task.layout.lengths)
         if not job.down:
             down = down.stamped(job.stamp)
+        meter = Meter(bench, share, job.known)
         scores: dict[str, Scores] = {}
         fit: Fit[Any] | None = None
         kept: Model | None = None
-        self.bench.loss = float("nan")
+        bench.loss = float("nan")
         if job.kind in ("personal", "adapt"):
             kept = method.personal(state, down, local)
             if job.score:
-                scores["pre"] = self._scores(kept, share)
+                scores["pre"] = meter.scores(kept)
             if job.fine_tune and isinstance(kept, np.ndarray):
                 recipe = replace(setup.recipe, epochs=1, steps=None)
-                scores["ft"] = self._scores(local.train(kept, recipe, stream="ft").weights, share)
+                scores["ft"] = meter.scores(local.train(kept, recipe, stream="ft").weights)
+        bench.flops, bench.samples = 0, 0.0
         if job.kind != "personal":
             fit = method.adapt(state, down, local) if job.kind == "adapt" else method.fit(state, down, local)
             if job.score and fit.model is not None:
-                scores["post"] = self._scores(fit.model, share)
+                scores["post"] = meter.scores(fit.model)
             kept = fit.model
         reply = Message() if fit is None else fit.reply.stamped(replace(job.stamp, acked=-1))
         outcome = Outcome(
@@ -110,11 +155,44 @@ class Worker:
             frame=encode(reply, setup.task.layout.lengths),
             paper=paper_bytes(reply),
             scores=scores,
-            loss=self.bench.loss,
+            loss=bench.loss,
             seconds=time.perf_counter() - began,
+            flops=0 if fit is None else bench.flops,
+            samples=0.0 if fit is None else bench.samples,
             model=kept if job.keep_model else None,
+            known=meter.known,
         )
         return state if fit is None else fit.client, outcome
 
-    def _scores(self, model: Model, share: Share) -> Scores:
-        return Scores(self.bench.score(model, share.test), self.bench.score(model, share.validation))
+    def run_all(self, jobs: Sequence[Job], states: Sequence[Any]) -> list[tuple[Any, Outcome]]:
+        """The turns of a group of clients."""
+        if self._group is None:
+            return [self.run(job, state) for job, state in zip(jobs, states, strict=True)]
+        began = time.perf_counter()
+        done = self._group.run([partial(self.run, job, state) for job, state in zip(jobs, states, strict=True)])
+        each = (time.perf_counter() - began) / len(jobs)
+        return [(state, replace(outcome, seconds=each)) for state, outcome in done]
+
+
+class Meter:
+    """Measures models of one client, except those that were measured before: the same model has the same scores."""
+
+    WORTHWHILE = 64
+    """Samples. With fewer, measuring again costs no more than finding out that it is not needed."""
+
+    def __init__(self, bench: Bench, share: Share, known: tuple[Scored, ...]) -> None:
+        self._bench = bench
+        self._share = share
+        self.known = known
+
+    def scores(self, model: Model) -> Scores:
+        share = self._share
+        if len(share.test) + len(share.validation) < self.WORTHWHILE:
+            return Scores(*self._bench.scores(model, share.test, share.validation))
+        vector = isinstance(model, np.ndarray)
+        key = hashlib.sha256(np.ascontiguousarray(model).data).digest() if vector else bytes.fromhex(digest(model))
+        found = next((scored for scored in self.known if scored.digest == key), None)
+        if found is None:
+            found = Scored(key, Scores(*self._bench.scores(model, share.test, share.validation)))
+        self.known = (found, *(scored for scored in self.known if scored is not found))[:2]
+        return found.scores

@@ -53,9 +53,10 @@ class Experiment(BaseModel):
     rounds: Annotated[int, Field(ge=1)] = 20
     seed: Annotated[int, Field(ge=0)] = 0
     new_clients: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    engine: str = "inprocess"
+    engine: str = "auto"
     workers: Annotated[int, Field(ge=0)] = 0
     device: str = "cpu"
+    trainer: Literal["plain", "batched"] = "plain"
     options: dict[str, Any] = {}
     training: Recipe = Recipe()
     schedule: Sampled = Sampled()

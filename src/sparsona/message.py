@@ -24,8 +24,11 @@ IndexSet: TypeAlias = npt.NDArray[np.int64]
 
 
 def _index_set(indices: npt.ArrayLike, size: int) -> IndexSet:
-    out = np.ascontiguousarray(indices, dtype=np.int64)
-    if out.ndim != 1 or (len(out) and (out[0] < 0 or out[-1] >= size or (np.diff(out) <= 0).any())):
+    given = np.asarray(indices)
+    if given.size and given.dtype.kind not in "iu":
+        raise WireError(f"positions must be integers, not {given.dtype}")
+    out = np.ascontiguousarray(given, dtype=np.int64)
+    if size < 0 or out.ndim != 1 or (len(out) and (out[0] < 0 or out[-1] >= size or (np.diff(out) <= 0).any())):
         raise WireError(f"positions must be sorted, distinct and within 0..{size - 1}")
     return out
 
@@ -167,7 +170,7 @@ class Message:
 
     __slots__ = ("parts", "stamp")
 
-    def __init__(self, **parts: Part) -> None:
+    def __init__(self, /, **parts: Part) -> None:
         self.parts: Mapping[str, Part] = {name: _clean(name, part) for name, part in parts.items()}
         self.stamp = Stamp()
 

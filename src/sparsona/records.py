@@ -19,7 +19,8 @@ from sparsona.wire import Ledger
 class Line:
     """One client in one round, counted from 1. A client that neither took part nor was evaluated has no line.
 
-    `pre` is measured after the round's aggregation, `post` after the local training of the round.
+    `pre` is measured after the round's aggregation, `post` after the local training of the round. `took` are the
+    simulated seconds of the client's turns, `clock` is the simulated second in which the round ended.
     """
 
     round: int
@@ -32,6 +33,9 @@ class Line:
     paper_up: int = 0
     loss: float = math.nan
     seconds: float = 0.0
+    flops: int = 0
+    took: float = 0.0
+    clock: float = 0.0
     test: Mapping[str, float] = field(default_factory=dict)
     validation: Mapping[str, float] = field(default_factory=dict)
 
@@ -63,7 +67,7 @@ def _nan(value: float | None) -> float:
 
 @dataclass(frozen=True)
 class RoundReport:
-    """One round over all clients: bytes and scores by point."""
+    """One round over all clients: bytes, floating-point operations, the simulated second of its end, scores."""
 
     round: int
     took_part: int
@@ -71,6 +75,8 @@ class RoundReport:
     down: Ledger
     paper_up: int
     paper_down: int
+    flops: int
+    clock: float
     scores: Mapping[str, Mapping[str, float | None]]
     validation: Mapping[str, float | None]
 
@@ -129,6 +135,8 @@ class Journal:
             down=sum((line.down for line in lines), Ledger()),
             paper_up=sum(line.paper_up for line in lines),
             paper_down=sum(line.paper_down for line in lines),
+            flops=sum(line.flops for line in lines),
+            clock=max((line.clock for line in lines), default=self.rounds[-1].clock if self.rounds else 0.0),
             scores=scores,
             validation=validation,
         )

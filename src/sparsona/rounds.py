@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from sparsona.checkpoint import Flight, Keeper, Position
-from sparsona.client import Job, Outcome, Setup
+from sparsona.client import Job, Outcome, Scored, Setup
 from sparsona.engines import Engine
 from sparsona.message import Stamp, paper_bytes
 from sparsona.method import Arrival, ClientId, Turn
@@ -78,10 +78,15 @@ class Rounds:
         self.evaluation = evaluation
         self.journal = journal
         self.keeper = keeper
+        if keeper is not None:
+            engine.store.settle(keeper.clients)
         self.server: Any = setup.method.start_server(setup.task)
         self.done = 0
         self.flights: tuple[Flight, ...] = ()
         self.acked: dict[ClientId, int] = {}
+        self.clock = 0.0
+        """Simulated seconds since the first round began."""
+        self._known: dict[ClientId, tuple[Scored, ...]] = {}
         self._before = 0.0
         self._began = time.perf_counter()
         self._limit = setup.limit()
@@ -91,11 +96,11 @@ class Rounds:
         """Continue where the last checkpoint was taken."""
         if self.keeper is None:
             return
-        position = self.keeper.load(self.server, self.engine.store, self.setup.task.clients)
+        position = self.keeper.load(self.server, self.engine.store)
         self.journal.rewind(position.records if position else 0)
         if position:
             self.done, self.server, self.flights = position.done, position.server, position.flights
-            self.acked, self._before = dict(position.acked), position.seconds
+            self.acked, self._before, self.clock = dict(position.acked), position.seconds, position.clock
 
     @property
     def seconds(self) -> float:
@@ -111,7 +116,8 @@ class Rounds:
             on_round(report)
 
     def _position(self) -> Position:
-        return Position(self.done, self.server, self.flights, self.acked, self.journal.length(), self.seconds)
+        length = self.journal.length()
+        return Position(self.done, self.server, self.flights, self.acked, length, self.seconds, self.clock)
 
     def _round(self, round: int) -> dict[ClientId, Line]:
         lines: dict[ClientId, Line] = {}
@@ -129,6 +135,7 @@ class Rounds:
                 turn,
                 invited,
                 plan if training else replace(plan, delay={}),
+                training,
                 evaluate and training,
                 memo,
                 lines,
@@ -140,7 +147,7 @@ class Rounds:
         if evaluate:
             after = self._turn(round + 1, len(self.setup.method.exchanges(round + 1)) - 1)
             self._measure("personal", after, task.clients, Memo(), lines, round)
-        return lines
+        return {client: replace(line, clock=self.clock) for client, line in lines.items()}
 
     def _turn(self, round: int, exchange: int) -> Turn:
         return Turn(self.setup.task, round, exchange, {f.client: f.round for f in self.flights})
@@ -156,6 +163,7 @@ class Rounds:
         turn: Turn,
         invited: Sequence[ClientId],
         plan: Plan,
+        training: bool,
         score: bool,
         memo: Memo,
         lines: dict[ClientId, Line],
@@ -163,37 +171,53 @@ class Rounds:
         """Send to the invited clients, let them work, and put their replies under way."""
 
         def jobs() -> Iterator[Job]:
-            for client in invited:
+            for client in self._longest_first(invited):
                 frame, paper, stamp = self.down(turn, client, memo)
                 line = _line(lines, turn.round, client)
                 lines[client] = replace(
                     line, took_part=True, down=line.down + frame.ledger, paper_down=line.paper_down + paper
                 )
                 if client not in plan.crashed:
-                    yield Job("fit", client, stamp, frame.data, score)
+                    yield Job("fit", client, stamp, frame.data, score, known=self._known.get(client, ()))
 
+        began, timing = self.clock, plan.timing
+        awaited: dict[ClientId, float] = {}
         for outcome in self.engine.run(jobs()):
-            client = outcome.job.client
+            client, sent = outcome.job.client, outcome.frame.data
+            if score:
+                self._known[client] = outcome.known
             line = _measured(lines[client], outcome)
             delay = plan.delay.get(client, 0)
+            took = timing.seconds(client, len(outcome.job.down), outcome.samples, len(sent)) if timing else 0.0
+            lost = client in plan.lost or (not delay and timing is not None and timing.misses(took))
+            if not delay and not lost:
+                awaited[client] = took
             lines[client] = replace(
                 line,
                 up=line.up + outcome.frame.ledger,
                 paper_up=line.paper_up + outcome.paper,
-                arrived=client not in plan.lost and delay == 0,
                 loss=outcome.loss,
                 seconds=line.seconds + outcome.seconds,
+                flops=line.flops + outcome.flops,
+                took=line.took + took,
             )
-            if client not in plan.lost and outcome.frame.data:
-                frame_bytes = np.frombuffer(outcome.frame.data, np.uint8)
-                self.flights += (Flight(turn.round + delay, client, turn.round, frame_bytes),)
+            if not lost:
+                at, frame = 0.0 if delay else began + took, np.frombuffer(sent, np.uint8)
+                self.flights += (Flight(turn.round + delay, client, turn.round, frame, at),)
+        if timing is not None:
+            silent = any(client not in awaited and client not in plan.delay for client in invited)
+            self.clock += timing.length(awaited, silent, training)
+        for client in invited:
+            arrived = client in awaited and began + awaited[client] <= self.clock
+            lines[client] = replace(lines[client], arrived=arrived)
 
     def _merge(self, turn: Turn) -> None:
         """Hand the server what has arrived by now."""
-        due = [flight for flight in self.flights if flight.due <= turn.round]
+        here = [flight.due <= turn.round and flight.at <= self.clock for flight in self.flights]
+        due = [flight for flight, is_here in zip(self.flights, here, strict=True) if is_here and len(flight.frame)]
+        self.flights = tuple(flight for flight, is_here in zip(self.flights, here, strict=True) if not is_here)
         if not due:
             return
-        self.flights = tuple(flight for flight in self.flights if flight.due > turn.round)
         turn = self._turn(turn.round, turn.exchange)
         self.server = self.setup.method.merge(self.server, Arrivals(due, self._limit, self._lengths), turn)
         for flight in due:
@@ -209,13 +233,28 @@ class Rounds:
         round: int,
     ) -> None:
         """Evaluate clients; the downlinks made for it are not traffic."""
-        for outcome in self.engine.run(self._trial(kind, turn, client, memo) for client in clients):
+        ordered = self._longest_first(clients)
+        for outcome in self.engine.run(self._trial(kind, turn, client, memo) for client in ordered):
             client = outcome.job.client
+            self._known[client] = outcome.known
             lines[client] = _measured(_line(lines, round, client), outcome)
 
     def _trial(self, kind: Literal["trial", "personal"], turn: Turn, client: ClientId, memo: Memo) -> Job:
         frame, _, stamp = self.down(turn, client, memo)
-        return Job(kind, client, stamp, frame.data, score=True, fine_tune=self.evaluation.ft and kind == "personal")
+        return Job(
+            kind,
+            client,
+            stamp,
+            frame.data,
+            score=True,
+            fine_tune=self.evaluation.ft and kind == "personal",
+            known=self._known.get(client, ()),
+        )
+
+    def _longest_first(self, clients: Sequence[ClientId]) -> list[ClientId]:
+        """Clients by their samples, so that no worker begins the longest turn when the others are done."""
+        shares = self.setup.federation.shares
+        return sorted(clients, key=lambda client: (-len(shares[client].train), client))
 
     def finish(self, kind: Literal["personal", "adapt"], clients: Iterable[ClientId]) -> Iterator[Outcome]:
         """After the last round: every client's model, or what new clients make of it."""

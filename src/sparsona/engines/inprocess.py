@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from sparsona.client import Job, Outcome, Setup, Worker
+from sparsona.client import Job, Outcome, Setup, Worker, groups
 from sparsona.engines import ENGINES
 from sparsona.store import ClientStore
 
@@ -16,13 +16,15 @@ class InProcess:
     def __init__(self, setup: Setup, workers: int = 1) -> None:
         self.store = ClientStore(setup.method, setup.task)
         self._worker = Worker(setup)
+        self._setup = setup
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        for job in jobs:
-            state, outcome = self._worker.run(job, self.store.get(job.client))
-            if job.kind == "fit":
-                self.store.put(job.client, state)
-            yield outcome
+        for group in groups(jobs, self._setup):
+            states = [self.store.get(job.client) for job in group]
+            for job, (state, outcome) in zip(group, self._worker.run_all(group, states), strict=True):
+                if job.kind == "fit":
+                    self.store.put(job.client, state)
+                yield outcome
 
     def close(self) -> None:
-        """Nothing is held open."""
+        self.store.close()

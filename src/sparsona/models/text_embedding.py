@@ -27,9 +27,7 @@ class TextEmbedding(nn.Module):
 
 
 @MODELS.add
-def text_embedding(
-    shape: tuple[int, ...], outputs: int, vocabulary: int = 10000, width: int = 16
-) -> nn.Module:
+def text_embedding(shape: tuple[int, ...], outputs: int, vocabulary: int = 10000, width: int = 16) -> nn.Module:
     """The mean of the tokens' embeddings (padding counts, as in Keras), then the head `fc1`.
 
     >>> sum(p.numel() for p in text_embedding((256,), 2).parameters())

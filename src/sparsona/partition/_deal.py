@@ -26,9 +26,7 @@ def check_clients(samples: Samples, clients: int) -> None:
     """At least one client, and no more of them than samples."""
     total = len(samples.labels)
     if clients < 1:
-        raise InputError(
-            f"{clients} clients asked for; ask for at least 1 (0 means all with partition groups)"
-        )
+        raise InputError(f"{clients} clients asked for; ask for at least 1 (0 means all with partition groups)")
     if clients > total:
         raise InputError(f"{clients} clients asked for, but only {total} samples to deal out; ask for fewer")
 

@@ -53,9 +53,7 @@ def federate(
     options = bind("partition", spec, partition, skip=3)
     dealt = len(data) - (0 if use == "pooled" else data.official_test)
     groups = None if data.groups is None else data.groups[:dealt]
-    parts = partition(
-        Samples(data.targets[:dealt], data.classes, groups, data.group_names), clients, chance, **options
-    )
+    parts = partition(Samples(data.targets[:dealt], data.classes, groups, data.group_names), clients, chance, **options)
     strata = _strata(data)
     official: Mapping[str, Indices] = {}
     if use == "official" and data.official_test:
@@ -108,9 +106,7 @@ def _round(number: float) -> int:
     return math.floor(number + 0.5)
 
 
-def _set_aside(
-    part: Indices, strata: Indices, count: int, rng: np.random.Generator
-) -> tuple[Indices, Indices]:
+def _set_aside(part: Indices, strata: Indices, count: int, rng: np.random.Generator) -> tuple[Indices, Indices]:
     """(what stays, `count` samples) of `part`, the latter with the class proportions of the whole."""
     own = np.unique(strata[part], return_inverse=True)[1]
     order = np.lexsort((rng.permutation(len(part)), own))

@@ -16,9 +16,7 @@ from sparsona.partition._deal import check_clients, class_numbers, cut, even, na
 
 
 @PARTITIONS.add
-def classes(
-    samples: Samples, clients: int, chance: Chance, k: int = 2, draw: str = "own"
-) -> dict[str, Indices]:
+def classes(samples: Samples, clients: int, chance: Chance, k: int = 2, draw: str = "own") -> dict[str, Indices]:
     """Cut each class into one equal part a client; a client takes the next unused part of its `k` classes.
 
     With `draw` own each client draws its classes, with shared all have the same random ones. What nobody
@@ -39,9 +37,7 @@ def classes(
         raise InputError(f"{problem}; ask for 1 to {len(sizes)}")
     if sizes.min() < clients:
         label, size = np.unique(samples.labels)[sizes.argmin()], sizes.min()
-        problem = (
-            f"partition 'classes' cannot cut class {label} with its {size} samples for {clients} clients"
-        )
+        problem = f"partition 'classes' cannot cut class {label} with its {size} samples for {clients} clients"
         raise InputError(f"{problem}; ask for at most {size} clients, or use dirichlet-classes")
     rng = chance.rng("partition")
     members = cut(shuffled_by_class(of, rng), sizes)

@@ -26,9 +26,7 @@ FEWEST = 2  # one sample to train on and one to test on
 
 
 @PARTITIONS.add
-def dirichlet_classes(
-    samples: Samples, clients: int, chance: Chance, alpha: float = 0.3
-) -> dict[str, Indices]:
+def dirichlet_classes(samples: Samples, clients: int, chance: Chance, alpha: float = 0.3) -> dict[str, Indices]:
     """For each class: proportions over the clients from Dir(`alpha`), then a multinomial draw of the counts.
 
     Where a client ends up with fewer than two samples, all is drawn again, twenty times at most; if that does

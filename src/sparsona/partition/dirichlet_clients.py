@@ -26,9 +26,7 @@ from sparsona.partition._deal import (
 
 
 @PARTITIONS.add
-def dirichlet_clients(
-    samples: Samples, clients: int, chance: Chance, alpha: float = 0.3
-) -> dict[str, Indices]:
+def dirichlet_clients(samples: Samples, clients: int, chance: Chance, alpha: float = 0.3) -> dict[str, Indices]:
     """Each client draws labels from its own Dir(`alpha`) up to its quota; a used-up class is drawn again.
 
     The clients draw in random turns, so that none has to live on what the others left. The quota is the same
@@ -53,9 +51,7 @@ def dirichlet_clients(
     return named(by_owner(chosen, turns[np.argsort(drawn, kind="stable")], clients))
 
 
-def _draw(
-    prior: npt.NDArray[np.float64], turns: Indices, sizes: Indices, rng: np.random.Generator
-) -> Indices:
+def _draw(prior: npt.NDArray[np.float64], turns: Indices, sizes: Indices, rng: np.random.Generator) -> Indices:
     """The class that the client of each turn draws.
 
     To draw again until a class has samples left is to draw from the prior without the used-up classes. Put so

@@ -23,9 +23,7 @@ def groups(samples: Samples, clients: int, chance: Chance, fewest: int = 1) -> d
     {'basel': [0, 3], 'long-beach': [1, 2], 'cleveland': [4]}
     """
     if samples.groups is None:
-        raise InputError(
-            "partition 'groups': these data have no natural groups; use iid or another partition"
-        )
+        raise InputError("partition 'groups': these data have no natural groups; use iid or another partition")
     grouped = np.flatnonzero(samples.groups >= 0)
     numbers, owner, sizes = np.unique(samples.groups[grouped], return_inverse=True, return_counts=True)
     taken = np.flatnonzero(sizes >= fewest)

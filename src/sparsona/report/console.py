@@ -94,6 +94,7 @@ def traffic(summary: Mapping[str, Any]) -> str:
     return (
         f"sent: {size(sent['up'])} up, {size(sent['down'])} down "
         f"(values only, as papers count: {size(paper['up'])} up, {size(paper['down'])} down); "
+        f"{summary['simulated_seconds']:.0f} s simulated; "
         f"{summary['seconds']:.1f} s, {summary['peak_rss_mb']:.0f} MB of memory"
     )
 
@@ -103,9 +104,11 @@ def comparison(summaries: Sequence[Mapping[str, Any]], title: str) -> Table:
     table = Table(title=title, title_justify="left")
     metric = summaries[0]["metric"]
     table.add_column("method", no_wrap=True)
-    for label in ("pre", "decile", "post", "decile", "up", "down", "seconds"):
+    for label in ("pre", "decile", "post", "decile", "up", "down", "sim s", "s"):
         table.add_column(label, justify="right", no_wrap=True)
-    table.caption = f"{metric} before and after local training: mean over clients, bottom decile"
+    table.caption = (
+        f"{metric} before and after local training: mean over clients, bottom decile; simulated and real seconds"
+    )
     for s in summaries:
         points = [s[metric][point][key] for point in ("pre", "post") for key in ("mean", "bottom_decile")]
         table.add_row(
@@ -113,6 +116,7 @@ def comparison(summaries: Sequence[Mapping[str, Any]], title: str) -> Table:
             *(share(value, metric) for value in points),
             size(s["bytes"]["up"]),
             size(s["bytes"]["down"]),
+            f"{s['simulated_seconds']:.0f}",
             f"{s['seconds']:.1f}",
         )
     return table

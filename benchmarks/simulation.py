@@ -1,0 +1,387 @@
+"""How fast a federation is simulated: bare torch loops, Sparsona, and the peers that are installed beside it.
+
+    python benchmarks/simulation.py [--quick] [--works W1 W3] [--methods fedavg fedpse fedspa] [--out table.md]
+
+One table in one run, so that ratios hold whatever the machine. Samples are random, of the shape of MNIST: their
+content costs nothing. Every row trains the same model on as many samples with the same batches:
+
+    (a)  a bare loop as one writes it in torch: one process, default threads
+    (b)  the limit: a process a core, one thread each, channels_last, weights and gradients in flat buffers; clients
+         are trained and nothing is sent, merged or measured
+    (c)  sparsona on the pool: everything encoded, sent, decoded and merged; evaluation off, as in (a) and (b)
+
+    W1   convnet2, 10 clients x 6,000 samples, batch 64                    samples a second
+    W2   cnn-mcmahan, 10 clients x 1,000 samples, batch 64                 samples a second
+    W3   mlp 784-50-10, 200 clients x 30 samples, 20 a round, batch 10     client updates a second
+
+A second table says where the time of a W1 round goes when everyone is also tested in every round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.util
+import multiprocessing
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from sparsona import client as client_module
+from sparsona import rounds as rounds_module
+from sparsona.chance import Chance
+from sparsona.client import Setup
+from sparsona.dataset import Dataset, Federation, Share
+from sparsona.engines import Engine
+from sparsona.engines._crew import ENVIRONMENT, Crew
+from sparsona.engines.inprocess import InProcess
+from sparsona.engines.pool import Pool, Task, cores
+from sparsona.local import Bench, Recipe, channels_last
+from sparsona.method import Task as MethodTask
+from sparsona.methods import METHODS
+from sparsona.models import MODELS
+from sparsona.objective import classification
+from sparsona.records import Journal
+from sparsona.rounds import Evaluation, Rounds
+from sparsona.schedule import Sampled
+from sparsona.vector import Flat
+
+SHAPE, CLASSES, RATE = (1, 28, 28), 10, 0.01
+
+
+@dataclass(frozen=True)
+class Work:
+    """One thing to be measured: `clients` of `samples` each, `sampled` of them a round."""
+
+    name: str
+    model: str
+    clients: int
+    samples: int
+    sampled: int
+    batch: int
+    rounds: int
+    unit: str
+
+    @property
+    def each(self) -> int:
+        """How many units a client's turn counts."""
+        return 1 if self.unit == "updates" else self.samples
+
+    def inputs(self) -> torch.Tensor:
+        """Prepared samples of one client."""
+        return torch.from_numpy(np.random.default_rng(0).normal(size=(self.samples, *SHAPE)).astype(np.float32))
+
+    def targets(self) -> torch.Tensor:
+        return torch.from_numpy(np.random.default_rng(1).integers(0, CLASSES, self.samples))
+
+    def module(self) -> nn.Module:
+        with Chance(0).torch("initial weights"):
+            return MODELS.get(self.model)(SHAPE, CLASSES)
+
+    def setup(self, method: str, trainer: Literal["plain", "batched"] = "plain", tested: int = 10) -> Setup:
+        total = self.clients * self.samples + tested * self.clients
+        rng = np.random.default_rng(0)
+        data = Dataset(
+            "random",
+            rng.integers(0, 255, (total, *SHAPE), np.uint8),
+            rng.integers(0, CLASSES, total),
+            CLASSES,
+            mean=(0.5,),
+            std=(0.29,),
+        )
+        names = [f"c{number:03d}" for number in range(self.clients)]
+        train = np.arange(self.clients * self.samples).reshape(self.clients, -1)
+        test = np.arange(self.clients * self.samples, total).reshape(self.clients, -1)
+        none = np.zeros(0, np.int64)
+        shares = {name: Share(name, train[i], none, test[i]) for i, name in enumerate(names)}
+        flat = Flat(self.module())
+        task = MethodTask(flat.layout, flat.read(), tuple(names), 10**6, SHAPE, CLASSES, Chance(0))
+        recipe = Recipe(batch=self.batch, lr=RATE)
+        federation = Federation(data, shares)
+        return Setup(METHODS.get(method)(), task, federation, flat.module, classification(), recipe, "cpu", trainer)
+
+
+WORKS = (
+    Work("W1", "convnet2", 10, 6000, 10, 64, 3, "samples"),
+    Work("W2", "cnn-mcmahan", 10, 1000, 10, 64, 3, "samples"),
+    Work("W3", "mlp", 200, 30, 20, 10, 100, "updates"),
+)
+
+
+# (a) -----------------------------------------------------------------------------------------------------------------
+
+
+def bare(work: Work) -> float:
+    """FedAvg as one writes it: a model, an optimiser a client, the mean of the state dicts."""
+    module, inputs, targets = work.module(), work.inputs(), work.targets()
+    shared = {name: value.clone() for name, value in module.state_dict().items()}
+
+    def round_() -> None:
+        nonlocal shared
+        total = {name: torch.zeros_like(value) for name, value in shared.items()}
+        for _ in range(work.sampled):
+            module.load_state_dict(shared)
+            module.train()
+            optimizer = torch.optim.SGD(module.parameters(), lr=RATE)
+            for chosen in torch.randperm(work.samples).split(work.batch):
+                optimizer.zero_grad()
+                F.cross_entropy(module(inputs[chosen]), targets[chosen]).backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+            for name, value in module.state_dict().items():
+                total[name] += value / work.sampled
+        shared = total
+
+    return _rate(work, round_)
+
+
+def _rate(work: Work, round_: Callable[[], None]) -> float:
+    """Units a second over the work's rounds, after one to warm up."""
+    round_()
+    began = time.perf_counter()
+    for _ in range(work.rounds):
+        round_()
+    return work.rounds * work.sampled * work.each / (time.perf_counter() - began)
+
+
+# (b) -----------------------------------------------------------------------------------------------------------------
+
+
+def limit(work: Work, processes: int) -> float:
+    """What the cores can train if nothing else has to be done."""
+    before = dict(os.environ)
+    os.environ.update(ENVIRONMENT)
+    context = multiprocessing.get_context("spawn")
+    lines = []
+    for _ in range(processes):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_limit_process, args=(theirs, work), daemon=True)
+        process.start()
+        lines.append((ours, process))
+    os.environ.clear()
+    os.environ.update(before)
+    for line, _ in lines:
+        line.recv()
+    turns = work.rounds * work.sampled
+    shares = [turns // processes + (number < turns % processes) for number in range(processes)]
+    began = time.perf_counter()
+    for (line, _), share in zip(lines, shares, strict=True):
+        line.send(share)
+    for line, process in lines:
+        line.recv()
+        process.join()
+    return turns * work.each / (time.perf_counter() - began)
+
+
+def _limit_process(line: Connection[Any, Any], work: Work) -> None:
+    torch.set_num_threads(1)
+    module = work.module()
+    inputs, targets = work.inputs(), work.targets()
+    weights = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
+    gradient = torch.zeros_like(weights)
+    at = 0
+    for parameter in module.parameters():
+        place = slice(at, at := at + parameter.numel())
+        parameter.data, parameter.grad = weights[place].view_as(parameter), gradient[place].view_as(parameter)
+    start = weights.clone()
+
+    def turn() -> None:
+        weights.copy_(start)
+        module.train()
+        for chosen in torch.randperm(work.samples).split(work.batch):
+            gradient.zero_()
+            loss = F.cross_entropy(module(channels_last(inputs[chosen])), targets[chosen])
+            loss.backward()  # type: ignore[no-untyped-call]
+            with torch.no_grad():
+                weights.add_(gradient, alpha=-RATE)
+
+    turn()
+    line.send("ready")
+    for _ in range(line.recv()):
+        turn()
+    line.send("done")
+
+
+# (c) -----------------------------------------------------------------------------------------------------------------
+
+
+def loop_of(setup: Setup, engine: Engine, work: Work, evaluation: Evaluation) -> Rounds:
+    sizes = {name: len(share.test) for name, share in setup.federation.shares.items()}
+    return Rounds(setup, engine, Sampled(sample=work.sampled / work.clients), evaluation, Journal(sizes, True))
+
+
+def ours(work: Work, method: str, trainer: Literal["plain", "batched"], crew: Crew[Task], workers: int) -> float:
+    """Sparsona on the pool, from the first downlink of a round to the merged model."""
+    setup = work.setup(method, trainer)
+    engine = Pool(setup, workers, crew)
+    loop = loop_of(setup, engine, work, Evaluation(every=0))
+
+    def round_() -> None:
+        loop.journal.write(loop._round(loop.done).values())
+        loop.done += 1
+
+    try:
+        return _rate(work, round_)
+    finally:
+        engine.close()
+
+
+# Where a round's time goes -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def timed(spent: dict[str, float]) -> Iterator[None]:
+    """Within this block, seconds by what they were spent on."""
+    places: list[tuple[Any, str, str]] = [
+        (client_module, "encode", "encode"), (client_module, "decode", "decode"),
+        (rounds_module, "encode", "encode"), (rounds_module, "decode", "decode"),
+        (Rounds, "_merge", "merge"), (Bench, "scores", "evaluate"), (Bench, "train", "train"),
+    ]  # fmt: skip
+    saved = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
+    for owner, name, what in places:
+        setattr(owner, name, _watched(getattr(owner, name), what, spent))
+    try:
+        yield
+    finally:
+        for owner, name, function in saved:
+            setattr(owner, name, function)
+
+
+def _watched(function: Callable[..., Any], what: str, spent: dict[str, float]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        before, began = dict(spent), time.perf_counter()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            inner = sum(spent.values()) - sum(before.values())
+            spent[what] = spent.get(what, 0.0) + time.perf_counter() - began - inner
+
+    return call
+
+
+def shares_of_a_round(work: Work, method: str, tested: int) -> dict[str, float]:
+    """The share of a round's time by what it was spent on, in one process; everyone is tested before and after."""
+    setup = work.setup(method, tested=tested)
+    engine = InProcess(setup)
+    loop = loop_of(setup, engine, work, Evaluation())
+    spent: dict[str, float] = {}
+    loop._round(loop.done)
+    with timed(spent):
+        began = time.perf_counter()
+        loop._round(loop.done + 1)
+        whole = time.perf_counter() - began
+    engine.close()
+    found = {what: seconds / whole for what, seconds in sorted(spent.items())}
+    return {**found, "other": 1 - sum(found.values())}
+
+
+# Peers ---------------------------------------------------------------------------------------------------------------
+
+
+def peers() -> dict[str, Callable[[Work, int], float]]:
+    """The peers that are installed beside Sparsona: they are measured, too. See docs/speed.md for how to get them."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    import peers as measured
+
+    known = {"pfl": measured.pfl, "flwr": measured.flower, "fluke": measured.fluke}
+    return {name: function for name, function in known.items() if importlib.util.find_spec(name) is not None}
+
+
+# The tables ----------------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work: for a look, not for a table")
+    parser.add_argument("--works", nargs="+", default=[work.name for work in WORKS], metavar="W")
+    parser.add_argument("--methods", nargs="+", default=["fedavg", "fedpse", "fedspa"], metavar="METHOD")
+    parser.add_argument("--workers", type=int, default=cores())
+    parser.add_argument("--out", type=Path, help="also write the tables to this file")
+    asked = parser.parse_args()
+    works = [quick(work) if asked.quick else work for work in WORKS if work.name in asked.works]
+    methods = [name for name in asked.methods if name in METHODS.names()]
+    lines = [
+        f"{datetime.date.today()}, {platform.processor() or platform.machine()}, {asked.workers} cores, "
+        f"torch {torch.__version__}, Python {platform.python_version()}{', --quick' if asked.quick else ''}",
+        "",
+        *table(works, methods, asked.workers),
+    ]
+    first = works[0]
+    if first.name == "W1":
+        lines += ["", "Where a W1 round goes, everyone tested in every round:", "", *breakdown(first, methods)]
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if asked.out:
+        asked.out.write_text(text)
+
+
+def quick(work: Work) -> Work:
+    fewer = {"W1": {"samples": 1000, "rounds": 1}, "W2": {"samples": 300, "rounds": 1}, "W3": {"rounds": 20}}
+    return replace(work, **fewer[work.name])  # type: ignore[arg-type]
+
+
+def table(works: list[Work], methods: list[str], workers: int) -> list[str]:
+    rows: dict[str, dict[str, float]] = {}
+
+    def measured(row: str, work: Work, function: Callable[[], float]) -> None:
+        print(f"{work.name}: {row} ...", file=sys.stderr, flush=True)
+        rows.setdefault(row, {})[work.name] = function()
+
+    for work in works:
+        measured("(a) bare loop", work, lambda work=work: bare(work))  # type: ignore[misc]
+        measured("(b) the limit", work, lambda work=work: limit(work, workers))  # type: ignore[misc]
+    with Crew[Task](workers) as crew:
+        for work in works:
+            for method in methods:
+                for trainer in ("plain", "batched") if work.name == "W3" else ("plain",):
+                    row = f"(c) sparsona {method}" + (", batched" if trainer == "batched" else "")
+                    measured(
+                        row,
+                        work,
+                        lambda w=work, m=method, t=trainer: ours(w, m, t, crew, workers),  # type: ignore[misc]
+                    )
+    for name, function in peers().items():
+        for work in works:
+            measured(name, work, lambda w=work, f=function: f(w, workers))  # type: ignore[misc]
+    head = "| | " + " | ".join(f"{work.name} {work.unit}/s | of (a) | of (b)" for work in works) + " |"
+    out = [head, "|---" * (1 + 3 * len(works)) + "|"]
+    for row, found in rows.items():
+        cells = []
+        for work in works:
+            value = found.get(work.name)
+            if value is None:
+                cells += ["", "", ""]
+            else:
+                of_a, of_b = (value / rows[base][work.name] for base in ("(a) bare loop", "(b) the limit"))
+                cells += [f"{value:,.0f}", f"{of_a:.2f}", f"{of_b:.2f}"]
+        out.append(f"| {row} | " + " | ".join(cells) + " |")
+    return out
+
+
+def breakdown(work: Work, methods: list[str]) -> list[str]:
+    found = {}
+    torch.set_num_threads(1)
+    for method in methods:
+        print(f"{work.name}: shares of a round, {method} ...", file=sys.stderr, flush=True)
+        found[method] = shares_of_a_round(work, method, tested=work.samples // 6)
+    whats = ["train", "encode", "decode", "merge", "evaluate", "other"]
+    out = ["| | " + " | ".join(whats) + " | all but train |", "|---" * (2 + len(whats)) + "|"]
+    for method, shares in found.items():
+        cells = [f"{100 * shares.get(what, 0.0):.1f} %" for what in whats]
+        out.append(f"| {method} | " + " | ".join(cells) + f" | {100 * (1 - shares['train']):.1f} % |")
+    return out
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""The worker processes of the pool: started, watched, replaced when they die, dismissed."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from multiprocessing import reduction
+from multiprocessing.connection import Connection, wait
+from typing import Any, Generic, TypeVar
+
+from sparsona.engines._shared import Block, Sealed
+from sparsona.engines._worker import Arm, Failure, Leave, Order, Ready, Report
+from sparsona.errors import SparsonaError
+
+T = TypeVar("T")
+BOOT = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv[2]); "
+    "from sparsona.engines._worker import main; main(int(sys.argv[1]))"
+)
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    # Tensors of megabytes come and go with every batch: glibc shall keep their memory instead of asking for new pages.
+    "MALLOC_MMAP_THRESHOLD_": str(2**32),
+    "MALLOC_TRIM_THRESHOLD_": str(2**34),
+}
+PATIENCE = 3
+"""How often workers may die at the same task before it is given up."""
+
+
+class Died(Exception):
+    """The process at the other end is gone."""
+
+
+class Member(Generic[T]):
+    """One worker process, the line to it, and what it was asked to do and has not answered yet."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        command = [sys.executable, "-c", BOOT, str(theirs.fileno()), json.dumps([str(place) for place in sys.path])]
+        with theirs:
+            # A process group of its own: Ctrl-C in the terminal is the server's business.
+            self._process = subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **ENVIRONMENT},
+                process_group=0,
+            )
+        self.line: Connection[Any, Any] = Connection(ours.detach())
+        self.tasks: deque[T] = deque()
+        self.arming = 0
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def idle(self) -> bool:
+        return not self.tasks and not self.arming
+
+    def arm(self, sealed: Sealed, block: Block) -> None:
+        self._send(Arm(sealed))
+        try:
+            reduction.send_handle(self.line, block.handle, self.pid)
+        except OSError:
+            raise Died from None
+        self.arming += 1
+
+    def give(self, order: Order, task: T) -> None:
+        self.tasks.append(task)
+        self._send(order)
+
+    def _send(self, message: Any) -> None:
+        try:
+            self.line.send(message)
+        except OSError:
+            raise Died from None
+
+    def receive(self) -> Report | Ready | Failure:
+        try:
+            message: Report | Ready | Failure = self.line.recv()
+        except (EOFError, OSError):
+            raise Died from None
+        return message
+
+    def end(self, kill: bool = True) -> str:
+        """Close the line, let the process end or make it, and say how it ended."""
+        if not kill:
+            try:
+                self.line.send(Leave())
+            except OSError:
+                kill = True
+        self.line.close()
+        if kill:
+            self._process.kill()
+        try:
+            code = self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+class Crew(Generic[T]):
+    """Worker processes that serve one set-up after another.
+
+    A pool has its own. One that is given to several pools in turn saves each the seconds that it takes to start:
+
+    >>> with Crew(2) as crew:
+    ...     len(crew.members)
+    0
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.members: list[Member[T]] = []
+        self._sealed: tuple[Sealed, Block] | None = None
+        self._failures = 0
+
+    def __enter__(self) -> Crew[T]:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def arm(self, sealed: Sealed, block: Block) -> None:
+        """Have everyone take up a set-up; who joins later does the same."""
+        self._sealed = sealed, block
+        self._failures = 0
+        for member in list(self.members):
+            try:
+                member.arm(sealed, block)
+            except Died:
+                self.dismiss(member)
+        self.fill()
+
+    def fill(self) -> None:
+        """Start processes until the crew is complete."""
+        while len(self.members) < self.size:
+            member: Member[T] = Member()
+            self.members.append(member)
+            if self._sealed is not None:
+                try:
+                    member.arm(*self._sealed)
+                except Died:
+                    self.bury(member)
+
+    def bury(self, member: Member[T]) -> str:
+        """Remove a member that has died and say how. Where nobody lives long enough to get ready, give up."""
+        self.members.remove(member)
+        how = member.end()
+        if member.arming:
+            self._failures += 1
+            if self._failures >= PATIENCE:
+                raise SparsonaError(f"worker processes die as they start ({how}): choose --engine inprocess")
+        return how
+
+    def dismiss(self, member: Member[T]) -> None:
+        """End a member whose work is not wanted any more."""
+        self.members.remove(member)
+        member.end()
+
+    def heard(self, timeout: float | None = None) -> list[Member[T]]:
+        """Wait until somebody has something to say, or has died."""
+        ready = wait([member.line for member in self.members], timeout)
+        return [member for member in self.members if member.line in ready]
+
+    def is_ready(self, member: Member[T]) -> None:
+        member.arming -= 1
+        self._failures = 0
+
+    def close(self) -> None:
+        for member in self.members:
+            member.end(kill=not member.idle)
+        self.members.clear()

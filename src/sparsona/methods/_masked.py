@@ -1,0 +1,77 @@
+"""What methods with a mask for every client share: both sides hold it, and values travel only where it is active.
+
+The first mask follows from the seed, so neither side need send it; later a client sends how its mask changes. A reply
+may be lost: the client then goes back to the mask that the server still holds.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparsona.local import Local
+from sparsona.message import Mask, Message, Vector
+from sparsona.method import Arrival, ClientId, Method, Task, Turn
+from sparsona.ops.masks import Bits, flipped, pack, scatter, unpack
+
+
+@dataclass(frozen=True)
+class Server:
+    """The dense global model, and the masks of the clients whose mask is not the first one any more."""
+
+    weights: Vector
+    masks: dict[str, Bits]
+
+
+@dataclass(frozen=True)
+class Client:
+    """The mask under which the client last trained, and the next one, which its reply of round `sent` announced."""
+
+    mask: Bits
+    next: Bits
+    sent: int = -1
+
+    def held(self, down: Message, size: int) -> Mask:
+        """The mask that the server used for this downlink: the next one only if it has heard of it."""
+        if "mask" in down:
+            return down.positions("mask").mask()
+        return unpack(self.next if down.acked >= self.sent else self.mask, size)
+
+
+class Masked(Method[Server, Client], ABC):
+    """Client k gets the global weights that its mask m_k shows; its model is m_k * w."""
+
+    @abstractmethod
+    def first_mask(self, task: Task, client: ClientId) -> Mask:
+        """The mask of a client that has not replied yet."""
+
+    def start_server(self, task: Task) -> Server:
+        return Server(task.initial, {})
+
+    def start_client(self, task: Task, client: ClientId) -> Client:
+        first = pack(self.first_mask(task, client))
+        return Client(first, first)
+
+    def send(self, server: Server, to: ClientId, turn: Turn) -> Message:
+        return Message(values=server.weights[self.mask_of(server, to, turn.task)])
+
+    def personal(self, client: Client, down: Message, local: Local) -> Vector:
+        return received(down, client.held(down, local.layout.size))
+
+    def mask_of(self, server: Server, client: ClientId, task: Task) -> Mask:
+        """The mask of a client as the server knows it."""
+        if client in server.masks:
+            return unpack(server.masks[client], task.layout.size)
+        return self.first_mask(task, client)
+
+    def read(self, server: Server, arrival: Arrival, task: Task) -> tuple[Mask, Mask]:
+        """The mask under which the client has trained, and its next one."""
+        mask = self.mask_of(server, arrival.client, task)
+        return mask, flipped(mask, arrival.message.positions("change")) if "change" in arrival.message else mask
+
+
+def received(down: Message, mask: Mask) -> Vector:
+    """The sparse model of a downlink."""
+    return scatter(mask, down.vector("values", int(np.count_nonzero(mask))))

@@ -1,0 +1,94 @@
+"""FedAsync: Xie, Koyejo, Gupta, "Asynchronous Federated Optimization", 2019. Each model that arrives is mixed into the
+global one, the less the more the global one has moved since: x <- (1 - alpha s(t - tau)) x + alpha s(t - tau) x_new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from sparsona.local import Local, Proximal
+from sparsona.message import Message, Vector
+from sparsona.method import Arrival, ClientId, Fit, Method, Task, Turn
+from sparsona.methods import METHODS
+from sparsona.methods._averaging import received
+from sparsona.ops.mean import weighted_mean
+
+DEFAULT_A = {"constant": 0.0, "polynomial": 0.5, "hinge": 10.0}
+
+
+@dataclass(frozen=True)
+class Server:
+    """The global model, and how many models it has taken in."""
+
+    weights: Vector
+    version: int
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class FedAsync(Method[Server, None]):
+    """One global model that takes in models one by one, late ones with less weight.
+
+    `staleness` s(D), D counted in models taken in: 1, (1 + D)^-a, or 1 up to D = b and 1 / (a (D - b) + 1) beyond. A
+    pull of strength `rho` holds clients near their start. `variant` repository: as SPFL's authors have it, models are
+    mixed with the global one by 0.8 (rounds late + 1)^-1/2 and then averaged.
+    """
+
+    staleness: Literal["constant", "polynomial", "hinge"] = "polynomial"
+    alpha: Annotated[float, Field(gt=0, le=1)] = 0.6
+    a: Annotated[float, Field(ge=0)] | None = None
+    b: Annotated[float, Field(ge=0)] = 4.0
+    rho: Annotated[float, Field(ge=0)] = 0.005
+    variant: Literal["paper", "repository"] = "paper"
+
+    def start_server(self, task: Task) -> Server:
+        return Server(task.initial, 0)
+
+    def start_client(self, task: Task, client: ClientId) -> None:
+        return None
+
+    def send(self, server: Server, to: ClientId, turn: Turn) -> Message:
+        return Message(weights=server.weights, version=server.version)
+
+    def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
+        start = received(down, local)
+        pull = Proximal(start, self.rho) if self.rho and self.variant == "paper" else None
+        trained = local.train(start, proximal=pull).weights
+        reply = Message(weights=trained, version=down.integer("version"), examples=local.examples)
+        return Fit(None, reply, trained)
+
+    def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
+        x, version, size = server.weights, server.version, turn.task.layout.size
+        if self.variant == "repository":
+            shares = ((0.8 * (turn.round - a.round + 1) ** -0.5, a.message) for a in arrivals)
+            return Server(
+                weighted_mean((m.examples(), _mixed(x, m.vector("weights", size), s)) for s, m in shares),
+                version + len(arrivals),
+            )
+        for a in arrivals:
+            x = _mixed(x, a.message.vector("weights", size), self.share(version - a.message.integer("version")))
+            version += 1
+        return Server(x, version)
+
+    def share(self, late: int) -> float:
+        """alpha s(D).
+
+        >>> [round(FedAsync(staleness=s).share(8), 4) for s in ("constant", "polynomial", "hinge")]
+        [0.6, 0.2, 0.0146]
+        """
+        a, late = DEFAULT_A[self.staleness] if self.a is None else self.a, max(late, 0)
+        if self.staleness == "hinge":
+            return self.alpha / (a * (late - self.b) + 1) if late > self.b else self.alpha
+        return self.alpha * (1 + late) ** -a if self.staleness == "polynomial" else self.alpha
+
+    def personal(self, client: None, down: Message, local: Local) -> Vector:
+        return received(down, local)
+
+
+def _mixed(x: Vector, new: Vector, share: float) -> Vector:
+    out: Vector = np.float32(1 - share) * x + np.float32(share) * new
+    return out

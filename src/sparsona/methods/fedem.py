@@ -1,0 +1,121 @@
+"""FedEM: Marfoq, Neglia, Bellet, Kameni, Vidal, "Federated Multi-Task Learning under a Mixture of Distributions",
+NeurIPS 2021. A few shared models; each client mixes their predictions by its own weights, found by
+expectation-maximisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import Field
+
+from sparsona.errors import InputError
+from sparsona.local import Local
+from sparsona.message import Message, Vector
+from sparsona.method import Arrival, ClientId, Fit, Method, Task, Turn
+from sparsona.methods import METHODS
+from sparsona.ops.mean import weighted_mean
+
+
+@dataclass(frozen=True)
+class Server:
+    """The shared models theta_m."""
+
+    models: tuple[Vector, ...]
+
+
+@dataclass(frozen=True)
+class Own:
+    """pi: how much of each model the client's samples are."""
+
+    mixture: Vector
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Predicts by the mean of the models' probabilities under the client's mixture."""
+
+    models: tuple[Vector, ...]
+    mixture: Vector
+
+    def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
+        parts = [
+            float(share) * forward(model, inputs).softmax(1)
+            for model, share in zip(self.models, self.mixture, strict=True)
+        ]
+        return torch.stack(parts).sum(0).clamp(min=1e-30).log()
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class FedEM(Method[Server, Own]):
+    """A private mixture of `learners` shared models.
+
+    E: q_nm ~ pi_m exp(-loss_m(x_n)), pi_m = mean_n q_nm. M: each model is trained on the loss weighted by q_m. A new
+    client takes the E-step only.
+    """
+
+    private: ClassVar[tuple[str, ...]] = ("mixture",)
+
+    learners: Annotated[int, Field(ge=1)] = 3
+
+    def start_server(self, task: Task) -> Server:
+        if not task.classes:
+            raise InputError("fedem mixes the probabilities of classes: it needs a data set with classes")
+        return Server(tuple(_other(task, m) for m in range(self.learners)))
+
+    def start_client(self, task: Task, client: ClientId) -> Own:
+        return Own(np.full(self.learners, 1 / self.learners, np.float32))
+
+    def send(self, server: Server, to: ClientId, turn: Turn) -> Message:
+        return Message(**{f"model{m}": model for m, model in enumerate(server.models)})
+
+    def fit(self, client: Own, down: Message, local: Local) -> Fit[Own]:
+        own, share = self._expect(client, down, local)
+        models = tuple(
+            local.train(start, importance=share[:, m], stream=f"learner {m}").weights
+            for m, start in enumerate(self._models(down, local))
+        )
+        parts = {f"model{m}": model for m, model in enumerate(models)}
+        return Fit(own, Message(examples=local.examples, **parts), Mixture(models, own.mixture))
+
+    def adapt(self, client: Own, down: Message, local: Local) -> Fit[Own]:
+        own, _ = self._expect(client, down, local)
+        return Fit(own, Message(), Mixture(self._models(down, local), own.mixture))
+
+    def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
+        size = turn.task.layout.size
+        means = (
+            weighted_mean((a.message.examples(), a.message.vector(f"model{m}", size)) for a in arrivals)
+            for m in range(self.learners)
+        )
+        return Server(tuple(means))
+
+    def personal(self, client: Own, down: Message, local: Local) -> Mixture:
+        return Mixture(self._models(down, local), client.mixture)
+
+    def volume(self, task: Task) -> int:
+        return (self.learners + 1) * task.layout.size + 4096
+
+    def _models(self, down: Message, local: Local) -> tuple[Vector, ...]:
+        return tuple(down.vector(f"model{m}", local.layout.size) for m in range(self.learners))
+
+    def _expect(self, client: Own, down: Message, local: Local) -> tuple[Own, npt.NDArray[np.float64]]:
+        losses = np.stack([local.losses(model) for model in self._models(down, local)], axis=1).astype(np.float64)
+        scores = np.log(np.maximum(client.mixture, 1e-12)) - losses
+        share = np.exp(scores - scores.max(1, keepdims=True))
+        share /= share.sum(1, keepdims=True)
+        return Own(share.mean(0).astype(np.float32)), share
+
+
+def _other(task: Task, learner: int) -> Vector:
+    """Another initial model: entries of one tensor are drawn alike, so to shuffle them within it is to draw again."""
+    out = task.initial.copy()
+    if learner:
+        for i, tensor in enumerate(task.layout.parameters):
+            task.chance.rng(f"learner {learner}", layer=i).shuffle(out[tensor.slice])
+    return out

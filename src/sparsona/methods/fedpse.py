@@ -1,0 +1,141 @@
+"""FedPSE: "Personalized Sparsification with Element-wise Aggregation for Federated Learning". Clients send the largest
+entries of their updates and keep the rest for later (UPS); the server averages each entry over those who sent it (EWA)
+and gives each client the entries that suit it (DPS). There is no global model: a client's model is its start plus all
+that the server has sent to it. Where the paper's listings contradict its algorithms, the algorithms are followed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from sparsona.errors import Diverged
+from sparsona.local import Local
+from sparsona.message import Message, Sparse, Vector
+from sparsona.method import Arrival, ClientId, Fit, Method, Task, Turn
+from sparsona.methods import METHODS
+from sparsona.ops.buffers import buffers_of, with_buffers, with_mean_buffers
+from sparsona.ops.elementwise import elementwise_mean
+from sparsona.ops.packed import Packed
+from sparsona.ops.personal import Common, personal_supports
+from sparsona.ops.sparse import add
+from sparsona.ops.topk import top_supports
+from sparsona.optimizer import Moments
+from sparsona.vector import Layout
+
+
+@dataclass(frozen=True)
+class Server:
+    """What each client is owed on top of the model it last answered from, a model W_s for newcomers, and each
+    client's last correlation distance d: its mean over the tensors, by the entries sent of each."""
+
+    weights: Vector
+    owed: dict[ClientId, Packed]
+    distance: dict[ClientId, float]
+
+
+@dataclass(frozen=True)
+class Own:
+    """W_i is `base + came`: the model of the last reply that the server has, and the downlink that came on top of it.
+    `residual` is e_i; `sent` is the reply of round `round`, which goes back into the residual if it was lost."""
+
+    base: Vector
+    came: Packed
+    residual: Vector
+    sent: Packed
+    round: int = -1
+    moments: Moments | None = None
+
+    @property
+    def weights(self) -> Vector:
+        return self.came.added_to(self.base)
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class FedPSE(Method[Server, Own]):
+    """Sparse and personal both ways: top-k updates up, averaged by element, each client's choice of them down.
+
+    `sparsity` p is the share left out each way, of each tensor or of the whole model (`scope`). Without `ewa` zeros
+    count in the mean; without `dps` all get the same. `broadcast_absent`: who was absent gets the common choice of the
+    rounds it missed, when it comes back. `opt_state`: whether the optimiser's memory survives the round.
+    """
+
+    sparsity: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    ewa: bool = True
+    dps: bool = True
+    scope: Literal["tensor", "model"] = "tensor"
+    broadcast_absent: bool = False
+    opt_state: Literal["fresh", "persist"] = "fresh"
+
+    def start_server(self, task: Task) -> Server:
+        return Server(task.initial, {}, {})
+
+    def start_client(self, task: Task, client: ClientId) -> Own:
+        nothing = Packed.nothing(task.layout.size)
+        return Own(task.initial, nothing, np.zeros(task.layout.size, np.float32), nothing)
+
+    def send(self, server: Server, to: ClientId, turn: Turn) -> Message:
+        if not server.owed:
+            return Message()  # nobody was heard of yet: all have the initial model
+        if to not in server.owed:
+            return Message(weights=server.weights)
+        return Message(update=server.owed[to].sparse(), **buffers_of(server.weights, turn.task.layout))
+
+    def fit(self, client: Own, down: Message, local: Local) -> Fit[Own]:
+        own, layout = _received(client, down, local.layout), local.layout
+        start = own.weights
+        if not local.examples:
+            return Fit(client, Message(), start)  # nothing to learn from
+        try:
+            trained = local.train(start, moments=own.moments)
+            wanted = trained.weights - start + own.residual
+            if not np.isfinite(wanted).all():
+                raise Diverged(f"client {local.client}, round {local.round + 1}: the update is not finite")
+        except Diverged as problem:  # refuse to send: the residual is kept, and what was owed is still owed
+            warnings.warn(f"{problem}; nothing is sent", stacklevel=2)
+            return Fit(client, Message(), start)
+        wanted[layout.trainable :] = 0
+        sent = Sparse.take(wanted, top_supports(wanted, self._spans(layout), self.sparsity))
+        wanted[sent.indices] = 0
+        moments = trained.moments if self.opt_state == "persist" else None
+        own = replace(own, residual=wanted, sent=Packed.of(sent), round=local.round, moments=moments)
+        reply = Message(update=sent, examples=trained.examples, **buffers_of(trained.weights, layout))
+        return Fit(own, reply, trained.weights)
+
+    def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
+        layout, spans = turn.task.layout, self._spans(turn.task.layout)
+        replies = ((a.message.examples(), a.message.sparse("update", layout.size)) for a in arrivals)
+        mean = elementwise_mean(layout.size, replies, absent=not self.ewa)
+        common = Common.of(Sparse.take(mean, top_supports(mean, spans, self.sparsity)))
+        same = Packed.of(common.support)
+        owed, distance = dict(server.owed), dict(server.distance)
+        if self.broadcast_absent:
+            owed = {client: Packed.of(add(last.sparse(), common.support)) for client, last in owed.items()}
+        for client, update in ((a.client, a.message.sparse("update", layout.size)) for a in arrivals):
+            chosen, distance[client] = personal_supports(common, update, spans, partial(turn.rng, "dps", client))
+            owed[client] = Packed.take(mean, chosen) if self.dps else same
+        weights = same.added_to(server.weights)
+        return Server(with_mean_buffers(weights, arrivals, layout), owed, distance)
+
+    def personal(self, client: Own, down: Message, local: Local) -> Vector:
+        return _received(client, down, local.layout).weights
+
+    def _spans(self, layout: Layout) -> list[slice]:
+        return [t.slice for t in layout.parameters] if self.scope == "tensor" else [slice(0, layout.trainable)]
+
+
+def _received(client: Own, down: Message, layout: Layout) -> Own:
+    """The client once it has read its downlink, with the residual as if a lost reply had never left."""
+    if client.round > down.acked:
+        own = replace(client, residual=client.sent.added_to(client.residual))
+    else:
+        own = replace(client, base=client.weights)
+    base = down.vector("weights", layout.size) if "weights" in down else with_buffers(own.base, down, layout)
+    came = Packed.of(down.sparse("update", layout.size)) if "update" in down else Packed.nothing(layout.size)
+    return replace(own, base=base, came=came)

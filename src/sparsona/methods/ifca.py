@@ -1,0 +1,71 @@
+"""IFCA: Ghosh, Chung, Yin, Ramchandran, "An Efficient Framework for Clustered Federated Learning", NeurIPS 2020. A few
+models on the server; each client trains the one that suits its data best, and each model is averaged over its clients.
+The model-averaging variant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from sparsona.errors import WireError
+from sparsona.local import Local
+from sparsona.message import Message, Vector
+from sparsona.method import Arrival, ClientId, Fit, Method, Task, Turn
+from sparsona.methods import METHODS
+from sparsona.ops.initial import initial_model
+from sparsona.ops.mean import weighted_mean
+
+
+@dataclass(frozen=True)
+class Server:
+    """The clusters' models."""
+
+    models: tuple[Vector, ...]
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class IFCA(Method[Server, None]):
+    """Clustered federated learning: `clusters` models, each client in the cluster whose model has the lowest loss."""
+
+    clusters: Annotated[int, Field(ge=1)] = 3
+
+    def start_server(self, task: Task) -> Server:
+        return Server(tuple(initial_model(task, number) for number in range(self.clusters)))
+
+    def start_client(self, task: Task, client: ClientId) -> None:
+        return None
+
+    def send(self, server: Server, to: ClientId, turn: Turn) -> Message:
+        return Message(**{f"model{j}": model for j, model in enumerate(server.models)})
+
+    def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
+        cluster, start = self._best(down, local)
+        trained = local.train(start).weights
+        return Fit(None, Message(weights=trained, cluster=cluster, examples=local.examples), trained)
+
+    def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
+        size, models = turn.task.layout.size, list(server.models)
+        clusters = [a.message.integer("cluster") for a in arrivals]
+        if not set(clusters) <= set(range(self.clusters)):
+            raise WireError(f"a reply names cluster {max(clusters)}, there are {self.clusters}")
+        for cluster in sorted(set(clusters)):
+            mine = (a.message for a, c in zip(arrivals, clusters, strict=True) if c == cluster)
+            models[cluster] = weighted_mean((m.examples(), m.vector("weights", size)) for m in mine)
+        return Server(tuple(models))
+
+    def personal(self, client: None, down: Message, local: Local) -> Vector:
+        return self._best(down, local)[1]
+
+    def volume(self, task: Task) -> int:
+        return (self.clusters + 1) * task.layout.size + 4096
+
+    def _best(self, down: Message, local: Local) -> tuple[int, Vector]:
+        """The cluster of the lowest training loss, the first of equals."""
+        models = [down.vector(f"model{j}", local.layout.size) for j in range(self.clusters)]
+        best = int(np.argmin([local.losses(model).mean() for model in models]))
+        return best, models[best]

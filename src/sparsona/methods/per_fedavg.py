@@ -1,0 +1,64 @@
+"""Per-FedAvg: Fallah, Mokhtari, Ozdaglar, "Personalized Federated Learning with Theoretical Guarantees: A
+Model-Agnostic Meta-Learning Approach", NeurIPS 2020. FedAvg of F_i(w) = f_i(w - alpha grad f_i(w)): the global model is
+a good place to take one step from, and a client uses what it becomes by that step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from sparsona.local import Local, Minibatch, Vectors
+from sparsona.message import Message, Vector
+from sparsona.method import ClientId, Fit, Task
+from sparsona.methods import METHODS
+from sparsona.methods._averaging import Averaging, received
+
+Rate = Annotated[float, Field(gt=0)]
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class PerFedAvg(Averaging[None]):
+    """A global model to start from: each client takes one step of its own before use.
+
+    `alpha` is the inner step and `beta` the outer one, the learning rate where not given. `order`: first leaves the
+    Hessian out, hessian multiplies by I - alpha H. `variant` repository: as SPFL's authors have it, two plain steps on
+    every batch, of sizes alpha and beta, and nothing before use.
+    """
+
+    alpha: Rate | None = None
+    beta: Rate | None = None
+    order: Literal["first", "hessian"] = "first"
+    variant: Literal["paper", "repository"] = "paper"
+
+    def start_client(self, task: Task, client: ClientId) -> None:
+        return None
+
+    def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
+        alpha, beta = np.float32(self.alpha or local.rate), np.float32(self.beta or local.rate)
+
+        def step(vectors: Vectors, batches: tuple[Minibatch, ...]) -> Vectors:
+            (w,) = vectors
+            ahead = w - alpha * batches[0].gradient(w)
+            if self.variant == "repository":
+                return (ahead - beta * batches[0].gradient(ahead),)
+            outer = batches[1].gradient(ahead)
+            if self.order == "hessian":
+                outer = outer - alpha * batches[2].curvature(w, outer)
+            return (w - beta * outer,)
+
+        batches = 1 if self.variant == "repository" else 3 if self.order == "hessian" else 2
+        (trained,) = local.iterate((received(down, local),), step, batches=batches)
+        model = trained if self.variant == "repository" else self._adapted(trained, local)
+        return Fit(None, Message(weights=trained, examples=local.examples), model)
+
+    def personal(self, client: None, down: Message, local: Local) -> Vector:
+        start = received(down, local)
+        return start if self.variant == "repository" else self._adapted(start, local)
+
+    def _adapted(self, start: Vector, local: Local) -> Vector:
+        one = replace(local.recipe, steps=1, repeats=1, momentum=0.0, lr=self.alpha or local.recipe.lr)
+        return local.train(start, one, stream="adapt").weights

@@ -1,0 +1,78 @@
+"""pFedMe: Dinh, Tran, Nguyen, "Personalized Federated Learning with Moreau Envelopes", NeurIPS 2020. A client's model
+theta_k minimises f_k(theta) + lambda/2 |theta - w_k|^2; its w_k follows theta_k, and the server averages the w_k."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from sparsona.local import Local, Minibatch, Proximal, Step, Vectors
+from sparsona.message import Message, Vector
+from sparsona.method import Arrival, ClientId, Fit, Task, Turn
+from sparsona.methods import METHODS
+from sparsona.methods._averaging import Averaging, Server, received
+
+Positive = Annotated[float, Field(gt=0)]
+
+
+@dataclass(frozen=True)
+class Own:
+    """theta_k; empty before the first training."""
+
+    theta: Vector
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class PFedMe(Averaging[Own]):
+    """A personal model on a spring: `inner` steps towards the client's data, held by `lambda_` near the global model.
+
+    Steps of theta are `eta_p` long (the learning rate where not given), those of w_k `eta`; `mu` is weight decay of
+    theta, `beta` how far the server follows. `variant` fedem: FedEM's simplified form, a client's own model trained
+    with a pull of strength `lambda_` to the mean of all.
+    """
+
+    lambda_: Positive = 15.0
+    inner: Annotated[int, Field(ge=1)] = 5
+    eta: Positive = 0.005
+    eta_p: Positive | None = None
+    mu: Annotated[float, Field(ge=0)] = 0.001
+    beta: Positive = 1.0
+    variant: Literal["paper", "fedem"] = "paper"
+
+    def start_client(self, task: Task, client: ClientId) -> Own:
+        return Own(np.zeros(0, np.float32))
+
+    def fit(self, client: Own, down: Message, local: Local) -> Fit[Own]:
+        w = received(down, local)
+        if self.variant == "fedem":
+            recipe, pull = replace(local.recipe, momentum=0.0), Proximal(w, self.lambda_)
+            theta = sent = local.train(self.personal(client, down, local), recipe, proximal=pull).weights
+        else:
+            theta, sent = local.iterate((w, w), self._step(local))
+        return Fit(Own(theta), Message(weights=sent, examples=local.examples), theta)
+
+    def _step(self, local: Local) -> Step:
+        eta_p, pull, mu = (np.float32(v) for v in (self.eta_p or local.rate, self.lambda_, self.mu))
+        follow = np.float32(self.eta * self.lambda_)
+
+        def step(vectors: Vectors, batches: tuple[Minibatch, ...]) -> Vectors:
+            theta, w = vectors
+            for _ in range(self.inner):
+                theta = theta - eta_p * (batches[0].gradient(theta) + pull * (theta - w) + mu * theta)
+            return theta, w - follow * (w - theta)
+
+        return step
+
+    def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
+        mean = super().merge(server, arrivals, turn).weights
+        if self.beta == 1.0:
+            return Server(mean)
+        return Server(np.float32(1 - self.beta) * server.weights + np.float32(self.beta) * mean)
+
+    def personal(self, client: Own, down: Message, local: Local) -> Vector:
+        return client.theta if len(client.theta) else received(down, local)

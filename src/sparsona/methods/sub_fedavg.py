@@ -1,0 +1,101 @@
+"""Sub-FedAvg (unstructured): Vahidian, Morafah, Lin, "Personalized Federated Learning by Structured and Unstructured
+Pruning under Data Heterogeneity", ICDCS Workshops 2021; in the form of FedSpa's comparison (DisPFL's code).
+
+Every client starts dense and prunes itself, a little in each of its rounds, while it still predicts well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from sparsona.local import Local, Trained
+from sparsona.message import Mask, Message, Positions, Vector
+from sparsona.method import Arrival, ClientId, Fit, Task, Turn
+from sparsona.methods import METHODS
+from sparsona.methods._masked import Client, Masked, Server, received
+from sparsona.ops.masks import masked_mean, pack, scatter
+from sparsona.vector import Layout
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class SubFedAvg(Masked):
+    """Clients that prune themselves step by step; weights are averaged over those who still have them.
+
+    A share `rate` of a weight tensor's active entries goes when the masks after the first and the last local epoch
+    differ by more than `distance`, more than `target` of all weights are still active, and the pruned model's score on
+    the training samples is above `accuracy`. With `land` the last step is cut so that it ends at `target`. One local
+    epoch gives one mask, so nothing is ever pruned then: use at least two.
+    """
+
+    rate: Share = 0.05
+    target: Share = 0.5
+    distance: Share = 1e-4
+    accuracy: Share = 0.5
+    land: bool = False
+
+    def first_mask(self, task: Task, client: ClientId) -> Mask:
+        return np.ones(task.layout.size, np.bool_)
+
+    def fit(self, client: Client, down: Message, local: Local) -> Fit[Client]:
+        mask = client.held(down, local.layout.size)
+        early, late = _train(received(down, mask), mask, local)
+        following = self.next_mask(mask, early.weights, late.weights, local)
+        trained = np.where(following, late.weights, np.float32(0))
+        reply = Message(values=trained[following], change=Positions.of(mask ^ following))
+        return Fit(Client(pack(mask), pack(following), local.round), reply, trained)
+
+    def next_mask(self, mask: Mask, early: Vector, late: Vector, local: Local) -> Mask:
+        layout, density = local.layout, float(mask[: local.layout.trainable].mean())
+        if density <= self.target:
+            return mask
+        rate = min(self.rate, 1 - self.target / density) if self.land else self.rate
+        one, two = (pruned(mask, weights, rate, layout) for weights in (early, late))
+        moved = np.mean([(one[t.slice] != two[t.slice]).mean() for t in layout.parameters])
+        if moved <= self.distance or local.score(np.where(two, late, np.float32(0))) <= self.accuracy:
+            return mask
+        return two
+
+    def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
+        """At every position the mean over those who trained it; what they have just pruned counts as their zero."""
+        masks = dict(server.masks)
+
+        def replies() -> Iterator[tuple[Mask, Vector]]:
+            for arrival in arrivals:
+                mask, following = self.read(server, arrival, turn.task)
+                masks[arrival.client] = pack(following)
+                values = arrival.message.vector("values", int(np.count_nonzero(following)))
+                yield mask, scatter(following, values)[mask]
+
+        return Server(masked_mean(server.weights, replies(), everyone=False), masks)
+
+
+def _train(start: Vector, mask: Mask, local: Local) -> tuple[Trained, Trained]:
+    """The models after the first epoch and after the last; where the recipe counts steps, after the first step."""
+    recipe = local.recipe
+    first, rest = replace(recipe, epochs=1), replace(recipe, epochs=max(1, recipe.epochs - 1))
+    if recipe.steps is not None:
+        first, rest = replace(recipe, steps=1), replace(recipe, steps=max(1, recipe.steps - 1))
+    early = local.train(start, first, mask=mask)
+    if (recipe.steps or recipe.epochs) == 1:
+        return early, early
+    return early, local.train(early.weights, rest, mask=mask, moments=early.moments, stream="rest")
+
+
+def pruned(mask: Mask, weights: Vector, rate: float, layout: Layout) -> Mask:
+    """The mask without the active entries that are below the `rate`-quantile of their tensor's magnitudes.
+
+    Biases, and batch norms called ``bn``, are not pruned.
+    """
+    out = mask.copy()
+    for t in layout.parameters:
+        if "weight" in t.name and "bn" not in t.name and mask[t.slice].any():
+            size = np.abs(weights[t.slice].astype(np.float64))
+            out[t.slice] &= size >= np.quantile(size[mask[t.slice]], rate)
+    return out

@@ -1,0 +1,65 @@
+"""Random subsampling: Konecny, McMahan, Yu, Richtarik, Suresh, Bacon, "Federated Learning: Strategies for Improving
+Communication Efficiency", 2016. FedAvg whose clients send a random part of their update and the seed behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from sparsona.local import Local
+from sparsona.message import Mask, Message, Vector
+from sparsona.method import Arrival, ClientId, Fit, Task, Turn
+from sparsona.methods import METHODS
+from sparsona.methods._averaging import Averaging, Server, received
+from sparsona.ops.masks import scatter
+from sparsona.ops.mean import weighted_mean
+from sparsona.vector import Layout
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class Subsampling(Averaging[None]):
+    """FedAvg whose clients send a fresh random share `keep` of their update; the downlink is dense.
+
+    With `rescale` what is sent counts 1 / keep times, so that the update is right on average.
+    """
+
+    keep: Annotated[float, Field(gt=0, le=1)] = 0.5
+    rescale: bool = False
+
+    def start_client(self, task: Task, client: ClientId) -> None:
+        return None
+
+    def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
+        start = received(down, local)
+        trained = local.train(start).weights
+        seed = int(local.rng("subsample").integers(2**31))
+        values = (trained - start)[self.sample(seed, local.layout)]
+        return Fit(None, Message(values=values, seed=seed, examples=local.examples), trained)
+
+    def sample(self, seed: int, layout: Layout) -> Mask:
+        """The weights that a seed stands for; buffers, which training does not move by gradients, always go along."""
+        mask = np.ones(layout.size, np.bool_)
+        left_out = layout.trainable - max(1, int(self.keep * layout.trainable + 0.5))
+        rng = np.random.Generator(np.random.PCG64(seed))
+        mask[rng.choice(layout.trainable, left_out, replace=False, shuffle=False)] = False
+        return mask
+
+    def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
+        def updates() -> Iterator[tuple[float, Vector]]:
+            for arrival in arrivals:
+                mask = self.sample(abs(arrival.message.integer("seed")), turn.task.layout)
+                values = arrival.message.vector("values", int(np.count_nonzero(mask)))
+                yield arrival.message.examples(), scatter(mask, values)
+
+        step = weighted_mean(updates())
+        if self.rescale:
+            step[: turn.task.layout.trainable] /= np.float32(self.keep)
+        return Server(server.weights + step)
+
+    def personal(self, client: None, down: Message, local: Local) -> Vector:
+        return received(down, local)

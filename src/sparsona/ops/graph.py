@@ -1,0 +1,76 @@
+"""Who is like whom: the similarity network of clients, from one sketch each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.metrics import pairwise_distances
+
+Edges: TypeAlias = npt.NDArray[np.int32]
+Weights: TypeAlias = npt.NDArray[np.float32]
+Table: TypeAlias = npt.NDArray[np.float32]
+"""A row a client."""
+Metric: TypeAlias = Literal["euclidean", "manhattan"]
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """An undirected graph on the nodes 0..nodes-1: each edge once, as a row (i, j) with i < j, sorted."""
+
+    nodes: int
+    edges: Edges
+    weights: Weights
+
+    def neighbours(self, node: int) -> npt.NDArray[np.int32]:
+        """
+        >>> knn_graph(np.array([[0.0], [1.0], [5.0]]), 1).neighbours(1)
+        array([0, 2], dtype=int32)
+        """
+        i, j = self.edges.T
+        return np.concatenate([i[j == node], j[i == node]])
+
+    def incidence(self) -> Any:
+        """The matrix Q, nodes by edges and sparse: +1 at i and -1 at j in the column of each edge.
+
+        >>> knn_graph(np.array([[0.0], [1.0], [5.0]]), 1).incidence().toarray()
+        array([[ 1.,  0.],
+               [-1.,  1.],
+               [ 0., -1.]])
+        """
+        count = len(self.edges)
+        columns = np.repeat(np.arange(count), 2)
+        return sparse.csc_array((np.tile([1.0, -1.0], count), (self.edges.ravel(), columns)), (self.nodes, count))
+
+    def rows(self, names: Sequence[str]) -> list[tuple[str, str, float]]:
+        """The edges by the clients' names and their weights, for export."""
+        return [(names[i], names[j], float(w)) for (i, j), w in zip(self.edges, self.weights, strict=True)]
+
+
+def knn_graph(sketches: npt.NDArray[Any], k: int, metric: Metric = "euclidean", weighted: bool = False) -> Graph:
+    """An edge wherever one of the two is among the `k` nearest of the other; with `k` >= the others, all edges.
+
+    Of equally near ones the first count. The weights are all 1, or with `weighted` exp(-d^2 / 2s^2) of the distance d,
+    s being the median distance, scaled to a mean of 1.
+
+    >>> knn_graph(np.array([[0.0], [1.0], [5.0], [7.0]]), 1).edges.tolist()
+    [[0, 1], [2, 3]]
+    """
+    nodes = len(sketches)
+    if nodes < 2:
+        return Graph(nodes, np.zeros((0, 2), np.int32), np.ones(0, np.float32))
+    distances = pairwise_distances(np.asarray(sketches, np.float64), metric=metric)
+    np.fill_diagonal(distances, np.inf)
+    nearest = np.argsort(distances, axis=1, kind="stable")[:, : min(k, nodes - 1)]
+    pairs = np.stack([np.repeat(np.arange(nodes), nearest.shape[1]), nearest.ravel()], axis=1)
+    edges = np.unique(np.sort(pairs, axis=1), axis=0).astype(np.int32)
+    weights = np.ones(len(edges))
+    if weighted:
+        lengths = distances[edges[:, 0], edges[:, 1]]
+        weights = np.exp(-0.5 * (lengths / max(float(np.median(lengths)), 1e-12)) ** 2)
+        weights /= weights.mean()
+    return Graph(nodes, edges, weights.astype(np.float32))

@@ -1,0 +1,139 @@
+"""Masks: which weights of a model are active. At rest a mask is a bit a weight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from math import ceil, cos, pi
+from typing import TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsona.errors import WireError
+from sparsona.message import Mask, Positions, Vector
+from sparsona.ops.topk import topk_support
+from sparsona.vector import Layout
+
+Bits: TypeAlias = npt.NDArray[np.uint8]
+
+
+def pack(mask: Mask) -> Bits:
+    """The mask as bits, eight to a byte.
+
+    >>> pack(np.array([True, False, True])), unpack(pack(np.array([True, False, True])), 3)
+    (array([5], dtype=uint8), array([ True, False,  True]))
+    """
+    return np.packbits(mask, bitorder="little")
+
+
+def unpack(bits: Bits, size: int) -> Mask:
+    return np.unpackbits(bits, count=size, bitorder="little").view(np.bool_)
+
+
+def scatter(mask: Mask, values: Vector) -> Vector:
+    """The vector that has `values` where `mask` is active, and zeros elsewhere.
+
+    >>> scatter(np.array([True, False, True]), np.array([5, 7], np.float32))
+    array([5., 0., 7.], dtype=float32)
+    """
+    out = np.zeros(len(mask), np.float32)
+    out[mask] = values
+    return out
+
+
+def flipped(mask: Mask, change: Positions) -> Mask:
+    """The mask after a change that a peer has sent.
+
+    >>> flipped(np.array([True, False, True]), Positions(3, np.array([0, 1])))
+    array([False,  True,  True])
+    """
+    if change.size != len(mask):
+        raise WireError(f"a change of {change.size} positions does not fit a mask of {len(mask)}")
+    out = mask.copy()
+    out[change.indices] ^= True
+    return out
+
+
+def random_mask(layout: Layout, counts: Sequence[int], rng: Callable[[int], np.random.Generator]) -> Mask:
+    """So many active entries in each tensor, by a random permutation; `rng` gives a generator a tensor."""
+    mask = np.ones(layout.size, np.bool_)
+    for i, (tensor, count) in enumerate(zip(layout.tensors, counts, strict=True)):
+        if count < tensor.size:
+            mask[tensor.start + rng(i).permutation(tensor.size)[count:]] = False
+    return mask
+
+
+def annealed(rate: float, round: int, rounds: int) -> float:
+    """Cosine annealing from `rate` in round 0 to exactly 0 in the last one.
+
+    >>> annealed(0.5, 0, 11), annealed(0.5, 5, 11), annealed(0.5, 10, 11), annealed(0.5, 0, 1)
+    (0.5, 0.25, 0.0, 0.0)
+    """
+    progress = min(round / (rounds - 1), 1.0) if rounds > 1 else 1.0
+    return 0.5 * rate * (1 + cos(pi * progress))
+
+
+def regrown(active: Mask, weights: Vector, scores: Vector, rate: float) -> Mask:
+    """One tensor's next mask: ceil(rate * active) entries of least weight go, those of highest score come.
+
+    All inactive entries may come, those that have just gone too; of equals the first go and come. The number of active
+    entries stays the same.
+
+    >>> weights, scores = np.array([3, 1, 2, 0, 0], np.float32), np.array([9, 9, 1, 0, 2], np.float32)
+    >>> regrown(np.array([True, True, True, False, False]), weights, scores, 0.5)
+    array([ True,  True, False, False,  True])
+    """
+    inside = np.flatnonzero(active)
+    count = ceil(rate * len(inside))
+    out = active.copy()
+    out[inside[topk_support(_order(weights[inside], falling=True), count)]] = False
+    outside = np.flatnonzero(~out)
+    out[outside[topk_support(_order(scores[outside]), count)]] = True
+    return out
+
+
+def _order(values: Vector, falling: bool = False) -> Vector:
+    """Numbers in the order of the magnitudes, or the reverse, and never zero: a magnitude of zero counts, too.
+
+    The bits of non-negative floats, read as integers, are in the order of the floats.
+    """
+    order = np.abs(values).view(np.int32)
+    return cast(Vector, np.int32(np.iinfo(np.int32).max) - order if falling else order + np.int32(1))
+
+
+def masked_mean(weights: Vector, replies: Iterable[tuple[Mask, Vector]], everyone: bool = True) -> Vector:
+    """The next weights from what clients have made of those on their masks, in one pass and summed in float64.
+
+    With `everyone` a client counts at every position, and where it is not active it has left the weight as it was:
+    w - 1/S * sum of U_k, U_k being what client k has subtracted. Otherwise only those active at a position count there.
+    A weight that is active nowhere stays as it is, to the bit, and masks of ones give the plain mean, to the bit.
+
+    >>> ones, some = np.array([True, True, True]), np.array([True, False, False])
+    >>> replies = [(ones, np.array([2, 2, 2], np.float32)), (some, np.array([4], np.float32))]
+    >>> masked_mean(np.array([8, 8, 8], np.float32), replies)
+    array([3., 5., 5.], dtype=float32)
+    >>> masked_mean(np.array([8, 8, 8], np.float32), replies, everyone=False)
+    array([3., 2., 2.], dtype=float32)
+    """
+    total, holders, count = np.zeros(len(weights)), np.zeros(len(weights), np.int32), 0
+    for mask, values in replies:
+        total[mask] += values
+        holders += mask
+        count += 1
+    if everyone:
+        total += (count - holders) * weights.astype(np.float64)
+        holders[:] = count
+    np.divide(total, holders, out=total, where=holders > 0)
+    return np.where(holders > 0, total, weights).astype(np.float32)
+
+
+def majority(masks: Iterable[Mask], layout: Layout) -> Mask:
+    """The entries that most masks have, as many in each tensor as the masks have there; of equals the first."""
+    votes, counts = np.zeros(layout.size, np.int32), [0] * len(layout.tensors)
+    for mask in masks:
+        votes += mask
+        counts = [int(mask[t.slice].sum()) for t in layout.tensors]
+    out = np.zeros(layout.size, np.bool_)
+    for tensor, count in zip(layout.tensors, counts, strict=True):
+        out[tensor.start + topk_support(cast(Vector, votes[tensor.slice] + 1), count)] = True
+    return out

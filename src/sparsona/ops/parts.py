@@ -1,0 +1,40 @@
+"""A model in two parts: some of its layers are shared, the others stay with the client."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparsona.errors import InputError
+from sparsona.message import Mask, Vector
+from sparsona.vector import Layout
+
+
+def last_layers(layout: Layout, count: int) -> Mask:
+    """Where the last `count` layers stand, buffers included; something must be left before them.
+
+    >>> from torch import nn
+    >>> last_layers(Layout.of(nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 2))), 1)
+    array([False, False,  True,  True,  True,  True])
+    """
+    layers = layout.layers
+    if not 0 < count < len(layers):
+        raise InputError(
+            f"the model has {len(layers)} layers: the last {count} cannot be set apart, take 1 to {len(layers) - 1}"
+        )
+    chosen = set(layers[-count:])
+    out = np.zeros(layout.size, np.bool_)
+    for tensor in layout.tensors:
+        out[tensor.slice] = tensor.name.rpartition(".")[0] in chosen
+    return out
+
+
+def joined(where: Mask, inside: Vector, outside: Vector) -> Vector:
+    """The vector that has `inside` where the mask is true and `outside` elsewhere.
+
+    >>> joined(np.array([True, False, True]), np.array([1, 2], np.float32), np.array([9], np.float32))
+    array([1., 9., 2.], dtype=float32)
+    """
+    out = np.empty(len(where), np.float32)
+    out[where] = inside
+    out[~where] = outside
+    return out

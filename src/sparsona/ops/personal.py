@@ -1,0 +1,142 @@
+"""Downstream personalised sparsification: which positions of the aggregate go to one client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import floor
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsona.message import IndexSet, Mask, Sparse, Vector
+from sparsona.ops.compiled import Places, compiled
+from sparsona.ops.similarity import cosine_of
+
+Ranks = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Common:
+    """The positions and values that are largest over all clients, ready to be compared with each client's.
+
+    `rank` is the place of each position among the chosen ones, -1 for the others.
+    """
+
+    support: Sparse
+    rank: Ranks
+
+    @classmethod
+    def of(cls, support: Sparse) -> Common:
+        rank = np.full(support.size, -1, np.int32)
+        rank[support.indices] = np.arange(len(support.indices), dtype=np.int32)
+        return cls(support, rank)
+
+    def personal(self, update: Sparse, span: slice, rng: np.random.Generator) -> tuple[IndexSet, float]:
+        """The positions within `span` for the client that sent `update`, as many as the common ones are, and the
+        client's correlation distance d from the others, in 0..1.
+
+        Positions in both are taken. Of the rest a share d comes from the client's own positions and 1 - d from the
+        common ones, drawn at random: a client unlike the others keeps to what it has learnt itself.
+
+        >>> same = Sparse(9, np.array([2, 5]), np.array([1, -1], np.float32))
+        >>> Common.of(same).personal(same, slice(0, 9), np.random.default_rng(0))
+        (array([2, 5]), 0.0)
+        """
+        c, u = (slice(*np.searchsorted(part.indices, (span.start, span.stop))) for part in (self.support, update))
+        common, own = self.support.indices[c].view(np.uint64), update.indices[u].view(np.uint64)
+        in_own, in_common, both, product, norm, sent = _compare(
+            self.rank, c.start, self.support.values[c], own, update.values[u]
+        )
+        distance = 0.5 - 0.5 * cosine_of(product, norm, sent)
+        rest = len(common) - both
+        theirs = min(floor(distance * rest + 0.5), len(own) - both)
+        from_common = in_own | _draw(~in_own, rest - theirs, rest, rng)
+        from_own = _draw(~in_common, theirs, len(own) - both, rng)
+        return _merge(_taken(common, from_common), _taken(own, from_own)).view(np.int64), distance
+
+
+def personal_supports(
+    common: Common, update: Sparse, spans: Sequence[slice], rng: Callable[[int], np.random.Generator]
+) -> tuple[IndexSet, float]:
+    """:meth:`Common.personal` span by span, each with its own chance, and the mean distance by positions chosen."""
+    found = [common.personal(update, span, rng(number)) for number, span in enumerate(spans)]
+    total = sum(len(chosen) for chosen, _ in found)
+    distance = sum(distance * len(chosen) for chosen, distance in found)
+    return np.concatenate([chosen for chosen, _ in found]), distance / total if total else 0.5
+
+
+@compiled
+def _compare(
+    rank: Ranks, first: int, values: Vector, own: Places, sent: Vector
+) -> tuple[Mask, Mask, int, float, float, float]:
+    """Which common positions the client has, which of its own are common, how many; the product and squared norms."""
+    in_own, in_common = np.zeros(len(values), np.bool_), np.zeros(len(own), np.bool_)
+    both, product, norm, sent_norm = 0, 0.0, 0.0, 0.0
+    for value in values:
+        norm += np.float64(value) * np.float64(value)
+    for value in sent:
+        sent_norm += np.float64(value) * np.float64(value)
+    for j in range(len(own) if len(values) else 0):
+        place = rank[own[j]] - first
+        hit = place >= 0
+        at = np.uint64(place if hit else 0)
+        in_own[at] |= hit
+        in_common[j] = hit
+        both += hit
+        product += hit * np.float64(values[at]) * np.float64(sent[j])
+    return in_own, in_common, both, product, norm, sent_norm
+
+
+def _draw(free: Mask, wanted: int, among: int, rng: np.random.Generator) -> Mask:
+    """A uniform random subset of `wanted` of the `among` places that are free.
+
+    Each is drawn with probability wanted / among; then places drawn by lot are added or put back until the number is
+    right. By symmetry every subset of the number is equally likely.
+    """
+    if wanted == 0:
+        return np.zeros(len(free), np.bool_)
+    drawn: Mask = free & (rng.random(len(free), np.float32) < wanted / among)
+    short = wanted - int(np.count_nonzero(drawn))
+    while short:
+        short = _adjust(drawn, free, short, rng.integers(0, len(free), 4 * abs(short) + 8))
+    return drawn
+
+
+@compiled
+def _adjust(drawn: Mask, free: Mask, short: int, lots: IndexSet) -> int:
+    """Add places, or put some back, as the lots fall; what is still missing (or too much) afterwards."""
+    for place in lots:
+        if short > 0 and free[place] and not drawn[place]:
+            drawn[place] = True
+            short -= 1
+        elif short < 0 and drawn[place]:
+            drawn[place] = False
+            short += 1
+    return short
+
+
+@compiled
+def _taken(places: Places, flags: Mask) -> Places:
+    out = np.empty(len(places) + 1, np.uint64)
+    count = np.uint64(0)
+    for i in range(len(places)):
+        out[count] = places[i]
+        count += np.uint64(flags[i])
+    return out[: np.int64(count)]
+
+
+@compiled
+def _merge(one: Places, other: Places) -> Places:
+    """The union of two sorted sets that have nothing in common."""
+    out = np.empty(len(one) + len(other), np.uint64)
+    i = j = n = 0
+    while i < len(one) and j < len(other):
+        first = one[i] < other[j]
+        out[n] = one[i] if first else other[j]
+        i += first
+        j += not first
+        n += 1
+    out[n : n + len(one) - i] = one[i:]
+    out[n + len(one) - i :] = other[j:]
+    return out

@@ -1,0 +1,84 @@
+"""QSGD's quantisation: a norm a bucket, and for each entry a whole number of steps, rounded at random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsona.errors import WireError
+from sparsona.message import Vector
+
+Steps: TypeAlias = npt.NDArray[np.int16]
+
+
+@dataclass(frozen=True, eq=False)
+class Quantised:
+    """Entry i of a bucket is norm * steps_i / levels. A bucket is at most `bucket` entries of one tensor (0: all)."""
+
+    norms: Vector
+    steps: Steps
+
+
+def buckets(sizes: Sequence[int], bucket: int) -> Iterator[slice]:
+    """
+    >>> [(b.start, b.stop) for b in buckets((5, 2), 3)]
+    [(0, 3), (3, 5), (5, 7)]
+    """
+    start = 0
+    for size in sizes:
+        for first in range(start, start + size, bucket or max(size, 1)):
+            yield slice(first, min(first + (bucket or size), start + size))
+        start += size
+
+
+def quantise(vector: Vector, sizes: Sequence[int], levels: int, bucket: int, rng: np.random.Generator) -> Quantised:
+    """The vector rounded to `levels` steps of each bucket's Euclidean norm, up or down so that the mean is right.
+
+    >>> q = quantise(np.array([3, 4], np.float32), (2,), 5, 0, np.random.default_rng(0))
+    >>> q.norms, q.steps
+    (array([5.], dtype=float32), array([3, 4], dtype=int16))
+    """
+    norms, steps = [], np.zeros(len(vector), np.int16)
+    for here in buckets(sizes, bucket):
+        part = vector[here].astype(np.float64)
+        norm = np.float32(np.sqrt(np.square(part).sum()))
+        norms.append(norm)
+        if norm > 0:
+            exact = np.minimum(levels * np.abs(part) / np.float64(norm), levels)
+            low = np.floor(exact)
+            steps[here] = np.sign(part) * (low + (rng.random(len(part)) < exact - low))
+    return Quantised(np.array(norms, np.float32), steps)
+
+
+def restored(quantised: Quantised, sizes: Sequence[int], levels: int, bucket: int) -> Vector:
+    """What the receiver makes of it.
+
+    >>> restored(Quantised(np.array([5], np.float32), np.array([3, -4], np.int16)), (2,), 5, 0)
+    array([ 3., -4.], dtype=float32)
+    """
+    spans = list(buckets(sizes, bucket))
+    if len(spans) != len(quantised.norms) or len(quantised.steps) != sum(sizes):
+        raise WireError(
+            f"{len(quantised.norms)} norms and {len(quantised.steps)} steps do not fit {sum(sizes)} entries"
+        )
+    scale = np.repeat(quantised.norms / np.float32(levels), [s.stop - s.start for s in spans])
+    out: Vector = quantised.steps.astype(np.float32) * scale
+    return out
+
+
+def elias_bits(quantised: Quantised) -> int:
+    """What QSGD's own code takes: 32 bits a norm; the number of nonzero entries, the gaps between them and their sizes
+    in Elias gamma, a bit a sign.
+
+    >>> elias_bits(Quantised(np.array([5], np.float32), np.array([0, 0, 1, -3], np.int16)))
+    45
+    """
+    places = np.flatnonzero(quantised.steps)
+    gaps, sizes = np.diff(places, prepend=-1), np.abs(quantised.steps[places])
+    numbers = np.concatenate([[len(places) + 1], gaps, sizes]).astype(np.float64)
+    gamma = (2 * np.floor(np.log2(numbers)) + 1).sum() if len(numbers) else 0
+    return int(32 * len(quantised.norms) + gamma + len(places))

@@ -1,0 +1,30 @@
+"""A model in two stages: its head, which is the last layer, and its base, which is all before it."""
+
+from __future__ import annotations
+
+from sparsona.vector import Layout, Tensor
+
+BASE, HEAD = "base", "head"
+
+
+def stage_spans(layout: Layout) -> dict[str, list[slice]]:
+    """Where the parameters of each stage stand; a net of one layer is all head.
+
+    >>> from torch import nn
+    >>> stage_spans(Layout.of(nn.Sequential(nn.Linear(1, 2), nn.Linear(2, 1))))
+    {'base': [slice(0, 2, None), slice(2, 4, None)], 'head': [slice(4, 6, None), slice(6, 7, None)]}
+    """
+    spans: dict[str, list[slice]] = {BASE: [], HEAD: []}
+    for tensor in layout.parameters:
+        spans[stage_of(tensor, layout)].append(tensor.slice)
+    return {stage: found for stage, found in spans.items() if found}
+
+
+def stage_of(tensor: Tensor, layout: Layout) -> str:
+    return HEAD if tensor.name.rpartition(".")[0] == layout.layers[-1] else BASE
+
+
+def weight_tensors(layout: Layout, stage: str | None = None) -> list[Tensor]:
+    """The weights of one stage or of all, without biases and other vectors."""
+    found = [t for t in layout.parameters if stage is None or stage_of(t, layout) == stage]
+    return [t for t in found if len(t.shape) > 1] or found

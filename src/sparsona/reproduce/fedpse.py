@@ -1,0 +1,244 @@
+"""The tables 1 to 3 of FedPSE and its studies of EWA, DPS and the correlation distance.
+
+All models are measured at `pre`, `post` and, under FedAvg, at `ft`: fedavg at `ft` is `fedavg-ft`, without a second
+training of the same global model. The paper trains to convergence and does not say how many rounds; its listing says
+100. `quick` takes 10 rounds of a quarter of an epoch on images and 30 whole epochs on texts; the headline
+is run again with 8 whole epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparsona.methods.fedpse import Server
+from sparsona.reproduce import PAPERS, Case, Check, Claim, Paper, Summary, finished, score, server_state
+
+METHODS = ("local", "fedavg", "fedstc", "fedscr", "fedpse")
+SAMPLES = {"fashion-mnist": 60_000, "mnist": 60_000, "imdb": 25_000}
+BATCH = 128
+ROUNDS = {"fashion-mnist": 10, "mnist": 10, "imdb": 30}
+"""How many `quick` runs."""
+RATE = {"fashion-mnist": 1e-3, "mnist": 1e-3, "imdb": 1e-2}
+"""The ends of the paper's range: at 1e-3 the embedding hardly moves in 20 steps."""
+
+TABLE_1 = {
+    # (data, clients, lambda): FedAVG, FedSTC, FedSCR, FedPSE
+    ("mnist", 2, 1.0): (0.9785, 0.9927, 0.9904, 0.9967),
+    ("mnist", 2, 0.5): (0.9901, 0.9913, 0.9851, 0.9910),
+    ("mnist", 2, 0.0): (0.9905, 0.9915, 0.9867, 0.9910),
+    ("mnist", 5, 1.0): (0.9694, 0.9907, 0.9741, 0.9939),
+    ("mnist", 5, 0.5): (0.9899, 0.9902, 0.9816, 0.9909),
+    ("mnist", 5, 0.0): (0.9904, 0.9910, 0.9851, 0.9908),
+    ("mnist", 10, 1.0): (0.9530, 0.9876, 0.9791, 0.9940),
+    ("mnist", 10, 0.5): (0.9725, 0.9899, 0.9801, 0.9901),
+    ("mnist", 10, 0.0): (0.9904, 0.9905, 0.9819, 0.9865),
+    ("fashion-mnist", 2, 1.0): (0.8781, 0.8844, 0.9031, 0.9466),
+    ("fashion-mnist", 2, 0.5): (0.8804, 0.8926, 0.8624, 0.8953),
+    ("fashion-mnist", 2, 0.0): (0.9003, 0.8906, 0.8523, 0.8911),
+    ("fashion-mnist", 5, 1.0): (0.8068, 0.8388, 0.8403, 0.9243),
+    ("fashion-mnist", 5, 0.5): (0.8835, 0.8952, 0.8512, 0.8967),
+    ("fashion-mnist", 5, 0.0): (0.8995, 0.8839, 0.8641, 0.8760),
+    ("fashion-mnist", 10, 1.0): (0.7909, 0.8040, 0.8305, 0.9334),
+    ("fashion-mnist", 10, 0.5): (0.8697, 0.8850, 0.8655, 0.8910),
+    ("fashion-mnist", 10, 0.0): (0.8993, 0.8960, 0.8644, 0.8725),
+    ("imdb", 2, 1.0): (0.8406, 0.8522, 0.8961, 0.9999),
+    ("imdb", 2, 0.5): (0.8804, 0.9010, 0.8811, 0.9013),
+    ("imdb", 2, 0.0): (0.8810, 0.8815, 0.8815, 0.8869),
+    ("imdb", 5, 1.0): (0.8494, 0.9099, 0.9375, 0.9989),
+    ("imdb", 5, 0.5): (0.8864, 0.8941, 0.8862, 0.8977),
+    ("imdb", 5, 0.0): (0.8827, 0.8862, 0.8841, 0.8792),
+    ("imdb", 10, 1.0): (0.9080, 0.9591, 0.9633, 0.9991),
+    ("imdb", 10, 0.5): (0.8900, 0.8922, 0.8901, 0.8951),
+    ("imdb", 10, 0.0): (0.8908, 0.8846, 0.8770, 0.8602),
+}
+QUICK = [("fashion-mnist", 10, 1.0), ("fashion-mnist", 10, 0.5), ("fashion-mnist", 10, 0.0), ("fashion-mnist", 2, 1.0),
+         ("fashion-mnist", 5, 1.0), ("mnist", 10, 1.0), ("imdb", 10, 1.0)]  # fmt: skip
+STUDIED: dict[str, dict[str, Any]] = {"no-ewa": {"ewa": False}, "no-dps": {"dps": False}}
+"""FedPSE without one of its parts, by lambda."""
+LAMBDAS = (0.0, 0.5, 1.0)
+VARIANCE = {1.0: 2.0e-3, 0.5: 4.0e-4, 0.0: 2.9e-4}
+"""Table 3: the variance of d over ten clients on Fashion-MNIST."""
+
+
+@PAPERS.add
+def fedpse(quick: bool) -> Paper:
+    """All runs: 27 settings by 5 methods, or 7 by 5 and the headline again with whole epochs."""
+    return Paper(
+        title="FedPSE: Personalized Sparsification with Element-wise Aggregation for Federated Learning",
+        cases=list(_cases(quick)),
+        claims=CLAIMS,
+        drawings={"fedpse-ewa.png": _draw_ewa, "fedpse-dps.png": _draw_dps, "fedpse-distance.png": _draw_distance},
+    )
+
+
+def name_of(data: str, clients: int, ratio: float, method: str) -> str:
+    """The run of a method in a setting.
+
+    >>> name_of("mnist", 10, 0.5, "fedpse")
+    'mnist-10-0.5-fedpse'
+    """
+    return f"{data}-{clients}-{ratio:g}-{method}"
+
+
+def _cases(quick: bool) -> Iterator[Case]:
+    rounds = ROUNDS if quick else dict.fromkeys(SAMPLES, 100)
+    for data, clients, ratio in QUICK if quick else TABLE_1:
+        for method in METHODS:
+            yield _case(data, clients, ratio, method, {}, quick, rounds[data])
+    studied = [(ratio, study, options) for ratio in LAMBDAS for study, options in STUDIED.items()]
+    for ratio, study, options in [*studied, (1.0, "persist", {"opt_state": "persist"})]:
+        yield _case("fashion-mnist", 10, ratio, "fedpse", options, quick, rounds["fashion-mnist"], study)
+    if quick:
+        for method in METHODS:
+            yield _case("fashion-mnist", 10, 1.0, method, {}, False, 8, "epochs")
+
+
+def _case(
+    data: str,
+    clients: int,
+    ratio: float,
+    method: str,
+    options: dict[str, Any],
+    short: bool,
+    rounds: int,
+    variant: str = "",
+) -> Case:
+    whole = -(-SAMPLES[data] // clients // BATCH)
+    steps = max(1, round(whole / 4)) if short and data != "imdb" else None
+    passes = f"{steps} of {whole} batches" if steps else "one epoch"
+    paper = dict(zip(METHODS[1:], TABLE_1[data, clients, ratio], strict=True)).get(method)
+    length = {"epochs": 1} if steps is None else {"steps": steps}
+    return Case(
+        name=name_of(data, clients, ratio, method) + (f"-{variant}" if variant else ""),
+        table=f"{data}, N = {clients}, lambda = {ratio:g}, {passes} a round",
+        settings={
+            "method": method,
+            "data": data,
+            "clients": clients,
+            "partition": f"shift:{ratio}",
+            "rounds": rounds,
+            "seed": 1,
+            "options": options,
+            "training": {"optimizer": "adam", "lr": RATE[data], "batch": BATCH, **length},
+            "split": {"validation": 0.0},
+            "evaluation": {"every": 0 if method == "fedavg" else rounds // 2, "ft": method == "fedavg"},
+        },
+        paper=None if variant in STUDIED else paper,
+        cost=rounds * (clients * steps * BATCH if steps else SAMPLES[data]) * (0.2 if data == "imdb" else 1),
+    )
+
+
+def _better(one: str, other: str, point: str = "pre", other_point: str = "") -> Check:
+    """Whether `one` scores higher than `other`, at the same point unless another is named."""
+
+    def check(done: Mapping[str, Summary]) -> bool | None:
+        if one not in done or other not in done:
+            return None
+        a, b = score(done[one], point), score(done[other], other_point or point)
+        return None if a is None or b is None else a > b
+
+    return check
+
+
+def _all(*checks: Check) -> Check:
+    def check(done: Mapping[str, Summary]) -> bool | None:
+        found = [c(done) for c in checks]
+        return None if None in found else all(found)
+
+    return check
+
+
+def _fm(ratio: float, method: str, clients: int = 10, data: str = "fashion-mnist") -> str:
+    return name_of(data, clients, ratio, method)
+
+
+CLAIMS = [
+    *(
+        Claim(
+            f"lambda = 1, {data}, N = {n}: FedPSE above FedAvg, FedSTC and FedSCR at `{point}`",
+            _all(*(_better(_fm(1.0, "fedpse", n, data), _fm(1.0, m, n, data), point) for m in METHODS[1:4])),
+        )
+        for data, n in (("fashion-mnist", 2), ("fashion-mnist", 5), ("fashion-mnist", 10), ("mnist", 10), ("imdb", 10))
+        for point in ("pre", "post")
+    ),
+    Claim("lambda = 0, fashion-mnist, N = 10: FedPSE below FedAvg", _better(_fm(0.0, "fedavg"), _fm(0.0, "fedpse"))),
+    *(
+        Claim(f"EWA helps at lambda = {r:g}, N = 10 (C5)", _better(_fm(r, "fedpse"), _fm(r, "fedpse") + "-no-ewa"))
+        for r in LAMBDAS
+    ),
+    *(
+        Claim(f"DPS helps at lambda = {r:g}, N = 10 (C6)", _better(_fm(r, "fedpse"), _fm(r, "fedpse") + "-no-dps"))
+        for r in LAMBDAS[1:]
+    ),
+    Claim("against it: `local` is above FedPSE at lambda = 1 (`pre`)", _better(_fm(1.0, "local"), _fm(1.0, "fedpse"))),
+    Claim(
+        "against it: `local` is above FedPSE at lambda = 1 (`post`)",
+        _better(_fm(1.0, "local"), _fm(1.0, "fedpse"), "post"),
+    ),
+    Claim(
+        "against it: FedAvg fine-tuned is above FedPSE at `post`, lambda = 1",
+        _better(_fm(1.0, "fedavg"), _fm(1.0, "fedpse"), "ft", "post"),
+    ),
+]
+
+
+def _draw_ewa(runs: Path, to: Path) -> bool:
+    return _draw_switch(runs, to, "no-ewa", "EWA", "mean over those who sent", "zeros count (no EWA)")
+
+
+def _draw_dps(runs: Path, to: Path) -> bool:
+    return _draw_switch(runs, to, "no-dps", "DPS", "personal choice", "same for all (no DPS)")
+
+
+def _draw_switch(runs: Path, to: Path, study: str, what: str, on: str, off: str) -> bool:
+    """FedPSE with and without one of its parts over lambda, at both points."""
+    from matplotlib.figure import Figure
+
+    done = finished(fedpse(True), runs)
+    names = {on: [_fm(r, "fedpse") for r in LAMBDAS], off: [f"{_fm(r, 'fedpse')}-{study}" for r in LAMBDAS]}
+    if any(name not in done for group in names.values() for name in group):
+        return False
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    for axes, point in zip(figure.subplots(1, 2, sharey=True), ("pre", "post"), strict=True):
+        for (label, group), style in zip(names.items(), ("o-", "s--"), strict=True):
+            axes.plot(LAMBDAS, [score(done[name], point) for name in group], style, label=label)
+        axes.set_title(f"{what}, `{point}`")
+        axes.set_xlabel("lambda")
+        axes.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("mean test accuracy")
+    figure.axes[0].legend()
+    figure.savefig(to, dpi=120)
+    return True
+
+
+def distances(runs: Path) -> dict[float, Any]:
+    """The clients' correlation distances in the last round, by lambda, on Fashion-MNIST with ten clients."""
+    folders = {ratio: runs / _fm(ratio, "fedpse") for ratio in LAMBDAS}
+    if any(not (folder / "summary.json").exists() for folder in folders.values()):
+        return {}
+    return {r: np.array(list(server_state(folder, Server).distance.values())) for r, folder in folders.items()}
+
+
+def _draw_distance(runs: Path, to: Path) -> bool:
+    """Each client's d by lambda, with mean and variance beside the paper's variance."""
+    from matplotlib.figure import Figure
+
+    found = distances(runs)
+    if not found:
+        return False
+    figure = Figure(figsize=(5, 3.4), layout="constrained")
+    axes = figure.subplots()
+    for ratio, values in found.items():
+        axes.plot([ratio] * len(values), values, "o", alpha=0.5, color="tab:blue")
+        note = f"mean {values.mean():.3f}\nvariance {values.var():.1e}\n(paper {VARIANCE[ratio]:.1e})"
+        axes.annotate(note, (ratio, values.max()), (0, 6), textcoords="offset points", ha="center", fontsize=7)
+    axes.plot(list(found), [values.mean() for values in found.values()], "-", color="tab:blue")
+    axes.set_xlabel("lambda")
+    axes.set_ylabel("correlation distance d, a dot a client")
+    axes.margins(x=0.2, y=0.3)
+    figure.savefig(to, dpi=120)
+    return True

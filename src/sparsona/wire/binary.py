@@ -1,0 +1,97 @@
+"""Kernels of an adaptive binary range coder: yes or no, each under a probability learnt as it goes.
+
+Writing and reading are one function with a switch, so that a model that is written once does both and cannot
+disagree with itself. Probabilities are integers out of 2**16, the interval has 40 bits: nothing but integers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparsona.wire.buffers import Bytes
+from sparsona.wire.jit import i64, jit
+from sparsona.wire.rans import Ints
+
+FRESH = 32768 << 8
+"""A context that has seen nothing: probability one half (times 256), seen 0 times."""
+
+SPAN = (1 << 40) - 1
+"""The interval at the start."""
+
+_TOP, _LOW = 1 << 40, 1 << 32
+_PACE = np.array([655360 // (10 * i + 16) for i in range(256)], np.int64)
+"""How far a probability moves when its context was seen i times, out of 2**16."""
+
+
+@jit
+def begin(buffer: Bytes, reading: bool) -> tuple[int, int]:
+    """The state and the place in the buffer at the start."""
+    state = i64(0)
+    if reading:
+        for k in range(5):
+            state = state << 8 | (i64(buffer[k]) if k < len(buffer) else 0)
+    return state, i64(5 if reading else 0)
+
+
+@jit
+def decide(
+    bit: int, contexts: Ints, context: int, state: int, span: int, at: int, buffer: Bytes, reading: bool
+) -> tuple[int, int, int, int]:
+    """Write `bit` or read one, and let the context learn from it: the bit, and the new state, span and place.
+
+    Writing takes at most two bytes, for which there must be room. Past the end of what is read there are zeros.
+    """
+    p, seen = contexts[context] >> 8, contexts[context] & 255
+    share = (span >> 16) * p
+    if reading:
+        bit = 1 if state < share else 0
+    if bit:
+        span = share
+    else:
+        span -= share
+        state += -share if reading else share
+    if state >= _TOP and not reading:
+        state -= _TOP
+        _carry(buffer, at)
+    while span < _LOW:
+        if reading:
+            state = state << 8 | (i64(buffer[at]) if at < len(buffer) else 0)
+        else:
+            buffer[at] = state >> 32
+            state = (state & (_LOW - 1)) << 8
+        at += 1
+        span <<= 8
+    p += (bit * 65536 - p) * _PACE[seen] >> 16
+    contexts[context] = min(max(p, 32), 65504) << 8 | min(seen + 1, 255)
+    return bit, state, span, at
+
+
+@jit
+def _carry(buffer: Bytes, at: int) -> None:
+    """Add one to the number that the first `at` bytes are."""
+    back = at - 1
+    while buffer[back] == 255:
+        buffer[back] = 0
+        back -= 1
+    buffer[back] += 1
+
+
+@jit
+def finish(state: int, span: int, at: int, buffer: Bytes) -> int:
+    """Write that number of the last interval which ends in the most zeros; how many bytes are not such zeros.
+
+    There must be room for five bytes.
+    """
+    keep = 40
+    while keep > 0 and ((state + span - 1) >> keep) << keep < state:
+        keep -= 1
+    value = ((state + span - 1) >> keep) << keep
+    if value >= _TOP:
+        value -= _TOP
+        _carry(buffer, at)
+    for shift in (32, 24, 16, 8, 0):
+        buffer[at] = (value >> shift) & 255
+        at += 1
+    while at > 0 and buffer[at - 1] == 0:
+        at -= 1
+    return at

@@ -1,0 +1,115 @@
+"""Bytes read within bounds, numbers of variable length, and pieces of a frame that know what they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsona.errors import WireError
+from sparsona.wire.ledger import Ledger
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def varint(number: int) -> bytes:
+    """`number` >= 0 in groups of seven bits, the lowest first; the top bit of a byte says that more follow.
+
+    >>> varint(5).hex(), varint(300).hex()
+    ('05', 'ac02')
+    """
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def zigzag(number: int) -> int:
+    """Small for small numbers of either sign: 0, -1, 1, -2 become 0, 1, 2, 3."""
+    return number * 2 if number >= 0 else -number * 2 - 1
+
+
+def unzigzag(code: int) -> int:
+    return code // 2 if code % 2 == 0 else -(code // 2) - 1
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some bytes of a frame and what they are for."""
+
+    data: bytes
+    ledger: Ledger
+
+    @classmethod
+    def header(cls, data: bytes) -> Piece:
+        return cls(data, Ledger(header=len(data)))
+
+    @classmethod
+    def positions(cls, data: bytes, bound: float) -> Piece:
+        return cls(data, Ledger(positions=len(data), bound=bound))
+
+    @classmethod
+    def values(cls, data: bytes) -> Piece:
+        return cls(data, Ledger(values=len(data)))
+
+    @classmethod
+    def join(cls, pieces: Iterable[Piece]) -> Piece:
+        several = tuple(pieces)
+        return cls(b"".join(p.data for p in several), sum((p.ledger for p in several), Ledger()))
+
+
+class Reader:
+    """Reads forward and never past the end; keeps account of how many numbers may still be held.
+
+    Whatever asks for memory in proportion to a number that was read calls :meth:`claim` first.
+    """
+
+    __slots__ = ("_at", "_data", "_left")
+
+    def __init__(self, data: bytes | memoryview, elements: int) -> None:
+        self._data = memoryview(data)
+        self._at = 0
+        self._left = elements
+
+    @property
+    def remaining(self) -> int:
+        return len(self._data) - self._at
+
+    def claim(self, elements: int, what: str) -> None:
+        """Take `elements` off the numbers that may be held."""
+        if elements > self._left:
+            raise WireError(f"{elements} numbers in {what} are too many, only {self._left} more are allowed")
+        self._left -= elements
+
+    def take(self, count: int, what: str) -> memoryview:
+        if count > self.remaining:
+            raise WireError(f"the frame ends in {what}: {count} bytes expected, {self.remaining} left")
+        out = self._data[self._at : self._at + count]
+        self._at += count
+        return out
+
+    def byte(self, what: str) -> int:
+        return self.take(1, what)[0]
+
+    def varint(self, what: str, most: int = 2**64 - 1) -> int:
+        number = 0
+        for shift in range(0, 70, 7):
+            byte = self.byte(what)
+            number |= (byte & 127) << shift
+            if byte < 128:
+                if byte == 0 and shift:
+                    raise WireError(f"{what} is written with needless bytes")
+                if number > most:
+                    raise WireError(f"{what} is {number}, at most {most} is possible")
+                return number
+        raise WireError(f"{what} does not end")
+
+    def array(self, dtype: str, count: int, what: str) -> npt.NDArray[Any]:
+        """A view of the next `count` numbers of little-endian type `dtype`."""
+        kind = np.dtype(dtype)
+        return np.frombuffer(self.take(count * kind.itemsize, what), kind)

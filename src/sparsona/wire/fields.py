@@ -1,0 +1,215 @@
+"""Kernels that take float32 numbers apart and put them together again.
+
+A number is a sign, an exponent and a mantissa of 23 bits. Its *symbol* is the rank of its exponent among
+those that occur, with the top bits of the mantissa (`extra` of them) below it. Of the `width = 23 - extra` bits
+that remain, the zeros at the end are coded (`zeros` = how many, `width` if all are) and the rest is written as it
+is. The sign is coded elsewhere (:mod:`sparsona.wire.signs`) or written with the rest.
+
+Why the zeros: an update is a difference of two float32 weights, hence a multiple of the weights' last
+place, and ends in as many zeros as it is smaller than the weights. Whether the bit of value 2**p is zero,
+given that all lower bits are, depends mostly on p: one probability for each p describes the zeros of all
+exponents.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsona.wire.buffers import Bytes
+from sparsona.wire.jit import i64, jit
+from sparsona.wire.rans import Contexts, Ints, Symbols, entropy
+
+Patterns = npt.NDArray[np.uint32]
+
+PLACES = 256 + 23
+"""Bit values: exponent field plus bit of the mantissa."""
+
+DEEPEST = 5
+"""The most mantissa bits that a symbol may hold."""
+
+
+_BRUIJN = np.zeros(32, np.int64)
+_BRUIJN[[(0x077CB531 << i & 0xFFFFFFFF) >> 27 for i in range(32)]] = np.arange(32)
+
+
+@jit
+def zeros_at_end(bits: int, width: int) -> int:
+    """How many zeros `bits` ends in: the lowest one, found by a de Bruijn multiplication; `width` if there is
+    none.
+    """
+    if bits == 0:
+        return width
+    return i64(_BRUIJN[((bits & -bits) * 0x077CB531 & 0xFFFFFFFF) >> 27])
+
+
+@jit
+def count_exponents(patterns: Patterns) -> Ints:
+    counts = np.zeros(256, np.int64)
+    for pattern in patterns:
+        counts[(pattern >> 23) & 255] += 1
+    return counts
+
+
+@jit
+def survey(patterns: Patterns, ranks: Contexts, exponents: int) -> tuple[Ints, Ints]:
+    """Counts of the finest symbols (rank, five mantissa bits), and of ranks with trailing zeros."""
+    symbols = np.zeros(exponents << DEEPEST, np.int64)
+    zeros = np.zeros((exponents, 24), np.int64)
+    for pattern in patterns:
+        bits = i64(pattern)
+        rank = i64(ranks[(bits >> 23) & 255])
+        symbols[rank << DEEPEST | ((bits >> (23 - DEEPEST)) & 31)] += 1
+        zeros[rank, zeros_at_end(bits & 0x7FFFFF, 23)] += 1
+    return symbols, zeros
+
+
+@jit
+def place_counts(zeros: Ints, exponent_of: Contexts, width: int) -> Ints:
+    """For every place: how often the bit there was [zero, one], all bits below it being zero."""
+    out = np.zeros((PLACES, 2), np.int64)
+    for rank in range(zeros.shape[0]):
+        for ended in range(24):
+            count = zeros[rank, ended]
+            if count:
+                for bit in range(min(ended, width)):
+                    out[exponent_of[rank] + bit, 0] += count
+                if ended < width:
+                    out[exponent_of[rank] + ended, 1] += count
+    return out
+
+
+@jit
+def plain_bits(zeros: Ints, width: int) -> int:
+    """How many mantissa bits are written as they are when the zeros at the end are coded."""
+    total = 0
+    for rank in range(zeros.shape[0]):
+        for ended in range(min(width, 24)):
+            total += zeros[rank, ended] * (width - 1 - ended)
+    return total
+
+
+@jit
+def choose(symbols: Ints, zeros: Ints, exponent_of: Contexts) -> tuple[int, int, int]:
+    """The cheapest way without the signs: bytes, mantissa bits in the symbol, and whether to code zeros."""
+    total = symbols.sum()
+    best = (total * 4, 0, 0)
+    counts = symbols.copy()
+    for step in range(DEEPEST + 1):
+        extra = DEEPEST - step
+        width = 23 - extra
+        size = len(exponent_of) << extra
+        if step:
+            for i in range(size):
+                counts[i] = counts[2 * i] + counts[2 * i + 1]
+        places = place_counts(zeros, exponent_of, width)
+        coded = 4096 * (8 * 12 + plain_bits(zeros, width))
+        for place in range(PLACES):
+            if places[place, 0] + places[place, 1]:
+                coded += entropy(places[place]) + 8 * 4096
+        plain = total * width * 4096
+        bits = entropy(counts[:size])
+        for i in range(size):
+            bits += 8 * 4096 if counts[i] else 0
+        cost = (bits + min(coded, plain)) // (8 * 4096)
+        if cost < best[0]:
+            best = (cost, extra, 1 if coded < plain else 0)
+    return best
+
+
+@jit
+def split(
+    patterns: Patterns, ranks: Contexts, extra: int, coded: bool, signed: bool
+) -> tuple[Symbols, Symbols, Contexts, npt.NDArray[np.uint32], int]:
+    """Symbols, zeros at the end, ranks, and the plain bits (as words, lowest bits first; and how many bits).
+
+    `coded` says that the zeros are coded, `signed` that the signs are and do not belong to the plain bits.
+    """
+    n = len(patterns)
+    symbols = np.empty(n, np.uint16)
+    zeros = np.empty(n if coded else 0, np.uint16)
+    own = np.empty(n if coded else 0, np.uint8)
+    words = np.empty((n * 24) // 32 + 2, np.uint32)
+    width = 23 - extra
+    low = (1 << width) - 1
+    held, filled, at = np.uint64(0), 0, 0
+    for i in range(n):
+        bits = i64(patterns[i])
+        rank = i64(ranks[(bits >> 23) & 255])
+        symbols[i] = rank << extra | ((bits >> width) & ((1 << extra) - 1))
+        rest = bits & low
+        keep = width
+        if coded:
+            ended = zeros_at_end(rest, width)
+            zeros[i] = ended
+            own[i] = rank
+            # the lowest one is known, too
+            rest >>= min(ended + 1, width)
+            keep = width - 1 - ended if ended < width else 0
+        if not signed:
+            rest |= (bits >> 31) << keep
+            keep += 1
+        held |= np.uint64(rest) << np.uint64(filled)
+        filled += keep
+        if filled >= 32:
+            words[at] = held & np.uint64(0xFFFFFFFF)
+            at += 1
+            held >>= np.uint64(32)
+            filled -= 32
+    words[at] = held & np.uint64(0xFFFFFFFF)
+    return symbols, zeros, own, words[: at + 1], at * 32 + filled
+
+
+@jit
+def own_ranks(symbols: Symbols, extra: int) -> Contexts:
+    """The rank of the exponent in every symbol."""
+    out = np.empty(len(symbols), np.uint8)
+    for i in range(len(symbols)):
+        out[i] = i64(symbols[i]) >> extra
+    return out
+
+
+@jit
+def count_plain(zeros: Symbols, width: int) -> int:
+    """How many mantissa bits belong to these zeros."""
+    total = 0
+    for ended in zeros:
+        if ended < width:
+            total += width - 1 - ended
+    return total
+
+
+@jit
+def unite(
+    symbols: Symbols, zeros: Symbols, signs: Bytes, words: npt.NDArray[np.uint32], exponent_of: Contexts, extra: int
+) -> Patterns:
+    """The numbers again; `zeros` and `signs` are empty if they were not coded."""
+    n = len(symbols)
+    out = np.empty(n, np.uint32)
+    width = 23 - extra
+    coded, signed = len(zeros) > 0, len(signs) > 0
+    held, filled, at = np.uint64(0), 0, 0
+    for i in range(n):
+        if filled < 32:
+            if at < len(words):
+                held |= np.uint64(words[at]) << np.uint64(filled)
+            at += 1
+            filled += 32
+        symbol = i64(symbols[i])
+        keep = width
+        if coded:
+            keep = width - 1 - i64(zeros[i]) if zeros[i] < width else 0
+        rest = i64(held & np.uint64((1 << keep) - 1))
+        held >>= np.uint64(keep)
+        filled -= keep
+        if signed:
+            sign = i64(signs[i])
+        else:
+            sign = i64(held & np.uint64(1))
+            held >>= np.uint64(1)
+            filled -= 1
+        if coded and zeros[i] < width:
+            rest = (rest << 1 | 1) << zeros[i]
+        top = i64(exponent_of[symbol >> extra]) << 23 | (symbol & ((1 << extra) - 1)) << width
+        out[i] = sign << 31 | top | rest
+    return out

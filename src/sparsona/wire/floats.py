@@ -1,0 +1,234 @@
+"""float32 vectors, bit for bit, in about as many bytes as they hold information.
+
+Weights and updates use few exponents, so the exponents are entropy-coded; the mantissas of weights are
+noise and are written as they are. :mod:`sparsona.wire.fields` says how numbers are taken apart. Vectors of
+few distinct numbers are coded as a palette and indices into it; of vectors with many zeros, the places and
+values of the others are. What does not become smaller is written raw. The coder sees bit patterns only, so NaN
+payloads, signed zeros and denormals need no special case.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparsona.errors import WireError
+from sparsona.message import IndexSet, Vector
+from sparsona.wire import fields, positions, rans, symbols, tables
+from sparsona.wire import signs as signs_
+from sparsona.wire.buffers import Bytes, Reader, varint
+from sparsona.wire.fields import Patterns
+from sparsona.wire.jit import KERNEL, jit
+from sparsona.wire.rans import Contexts, Ints, Symbols
+
+RAW, PALETTE, FIELDS, HOLES = range(4)
+ZERO_BITS = 12
+"""Frequencies of zeros at the end are out of 2**12."""
+
+_FEW = 32
+"""Shorter vectors are written raw: no table pays for itself."""
+
+_MANY = 4096
+"""In longer vectors with many zeros, only the numbers that are not zero are coded as fields."""
+
+
+def encode(values: Vector) -> bytes:
+    """A byte that names the way, and the numbers."""
+    return _encode(np.require(values, np.float32, KERNEL).view(np.uint32), holes=True)
+
+
+def _encode(patterns: Patterns, holes: bool) -> bytes:
+    best = bytes([RAW]) + patterns.astype("<u4", copy=False).tobytes()
+    if len(patterns) < 4:
+        return best
+    best = _shorter(best, PALETTE, _encode_palette(patterns, len(best)))
+    sparse = holes and 4 * np.count_nonzero(patterns) <= 3 * len(patterns) <= positions.MOST
+    if sparse:
+        best = _shorter(best, HOLES, _encode_holes(patterns, np.flatnonzero(patterns)))
+    if len(patterns) >= _FEW and not (sparse and len(patterns) > _MANY):
+        best = _shorter(best, FIELDS, _encode_fields(patterns, len(best)))
+    return best
+
+
+def _shorter(best: bytes, way: int, body: bytes | None) -> bytes:
+    return best if body is None or len(body) + 1 >= len(best) else bytes([way]) + body
+
+
+def decode(reader: Reader, count: int) -> Vector:
+    """The next `count` numbers. The caller has claimed them."""
+    return _decode(reader, count, holes=True).view(np.float32)
+
+
+def _decode(reader: Reader, count: int, holes: bool) -> Patterns:
+    way = reader.byte("the coding of floats")
+    if way == RAW:
+        return reader.array("<u4", count, "raw floats").astype(np.uint32)
+    if way == PALETTE:
+        return _decode_palette(reader, count)
+    if way == FIELDS:
+        return _decode_fields(reader, count)
+    if way == HOLES and holes:
+        return _decode_holes(reader, count)
+    raise WireError(f"floats are coded in way {way}, which does not exist")
+
+
+def _encode_holes(patterns: Patterns, present: IndexSet) -> bytes:
+    """Where the numbers are that are not zero, and these numbers."""
+    places = positions.encode(len(patterns), present, None).data
+    return varint(len(present)) + places + _encode(patterns[present], holes=False)
+
+
+def _decode_holes(reader: Reader, count: int) -> Patterns:
+    filled = reader.varint("the number of floats that are not zero", most=count)
+    places = positions.decode(reader, count, filled, None)
+    out = np.zeros(count, np.uint32)
+    out[places] = _decode(reader, filled, holes=False)
+    return out
+
+
+@jit
+def _distinct(patterns: Patterns) -> Patterns:
+    """The distinct patterns in the order of their first use; at most 257 of them, then it stops."""
+    found = np.zeros(257, np.uint32)
+    table = np.full(1024, -1, np.int64)
+    count = 0
+    for pattern in patterns:
+        at = (np.int64(pattern) * 0x9E3779B1 >> 16) & 1023
+        while table[at] >= 0 and found[table[at]] != pattern:
+            at = (at + 1) & 1023
+        if table[at] < 0:
+            found[count] = pattern
+            table[at] = count
+            count += 1
+            if count == 257:
+                break
+    return found[:count]
+
+
+def _encode_palette(patterns: Patterns, below: int) -> bytes | None:
+    colours = np.sort(_distinct(patterns))
+    if len(colours) > min(256, len(patterns) // 2):
+        return None
+    start = varint(len(colours)) + colours.astype("<u4", copy=False).tobytes()
+    if len(colours) == 1:
+        return start
+    indices = np.searchsorted(colours, patterns).astype(np.uint16)
+    body = symbols.encode(indices, np.arange(len(colours), dtype=np.uint8), below - len(start))
+    return None if body is None else start + body
+
+
+def _decode_palette(reader: Reader, count: int) -> Patterns:
+    size = reader.varint("the size of a palette", most=256)
+    if size == 0:
+        raise WireError("a palette is empty")
+    colours = reader.array("<u4", size, "a palette").astype(np.uint32)
+    if size == 1:
+        return np.full(count, colours[0], np.uint32)
+    return colours[symbols.decode(reader, count, np.arange(size, dtype=np.uint8), "palette indices")]
+
+
+HAZARD: Ints = np.array([0] + [tables.STEPS[(b + 1) % 16] << (b + 1) // 16 >> 8 for b in range(1, 256)], np.int64)
+"""The probability of a one that a byte stands for, out of 2**24: 0 is never, 255 always, 239 one half."""
+
+
+@jit
+def _nearest_hazard(one: int, both: int, hazard: Ints) -> int:
+    target = (one << 24) // both
+    best = 1
+    for byte in range(2, 255):
+        if abs(hazard[byte] - target) < abs(hazard[best] - target):
+            best = byte
+    return best
+
+
+@jit
+def _quantise_hazards(places: Ints, hazard: Ints) -> Bytes:
+    out = np.zeros(len(places), np.uint8)
+    for place in range(len(places)):
+        zero, one = places[place]
+        if one:
+            out[place] = _nearest_hazard(one, zero + one, hazard) if zero else 255
+    return out
+
+
+@jit
+def _zero_weights(hazards: Bytes, exponent_of: Contexts, width: int, hazard: Ints) -> Ints:
+    """For each exponent, how likely each number of zeros at the end is; what is possible has a weight above zero."""
+    out = np.zeros((len(exponent_of), width + 1), np.int64)
+    for rank in range(len(exponent_of)):
+        left, possible = 1 << 24, True
+        for bit in range(width):
+            byte = hazards[exponent_of[rank] + bit]
+            if possible and byte:
+                one = max(1, (left * hazard[byte]) >> 24)
+                out[rank, bit] = one
+                left = max(1, left - one)
+                possible = byte < 255
+        if possible:
+            out[rank, width] = left
+    return out
+
+
+def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
+    exponent_of = np.flatnonzero(fields.count_exponents(patterns)).astype(np.uint8)
+    ranks = np.zeros(256, np.uint8)
+    ranks[exponent_of] = np.arange(len(exponent_of))
+    fine, zeros = fields.survey(patterns, ranks, len(exponent_of))
+    guess, extra, coded = fields.choose(fine, zeros, exponent_of)
+    signs = signs_.write(patterns)
+    signed = len(signs) > 0
+    if guess + (len(signs) if signed else len(patterns) // 8) >= below:
+        return None
+    tops, ends, own, words, plain = fields.split(patterns, ranks, extra, bool(coded), signed)
+    body = symbols.encode(tops, _levels(len(exponent_of), extra), below)
+    if body is None:
+        return None
+    flags = extra | coded << 3 | signed << 4
+    used = np.packbits(np.isin(np.arange(256), exponent_of))
+    out = [bytes([flags]), tables.write_bytes(used), body]
+    if coded:
+        hazards = _quantise_hazards(fields.place_counts(zeros, exponent_of, 23 - extra), HAZARD)
+        freq = rans.frequencies(_zero_weights(hazards, exponent_of, 23 - extra, HAZARD), ZERO_BITS)
+        stream = rans.push(ends, own, freq, rans.starts(freq), ZERO_BITS)
+        out += [tables.write_bytes(hazards), varint(len(stream)), symbols.to_bytes(stream)]
+    if signed:
+        out += [varint(len(signs)), signs.tobytes()]
+    out.append(words.astype("<u4", copy=False).tobytes()[: (plain + 7) // 8])
+    whole = b"".join(out)
+    return whole if len(whole) < below else None
+
+
+def _decode_fields(reader: Reader, count: int) -> Patterns:
+    flags = reader.byte("the flags of floats")
+    extra, coded, signed = flags & 7, flags >> 3 & 1, flags >> 4 & 1
+    if flags > 31 or extra > fields.DEEPEST:
+        raise WireError(f"the flags of floats are {flags}, which means nothing")
+    exponent_of = np.flatnonzero(np.unpackbits(tables.read_bytes(reader, 32, "exponents"))).astype(np.uint8)
+    if len(exponent_of) == 0:
+        raise WireError("floats are coded without any exponent")
+    tops = symbols.decode(reader, count, _levels(len(exponent_of), extra), "exponents")
+    own = fields.own_ranks(tops, extra) if coded or signed else tops.view(np.uint8)
+    ends = _decode_ends(reader, own, exponent_of, 23 - extra) if coded else np.zeros(0, np.uint16)
+    signs = np.zeros(0, np.uint8)
+    if signed:
+        data = reader.array("u1", reader.varint("the length of signs", most=reader.remaining), "signs")
+        signs = signs_.read(data, (exponent_of == 0).astype(np.uint8)[own])
+    plain = fields.count_plain(ends, 23 - extra) if coded else count * (23 - extra)
+    rest = bytes(reader.take((plain + (0 if signed else count) + 7) // 8, "mantissas"))
+    words = np.frombuffer(rest + bytes(-len(rest) % 4), "<u4").astype(np.uint32)
+    return fields.unite(tops, ends, signs, words, exponent_of, extra)
+
+
+def _decode_ends(reader: Reader, own: Contexts, exponent_of: Contexts, width: int) -> Symbols:
+    """How many zeros each mantissa ends in, given the rank of its exponent."""
+    hazards = tables.read_bytes(reader, fields.PLACES, "zeros at the end")
+    freq = rans.frequencies(_zero_weights(hazards, exponent_of, width, HAZARD), ZERO_BITS)
+    stream = symbols.read_words(reader, len(own), "zeros at the end")
+    ends, fine = rans.pull(stream, own, freq, rans.starts(freq), rans.slots(freq, ZERO_BITS), ZERO_BITS)
+    if not fine:
+        raise WireError("zeros at the end do not fit their table of frequencies")
+    return ends
+
+
+def _levels(exponents: int, extra: int) -> Contexts:
+    """The level of a symbol is the rank of its exponent."""
+    return np.repeat(np.arange(exponents, dtype=np.uint8), 1 << extra)

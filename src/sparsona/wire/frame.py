@@ -1,0 +1,159 @@
+"""Frames: a whole message as bytes, sealed with a checksum.
+
+    magic        2 bytes   b7 53
+    version      1 byte    1
+    stamp        varints   round, exchange, acked + 1
+    parts        varint    how many
+    each part    1 byte    its kind
+                 1 byte    the length of its name
+                 ...       its name in UTF-8
+                 ...       its body, see docs/wire.md
+    checksum     4 bytes   CRC-32 of all before it, little-endian
+
+A damaged frame fails the checksum. A hostile one has a right checksum, so nothing that is read is trusted:
+every number is checked before it is used, and :class:`Limit` bounds the memory.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, fields, is_dataclass
+
+import numpy as np
+
+from sparsona.errors import WireError
+from sparsona.message import Message, Part, Stamp
+from sparsona.wire import parts
+from sparsona.wire.buffers import Piece, Reader, varint
+from sparsona.wire.ledger import Ledger
+from sparsona.wire.parts import Tensors
+
+MAGIC = b"\xb7S"
+VERSION = 1
+_STAMP_MOST = 2**62
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a receiver is ready to hold; checked before anything is allocated.
+
+    `elements` is the most numbers that all parts of one message may hold once decoded. A sparse part, a mask
+    and a ternary part count with their full length, since their reader will unfold them.
+    """
+
+    elements: int
+    parts: int = 64
+
+
+@dataclass(frozen=True)
+class Frame:
+    """An encoded message, and where its bytes went. A message without parts is never sent: `data` is empty."""
+
+    data: bytes
+    ledger: Ledger
+
+
+class Memo:
+    """Bodies that were encoded before: what goes to many clients alike is encoded once.
+
+    Parts are recognised by the identity of their arrays, which the memo keeps alive, so an array must not
+    change while a memo that has seen it is in use. Make a new one for every turn.
+    """
+
+    def __init__(self) -> None:
+        self._bodies: dict[tuple[object, ...], tuple[Part, int, Piece]] = {}
+
+    def encode(self, part: Part, layout: Tensors | None) -> tuple[int, Piece]:
+        """The same as :func:`sparsona.wire.parts.encode`, remembered."""
+        if isinstance(part, int | float):
+            return parts.encode(part, layout)
+        key = (type(part), layout, *_identity(part))
+        if key not in self._bodies:
+            self._bodies[key] = (part, *parts.encode(part, layout))
+        return self._bodies[key][1:]
+
+
+def _identity(part: Part) -> tuple[object, ...]:
+    if is_dataclass(part):
+        held = [getattr(part, field.name) for field in fields(part)]
+        return tuple(id(x) if isinstance(x, np.ndarray) else x for x in held)
+    return (id(part),)
+
+
+def encode(message: Message, layout: Tensors | None = None, memo: Memo | None = None) -> Frame:
+    """The frame of `message`.
+
+    `layout` holds the lengths of the model's tensors; if given, the receiver must give the same to
+    :func:`decode`.
+
+    >>> frame = encode(Message(examples=20))
+    >>> frame.data.hex(), frame.ledger.total
+    ('b753010000000100086578616d706c657328eccb5f63', 22)
+    """
+    if not len(message):
+        return Frame(b"", Ledger())
+    stamp = message.stamp
+    stamps = (stamp.round, stamp.exchange, stamp.acked + 1)
+    if not all(0 <= n <= _STAMP_MOST for n in stamps):
+        raise WireError(f"{stamp} cannot travel: rounds and exchanges count from 0, acked from -1")
+    start = MAGIC + bytes([VERSION]) + b"".join(varint(n) for n in (*stamps, len(message)))
+    pieces = [Piece.header(start)]
+    for name, part in message.parts.items():
+        kind, body = memo.encode(part, layout) if memo is not None else parts.encode(part, layout)
+        pieces += [Piece.header(bytes([kind]) + _encode_name(name)), body]
+    crc = 0
+    for piece in pieces:
+        crc = zlib.crc32(piece.data, crc)
+    whole = Piece.join([*pieces, Piece.header(crc.to_bytes(4, "little"))])
+    return Frame(whole.data, whole.ledger)
+
+
+def decode(data: bytes, limit: Limit, layout: Tensors | None = None) -> Message:
+    """The message in the frame `data`; a :class:`~sparsona.errors.WireError` if it is not one, or exceeds `limit`.
+
+    >>> decode(encode(Message(examples=20)).data, Limit(elements=100)).examples()
+    20
+    """
+    if not data:
+        return Message()
+    if data[:2] != MAGIC:
+        raise WireError("these bytes are not a frame: they do not start as one")
+    if len(data) < 11:
+        raise WireError(f"the frame is truncated to {len(data)} bytes")
+    if data[2] != VERSION:
+        raise WireError(f"the frame is of version {data[2]}, this program reads version {VERSION}")
+    if zlib.crc32(memoryview(data)[:-4]) != int.from_bytes(data[-4:], "little"):
+        raise WireError("the frame is damaged: its checksum does not fit")
+    reader = Reader(memoryview(data)[3:-4], limit.elements)
+    round_, exchange, acked = (reader.varint("a stamp", most=_STAMP_MOST) for _ in range(3))
+    count = reader.varint("the number of parts")
+    if not 0 < count <= limit.parts:
+        raise WireError(f"the frame holds {count} parts, 1 to {limit.parts} are allowed")
+    found: dict[str, Part] = {}
+    for _ in range(count):
+        kind = reader.byte("the kind of a part")
+        name = _decode_name(reader)
+        if name in found:
+            raise WireError(f"two parts are called {name!r}")
+        found[name] = parts.decode(kind, reader, layout)
+    if reader.remaining:
+        raise WireError(f"{reader.remaining} bytes follow the last part")
+    return Message(**found).stamped(Stamp(round_, exchange, acked - 1))
+
+
+def _encode_name(name: str) -> bytes:
+    try:
+        text = name.encode()
+    except UnicodeEncodeError as error:
+        raise WireError(f"the part name {name!r} is not text") from error
+    if len(text) > 255:
+        raise WireError(f"the part name {name[:20]!r}... has {len(text)} bytes, at most 255 are possible")
+    return bytes([len(text)]) + text
+
+
+def _decode_name(reader: Reader) -> str:
+    text = bytes(reader.take(reader.byte("the length of a name"), "the name of a part"))
+    try:
+        return text.decode()
+    except UnicodeDecodeError as error:
+        raise WireError("the name of a part is not UTF-8") from error

@@ -1,0 +1,197 @@
+"""Vectors of few levels in long runs, as the clustered updates of pFedNet are: levels, and runs in Elias
+gamma.
+
+For each tensor that is not empty: a bit that is 1 if it is not written so (it follows as plain floats); how
+many runs and how many levels, in gamma; the levels in 32 bits each, ascending; the first run's level in
+ceil(log2 levels) bits; then the length of each run in gamma but for the last one, which is what remains,
+and before each run but the first its level as seen from the last one's, in ceil(log2(levels - 1)) bits,
+since neighbours differ. Runs are runs of bit patterns: -0.0 is not 0.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsona.errors import WireError
+from sparsona.message import Vector
+from sparsona.wire import floats
+from sparsona.wire.buffers import Bytes, Reader, varint
+from sparsona.wire.fields import Patterns
+from sparsona.wire.jit import i64, jit
+from sparsona.wire.papers import Naturals, gamma_bits, read_gamma
+
+RUNS, FLOATS = 0, 1
+
+
+def runs(values: Vector) -> tuple[Naturals, Patterns, Naturals]:
+    """Lengths of the runs, the levels in ascending order (as bit patterns), and which level each run has."""
+    patterns = np.ascontiguousarray(values).view(np.uint32)
+    starts = np.flatnonzero(np.concatenate(([True], patterns[1:] != patterns[:-1])))
+    lengths = np.diff(starts, append=len(patterns))
+    # negative numbers descend as patterns: turned over, patterns sort as numbers do
+    order = _turn(patterns[starts])
+    levels, which = np.unique(order, return_inverse=True)
+    return lengths, _turn_back(levels), which.astype(np.int64)
+
+
+def _turn(patterns: Patterns) -> Patterns:
+    return np.where(patterns >> 31, ~patterns, patterns | np.uint32(1 << 31)).astype(np.uint32)
+
+
+def _turn_back(order: Patterns) -> Patterns:
+    return np.where(order >> 31, order & np.uint32(2**31 - 1), ~order).astype(np.uint32)
+
+
+def bits(values: Vector) -> int:
+    """What the runs of one tensor take, in bits, without the flag: the measure of the papers.
+
+    >>> bits(np.full(1000, 0.5, np.float32))  # one run, one level: two bits of gamma and the level
+    34
+    """
+    lengths, levels, _ = runs(values)
+    count = len(levels)
+    steps = (len(lengths) - 1) * _width(count - 1)
+    return gamma_bits([len(lengths), count]) + 32 * count + _width(count) + steps + gamma_bits(lengths[:-1])
+
+
+def _width(choices: int) -> int:
+    """ceil(log2 choices)."""
+    return max(0, choices - 1).bit_length()
+
+
+def encode(sizes: Sequence[int], values: Vector) -> bytes:
+    """`values` in tensors of `sizes`, which the receiver learns elsewhere."""
+    stream: list[npt.NDArray[np.uint8]] = []
+    plain: list[Vector] = []
+    for tensor in np.split(values, np.cumsum(sizes)[:-1]) if len(sizes) else []:
+        if len(tensor):
+            total = bits(tensor)
+            if total < 32 * len(tensor):
+                stream.append(_write(*runs(tensor), total))
+            else:
+                stream.append(np.ones(1, np.uint8))
+                plain.append(tensor)
+    body = np.packbits(np.concatenate([np.zeros(0, np.uint8), *stream])).tobytes()
+    out = bytes([RUNS]) + varint(len(body)) + body + (floats.encode(np.concatenate(plain)) if plain else b"")
+    other = bytes([FLOATS]) + floats.encode(values)
+    return min(out, other, key=len)
+
+
+def decode(reader: Reader, sizes: Sequence[int]) -> Vector:
+    """The next vector in tensors of `sizes`. The caller has claimed it."""
+    way = reader.byte("the coding of levels")
+    if way == FLOATS:
+        return floats.decode(reader, sum(sizes))
+    if way != RUNS:
+        raise WireError(f"levels are coded in way {way}, which does not exist")
+    body = reader.array("u1", reader.varint("the length of runs", most=reader.remaining), "runs")
+    stream = np.unpackbits(body)
+    out = np.zeros(sum(sizes), np.uint32)
+    first = at = 0
+    plain: list[slice] = []
+    for size in sizes:
+        if size:
+            here = slice(first, first + size)
+            if at < len(stream) and stream[at]:
+                plain.append(here)
+                at += 1
+            else:
+                at = _read(stream, at + 1, out[here])
+                if at < 0:
+                    raise WireError(f"the runs of a tensor of {size} entries are damaged")
+        first += size
+    if len(stream) - at not in range(8) or stream[at:].any():
+        raise WireError("runs are followed by something else")
+    if plain:
+        rest = floats.decode(reader, sum(s.stop - s.start for s in plain)).view(np.uint32)
+        for here in plain:
+            out[here], rest = rest[: here.stop - here.start], rest[here.stop - here.start :]
+    return out.view(np.float32)
+
+
+@jit
+def _bits_for(choices: int) -> int:
+    count = 0
+    while choices - 1 >> count > 0:
+        count += 1
+    return count
+
+
+@jit
+def _put(out: Bytes, at: int, number: int, count: int) -> int:
+    for bit in range(count - 1, -1, -1):
+        out[at] = (number >> bit) & 1
+        at += 1
+    return at
+
+
+@jit
+def _put_gamma(out: Bytes, at: int, number: int) -> int:
+    log = 0
+    while number >> (log + 1):
+        log += 1
+    return _put(out, at + log, number, log + 1)
+
+
+@jit
+def _write(lengths: Naturals, levels: Patterns, which: Naturals, total: int) -> Bytes:
+    out = np.zeros(total + 1, np.uint8)
+    count = len(levels)
+    at = _put_gamma(out, 1, len(lengths))
+    at = _put_gamma(out, at, count)
+    for level in levels:
+        at = _put(out, at, i64(level), 32)
+    at = _put(out, at, which[0], _bits_for(count))
+    for i in range(len(lengths)):
+        if i:
+            at = _put(out, at, (which[i] - which[i - 1] - 1) % count, _bits_for(count - 1))
+        if i < len(lengths) - 1:
+            at = _put_gamma(out, at, lengths[i])
+    return out
+
+
+@jit
+def _get(bits: Bytes, at: int, count: int) -> int:
+    number = i64(0)
+    for i in range(at, at + count):
+        number = number << 1 | i64(bits[i])
+    return number
+
+
+@jit
+def _read(bits: Bytes, at: int, out: Patterns) -> int:
+    """One tensor from bit `at` on; the bit after it, or -1 if it cannot be."""
+    head, at = read_gamma(bits, at, 2)
+    if at < 0:
+        return -1
+    count, levels = head[0], head[1]
+    if count > len(out) or levels > count or (levels == 1 and count > 1) or at + 32 * levels > len(bits):
+        return -1
+    palette = np.empty(levels, np.uint32)
+    for i in range(levels):
+        palette[i] = _get(bits, at, 32)
+        at += 32
+    first, step = _bits_for(levels), _bits_for(levels - 1)
+    filled = 0
+    which = i64(0)
+    for i in range(count):
+        width = step if i else first
+        if at + width > len(bits):
+            return -1
+        read = _get(bits, at, width)
+        at += width
+        if read >= (levels - 1 if i else levels):
+            return -1
+        which = (which + 1 + read) % levels if i else read
+        length = len(out) - filled
+        if i < count - 1:
+            one, at = read_gamma(bits, at, 1)
+            if at < 0 or one[0] >= length:
+                return -1
+            length = one[0]
+        out[filled : filled + length] = palette[which]
+        filled += length
+    return at

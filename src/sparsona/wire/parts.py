@@ -1,0 +1,155 @@
+"""The body of every kind of part, and back."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+
+from sparsona.errors import WireError
+from sparsona.message import NUMBER_TYPES, Blocks, Levels, Mask, Part, Positions, Sparse, Ternary
+from sparsona.wire import floats, levels, numbers, positions
+from sparsona.wire.buffers import Piece, Reader, unzigzag, varint, zigzag
+
+INTEGER, DOUBLE, SINGLE, NUMBERS, SPARSE, POSITIONS, BLOCKS, TERNARY, LEVELS = 0, 1, 2, 8, 16, 17, 18, 19, 20
+"""The number of a kind. Vectors are NUMBERS plus the place of their type in NUMBER_TYPES."""
+
+Tensors = tuple[int, ...]
+
+
+def encode(part: Part, layout: Tensors | None) -> tuple[int, Piece]:
+    """The kind of `part` and its body."""
+    if isinstance(part, np.ndarray):
+        body = [Piece.header(varint(len(part))), Piece.values(numbers.encode(part))]
+        return NUMBERS + NUMBER_TYPES.index(part.dtype.name), Piece.join(body)
+    if isinstance(part, Sparse):
+        return SPARSE, Piece.join(
+            [
+                Piece.header(varint(part.size) + varint(len(part.indices))),
+                positions.encode(part.size, part.indices, _tensors(part.size, layout)),
+                Piece.values(floats.encode(part.values)),
+            ]
+        )
+    if isinstance(part, Positions):
+        return POSITIONS, Piece.join(
+            [
+                Piece.header(varint(part.size) + varint(len(part.indices))),
+                positions.encode(part.size, part.indices, _tensors(part.size, layout)),
+            ]
+        )
+    if isinstance(part, Blocks):
+        return BLOCKS, Piece.join(
+            [
+                Piece.header(varint(part.count) + varint(len(part.kept)) + varint(len(part.values))),
+                positions.encode(part.count, part.kept, None),
+                Piece.values(floats.encode(part.values)),
+            ]
+        )
+    if isinstance(part, Ternary):
+        return TERNARY, _encode_ternary(part, layout)
+    if isinstance(part, Levels):
+        body = [_encode_sizes(part.sizes, layout), Piece.values(levels.encode(part.sizes, part.values))]
+        return LEVELS, Piece.join(body)
+    if isinstance(part, int):
+        if not -(2**63) <= part < 2**63:
+            raise WireError(f"the integer {part} does not fit into 64 bits")
+        return INTEGER, Piece.values(varint(zigzag(part)))
+    return _encode_real(part)
+
+
+def decode(kind: int, reader: Reader, layout: Tensors | None) -> Part:
+    """The part of `kind` that the reader stands before."""
+    if kind == INTEGER:
+        reader.claim(1, "an integer")
+        return unzigzag(reader.varint("an integer"))
+    if kind in (DOUBLE, SINGLE):
+        reader.claim(1, "a real number")
+        code = "<d" if kind == DOUBLE else "<f"
+        return float(struct.unpack(code, reader.take(struct.calcsize(code), "a real number"))[0])
+    if NUMBERS <= kind < NUMBERS + len(NUMBER_TYPES):
+        count = reader.varint("the length of a vector")
+        reader.claim(count, "a vector")
+        return numbers.decode(reader, NUMBER_TYPES[kind - NUMBERS], count)
+    if kind in (SPARSE, POSITIONS):
+        size = reader.varint("the length of a vector")
+        reader.claim(size, "a sparse vector")
+        count = reader.varint("the number of positions", most=size)
+        indices = positions.decode(reader, size, count, _tensors(size, layout))
+        return Positions(size, indices) if kind == POSITIONS else Sparse(size, indices, floats.decode(reader, count))
+    if kind == BLOCKS:
+        count = reader.varint("the number of blocks")
+        reader.claim(count, "a set of blocks")
+        kept = reader.varint("the number of kept blocks", most=count)
+        length = reader.varint("the length of the blocks")
+        reader.claim(length, "the values of blocks")
+        return Blocks(count, positions.decode(reader, count, kept, None), floats.decode(reader, length))
+    if kind == TERNARY:
+        return _decode_ternary(reader, layout)
+    if kind == LEVELS:
+        sizes = _decode_sizes(reader, layout)
+        return Levels(sizes, levels.decode(reader, sizes))
+    raise WireError(f"a part is of kind {kind}, which does not exist")
+
+
+def _tensors(size: int, layout: Tensors | None) -> Tensors | None:
+    """The layout, if it is one of vectors of `size`."""
+    return layout if layout is not None and sum(layout) == size else None
+
+
+def _encode_real(number: float) -> tuple[int, Piece]:
+    double = struct.pack("<d", number)
+    try:
+        single = struct.pack("<f", number)
+    except OverflowError:
+        return DOUBLE, Piece.values(double)
+    exact = struct.pack("<d", struct.unpack("<f", single)[0]) == double
+    return (SINGLE, Piece.values(single)) if exact else (DOUBLE, Piece.values(double))
+
+
+def _encode_sizes(sizes: Tensors, layout: Tensors | None) -> Piece:
+    """A zero and the layout's fingerprint if both sides know them; else one more than how many, and each."""
+    if sizes == layout:
+        return Piece.header(b"\0" + positions.fingerprint(sizes))
+    return Piece.header(varint(len(sizes) + 1) + b"".join(varint(n) for n in sizes))
+
+
+def _decode_sizes(reader: Reader, layout: Tensors | None) -> Tensors:
+    count = reader.varint("the number of tensors")
+    if count == 0:
+        sizes = positions.checked(reader, layout)
+        reader.claim(len(sizes) + sum(sizes), "the tensors")
+        return sizes
+    reader.claim(count - 1, "the list of tensors")
+    sizes = tuple(reader.varint("the length of a tensor") for _ in range(count - 1))
+    reader.claim(sum(sizes), "the tensors")
+    return sizes
+
+
+def _encode_ternary(part: Ternary, layout: Tensors | None) -> Piece:
+    negative = np.flatnonzero(part.negative)
+    size, count = sum(part.sizes), len(part.indices)
+    return Piece.join(
+        [
+            _encode_sizes(part.sizes, layout),
+            Piece.header(varint(count) + varint(len(negative))),
+            positions.encode(size, part.indices, part.sizes),
+            Piece.values(positions.encode(count, negative, None).data),
+            Piece.values(floats.encode(part.magnitudes)),
+        ]
+    )
+
+
+def _decode_ternary(reader: Reader, layout: Tensors | None) -> Ternary:
+    sizes = _decode_sizes(reader, layout)
+    count = reader.varint("the number of positions", most=sum(sizes))
+    minus = reader.varint("the number of negative entries", most=count)
+    indices = positions.decode(reader, sum(sizes), count, sizes)
+    negative = _mask(count, positions.decode(reader, count, minus, None))
+    return Ternary(sizes, indices, negative, floats.decode(reader, len(sizes)))
+
+
+def _mask(size: int, indices: Sequence[int] | np.ndarray) -> Mask:
+    out = np.zeros(size, np.bool_)
+    out[indices] = True
+    return out

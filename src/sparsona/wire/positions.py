@@ -1,0 +1,182 @@
+"""Index sets: five ways to write one, and the shortest is taken.
+
+`bitmap` and `list` are what everyone has. `gaps` codes under one density for the vector, `tensor gaps`
+under a density for each tensor, both at their entropy. `grid` learns the pattern of the mask and wins on
+real updates. Sets of more than half of the positions are written as what is absent, where that matters. An
+empty set and a full one take no byte.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from sparsona.errors import WireError
+from sparsona.message import IndexSet
+from sparsona.wire import gaps, grid, rans, rows
+from sparsona.wire.buffers import Bytes, Piece, Reader, varint
+from sparsona.wire.jit import KERNEL
+
+BITMAP, LIST, GAPS, TENSOR_GAPS, GRID = range(5)
+_ABSENT = 16
+_LAYOUT = 32
+
+MOST = 2**31 - 1
+"""The longest vector of which positions can travel."""
+
+_ALWAYS = 65536
+"""Masks up to this length are always tried as a grid; longer ones only if a sample shows structure."""
+
+
+def bound(size: int, counts: Sequence[int], tensors: Sequence[int]) -> float:
+    """The entropy bound in bytes: log2 of how many sets there are with so many positions, in all or in each
+    tensor.
+    """
+
+    def bits(n: int, k: int) -> float:
+        return (math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)) / math.log(2)
+
+    return min(bits(size, sum(counts)), sum(map(bits, tensors, counts))) / 8
+
+
+def encode(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> Piece:
+    """The set `indices` of 0 .. size - 1. The receiver learns `size` and how many there are elsewhere.
+
+    `tensors` are the lengths of the tensors that make up `size`, if both sides know them.
+    """
+    if size > MOST:
+        raise WireError(f"a vector of {size} entries is too long to send positions of; at most {MOST} are possible")
+    if len(indices) in (0, size):
+        return Piece.positions(b"", 0.0)
+    indices = np.require(indices, np.int64, KERNEL)
+    known = (size,) if tensors is None else tuple(tensors)
+    counts = np.diff(np.searchsorted(indices, np.cumsum([0, *known]))).tolist()
+    mask = np.zeros(size, np.uint8)
+    mask[indices] = 1
+    widths, structured = rows.survey(mask, indices, known)
+    # what gaps cost is known beforehand to a few bytes: only the better of the two is coded, and only if it may win
+    head = _tensor_head(known, counts)
+    whole, split = _gap_bits((size,), (len(indices),)), _gap_bits(known, counts) + 8 * len(head)
+    best = _encode_plain(size, indices, mask)
+    if structured or size <= _ALWAYS:
+        room = min(len(best), (min(whole, split) + 7) // 8 + 8)
+        best = _encode_grid(mask, known, widths, tensors is not None, room) or best
+    if min(whole, split) + 64 < 8 * len(best):
+        if whole <= split:
+            coded = bytes([GAPS]) + gaps.encode(indices, (size,), (len(indices),))
+        else:
+            coded = bytes([TENSOR_GAPS]) + head + gaps.encode(indices, known, counts)
+        best = min(best, coded, key=len)
+    return Piece.positions(best, bound(size, counts, known))
+
+
+def decode(reader: Reader, size: int, count: int, tensors: Sequence[int] | None) -> IndexSet:
+    """The next set of `count` out of `size` positions; sorted and distinct, or a WireError. The caller has
+    claimed `size`.
+    """
+    if size > MOST:
+        raise WireError(f"positions in a vector of {size} entries cannot be; at most {MOST} are possible")
+    if count in (0, size):
+        return np.arange(count)
+    way = reader.byte("the coding of positions")
+    if way == BITMAP:
+        out = _decode_bitmap(reader, size)
+    elif way in (LIST, LIST | _ABSENT):
+        out = _decode_list(reader, size, count, absent=way != LIST)
+    elif way == GAPS:
+        out = gaps.decode(reader, (size,), (count,))
+    elif way == TENSOR_GAPS:
+        known = checked(reader, tensors)
+        out = gaps.decode(reader, known, _tensor_counts(reader, known, count))
+    elif way in (GRID, GRID | _LAYOUT):
+        known = checked(reader, tensors) if way & _LAYOUT else (size,)
+        out = _decode_grid(reader, known)
+    else:
+        raise WireError(f"positions are coded in way {way}, which does not exist")
+    if len(out) != count:
+        raise WireError(f"{count} positions are announced but {len(out)} are coded")
+    return out
+
+
+def fingerprint(tensors: Sequence[int]) -> bytes:
+    """Two bytes by which the receiver sees that it knows the same tensors."""
+    return (zlib.crc32(np.array(tensors, "<i8").tobytes()) & 0xFFFF).to_bytes(2, "little")
+
+
+def checked(reader: Reader, tensors: Sequence[int] | None) -> tuple[int, ...]:
+    told = bytes(reader.take(2, "the fingerprint of a layout"))
+    if tensors is None or fingerprint(tensors) != told:
+        raise WireError("positions are coded for a layout that the receiver does not have")
+    return tuple(tensors)
+
+
+def _encode_plain(size: int, indices: IndexSet, mask: Bytes) -> bytes:
+    """As a bitmap, or as a list of the present or absent positions, each with as many bits as the largest needs."""
+    width = (size - 1).bit_length()
+    few = min(len(indices), size - len(indices))
+    if few * width >= size:
+        return bytes([BITMAP]) + np.packbits(mask, bitorder="little").tobytes()
+    absent = few < len(indices)
+    listed = np.flatnonzero(mask == 0) if absent else indices
+    bits = (listed[:, None] >> np.arange(width) & 1).astype(np.uint8)
+    return bytes([LIST | absent * _ABSENT]) + np.packbits(bits, bitorder="little").tobytes()
+
+
+def _decode_bitmap(reader: Reader, size: int) -> IndexSet:
+    bits = np.unpackbits(reader.array("u1", (size + 7) // 8, "a bitmap"), bitorder="little")
+    if bits[size:].any():
+        raise WireError("a bitmap goes on beyond its end")
+    return np.flatnonzero(bits[:size].view(np.bool_))
+
+
+def _decode_list(reader: Reader, size: int, count: int, absent: bool) -> IndexSet:
+    width, few = (size - 1).bit_length(), size - count if absent else count
+    packed = reader.array("u1", (few * width + 7) // 8, "a list of positions")
+    bits = np.unpackbits(packed, bitorder="little")
+    listed = np.zeros(few, np.int64)
+    for i in range(width):
+        listed |= bits[i : few * width : width].astype(np.int64) << i
+    if bits[few * width :].any() or (np.diff(listed) <= 0).any() or listed[-1] >= size:
+        raise WireError(f"listed positions are not sorted, distinct and within 0..{size - 1}")
+    if not absent:
+        return listed
+    mask = np.ones(size, np.bool_)
+    mask[listed] = False
+    return np.flatnonzero(mask)
+
+
+def _gap_bits(tensors: Sequence[int], counts: Sequence[int]) -> int:
+    pairs = np.array([(k, n - k) for n, k in zip(tensors, counts, strict=True)], np.int64)
+    return sum(rans.entropy(pair) for pair in pairs) >> 12
+
+
+def _tensor_head(tensors: Sequence[int], counts: Sequence[int]) -> bytes:
+    return fingerprint(tensors) + b"".join(varint(k) for k in counts[:-1])
+
+
+def _tensor_counts(reader: Reader, tensors: Sequence[int], count: int) -> list[int]:
+    counts = [reader.varint("the number of positions in a tensor", most=size) for size in tensors[:-1]]
+    counts.append(count - sum(counts))
+    if not 0 <= counts[-1] <= tensors[-1]:
+        raise WireError(f"the positions in the tensors do not add up to {count}")
+    return counts
+
+
+def _encode_grid(mask: Bytes, tensors: Sequence[int], widths: list[int], shared: bool, below: int) -> bytes | None:
+    told = b"".join(varint(w) for w, n in zip(widths, tensors, strict=True) if n >= rows.SMALLEST)
+    start = bytes([GRID | _LAYOUT]) + fingerprint(tensors) + told if shared else bytes([GRID]) + told
+    ends = np.cumsum(tensors)
+    body = grid.write(mask, ends, np.array(widths, np.int64), max(0, below - len(start)))
+    out = start + varint(len(body)) + body.tobytes()
+    return out if len(body) and len(out) < below else None
+
+
+def _decode_grid(reader: Reader, tensors: Sequence[int]) -> IndexSet:
+    widths = [reader.varint("the length of a row", most=n) if n >= rows.SMALLEST else 1 for n in tensors]
+    if any(w == 0 or n % w for w, n in zip(widths, tensors, strict=True)):
+        raise WireError("the length of a row does not divide the length of its tensor")
+    body = reader.array("u1", reader.varint("the length of a grid", most=reader.remaining), "a grid")
+    return np.flatnonzero(grid.read(body, np.cumsum(tensors), np.array(widths, np.int64)).view(np.bool_))

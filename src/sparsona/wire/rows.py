@@ -1,0 +1,98 @@
+"""Is a mask structured, and how long are the rows of its tensors?
+
+The wire knows the lengths of tensors, not their shapes. A row length divides its tensor's length, and where
+columns differ in density, it shows: the positions, modulo the row length, are far from evenly spread. How
+far is measured in bits, less what chance alone would give, and the row length with the most is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from sparsona.message import IndexSet
+from sparsona.wire.buffers import Bytes
+from sparsona.wire.jit import jit
+from sparsona.wire.rans import Ints, entropy, log2_fixed
+
+SMALLEST = 1024
+"""Shorter tensors count as one column."""
+
+_GLANCE, _LOOK = 4096, 16384
+"""How many positions are looked at: to see whether there is structure, and to measure it."""
+
+_FEWEST = 64
+
+
+@lru_cache(maxsize=1024)
+def _row_lengths(size: int) -> Ints:
+    """The divisors of `size` that leave at least four rows, and rows of at least eight."""
+    low = [d for d in range(1, int(size**0.5) + 1) if size % d == 0]
+    return np.array(sorted({d for d in low + [size // d for d in low] if 8 <= d <= size // 4}), np.int64)
+
+
+@jit
+def _unevenness(sample: IndexSet, first: int, lengths: Ints) -> Ints:
+    """For every row length: by how many bits the columns' counts are from even, less what is expected of chance.
+
+    Chance gives half a nat a column; a whole bit is taken off, and five standard deviations, so that long
+    rows have to earn their columns.
+    """
+    out = np.zeros(len(lengths), np.int64)
+    total = len(sample)
+    for i in range(len(lengths)):
+        length = lengths[i]
+        if length > total:
+            continue
+        counts = np.zeros(length, np.int64)
+        column, last = 0, first
+        for index in sample:
+            column += index - last  # the sample ascends: most steps need no division
+            if column >= length:
+                column %= length
+            last = index
+            counts[column] += 1
+        spread = 5
+        while spread * spread < 13 * length:  # five standard deviations of half a chi-square, in bits
+            spread += 1
+        out[i] = ((total * log2_fixed(length) - entropy(counts)) >> 12) - length - spread
+    return out
+
+
+@jit
+def _neighbours(mask: Bytes, sample: IndexSet, end: int) -> int:
+    """How many positions of the sample are followed by another one."""
+    count = 0
+    for index in sample:
+        if index + 1 < end:
+            count += mask[index + 1]
+    return count
+
+
+def _clustered(mask: Bytes, sample: IndexSet, end: int, density: float) -> bool:
+    chance = len(sample) * density
+    return _neighbours(mask, sample, end) > 1.02 * chance + 5 * math.sqrt(chance * (1 - density)) + 1
+
+
+def survey(mask: Bytes, indices: IndexSet, tensors: Sequence[int]) -> tuple[list[int], bool]:
+    """The row lengths of `tensors` (1 where there are none to see), and whether the mask is structured at all."""
+    widths, structured, first = [], False, 0
+    bounds = np.searchsorted(indices, np.cumsum([0, *tensors])).tolist()
+    for size, start, stop in zip(tensors, bounds[:-1], bounds[1:], strict=True):
+        width, count = 1, stop - start
+        if size >= SMALLEST and min(count, size - count) >= _FEWEST:
+            lengths = _row_lengths(size)
+            glance = np.ascontiguousarray(indices[start : stop : -(-count // _GLANCE)])
+            uneven = len(lengths) > 0 and _unevenness(glance, first, lengths).max() > 0
+            if uneven or _clustered(mask, glance, first + size, count / size):
+                structured |= 20 * count >= len(indices)  # a share of all positions that is worth a closer look
+                look = np.ascontiguousarray(indices[start : stop : -(-count // _LOOK)])
+                bits = _unevenness(look, first, lengths)
+                if len(bits) and bits.max() > 0:
+                    width = int(lengths[bits.argmax()])
+        widths.append(width)
+        first += size
+    return widths, structured

@@ -1,0 +1,84 @@
+"""Kernels that code the signs of floats.
+
+The signs of weights are noise. Those of an update are not: the gradient of a unit's weights is its error times its
+inputs, and inputs behind a ReLU have one sign, so a whole row may go up or down together. Each sign is coded under
+a probability learnt for the pattern of the signs before it. Zeros have a probability of their own and leave the
+pattern alone; a negative zero is dear, and survives.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparsona.wire.binary import FRESH, SPAN, begin, decide, finish
+from sparsona.wire.buffers import Bytes
+from sparsona.wire.fields import Patterns
+from sparsona.wire.jit import i64, jit
+from sparsona.wire.rans import entropy
+
+
+@jit
+def depth(count: int) -> int:
+    """How many signs make a pattern: long vectors can afford more."""
+    return 8 if count >= 32768 else 6
+
+
+@jit
+def _estimate(patterns: Patterns) -> int:
+    """About how many bits the signs take."""
+    size = 1 << depth(len(patterns))
+    counts = np.zeros((size + 1, 2), np.int64)
+    history = 0
+    for pattern in patterns:
+        sign = i64(pattern >> 31)
+        if (pattern >> 23) & 255:
+            counts[history, sign] += 1
+            history = (history << 1 | sign) & (size - 1)
+        else:
+            counts[size, sign] += 1
+    total = 0
+    for i in range(size + 1):
+        total += entropy(counts[i])
+    return total >> 12
+
+
+@jit
+def _run(signs: Bytes, zeros: Bytes, buffer: Bytes, room: int, reading: bool) -> int:
+    """Write the signs into the buffer or read them from there; the bytes written, or -1 if `room` does not suffice."""
+    size = 1 << depth(len(signs))
+    contexts = np.full(size + 1, FRESH, np.int64)
+    state, at = begin(buffer, reading)
+    span, history = i64(SPAN), i64(0)
+    for i in range(len(signs)):
+        if at >= room and not reading:
+            return -1
+        bit = i64(signs[i])
+        context = i64(size) if zeros[i] else history
+        bit, state, span, at = decide(bit, contexts, context, state, span, at, buffer, reading)
+        if not zeros[i]:
+            history = (history << 1 | bit) & (size - 1)
+        signs[i] = bit
+    return 0 if reading else finish(state, span, at, buffer)
+
+
+@jit
+def write(patterns: Patterns) -> Bytes:
+    """The code of the signs of `patterns`; empty if they are as good as noise."""
+    count = len(patterns)
+    if 32 * _estimate(patterns) > 31 * count:
+        return np.zeros(0, np.uint8)
+    signs, zeros = np.empty(count, np.uint8), np.empty(count, np.uint8)
+    for i in range(count):
+        signs[i] = patterns[i] >> 31
+        zeros[i] = (patterns[i] >> 23) & 255 == 0
+    buffer = np.zeros(count // 8 + 16, np.uint8)
+    length = _run(signs, zeros, buffer, i64(count // 8), False)
+    return buffer[: max(0, length)]
+
+
+@jit
+def read(data: Bytes, zeros: Bytes) -> Bytes:
+    """A sign for each place; `zeros` says where the exponent is zero. Any bytes give some signs."""
+    signs = np.zeros(len(zeros), np.uint8)
+    _run(signs, zeros, data.copy(), i64(0), True)  # a frame is read-only
+    return signs

@@ -1,0 +1,99 @@
+"""A sequence of small symbols at its entropy, given what the last few symbols were like.
+
+Each symbol has a level (the exponent of a float, the value of a byte). The fading mean of the levels so far
+puts the next symbol into one of 1, 2, 4 or 8 contexts, each with a table of its own: neighbouring weights
+move by alike amounts, and tensors differ from each other. The encoder takes as many contexts as pay for
+their tables.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sparsona.errors import WireError
+from sparsona.wire import rans, tables
+from sparsona.wire.buffers import Reader, varint
+from sparsona.wire.jit import i64, jit
+from sparsona.wire.rans import Contexts, Ints, Symbols, Words
+
+BITS = 14
+"""Frequencies are out of 2**14."""
+
+MOST = 1 << BITS
+"""The most symbols of an alphabet."""
+
+
+@jit
+def _means(levels: Contexts) -> Ints:
+    counts = np.zeros(256, np.int64)
+    mean = i64(0)
+    for level in levels:
+        counts[mean >> 4] += 1
+        mean += ((i64(level) << 4) - mean) >> 1
+    return counts
+
+
+@jit
+def _joint(symbols: Symbols, contexts: Contexts, rows: int, size: int) -> Ints:
+    counts = np.zeros((rows, size), np.int64)
+    for i in range(len(symbols)):
+        counts[contexts[i], symbols[i]] += 1
+    return counts
+
+
+def _cuts(levels: Contexts) -> Contexts:
+    """Seven bounds that split the symbols into eight contexts of about equal weight."""
+    reached = np.cumsum(_means(levels))
+    shares = [(int(reached[-1]) * i + 7) // 8 for i in range(1, 8)]
+    return (np.searchsorted(reached, shares, side="left") + 1).clip(0, 255).astype(np.uint8)
+
+
+def _bits_of(counts: Ints) -> int:
+    """What the symbols with these counts by context and their tables cost, in 1/4096 bit."""
+    return sum(rans.entropy(row) for row in counts) + 8 * 4096 * tables.cost(counts)
+
+
+def encode(symbols: Symbols, levels: Contexts, below: int) -> bytes | None:
+    """The code of `symbols`, `levels[s]` being the level of symbol s; None if it would not be below `below` bytes."""
+    size = len(levels)
+    own = levels[symbols]
+    cuts = _cuts(own)
+    contexts = rans.trail(own, cuts)
+    finest = _joint(symbols, contexts, 8, size)
+    choices = [finest.reshape(1 << log, -1, size).sum(axis=1) for log in range(4)]
+    costs = [_bits_of(counts) + 8 * 4096 * len(counts) for counts in choices]
+    log = costs.index(min(costs))
+    if costs[log] >= below * 8 * 4096 or (choices[log] > 0).sum(axis=1).max() > MOST // 2:
+        return None
+    kept = cuts[(8 >> log) - 1 :: 8 >> log]
+    table = tables.quantise(choices[log])
+    freq = rans.frequencies(tables.SCALE[table], BITS)
+    words = rans.push(symbols, contexts >> np.uint8(3 - log), freq, rans.starts(freq), BITS)
+    out = bytes([log]) + kept.tobytes() + tables.write_bytes(table) + varint(len(words)) + to_bytes(words)
+    return out if len(out) < below else None
+
+
+def decode(reader: Reader, count: int, levels: Contexts, what: str) -> Symbols:
+    """The next `count` symbols, all of them below `len(levels)`."""
+    log = reader.byte(what)
+    if log > 3:
+        raise WireError(f"{what} asks for 2**{log} contexts, at most 8 are possible")
+    cuts = reader.array("u1", (1 << log) - 1, what)
+    table = tables.read_bytes(reader, len(levels) << log, what).reshape(1 << log, -1)
+    words = read_words(reader, count, what)
+    freq = rans.frequencies(tables.SCALE[table], BITS)
+    start, slot = rans.starts(freq), rans.slots(freq, BITS)
+    symbols, fine = rans.pull_trail(words, count, levels, cuts, freq, start, slot, BITS)
+    if not fine:
+        raise WireError(f"{what} does not fit its table of frequencies")
+    return symbols
+
+
+def to_bytes(words: Words) -> bytes:
+    return words.astype("<u2", copy=False).tobytes()
+
+
+def read_words(reader: Reader, symbols: int, what: str) -> Words:
+    """The words of a stream of so many symbols: at most one a symbol, and the two states."""
+    count = reader.varint(f"the length of {what}", most=symbols + 4)
+    return reader.array("<u2", count, what).astype(np.uint16)

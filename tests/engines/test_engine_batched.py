@@ -1,0 +1,234 @@
+"""The batched trainer against the plain one: the same to rounding, and the same to the bit with itself."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from engine_helpers import Half, Stateful, perceptron_setup, run
+from torch import nn
+
+import sparsona
+from sparsona.batched import Chain, Group, Mapped, stack_of
+from sparsona.client import Setup, Worker, groups
+from sparsona.engines.inprocess import InProcess
+from sparsona.engines.pool import Pool
+from sparsona.errors import Diverged, InputError
+from sparsona.local import Bench, Local, Proximal, Recipe
+from sparsona.methods import METHODS
+from sparsona.methods.fedavg import FedAvg
+from sparsona.objective import multilabel, regression
+
+RECIPES = [
+    Recipe(batch=8, lr=0.1),
+    Recipe(batch=7, lr=0.1, weight_decay=0.05),
+    Recipe(batch=8, lr=0.1, momentum=0.9, weight_decay=0.01, clip=0.5),
+    Recipe(batch=8, lr=0.01, optimizer="adam", weight_decay=0.1),
+    Recipe(batch=5, steps=7, lr=0.1),
+    Recipe(batch=8, repeats=2, epochs=2, lr=0.05, drop_last=True),
+]
+
+
+class Named(nn.Module):
+    """Not a chain: it adds what it skips."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(36, 9)
+        self.norm = nn.LayerNorm(9)
+        self.second = nn.Linear(9, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = F.gelu(self.first(x.flatten(1)))
+        out: torch.Tensor = self.second(self.norm(hidden) + hidden)
+        return out
+
+
+def both(setup: Setup, **asked: Any) -> tuple[list[Any], list[Any]]:
+    """The trainings of all clients, one by one and together."""
+    plain = Bench(setup.module, setup.federation.data, setup.objective, setup.task.chance)
+
+    def work(client: str) -> Any:
+        def train(bench: Bench) -> Any:
+            local = Local(client, 0, setup.task, setup.recipe, setup.federation.shares[client], bench)
+            extra = {name: value(local) if callable(value) else value for name, value in asked.items()}
+            return local.train(setup.task.initial, **extra)
+
+        return train
+
+    works = [work(client) for client in setup.task.clients]
+    stack = stack_of(setup.module)
+    assert not isinstance(stack, str)
+    return [one(plain) for one in works], Group(plain, stack).run(works)
+
+
+def agree(one: list[Any], other: list[Any], tolerance: float = 3e-6) -> None:
+    for a, b in zip(one, other, strict=True):
+        assert np.abs(a.weights - b.weights).max() < tolerance
+        assert a.loss == pytest.approx(b.loss, rel=1e-4)
+        assert a.examples == b.examples
+        assert a.moments.step == b.moments.step
+        assert a.moments.first == pytest.approx(b.moments.first, abs=1e-4)
+        assert a.moments.second == pytest.approx(b.moments.second, abs=1e-4)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("kind", [Chain, Mapped])
+def test_training_together_is_training_alone(recipe: Recipe, kind: type) -> None:
+    torch.manual_seed(0)
+    setup = replace(perceptron_setup(FedAvg(), module=Named() if kind is Mapped else None), recipe=recipe)
+    assert isinstance(stack_of(setup.module), kind)
+    agree(*both(setup))
+
+
+def test_masks_proximal_terms_importance_and_moments() -> None:
+    setup = replace(perceptron_setup(FedAvg()), recipe=Recipe(batch=8, lr=0.1, momentum=0.5))
+    size = setup.task.layout.size
+    rng = np.random.default_rng(0)
+    mask = rng.random(size) < 0.5
+    one, other = both(setup, mask=lambda local: mask if local.client != "c2" else None)
+    agree(one, other)
+    assert not (other[0].weights != setup.task.initial)[~mask].any()
+    assert (other[2].weights != setup.task.initial)[~mask].any()
+    for apart in (False, True):
+        towards = Proximal(setup.task.initial + 1, 0.5, apart)
+        agree(*both(setup, proximal=lambda local, t=towards: t if local.client != "c1" else None))
+    agree(*both(setup, importance=lambda local: np.linspace(0, 2, local.examples, dtype=np.float32)))
+    earlier = both(setup)[0][0].moments
+    agree(*both(setup, moments=lambda local: earlier if local.client == "c0" else None))
+
+
+@pytest.mark.parametrize("objective", [regression(), multilabel()])
+def test_other_objectives(objective: Any) -> None:
+    setup = perceptron_setup(FedAvg())
+    data = setup.federation.data
+    targets = np.eye(4, dtype=np.float32)[data.targets]
+    if objective.metric_name == "accuracy":
+        targets[::7, 1] = np.nan
+    federation = replace(setup.federation, data=replace(data, targets=targets, classes=0))
+    agree(*both(replace(setup, federation=federation, objective=objective)))
+
+
+def test_chains_are_recognised() -> None:
+    def chain(*layers: nn.Module) -> bool:
+        return isinstance(stack_of(nn.Sequential(*layers)), Chain)
+
+    assert chain(nn.Flatten(), nn.Linear(4, 3, bias=False), nn.Tanh(), nn.Dropout(0.5), nn.Linear(3, 2), nn.Sigmoid())
+    assert chain(nn.Linear(4, 3), nn.Identity())
+    assert not chain(nn.Linear(4, 3), nn.GELU(), nn.Linear(3, 2))
+    shared = nn.Linear(4, 4)
+    assert not chain(shared, nn.ReLU(), shared)
+    from sparsona.models.logistic import logistic
+    from sparsona.models.mlp import mlp
+
+    assert isinstance(stack_of(mlp((1, 8, 8), 10)), Chain)
+    assert isinstance(stack_of(logistic((64,), 10)), Chain)
+
+
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        (nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)), "BatchNorm"),
+        (nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 4)), "Conv2d is not quicker"),
+    ],
+)
+def test_what_is_not_supported_is_said(module: nn.Module, why: str) -> None:
+    assert why in str(stack_of(module))
+
+
+def test_frozen_weights_are_not_trained() -> None:
+    module = nn.Linear(4, 3)
+    module.bias.requires_grad = False
+    assert "frozen" in str(stack_of(module))
+
+
+def test_dropout_follows_the_run_and_drops() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(36, 9), nn.ReLU(), nn.Dropout(0.5), nn.Linear(9, 4))
+    setup = replace(perceptron_setup(FedAvg(), module=module), recipe=Recipe(batch=8, lr=0.1, epochs=20))
+    torch.manual_seed(1)
+    plain, one = both(setup)
+    torch.manual_seed(2)
+    _, two = both(setup)
+    assert all(np.array_equal(a.weights, b.weights) for a, b in zip(one, two, strict=True))
+    assert np.mean([t.loss for t in one]) == pytest.approx(np.mean([t.loss for t in plain]), rel=0.1)
+
+
+def test_every_method_runs_in_lockstep_as_it_does_alone() -> None:
+    for name, kind in METHODS:
+        setup = perceptron_setup(kind(), clients=3)
+        setup = replace(setup, task=replace(setup.task, rounds=2))
+        try:
+            alone = run(InProcess(setup), setup)
+        except InputError:  # a method that needs a deeper model
+            continue
+        together = run(InProcess(replace(setup, trainer="batched")), setup)
+        for client, model in alone.models.items():
+            if isinstance(model, np.ndarray):
+                assert np.abs(model - together.models[client]).max() < 0.01, (
+                    name
+                )  # fedmd takes steps of Adam on an absolute loss
+        assert [r.flops for r in alone.rounds] == [r.flops for r in together.rounds], name
+
+
+def test_scores_are_the_same() -> None:
+    setup = perceptron_setup(Stateful(), clients=7)
+    alone, together = run(InProcess(setup), setup), run(InProcess(replace(setup, trainer="batched")), setup)
+    assert [r.scores for r in alone.rounds] == [r.scores for r in together.rounds]
+    assert alone.rounds[-1].scores["pre"]["mean"]
+
+
+def test_the_bits_do_not_depend_on_the_engine() -> None:
+    setup = replace(perceptron_setup(Stateful(), clients=7), trainer="batched")
+    one, two = run(InProcess(setup), setup), run(Pool(setup, 2), setup)
+    assert (one.server, one.clients, one.rounds) == (two.server, two.clients, two.rounds)
+
+
+def test_divergence_names_the_client() -> None:
+    setup = replace(perceptron_setup(FedAvg()), recipe=Recipe(lr=1e30, epochs=4), trainer="batched")
+    with pytest.raises(Diverged, match=r"client c\d, round 1: .*lower it"):
+        run(InProcess(setup), setup)
+
+
+def test_after_an_error_the_group_goes_on() -> None:
+    setup = perceptron_setup(Stateful("input"))
+    worker = Worker(replace(setup, trainer="batched"))
+    group = worker._group
+    assert group is not None
+    with pytest.raises(InputError):
+        run(InProcess(replace(setup, trainer="batched")), setup)
+    assert group.run([lambda bench: 1, lambda bench: 2]) == [1, 2]
+    assert group.run([lambda bench: 3]) == [3]
+
+
+def test_who_is_with_whom() -> None:
+    setup = replace(perceptron_setup(FedAvg()), trainer="batched")
+    jobs = list(range(150))
+    sizes = [len(group) for group in groups(jobs, setup)]  # type: ignore[arg-type]
+    assert sizes == [16, 16, 16, 16, 16, 16, 16, 16, 6, 6, 6, 4]
+    assert [len(group) for group in groups(jobs[:3], setup)] == [1, 1, 1]  # type: ignore[arg-type]
+    assert [len(group) for group in groups(jobs[:2], replace(setup, trainer="plain"))] == [1, 1]  # type: ignore[arg-type]
+
+
+def test_from_the_outside(caplog: pytest.LogCaptureFixture) -> None:
+    settings = {"clients": 5, "rounds": 2, "partition": "iid", "engine": "inprocess"}
+    plain, batched = (sparsona.run("fedavg", trainer=trainer, **settings) for trainer in ("plain", "batched"))
+    one, two = plain.models["c1"].model, batched.models["c1"].model
+    assert isinstance(one, np.ndarray)
+    assert isinstance(two, np.ndarray)
+    assert np.abs(one - two).max() < 1e-5
+    conv = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 10))
+    with caplog.at_level(logging.WARNING):
+        fallen = sparsona.run("fedavg", model=conv, trainer="batched", **settings)
+    assert "does not take this model (Conv2d" in caplog.text
+    assert fallen.summary["digest"] == sparsona.run("fedavg", model=conv, **settings).summary["digest"]
+
+
+def test_half_is_a_schedule() -> None:
+    setup = perceptron_setup(FedAvg())
+    assert Half().plan(0, setup.task.clients, setup.task.chance).invited == ("c0", "c2", "c4")

@@ -1,0 +1,43 @@
+"""A model that was measured before is not measured again, and nobody can tell from the scores."""
+
+from __future__ import annotations
+
+import pytest
+from engine_helpers import Half, Stateful, run
+
+from sparsona.client import Meter
+from sparsona.engines.inprocess import InProcess
+from sparsona.local import Bench
+from sparsona.method import Method
+from sparsona.methods.fedavg import FedAvg
+from sparsona.methods.fedavg_ft import FedAvgFT
+from sparsona.methods.local import Local
+from sparsona.rounds import Evaluation
+from sparsona.testing import tiny_setup
+
+
+@pytest.mark.parametrize("method", [Stateful(), Local(), FedAvg(), FedAvgFT()])
+def test_skipping_changes_no_score(method: Method[object, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = tiny_setup(method, 4, rounds=5)
+    monkeypatch.setattr(Meter, "WORTHWHILE", 10**9)
+    always = run(InProcess(setup), setup, Half(), Evaluation(ft=True))
+    monkeypatch.setattr(Meter, "WORTHWHILE", 0)
+    skipping = run(InProcess(setup), setup, Half(), Evaluation(ft=True))
+    assert always.rounds == skipping.rounds
+
+
+def test_whoever_did_not_train_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[int] = []
+    scores = Bench.scores
+
+    def counted(self: Bench, *args: object) -> tuple[float, ...]:
+        measured.append(1)
+        return scores(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Bench, "scores", counted)
+    monkeypatch.setattr(Meter, "WORTHWHILE", 0)
+    setup = tiny_setup(Local(), 4, rounds=4)
+    run(InProcess(setup), setup, Half(), Evaluation(post="participants"))
+    # Two of four train in each round: their new models are measured once, as `post`, and known as `pre`. The models
+    # of the others are new in the first round only. In the last round the other two are tried, which is new, too.
+    assert len(measured) == 2 * 4 + 2 + 2

@@ -1,0 +1,236 @@
+"""LGA and PLGA, and the other methods for late models: the exact tests of their specification."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sparsona
+from sparsona.engines.inprocess import InProcess
+from sparsona.message import Message, Stamp
+from sparsona.method import Arrival, Method, Turn
+from sparsona.methods._rebasing import Server
+from sparsona.methods.fedasync import FedAsync
+from sparsona.methods.fedavg_drop import FedAvgDrop
+from sparsona.methods.fedavg_stale import FedAvgStale
+from sparsona.methods.lga import LGA
+from sparsona.methods.plga import PLGA, Own
+from sparsona.ops.rebase import share
+from sparsona.ops.similarity import cosine
+from sparsona.records import Journal
+from sparsona.rounds import Evaluation, Rounds
+from sparsona.schedule import Sampled
+from sparsona.testing import tiny_setup
+from sparsona.vector import Layout
+
+SETUP = tiny_setup(LGA())
+LAYOUT = SETUP.task.layout
+SIZE = LAYOUT.size
+
+
+def noise(seed: int, scale: float = 0.1) -> np.ndarray:
+    return (scale * np.random.default_rng(seed).normal(size=SIZE)).astype(np.float32)
+
+
+START, AFTER, NOW, DELTA = noise(1), noise(2), noise(3), noise(4)
+
+
+def server_at(now: np.ndarray = NOW, since: int = 3) -> Server:
+    return Server(now, since, {0: START, 1: AFTER}, {}, {})
+
+
+def late(method: LGA | PLGA, trained: np.ndarray, now: np.ndarray = NOW, round: int = 3) -> Server:
+    arrivals = [Arrival("c0", Message(weights=trained, examples=5), 0)]
+    return method.merge(server_at(now), arrivals, Turn(SETUP.task, round))
+
+
+def shares_of(layout: Layout) -> np.ndarray:
+    out = np.zeros(SIZE)
+    for t in layout.parameters:
+        out[t.slice] = share(cosine((AFTER - START)[t.slice], DELTA[t.slice]))
+    return out
+
+
+def test_shares_of_a_cosine() -> None:
+    assert share(1.0) == 0.5
+    assert share(0.0) == pytest.approx(0.26894, abs=1e-5)
+    assert share(-1.0) == pytest.approx(0.11920, abs=1e-5)
+
+
+@pytest.mark.parametrize("eq", [10, 11])
+def test_a_late_model_is_corrected_by_the_equation(eq: Any) -> None:
+    s, base = shares_of(LAYOUT), NOW if eq == 11 else START
+    wanted = base + s * DELTA * DELTA * (NOW - AFTER) + DELTA
+    assert np.allclose(late(LGA(eq=eq), START + DELTA).weights, wanted, atol=1e-6)
+
+
+def test_the_switches_of_the_correction() -> None:
+    c = np.concatenate([
+        np.full(t.size, cosine((AFTER - START)[t.slice], DELTA[t.slice])) for t in LAYOUT.parameters
+    ])  # fmt: skip
+    term = DELTA * DELTA * (NOW - AFTER)
+    raw = late(LGA(raw=True), START + DELTA).weights
+    assert np.allclose(raw, NOW + c * term + DELTA, atol=1e-6)
+    scaled = late(LGA(lambda_dc=100.0), START + DELTA).weights
+    assert np.allclose(scaled, NOW + 100 * shares_of(LAYOUT) * term + DELTA, atol=1e-5)
+    none = late(LGA(lambda_dc=0.0), START + DELTA).weights
+    assert np.allclose(none, NOW + DELTA, atol=1e-6)
+    staged = late(LGA(per="stages", lambda_dc=100.0), START + DELTA).weights
+    assert not np.allclose(staged, scaled, atol=1e-6)
+
+
+def test_a_client_that_learned_nothing_is_the_model_of_today() -> None:
+    assert np.array_equal(late(LGA(), START).weights, NOW)
+
+
+def test_one_round_late_needs_no_correction() -> None:
+    server = Server(AFTER, 1, {0: START}, {}, {})
+    reply = [Arrival("c0", Message(weights=START + DELTA, examples=5), 0)]
+    out = LGA(lambda_dc=1e6).merge(server, reply, Turn(SETUP.task, 1))
+    assert np.array_equal(out.weights, AFTER + (START + DELTA - START))
+    assert out.term["c0"] == 0.0
+
+
+def test_the_size_of_the_correction_is_noted() -> None:
+    out = late(LGA(), START + DELTA)
+    term = shares_of(LAYOUT) * DELTA * DELTA * (NOW - AFTER)
+    assert out.term["c0"] == pytest.approx(np.linalg.norm(term) / np.linalg.norm(DELTA), rel=1e-3)
+    assert out.term["c0"] < 0.05, "erratum 14: next to nothing"
+
+
+def test_the_personal_model_of_a_late_client_is_mixed_by_the_server() -> None:
+    out = late(PLGA(), START + DELTA)
+    s = shares_of(LAYOUT)
+    corrected = NOW + s * DELTA * DELTA * (NOW - AFTER) + DELTA
+    wanted = START + (1 - s) * (corrected - START) + s * (NOW - START)
+    assert np.allclose(out.personal["c0"], wanted, atol=1e-6)
+    again = PLGA().merge(out, [Arrival("c0", Message(weights=NOW, examples=5), 4)], Turn(SETUP.task, 4))
+    assert again.personal == {}, "dropped when used"
+
+
+def test_a_corrected_model_that_is_the_model_of_today_stays_so() -> None:
+    assert np.array_equal(late(PLGA(), START).personal["c0"], NOW)
+
+
+def test_the_personal_model_of_a_client_on_time_is_its_own_affair() -> None:
+    client, down = Own(START, START + DELTA, 0), Message(weights=AFTER).stamped(Stamp(1, 0, 0))
+    local: Any = type("L", (), {"layout": LAYOUT})()
+    found = PLGA().personal(client, down, local)
+    s = shares_of(LAYOUT)
+    assert np.allclose(found, START + (1 - s) * DELTA + s * (AFTER - START), atol=1e-6)
+    newcomer = Own(np.zeros(0, np.float32), np.zeros(0, np.float32), -1)
+    assert np.array_equal(PLGA().personal(newcomer, down, local), AFTER)
+
+
+@pytest.mark.parametrize("method", ["plga", "lga", "fedavg-stale", "fedavg-drop"])
+def test_with_nobody_late_the_server_is_fedavgs_bit_for_bit(method: str) -> None:
+    def weights(name: str) -> np.ndarray:
+        prepared = sparsona.api.prepare({"method": name, "clients": 5, "rounds": 4, "seed": 3})
+        loop = rounds_of(prepared.setup.method, prepared.setup, Sampled())
+        found: np.ndarray = loop.server.weights
+        return found
+
+    assert np.array_equal(weights(method), weights("fedavg"))
+
+
+def rounds_of(method: Method[Any, Any], setup: Any = None, schedule: Sampled | None = None, rounds: int = 9) -> Rounds:
+    setup = setup or tiny_setup(method, rounds=rounds)
+    schedule = (schedule or Sampled(stragglers=2)).among(setup.task.clients)
+    sizes = dict.fromkeys(setup.federation.shares, 1)
+    loop = Rounds(setup, InProcess(setup), schedule, Evaluation(every=0), Journal(sizes, True))
+    loop.run()
+    return loop
+
+
+def test_what_the_server_keeps_for_late_clients_is_bounded_and_dropped() -> None:
+    kept = []
+
+    class Watched(LGA):
+        """LGA, watched."""
+
+        def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
+            out = super().merge(server, arrivals, turn)
+            wanted = {r + step for r in turn.waiting.values() for step in (0, 1) if r + step <= turn.round}
+            assert set(out.history) == wanted
+            kept.append(len(out.history))
+            return out
+
+    rounds_of(Watched(), rounds=12)
+    assert max(kept) <= 4
+    assert min(kept) <= 1
+
+
+def test_a_round_in_which_nothing_arrives_changes_no_model() -> None:
+    """Everyone is late: the model of rounds 0 and 1 is the same, and is found under either number."""
+    schedule = Sampled(stragglers={"c0": 2, "c1": 2, "c2": 2})
+    loop = rounds_of(LGA(), schedule=schedule, rounds=4)
+    plain = rounds_of(FedAvgStale(), schedule=schedule, rounds=4)
+    assert np.allclose(loop.server.weights, plain.server.weights, atol=1e-6)
+    assert loop.server.since == 3
+
+
+def test_late_models_are_averaged_or_dropped() -> None:
+    weights = SETUP.task.initial
+    arrivals = [
+        Arrival("c0", Message(weights=START, examples=1), 0),
+        Arrival("c1", Message(weights=NOW, examples=3), 2),
+    ]
+    turn = Turn(SETUP.task, 2)
+    from sparsona.methods._averaging import Server as Plain
+
+    stale = FedAvgStale().merge(Plain(weights), arrivals, turn).weights
+    assert np.allclose(stale, (START + 3 * NOW) / 4, atol=1e-6)
+    assert np.array_equal(FedAvgDrop().merge(Plain(weights), arrivals, turn).weights, NOW)
+    assert np.array_equal(FedAvgDrop().merge(Plain(weights), arrivals[:1], turn).weights, weights)
+
+
+def test_fedasync_takes_models_in_one_by_one() -> None:
+    from sparsona.methods.fedasync import Server as State
+
+    replies = [
+        Arrival("c0", Message(weights=START, version=5, examples=1), 1),
+        Arrival("c1", Message(weights=AFTER, version=2, examples=9), 0),
+    ]
+    out = FedAsync().merge(State(NOW, 5), replies, Turn(SETUP.task, 1))
+    x = 0.4 * NOW + 0.6 * START
+    late = 0.6 * (1 + 6 - 2) ** -0.5
+    assert np.allclose(out.weights, (1 - late) * x + late * AFTER, atol=1e-6)
+    assert out.version == 7
+    code = FedAsync(variant="repository").merge(State(NOW, 5), replies, Turn(SETUP.task, 1))
+    s = 0.8 / np.sqrt(2)
+    wanted = (0.8 * START + 0.2 * NOW + 9 * (s * AFTER + (1 - s) * NOW)) / 10
+    assert np.allclose(code.weights, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("method", "late", "share"),
+    [
+        (FedAsync("constant"), 50, 0.6),
+        (FedAsync("polynomial", a=1.0), 2, 0.2),
+        (FedAsync("hinge"), 4, 0.6),
+        (FedAsync("hinge"), 5, 0.6 / 11),
+        (FedAsync("hinge", a=1.0, b=0.0), 2, 0.2),
+    ],
+)
+def test_staleness(method: FedAsync, late: int, share: float) -> None:
+    assert method.share(late) == pytest.approx(share)
+
+
+def test_stragglers_hurt_those_who_drop_them_and_plga_is_measured_at_its_mixture() -> None:
+    shared = {"data": "digits", "clients": 6, "rounds": 6, "schedule": {"stragglers": 3}, "evaluation": {"every": 0}}
+    found = sparsona.run("plga", **shared)
+    plain = sparsona.run("lga", **shared)
+    assert found.summary["accuracy"]["pre"]["mean"] > plain.summary["accuracy"]["pre"]["mean"]
+    one, other = found.models["c4"].model, found.models["c5"].model
+    assert not np.array_equal(one, other)
+
+
+def test_start_from_the_personal_model() -> None:
+    shared = {"data": "digits", "clients": 4, "rounds": 3}
+    one = sparsona.run(PLGA(), **shared)
+    other = sparsona.run(replace(PLGA(), start_from="personalised"), **shared)
+    assert one.summary["digest"] != other.summary["digest"]

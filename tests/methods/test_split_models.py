@@ -1,0 +1,246 @@
+"""fedper, fedrep, lg-fedavg, fedem, heterofl, fedmask and fedmd: what each must do to the number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import sparsona
+from sparsona.errors import InputError
+from sparsona.experiment import make_method
+from sparsona.local import Bench, Local, Recipe
+from sparsona.message import Message, Positions
+from sparsona.method import Arrival, Method, Turn
+from sparsona.methods import METHODS
+from sparsona.methods.fedem import FedEM, Mixture
+from sparsona.methods.fedem import Own as Share
+from sparsona.methods.fedmask import FedMask, agreed
+from sparsona.methods.fedmd import FedMD
+from sparsona.methods.fedper import FedPer
+from sparsona.methods.fedrep import FedRep
+from sparsona.methods.heterofl import HeteroFL
+from sparsona.methods.heterofl import Server as Wide
+from sparsona.methods.lg_fedavg import LGFedAvg
+from sparsona.models import MODELS
+from sparsona.ops.parts import last_layers
+from sparsona.ops.widths import narrow, output_rows
+from sparsona.testing import check_method, tiny_setup
+from sparsona.vector import Layout
+
+NAMES = ("fedper", "fedrep", "lg-fedavg", "fedem", "heterofl", "fedmask", "fedmd")
+
+
+def client(method: Method[Any, Any], name: str = "c1", recipe: Recipe | None = None) -> Local:
+    setup = tiny_setup(method)
+    bench = Bench(setup.module, setup.federation.data, setup.objective, setup.task.chance)
+    return Local(name, 0, setup.task, recipe or setup.recipe, setup.federation.shares[name], bench)
+
+
+def exchange(method: Method[Any, Any], local: Local) -> tuple[Any, Message, Any, Any]:
+    """The server, its downlink, and the client's turn from scratch."""
+    server = method.start_server(local.task)
+    down = method.send(server, local.client, Turn(local.task, 0))
+    own = method.start_client(local.task, local.client)
+    return server, down, own, method.fit(own, down, local)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_conformance(name: str) -> None:
+    check_method(METHODS.get(name)())
+
+
+@pytest.mark.parametrize(
+    ("method", "layers"), [(FedPer(), ("0", "3")), (FedRep(), ("0", "3")), (LGFedAvg(), ("3", "5"))]
+)
+def test_only_the_shared_layers_travel(method: Any, layers: tuple[str, ...]) -> None:
+    local = client(method)
+    _, down, own, fit = exchange(method, local)
+    size = sum(t.size for t in local.layout.tensors if t.name.rpartition(".")[0] in layers)
+    assert len(down.vector("shared")) == len(fit.reply.vector("shared")) == size
+    assert len(own.kept) == local.layout.size - size
+    assert not np.array_equal(fit.client.kept, own.kept), "the own part is trained, too"
+    assert np.array_equal(np.sort(fit.model), np.sort(np.concatenate([fit.client.kept, fit.reply.vector("shared")])))
+
+
+def test_fedper_trains_all_at_once_as_fedavg_does() -> None:
+    local = client(FedPer())
+    _, _, _, fit = exchange(FedPer(), local)
+    assert np.array_equal(fit.model, local.train(local.task.initial).weights)
+
+
+def test_fedrep_trains_the_head_and_then_the_body() -> None:
+    method = FedRep(head_epochs=2)
+    local = client(method)
+    _, _, _, fit = exchange(method, local)
+    head = last_layers(local.layout, 1)
+    first = local.train(local.task.initial, replace(local.recipe, epochs=2), mask=head, stream="head").weights
+    assert np.array_equal(first[~head], local.task.initial[~head])
+    assert np.array_equal(fit.model[head], first[head])
+    assert np.array_equal(fit.model, local.train(first, mask=~head, stream="body").weights)
+
+
+def test_fedrep_newcomers_leave_the_body_alone() -> None:
+    method = FedRep(new_epochs=3)
+    local = client(method)
+    server = method.start_server(local.task)
+    down = method.send(server, "new", Turn(local.task, 3))
+    fit = method.adapt(method.start_client(local.task, "new"), down, local)
+    head = last_layers(local.layout, 1)
+    assert np.array_equal(fit.model[~head], server.shared)
+    assert not np.array_equal(fit.model[head], local.task.initial[head])
+
+
+def test_lg_fedavg_takes_the_plain_mean() -> None:
+    method, local = LGFedAvg(), client(LGFedAvg())
+    size = int(last_layers(local.layout, 2).sum())
+    replies = [Message(shared=np.full(size, v, np.float32), examples=n) for v, n in ((1, 10), (3, 90))]
+    arrivals = [Arrival(f"c{i}", reply, 0) for i, reply in enumerate(replies)]
+    assert (method.merge(method.start_server(local.task), arrivals, Turn(local.task, 0)).shared == 2).all()
+    body = local.layout.size - int(last_layers(local.layout, 1).sum())
+    replies = [Message(shared=np.full(body, v, np.float32), examples=n) for v, n in ((1, 10), (3, 90))]
+    arrivals = [Arrival(f"c{i}", reply, 0) for i, reply in enumerate(replies)]
+    by_examples = FedPer().merge(FedPer().start_server(local.task), arrivals, Turn(local.task, 0)).shared
+    assert np.allclose(by_examples, 2.8)
+
+
+def test_a_head_must_leave_something() -> None:
+    with pytest.raises(InputError, match="3 layers"):
+        exchange(FedPer(head=3), client(FedPer()))
+
+
+def test_fedem_expectation_and_prediction() -> None:
+    method, local = FedEM(), client(FedEM())
+    server, down, _, fit = exchange(method, local)
+    losses = np.stack([local.losses(model) for model in server.models], 1).astype(np.float64)
+    share = np.exp(-losses) / np.exp(-losses).sum(1, keepdims=True)
+    assert np.allclose(fit.client.mixture, share.mean(0), atol=1e-6)
+    for m in range(3):
+        wanted = local.train(server.models[m], importance=share[:, m], stream=f"learner {m}").weights
+        assert np.array_equal(fit.reply.vector(f"model{m}"), wanted)
+    model = method.personal(Share(np.array([1, 0, 0], np.float32)), down, local)
+    inputs = local.inputs()
+    alone = local.bench.outputs(server.models[0], inputs).softmax(1)
+    assert torch.allclose(local.bench.outputs(model, inputs).exp(), alone, atol=1e-6)
+    newcomer = method.adapt(method.start_client(local.task, "new"), down, local)
+    assert isinstance(newcomer.model, Mixture)
+    assert not len(newcomer.reply)
+    assert all(np.array_equal(a, b) for a, b in zip(newcomer.model.models, server.models, strict=True))
+
+
+def test_fedem_learners_start_apart_but_alike() -> None:
+    local = client(FedEM())
+    models = FedEM().start_server(local.task).models
+    for tensor in local.layout.parameters:
+        one, other = models[0][tensor.slice], models[1][tensor.slice]
+        assert np.array_equal(np.sort(one), np.sort(other))
+    assert not np.array_equal(models[0], models[1])
+    assert np.array_equal(models[0], local.task.initial)
+
+
+@pytest.mark.parametrize(("rate", "share"), [(0.7071, 0.513), (0.5, 0.253)])
+def test_narrow_nets_have_the_weights_they_should(rate: float, share: float) -> None:
+    layout = Layout.of(MODELS.get("lenet-cifar")((3, 32, 32), 10))
+    assert narrow(layout, rate).mean() == pytest.approx(share, abs=0.003)
+    assert narrow(layout, 1.0).all()
+
+
+def test_what_cannot_be_narrowed_says_so() -> None:
+    for net in ("vgg11-gn", "resnet18-gn"):
+        with pytest.raises(InputError, match="narrowed"):
+            narrow(Layout.of(MODELS.get(net)((3, 32, 32), 10)), 0.5)
+
+
+def test_heterofl_at_full_width_without_its_extras_is_masked_fedavg() -> None:
+    method = HeteroFL(full=1.0, own_labels=False)
+    local = client(method)
+    _, _, _, fit = exchange(method, local)
+    assert np.allclose(fit.model, local.train(local.task.initial).weights, atol=1e-7)
+
+
+def test_heterofl_narrow_clients_train_a_smaller_net_as_if_it_had_zeros() -> None:
+    method = HeteroFL(rate=0.5, full=0.0, scaler=False, own_labels=False)
+    local = client(method)
+    _, down, _, fit = exchange(method, local)
+    mask = narrow(local.layout, 0.5)
+    assert len(down.vector("weights")) == mask.sum()
+    assert (fit.model[~mask] == 0).all()
+    wanted = local.train(np.where(mask, local.task.initial, np.float32(0)), mask=mask).weights
+    assert np.allclose(fit.model, wanted, atol=1e-6)
+
+
+def test_heterofl_averages_over_those_who_have_a_weight() -> None:
+    method = HeteroFL(rate=0.5, full=0.5)
+    local = client(method)
+    task, layout = local.task, local.layout
+    whole = {name: method._rate(name, task) == 1.0 for name in task.clients}
+    assert sorted(whole.values()) == [False, True, True]
+    masks = {name: method._mask(name, task) for name in task.clients}
+    owned = {name: np.arange(4) != i for i, name in enumerate(task.clients)}
+    arrivals = [
+        Arrival(name, Message(weights=np.full(int(masks[name].sum()), i + 1.0, np.float32), examples=5,
+                              labels=Positions.of(owned[name])), 0)
+        for i, name in enumerate(task.clients)
+    ]  # fmt: skip
+    merged = method.merge(Wide(task.initial), arrivals, Turn(task, 0)).weights
+    for place in range(layout.size):
+        held = [
+            i + 1.0
+            for i, name in enumerate(task.clients)
+            if masks[name][place] and output_rows(layout, owned[name])[place]
+        ]
+        assert merged[place] == pytest.approx(np.mean(held) if held else task.initial[place])
+
+
+def test_fedmask_sends_bits_and_never_moves_a_weight() -> None:
+    method = FedMask(keep=0.5)
+    local = client(method)
+    _, _, own, fit = exchange(method, local)
+    region = last_layers(local.layout, 2)
+    assert np.array_equal(fit.model[~region], local.task.initial[~region])
+    used = fit.model[region] != 0
+    assert np.array_equal(fit.model[region][used], local.task.initial[region][used])
+    assert fit.reply.positions("mask").mask().sum() <= 0.5 * region.sum() + 1
+    assert not np.array_equal(fit.client.scores, own.scores)
+
+
+def test_fedmask_agreement_by_client() -> None:
+    one, two, three = (np.array(m, np.bool_) for m in ([1, 1, 0, 1], [1, 0, 0, 0], [1, 0, 1, 0]))
+    assert agreed([one, two, three], three).tolist() == [True, False, True, False]
+    assert agreed([one, two, three], one).tolist() == [True, True, False, True]
+    assert agreed([one, two, three], None).tolist() == [True, False, False, False]
+
+
+def test_fedmd_sends_logits_and_learns_their_mean() -> None:
+    method = FedMD(align=40, pretrain=2)
+    local = client(method)
+    server, down, own, fit = exchange(method, local)
+    assert fit.model is None
+    assert set(fit.reply) == {"logits", "examples"}
+    assert len(fit.reply.vector("logits")) == 40 * 4
+    other = Message(logits=fit.reply.vector("logits") + 2, examples=1)
+    turn = Turn(local.task, 0)
+    merged = method.merge(server, [Arrival("c0", other, 0), Arrival("c1", fit.reply, 0)], turn)
+    assert np.allclose(merged.logits, fit.reply.vector("logits") + 1, atol=1e-5)
+    down = method.send(merged, "c1", Turn(local.task, 0, 1)).stamped(replace(down.stamp, exchange=1))
+    second = method.fit(fit.client, down, local)
+    assert set(second.reply) == {"examples"}
+    assert not np.array_equal(second.client.weights, fit.client.weights)
+    assert np.array_equal(method.personal(second.client, down, local), second.client.weights)
+    assert own.ready is False
+
+
+def test_fedmd_public_data_must_fit() -> None:
+    with pytest.raises(InputError, match="public=digits"):
+        exchange(FedMD(public="digits"), client(FedMD()))
+    result = sparsona.run("fedmd", data="digits", clients=2, rounds=1, options={"public": "digits", "align": 50})
+    assert result.summary["accuracy"]["post"]["mean"] > 0.5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_options_are_checked(name: str) -> None:
+    with pytest.raises(InputError, match="no option"):
+        make_method(name, {"nonsense": 1})

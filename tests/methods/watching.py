@@ -1,0 +1,80 @@
+"""For tests of methods: a small run whose server states are kept, and a client's handle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from sparsona.chance import Chance
+from sparsona.client import Setup
+from sparsona.engines.inprocess import InProcess
+from sparsona.local import Bench, Local, Recipe
+from sparsona.method import Method, Task
+from sparsona.methods._masked import Masked
+from sparsona.partition._split import federate
+from sparsona.records import Journal
+from sparsona.rounds import Evaluation, Rounds
+from sparsona.schedule import Plan, Sampled, Schedule
+from sparsona.testing import tiny_setup
+
+
+@dataclass
+class Watched:
+    """A run, and the server's states: the first one and that after every round."""
+
+    rounds: Rounds
+    servers: list[Any] = field(default_factory=list)
+
+    @property
+    def task(self) -> Task:
+        return self.rounds.setup.task
+
+    def mask(self, client: str, after: int) -> np.ndarray:
+        """The mask of `client` after so many rounds."""
+        method = self.rounds.setup.method
+        assert isinstance(method, Masked)
+        return method.mask_of(self.servers[after], client, self.task)
+
+
+def watch(
+    method: Method[Any, Any],
+    *,
+    rounds: int = 4,
+    clients: int = 3,
+    schedule: Schedule | None = None,
+    change: Callable[[Setup], Setup] = lambda setup: setup,
+) -> Watched:
+    setup = change(tiny_setup(method, clients, rounds))
+    sizes = {name: len(share.test) for name, share in setup.federation.shares.items()}
+    loop = Rounds(setup, InProcess(setup), schedule or Sampled(), Evaluation(every=0), Journal(sizes, True))
+    out = Watched(loop, [loop.server])
+    loop.run(lambda _: out.servers.append(loop.server))
+    return out
+
+
+def local_of(setup: Setup, client: str = "c0", round: int = 0) -> Local:
+    bench = Bench(setup.module, setup.federation.data, setup.objective, setup.task.chance)
+    return Local(client, round, setup.task, setup.recipe, setup.federation.shares[client], bench)
+
+
+def equal_shares(setup: Setup) -> Setup:
+    """Every client with the same number of samples, and a recipe with everything switched on."""
+    clients = len(setup.task.clients)
+    federation = federate(setup.federation.data, "iid", clients, setup.task.chance)
+    recipe = Recipe(epochs=2, batch=16, lr=0.05, momentum=0.9, weight_decay=5e-4, clip=10.0, decay=0.998)
+    return replace(setup, federation=federation, recipe=recipe)
+
+
+@dataclass(frozen=True)
+class LoseOnce:
+    """Everyone takes part; the reply of one client in one round is lost."""
+
+    client: str
+    round: int
+
+    def plan(self, round: int, idle: Any, chance: Chance) -> Plan:
+        lost = frozenset({self.client}) if round == self.round else frozenset()
+        return Plan(tuple(sorted(idle)), lost=lost)

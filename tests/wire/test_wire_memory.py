@@ -1,0 +1,71 @@
+"""A few hostile bytes may not take more memory than the limit allows."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = """
+import resource, sys
+import numpy as np
+from wire_cases import LAYOUT, cases, seal
+from sparsona.errors import WireError
+from sparsona.wire import Limit, decode, encode
+from sparsona.wire.buffers import varint
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+def hostile(claim):
+    start = b"\\xb7S\\x01\\0\\0\\0\\x01"
+    n, half = varint(claim), varint(claim // 2)
+    for kind in (*range(8, 15), 16, 17, 18, 19, 20):
+        for numbers in (n, n + half, n + half + n, varint(2) + n, varint(3) + n + n, varint(2) + n + half + half):
+            for way in (*range(6), 17, 36):
+                for end in (bytes(60), b"\\xff" * 60, bytes(range(60))):
+                    yield seal(start + bytes([kind]) + b"\\x01x" + numbers + bytes([way]) + end + bytes(4))
+
+for case in cases():
+    decode(encode(case.message, case.layout).data, Limit(50_000), case.layout)
+for frame in hostile(1000):  # all kernels are loaded
+    try:
+        decode(frame, Limit(5000))
+    except WireError:
+        pass
+allowed = int(sys.argv[1])
+before, refused, deep = peak(), 0, 0
+for claim in (2**20 if allowed else 10**9, 2**31 - 1, 2**40, 2**63):
+    for frame in hostile(claim):
+        try:
+            decode(frame, Limit(allowed))
+        except WireError as error:
+            refused += 1
+            deep += "follow" in str(error) or "announced" in str(error)
+print(peak() - before, refused, deep)
+"""
+
+
+def grown(allowed: int) -> tuple[int, int, int]:
+    """By how many bytes the process grew, how many frames were refused, how many only after all was decoded."""
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, "-c", SCRIPT, str(allowed)]
+    run = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    more, refused, deep = map(int, run.stdout.split())
+    return more, refused, deep
+
+
+def test_huge_claims_are_refused_before_they_take_memory() -> None:
+    more, refused, deep = grown(0)
+    assert more < 8 * 2**20
+    assert refused > 1000
+    assert deep == 0
+
+
+def test_memory_is_bounded_by_the_limit() -> None:
+    elements = 2**20 * 2
+    more, refused, deep = grown(elements)
+    assert more < 50 * elements
+    assert refused > 1000
+    assert deep > 10
