@@ -16,13 +16,15 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from sparsona.bench import Bench
 from sparsona.chance import Chance
 from sparsona.dataset import Dataset, Share
-from sparsona.local import Bench, Local, Recipe
+from sparsona.local import Local
 from sparsona.method import Task
 from sparsona.methods.fedspa import FedSpa
 from sparsona.models import MODELS
 from sparsona.objective import classification
+from sparsona.recipe import Recipe
 from sparsona.vector import Flat
 
 CLASSES, SAMPLES = 26, 600

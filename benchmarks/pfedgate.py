@@ -19,14 +19,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from sparsona.bench import Bench
 from sparsona.chance import Chance
 from sparsona.dataset import Dataset
 from sparsona.gate import Budget, Design, Gated, Gating, block_scales, ready
-from sparsona.local import Bench, Recipe
 from sparsona.message import Vector
 from sparsona.models import MODELS
 from sparsona.objective import classification
 from sparsona.ops.blocks import Cut
+from sparsona.recipe import Recipe
 from sparsona.slim import chain_of
 
 SHAPES = {"lenet-cifar": ((3, 32, 32), 10), "leaf-cnn": ((1, 28, 28), 62)}

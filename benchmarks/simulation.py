@@ -41,6 +41,7 @@ from torch import nn
 
 from sparsona import client as client_module
 from sparsona import rounds as rounds_module
+from sparsona.bench import Bench, channels_last
 from sparsona.chance import Chance
 from sparsona.client import Setup
 from sparsona.dataset import Dataset, Federation, Share
@@ -48,11 +49,11 @@ from sparsona.engines import Engine
 from sparsona.engines._crew import ENVIRONMENT, Crew
 from sparsona.engines.inprocess import InProcess
 from sparsona.engines.pool import Pool, Task, cores
-from sparsona.local import Bench, Recipe, channels_last
 from sparsona.method import Task as MethodTask
 from sparsona.methods import METHODS
 from sparsona.models import MODELS
 from sparsona.objective import classification
+from sparsona.recipe import Recipe
 from sparsona.records import Journal
 from sparsona.rounds import Evaluation, Rounds
 from sparsona.schedule import Sampled
@@ -135,7 +136,7 @@ def bare(work: Work) -> float:
             module.load_state_dict(shared)
             module.train()
             optimizer = torch.optim.SGD(module.parameters(), lr=RATE)
-            for chosen in torch.randperm(work.samples).split(work.batch):
+            for chosen in torch.split(torch.randperm(work.samples), work.batch):
                 optimizer.zero_grad()
                 F.cross_entropy(module(inputs[chosen]), targets[chosen]).backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
@@ -199,7 +200,7 @@ def _limit_process(line: Connection[Any, Any], work: Work) -> None:
     def turn() -> None:
         weights.copy_(start)
         module.train()
-        for chosen in torch.randperm(work.samples).split(work.batch):
+        for chosen in torch.split(torch.randperm(work.samples), work.batch):
             gradient.zero_()
             loss = F.cross_entropy(module(channels_last(inputs[chosen])), targets[chosen])
             loss.backward()  # type: ignore[no-untyped-call]

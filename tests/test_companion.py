@@ -7,8 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from sparsona.local import Bench, Companion, Local, Recipe
+from sparsona.bench import Bench
+from sparsona.companion import Companion
+from sparsona.local import Local
 from sparsona.methods.fedavg import FedAvg
+from sparsona.recipe import Recipe
 from sparsona.testing import tiny_setup
 from sparsona.vector import Flat
 

@@ -10,9 +10,9 @@ from torch import nn
 
 from sparsona.errors import InputError
 from sparsona.gate import Budget, Design, Gate, Gated, Gating, Scores, SwitchNorm2d, gated
-from sparsona.local import Recipe
 from sparsona.models import MODELS
 from sparsona.ops.blocks import Cut
+from sparsona.recipe import Recipe
 from sparsona.slim import chain_of
 from sparsona.testing import tiny_setup
 from sparsona.vector import Flat, Layout

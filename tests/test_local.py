@@ -10,11 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from sparsona.bench import Bench, Proximal
 from sparsona.client import Setup
 from sparsona.dataset import Dataset
 from sparsona.errors import Diverged
-from sparsona.local import Bench, Local, Proximal, Recipe
+from sparsona.local import Local
 from sparsona.methods.fedavg import FedAvg
+from sparsona.recipe import Recipe
 from sparsona.testing import tiny_setup
 
 

@@ -15,12 +15,13 @@ from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 
 from sparsona import data as datasets
 from sparsona import reproduce as papers
-from sparsona.api import execute, prepare
+from sparsona.api import execute
 from sparsona.chance import Chance
 from sparsona.errors import DataError, SparsonaError
 from sparsona.experiment import Experiment, assign, option_names, read
 from sparsona.methods import METHODS
 from sparsona.partition._split import class_counts, federate
+from sparsona.prepare import prepare
 from sparsona.report import console as show
 from sparsona.report.plots import draw_classes
 from sparsona.rundir import RunDir

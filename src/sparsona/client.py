@@ -14,11 +14,13 @@ import numpy as np
 from torch import nn
 
 from sparsona.batched import Group, Stack, stack_of
+from sparsona.bench import Bench
 from sparsona.dataset import Federation, Share
-from sparsona.local import Bench, Local, Recipe
+from sparsona.local import Local
 from sparsona.message import Message, Stamp, paper_bytes
 from sparsona.method import ClientId, Fit, Method, Model, Task
 from sparsona.objective import Objective
+from sparsona.recipe import Recipe
 from sparsona.state import digest
 from sparsona.wire import Frame, Limit, decode, encode
 

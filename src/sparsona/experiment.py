@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from sparsona.errors import InputError
-from sparsona.local import Recipe
 from sparsona.method import Method
 from sparsona.methods import METHODS
+from sparsona.recipe import Recipe
 from sparsona.registry import suggest
 from sparsona.rounds import Evaluation
 from sparsona.schedule import Sampled

@@ -17,12 +17,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from sparsona.chance import Chance
+from sparsona.companion import Companion
 from sparsona.errors import InputError
-from sparsona.local import Companion, Recipe
 from sparsona.message import Mask, Vector
 from sparsona.ops import knapsack
 from sparsona.ops.blocks import Cut
 from sparsona.optimizer import Moments
+from sparsona.recipe import Recipe
 from sparsona.slim import Chain, SlimNet, plan
 from sparsona.vector import Flat, Layout
 

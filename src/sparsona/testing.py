@@ -20,17 +20,18 @@ import numpy as np
 import torch
 from torch import nn
 
+from sparsona.bench import channels_last
 from sparsona.chance import Chance
 from sparsona.checkpoint import Keeper
 from sparsona.client import Job, Outcome, Setup
 from sparsona.dataset import Dataset, Indices, Samples
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import ContractError
-from sparsona.local import Recipe, channels_last
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Method, Task
 from sparsona.objective import classification
 from sparsona.partition._split import federate
+from sparsona.recipe import Recipe
 from sparsona.records import Journal
 from sparsona.rounds import Evaluation, Rounds
 from sparsona.schedule import Plan, Sampled, Schedule

@@ -15,14 +15,16 @@ from torch import nn
 
 import sparsona
 from sparsona.batched import Chain, Group, Mapped, stack_of
+from sparsona.bench import Bench, Proximal
 from sparsona.client import Setup, Worker, groups
 from sparsona.engines.inprocess import InProcess
 from sparsona.engines.pool import Pool
 from sparsona.errors import Diverged, InputError
-from sparsona.local import Bench, Local, Proximal, Recipe
+from sparsona.local import Local
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
 from sparsona.objective import multilabel, regression
+from sparsona.recipe import Recipe
 
 RECIPES = [
     Recipe(batch=8, lr=0.1),

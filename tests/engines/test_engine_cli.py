@@ -14,8 +14,8 @@ import pytest
 from engine_helpers import alive
 
 import sparsona
-from sparsona.api import prepare
 from sparsona.experiment import read
+from sparsona.prepare import prepare
 
 
 def command(*words: object) -> list[str]:
@@ -79,12 +79,12 @@ def test_interrupted_and_killed_it_goes_on_with_the_same_digest(tmp_path: Path) 
 
 
 def test_small_work_stays_in_this_process_and_large_work_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparsona.api.cores", lambda: 2)
+    monkeypatch.setattr("sparsona.prepare.cores", lambda: 2)
     assert prepare({"method": "fedavg"}).experiment.engine == "inprocess"
     assert prepare({"method": "fedavg", "rounds": 5000}).experiment.engine == "pool"
     assert prepare({"method": "fedavg", "rounds": 5000, "workers": 1}).experiment.engine == "inprocess"
     assert prepare({"method": "fedavg", "engine": "pool"}).experiment.engine == "pool"
-    monkeypatch.setattr("sparsona.api.cores", lambda: 1)
+    monkeypatch.setattr("sparsona.prepare.cores", lambda: 1)
     assert prepare({"method": "fedavg", "rounds": 5000}).experiment.engine == "inprocess"
 
 

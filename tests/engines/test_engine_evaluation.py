@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from engine_helpers import Half, Stateful, run
 
+from sparsona.bench import Bench
 from sparsona.client import Meter
 from sparsona.engines.inprocess import InProcess
-from sparsona.local import Bench
 from sparsona.method import Method
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.fedavg_ft import FedAvgFT

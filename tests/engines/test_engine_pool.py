@@ -24,9 +24,9 @@ from sparsona.engines._shared import Block, Shares, mapped, picklable, seal
 from sparsona.engines.inprocess import InProcess
 from sparsona.engines.pool import Pool, Task, cores
 from sparsona.errors import Diverged, InputError, SparsonaError, WireError
-from sparsona.local import Recipe
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
+from sparsona.recipe import Recipe
 from sparsona.records import Journal
 from sparsona.rounds import Evaluation, Rounds
 from sparsona.testing import tiny_setup

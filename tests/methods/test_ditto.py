@@ -11,12 +11,14 @@ import torch
 import torch.nn.functional as F
 from watching import equal_shares, local_of, watch
 
+from sparsona.bench import Proximal
 from sparsona.errors import InputError
 from sparsona.experiment import make_method
-from sparsona.local import Local, Proximal, Recipe
+from sparsona.local import Local
 from sparsona.message import Message
 from sparsona.methods.ditto import Client, Ditto
 from sparsona.methods.fedavg import FedAvg
+from sparsona.recipe import Recipe
 from sparsona.testing import check_method, tiny_setup
 
 

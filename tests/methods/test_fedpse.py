@@ -11,10 +11,10 @@ import pytest
 from torch import nn
 
 import sparsona
+from sparsona.bench import Trained
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import Diverged, InputError
-from sparsona.local import Trained
 from sparsona.message import IndexSet, Message, Sparse, Stamp, Vector
 from sparsona.method import Arrival, Task, Turn
 from sparsona.methods.fedpse import FedPSE, Own, Server

@@ -11,9 +11,9 @@ import pytest
 from torch import nn
 
 import sparsona
+from sparsona.bench import Trained
 from sparsona.chance import Chance
 from sparsona.errors import WireError
-from sparsona.local import Trained
 from sparsona.message import Message, Positions, Stamp, Vector
 from sparsona.method import Arrival, Task, Turn
 from sparsona.methods.fedscr import FedSCR, Own

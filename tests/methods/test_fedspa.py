@@ -17,13 +17,13 @@ from sparsona.chance import Chance
 from sparsona.client import Setup
 from sparsona.errors import InputError, WireError
 from sparsona.experiment import make_method
-from sparsona.local import Recipe
 from sparsona.message import Message, Positions, Stamp
 from sparsona.method import Arrival, Task, Turn
 from sparsona.methods._masked import Client, Server
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.fedspa import FedSpa
 from sparsona.ops.masks import annealed, pack, unpack
+from sparsona.recipe import Recipe
 from sparsona.schedule import Sampled
 from sparsona.testing import check_method, tiny_setup
 from sparsona.vector import Flat, Layout

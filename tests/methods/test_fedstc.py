@@ -10,9 +10,9 @@ import pytest
 from torch import nn
 
 import sparsona
+from sparsona.bench import Trained
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
-from sparsona.local import Trained
 from sparsona.message import Message, Stamp, Vector
 from sparsona.method import Arrival, Task, Turn
 from sparsona.methods.fedstc import FedSTC, Own

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import sparsona
+from sparsona.bench import Bench
 from sparsona.errors import InputError
-from sparsona.local import Bench, Local
+from sparsona.local import Local
 from sparsona.message import Message, Stamp
 from sparsona.methods.l2gd import L2GD, Own
 from sparsona.testing import check_method, tiny_setup

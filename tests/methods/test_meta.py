@@ -10,10 +10,11 @@ import pytest
 from torch import nn
 
 import sparsona
+from sparsona.bench import Bench, Minibatch, Vectors
 from sparsona.chance import Chance
 from sparsona.dataset import Dataset, Share
 from sparsona.errors import Diverged, InputError
-from sparsona.local import Bench, Local, Minibatch, Recipe, Vectors
+from sparsona.local import Local
 from sparsona.message import Message
 from sparsona.method import Fit, Method, Task
 from sparsona.methods.fedavg import FedAvg
@@ -22,6 +23,7 @@ from sparsona.methods.per_fedavg import PerFedAvg
 from sparsona.methods.pfedme import Own, PFedMe
 from sparsona.methods.spfl import SPFL
 from sparsona.objective import regression
+from sparsona.recipe import Recipe
 from sparsona.testing import tiny_setup
 
 A = 2.0

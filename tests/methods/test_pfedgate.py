@@ -9,15 +9,17 @@ import numpy as np
 import pytest
 import torch
 
+from sparsona.bench import Bench
 from sparsona.client import Setup
 from sparsona.errors import InputError
 from sparsona.experiment import make_method
 from sparsona.gate import Design, Gate
-from sparsona.local import Bench, Local, Recipe
+from sparsona.local import Local
 from sparsona.message import Message
 from sparsona.method import Arrival, Turn
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.pfedgate import Own, PFedGate, Server
+from sparsona.recipe import Recipe
 from sparsona.testing import Tap, _arrays, _run, check_method, tiny_setup
 from sparsona.vector import Flat
 from sparsona.wire import decode

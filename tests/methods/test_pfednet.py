@@ -213,7 +213,8 @@ def test_one_gradient_a_round_is_a_gradient_step() -> None:
     rounds = rounds_of(PFedNet(lam=0.0, local_steps=False, eta=0.3, decay="sqrt"), clients=2, rounds=2)
     setup, states = rounds.setup, []
     rounds.run(lambda _: states.append(rounds.server.state))
-    from sparsona.local import Bench, Local
+    from sparsona.bench import Bench
+    from sparsona.local import Local
 
     bench = Bench(setup.module, setup.federation.data, setup.objective, setup.task.chance)
     y = setup.task.initial

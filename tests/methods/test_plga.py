@@ -129,7 +129,7 @@ def test_the_personal_model_of_a_client_on_time_is_its_own_affair() -> None:
 @pytest.mark.parametrize("method", ["plga", "lga", "fedavg-stale", "fedavg-drop"])
 def test_with_nobody_late_the_server_is_fedavgs_bit_for_bit(method: str) -> None:
     def weights(name: str) -> np.ndarray:
-        prepared = sparsona.api.prepare({"method": name, "clients": 5, "rounds": 4, "seed": 3})
+        prepared = sparsona.prepare.prepare({"method": name, "clients": 5, "rounds": 4, "seed": 3})
         loop = rounds_of(prepared.setup.method, prepared.setup, Sampled())
         found: np.ndarray = loop.server.weights
         return found

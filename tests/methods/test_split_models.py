@@ -10,9 +10,10 @@ import pytest
 import torch
 
 import sparsona
+from sparsona.bench import Bench
 from sparsona.errors import InputError
 from sparsona.experiment import make_method
-from sparsona.local import Bench, Local, Recipe
+from sparsona.local import Local
 from sparsona.message import Message, Positions
 from sparsona.method import Arrival, Method, Turn
 from sparsona.methods import METHODS
@@ -28,6 +29,7 @@ from sparsona.methods.lg_fedavg import LGFedAvg
 from sparsona.models import MODELS
 from sparsona.ops.parts import last_layers
 from sparsona.ops.widths import narrow, output_rows
+from sparsona.recipe import Recipe
 from sparsona.testing import check_method, tiny_setup
 from sparsona.vector import Layout
 

@@ -14,12 +14,12 @@ from watching import LoseOnce, local_of, watch
 from sparsona.client import Setup
 from sparsona.errors import InputError
 from sparsona.experiment import make_method
-from sparsona.local import Recipe
 from sparsona.message import Message, Positions
 from sparsona.method import Arrival, Turn
 from sparsona.methods._masked import Server
 from sparsona.methods.sub_fedavg import SubFedAvg, pruned
 from sparsona.ops.masks import pack, unpack
+from sparsona.recipe import Recipe
 from sparsona.testing import check_method, tiny_setup
 from sparsona.vector import Layout
 

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from sparsona.bench import Bench
 from sparsona.chance import Chance
 from sparsona.client import Setup
 from sparsona.engines.inprocess import InProcess
-from sparsona.local import Bench, Local, Recipe
+from sparsona.local import Local
 from sparsona.method import Method, Task
 from sparsona.methods._masked import Masked
 from sparsona.partition._split import federate
+from sparsona.recipe import Recipe
 from sparsona.records import Journal
 from sparsona.rounds import Evaluation, Rounds
 from sparsona.schedule import Plan, Sampled, Schedule

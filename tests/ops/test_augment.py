@@ -9,9 +9,10 @@ import pytest
 import torch
 
 import sparsona
+from sparsona.bench import Bench
 from sparsona.chance import Chance
 from sparsona.errors import InputError
-from sparsona.local import Bench, Local
+from sparsona.local import Local
 from sparsona.methods.fedavg import FedAvg
 from sparsona.ops.augment import crop_and_flip
 from sparsona.testing import tiny_setup

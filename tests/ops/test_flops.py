@@ -8,14 +8,16 @@ import torch
 from torch import nn
 
 import sparsona
+from sparsona.bench import Bench
 from sparsona.engines.inprocess import InProcess
-from sparsona.local import Bench, Local, Recipe
+from sparsona.local import Local
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
 from sparsona.models import MODELS
 from sparsona.ops.erk import active_counts
 from sparsona.ops.flops import TRAINING, costs, forward_flops
 from sparsona.ops.masks import random_mask
+from sparsona.recipe import Recipe
 from sparsona.records import Journal
 from sparsona.rounds import Evaluation, Rounds
 from sparsona.schedule import Sampled

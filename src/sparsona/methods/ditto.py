@@ -8,11 +8,13 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from sparsona.local import Local, Proximal, Recipe
+from sparsona.bench import Proximal
+from sparsona.local import Local
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Fit, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import Averaging, received
+from sparsona.recipe import Recipe
 
 Epochs = Annotated[int, Field(ge=1)] | None
 

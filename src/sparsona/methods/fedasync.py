@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from sparsona.local import Local, Proximal
+from sparsona.bench import Proximal
+from sparsona.local import Local
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, Task, Turn
 from sparsona.methods import METHODS

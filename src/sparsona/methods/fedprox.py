@@ -8,7 +8,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sparsona.local import Local, Proximal
+from sparsona.bench import Proximal
+from sparsona.local import Local
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Fit, Task
 from sparsona.methods import METHODS

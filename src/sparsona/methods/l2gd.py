@@ -1,6 +1,6 @@
 """L2GD: Hanzely, Richtarik, "Federated Learning of a Mixture of Global and Local Models", 2020. Minimises
-mean_n f_n(w_n) + lam/2N * sum_n |w_n - mean w|^2: at each step a coin decides, for all alike, between a gradient step on
-the own data and one towards the mean. The latter leaves the mean where it is, so only a change of side travels."""
+mean_n f_n(w_n) + lam/2N * sum_n |w_n - mean w|^2: at each step a coin decides, for all alike, between a gradient step
+on the own data and one towards the mean. The latter leaves the mean where it is, so only a change of side travels."""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from sparsona.local import Local, Minibatch, Vectors
+from sparsona.bench import Minibatch, Vectors
+from sparsona.local import Local
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Fit, Task
 from sparsona.methods import METHODS

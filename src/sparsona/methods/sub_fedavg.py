@@ -12,7 +12,8 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from sparsona.local import Local, Trained
+from sparsona.bench import Trained
+from sparsona.local import Local
 from sparsona.message import Mask, Message, Positions, Vector
 from sparsona.method import Arrival, ClientId, Fit, Task, Turn
 from sparsona.methods import METHODS

@@ -13,9 +13,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sparsona.api import execute, prepare
+from sparsona.api import execute
 from sparsona.checkpoint import write_atomically
 from sparsona.errors import InputError
+from sparsona.prepare import prepare
 from sparsona.records import RoundReport
 from sparsona.registry import Registry
 from sparsona.rundir import RunDir

@@ -13,11 +13,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from sparsona.api import prepare
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import read
 from sparsona.gate import Gated
 from sparsona.message import Vector
+from sparsona.prepare import prepare
 from sparsona.registry import suggest
 from sparsona.rundir import RunDir
 from sparsona.slim import Chain, SlimNet, Step, chain_of, plan, small_module

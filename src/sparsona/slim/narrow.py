@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from sparsona.local import Companion
+from sparsona.companion import Companion
 from sparsona.message import Mask, Vector
 from sparsona.slim import SlimNet, chain_or_none, plan
 from sparsona.vector import Flat

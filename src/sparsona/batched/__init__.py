@@ -1,0 +1,12 @@
+"""Tiny models of several clients trained as one: their vectors stacked, a step of all of them one batched product.
+
+A small net spends its time not on arithmetic but on being told what to do, step by step and client by client. Here the
+clients of a group take their turns in lockstep: each runs until it asks for a training, then all that ask are trained
+together. Sums are taken in another order than by :class:`~sparsona.local.Bench`, so results differ in the last bits;
+they follow from who is with whom, which is the same in every engine and for any number of workers.
+"""
+
+from sparsona.batched.group import Group
+from sparsona.batched.stack import Chain, Mapped, Stack, stack_of
+
+__all__ = ["Chain", "Group", "Mapped", "Stack", "stack_of"]
