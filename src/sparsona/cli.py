@@ -25,6 +25,7 @@ from sparsona.prepare import prepare
 from sparsona.report import console as show
 from sparsona.report.plots import draw_classes
 from sparsona.rundir import RunDir
+from sparsona.slim.export import export_slim
 from sparsona.version import __version__
 
 app = typer.Typer(
@@ -50,8 +51,11 @@ def run(
     rounds: Annotated[int | None, typer.Option(help="rounds [20]")] = None,
     sample: Annotated[float | None, typer.Option(help="share of clients in a round [1.0]")] = None,
     seed: Annotated[int | None, typer.Option(help="seed of all chance [0]")] = None,
-    engine: Annotated[str | None, typer.Option(help="what runs the clients [inprocess]")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="what runs the clients: inprocess, pool [auto: the pool where it pays]")
+    ] = None,
     workers: Annotated[int | None, typer.Option(help="worker processes [0: one a core]")] = None,
+    trainer: Annotated[str | None, typer.Option(help="plain, or batched: tiny models of many clients at once")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda [cpu]")] = None,
     eval_every: Annotated[int | None, typer.Option(help="evaluate every so many rounds, 0: only the last [1]")] = None,
     new_clients: Annotated[
@@ -67,7 +71,7 @@ def run(
     chosen: dict[str, Any] = read(file) if file.suffix == ".toml" else {"method": what}
     flags = {
         "data": data, "model": model, "clients": clients, "partition": partition, "rounds": rounds, "seed": seed,
-        "engine": engine, "workers": workers, "device": device, "new_clients": new_clients,
+        "engine": engine, "workers": workers, "trainer": trainer, "device": device, "new_clients": new_clients,
     }  # fmt: skip
     chosen |= {key: value for key, value in flags.items() if value is not None}
     for section, key, value in (("schedule", "sample", sample), ("evaluation", "every", eval_every)):
@@ -180,8 +184,15 @@ def export(
     run: Annotated[Path, typer.Argument(help="a run directory")],
     client: Annotated[str, typer.Option(help="whose model")],
     to: Annotated[Path, typer.Option(help="file to write: .safetensors or .npz")],
+    slim: Annotated[
+        bool, typer.Option("--slim", help="the small net of a sparse model: rows without weights go")
+    ] = False,
 ) -> None:
     """Write one client's personal model to a file."""
+    if slim:
+        sizes = export_slim(run, client, to)
+        out.print(f"wrote {to}: {sizes.after} numbers instead of {sizes.before}", soft_wrap=True)
+        return
     RunDir(run).export(client, to)
     out.print(f"wrote {to}", soft_wrap=True)
 

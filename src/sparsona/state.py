@@ -23,7 +23,7 @@ def pack(state: Any) -> bytes:
     """The bytes of a state.
 
     >>> unpack(pack({"weights": np.arange(3), "round": 4}), dict)
-    {'weights': array([0, 1, 2]), 'round': 4}
+    {'round': 4, 'weights': array([0, 1, 2])}
     """
     arrays: dict[str, Any] = {}
     tree = _plain(state, arrays, "state")

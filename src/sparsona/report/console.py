@@ -101,14 +101,16 @@ def traffic(summary: Mapping[str, Any]) -> str:
 
 def comparison(summaries: Sequence[Mapping[str, Any]], title: str) -> Table:
     """Several runs side by side."""
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 0, 0, 1))
     metric = summaries[0]["metric"]
     table.add_column("method", no_wrap=True)
     for label in ("pre", "decile", "post", "decile", "up", "down", "sim s", "s"):
         table.add_column(label, justify="right", no_wrap=True)
     table.caption = (
-        f"{metric} before and after local training: mean over clients, bottom decile; simulated and real seconds"
+        f"{metric} before and after local training, mean over clients and bottom decile; bytes of all clients together; "
+        "simulated and real seconds"
     )
+    table.caption_justify = "left"
     for s in summaries:
         points = [s[metric][point][key] for point in ("pre", "post") for key in ("mean", "bottom_decile")]
         table.add_row(
