@@ -41,6 +41,18 @@ class Chance:
     def torch(self, purpose: str, *, round: int = 0, client: str = "", device: str = "cpu") -> Iterator[None]:
         """Within this block torch's generator is ours (dropout, initial weights); afterwards it is as it was."""
         state = self._sequence(purpose, round, client, 0).generate_state(1, np.uint64)[0]
-        with torch.random.fork_rng(devices=[device] if device.startswith("cuda") else []):
-            torch.manual_seed(int(state & np.uint64(2**63 - 1)))
+        seed = int(state & np.uint64(2**63 - 1))
+        # Not torch.manual_seed: it also notes the seed, with a stack trace, for every kind of device that torch knows
+        # and has not started. That took a quarter of a tiny client's turn, and the notes were never forgotten.
+        generators = [torch.default_generator]
+        if device.startswith("cuda"):
+            torch.cuda.init()
+            generators.append(torch.cuda.default_generators[torch.device(device).index or 0])
+        before = [generator.get_state() for generator in generators]
+        for generator in generators:
+            generator.manual_seed(seed)
+        try:
             yield
+        finally:
+            for generator, kept in zip(generators, before, strict=True):
+                generator.set_state(kept)

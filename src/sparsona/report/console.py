@@ -107,8 +107,8 @@ def comparison(summaries: Sequence[Mapping[str, Any]], title: str) -> Table:
     for label in ("pre", "decile", "post", "decile", "up", "down", "sim s", "s"):
         table.add_column(label, justify="right", no_wrap=True)
     table.caption = (
-        f"{metric} before and after local training, mean over clients and bottom decile; bytes of all clients together; "
-        "simulated and real seconds"
+        f"{metric} before and after local training, mean over clients and bottom decile; "
+        "bytes of all clients together; simulated and real seconds"
     )
     table.caption_justify = "left"
     for s in summaries:
