@@ -46,7 +46,7 @@ class Chance:
         # and has not started. That took a quarter of a tiny client's turn, and the notes were never forgotten.
         generators = [torch.default_generator]
         if device.startswith("cuda"):
-            torch.cuda.init()
+            torch.cuda.init()  # type: ignore[no-untyped-call]
             generators.append(torch.cuda.default_generators[torch.device(device).index or 0])
         before = [generator.get_state() for generator in generators]
         for generator in generators:
