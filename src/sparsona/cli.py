@@ -158,7 +158,7 @@ SYSTEMS = ("fedpse", "pfednet", "spfl", "plga", "fedspa", "pfedgate")
 def demo() -> None:
     """Every system that is here, beside its plainest rivals, on handwritten digits dealt out unevenly."""
     landed = [name for name in SYSTEMS if name in METHODS.names()]
-    compare(["local", "fedavg", "fedavg-ft", *landed], rounds=30)
+    compare(["local", "fedavg", "fedavg-ft", *landed], rounds=30, settings=["engine=pool"])
 
 
 @app.command()
