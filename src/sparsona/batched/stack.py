@@ -36,7 +36,8 @@ class Stack(ABC):
 class Batch:
     """One step's samples of several clients, filled up to the same number; `counts` says how many are real.
 
-    `scale` is what a sample's loss counts in its client's mean, 0 for the filling.
+    `scale` is what a sample's loss counts in its client's mean, 0 for the filling. `labels` says that the objective is
+    the cross-entropy and that every target is a class: its derivative then needs no tape.
     """
 
     inputs: torch.Tensor
@@ -44,9 +45,17 @@ class Batch:
     scale: torch.Tensor
     counts: torch.Tensor
     objective: Objective
+    labels: bool = False
 
     def errors(self, outputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The losses, and the derivative of their scaled sum by the outputs."""
+        if self.labels:
+            with torch.no_grad():
+                logs = torch.log_softmax(outputs.flatten(0, 1), 1)
+                rows = self.targets.unsqueeze(1)
+                losses = logs.gather(1, rows).neg_().view_as(self.scale)
+                slope = logs.exp_().scatter_add_(1, rows, torch.full(rows.shape, -1.0))
+                return losses, slope.view_as(outputs).mul_(self.scale.unsqueeze(2))
         flat = outputs.detach().flatten(0, 1).requires_grad_()
         losses = self.objective.loss(flat, self.targets)
         (slope,) = torch.autograd.grad(losses, flat, self.scale.flatten())

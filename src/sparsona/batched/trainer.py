@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,8 +13,12 @@ from sparsona.batched.stack import Batch, Stack
 from sparsona.bench import SCORE_BATCH, Bench, Trained, Training
 from sparsona.dataset import Array, Indices
 from sparsona.errors import Diverged
+from sparsona.objective import classification
 from sparsona.optimizer import NONE, Moments
 from sparsona.recipe import Recipe
+
+FETCH = 2**20
+"""How many numbers of inputs are fetched at once."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,8 @@ class Trainer:
     def __init__(self, bench: Bench, stack: Stack) -> None:
         self._bench = bench
         self._stack = stack
+        targets = bench.targets
+        self._labels = bench.objective.loss is classification().loss and not bool((targets < 0).any())
 
     def train(self, trainings: Sequence[Training]) -> list[Trained | Diverged]:
         """The trainings of several clients, whatever they have in common; an answer for each."""
@@ -55,14 +62,14 @@ class Trainer:
         weights = _rows([training.start for training in trainings])
         steps = _Steps(kind, trainings, weights)
         total = torch.zeros(len(trainings))
-        counts = [len(own) for own in batches]
-        for number in range(counts[0] if counts else 0):
-            active = next((row for row, count in enumerate(counts) if count <= number), len(counts))
-            batch = self._batch([own[number] for own in batches[:active]])
+        for batch in self._batches(batches):
+            active = len(batch.counts)
             for _ in range(kind.recipe.repeats):
                 total[:active] += steps.take(self._stack, weights[:active], batch)
         samples = [kind.recipe.repeats * sum(len(indices) for indices, _ in own) for own in batches]
-        finite = (torch.isfinite(weights).all(1) & torch.isfinite(total)).tolist()
+        finite = torch.isfinite(weights.sum(1) + total)  # the sum is finite only if all are
+        if not finite.all():
+            finite = torch.isfinite(weights).all(1) & torch.isfinite(total)
         losses = (total / torch.tensor(samples).clamp(min=1)).tolist()
         return [
             Trained(weights[row].numpy().copy(), losses[row], samples[row], steps.moments(row))
@@ -74,18 +81,25 @@ class Trainer:
             for row in range(len(trainings))
         ]
 
-    def _batch(self, batches: Sequence[tuple[Indices, Array | None]]) -> Batch:
-        longest = max(len(indices) for indices, _ in batches)
-        chosen = np.empty((len(batches), longest), np.int64)
-        scale = np.zeros((len(batches), longest), np.float32)
-        for row, (indices, importance) in enumerate(batches):
-            count = len(indices)
-            chosen[row, :count], chosen[row, count:] = indices, indices[0]
-            scale[row, :count] = (1.0 if importance is None else importance) / np.float32(count)
-        inputs, targets = self._bench.batch(chosen.reshape(-1))
-        shaped = inputs.reshape(len(batches), longest, *inputs.shape[1:])
-        counts = torch.tensor([len(indices) for indices, _ in batches])
-        return Batch(shaped, targets, torch.from_numpy(scale), counts, self._bench.objective)
+    def _batches(self, batches: Sequence[Sequence[tuple[Indices, Array | None]]]) -> Iterator[Batch]:
+        """The clients' batches step by step; several steps' samples are fetched at once."""
+        steps = [_Step([own[number] for own in batches if number < len(own)]) for number in range(len(batches[0]))]
+        room = max(1, FETCH // math.prod(self._bench.raw.shape[1:]))
+        while steps:
+            ends = np.cumsum([step.chosen.size for step in steps])
+            now = max(1, int(np.searchsorted(ends, room, side="right")))
+            inputs, targets = self._bench.batch(np.concatenate([step.chosen.reshape(-1) for step in steps[:now]]))
+            for step, stop in zip(steps[:now], ends.tolist(), strict=False):
+                place = slice(stop - step.chosen.size, stop)
+                yield Batch(
+                    inputs[place].reshape(*step.chosen.shape, *inputs.shape[1:]),
+                    targets[place],
+                    torch.from_numpy(step.scale),
+                    torch.from_numpy(step.counts),
+                    self._bench.objective,
+                    self._labels,
+                )
+            steps = steps[now:]
 
     def answers(self, models: Sequence[Array], samples: Sequence[Indices]) -> list[Array]:
         """Each model's predictions for its samples."""
@@ -109,6 +123,20 @@ class Trainer:
         return [row[: len(indices)] for row, indices in zip(rows, samples, strict=True)]
 
 
+class _Step:
+    """Which samples the clients take in one step, in rows that are filled up with samples that do not count."""
+
+    def __init__(self, batches: Sequence[tuple[Indices, Array | None]]) -> None:
+        self.counts = np.array([len(indices) for indices, _ in batches])
+        shape = len(batches), int(self.counts.max())
+        self.chosen = np.empty(shape, np.int64)
+        self.scale = np.zeros(shape, np.float32)
+        for row, (indices, importance) in enumerate(batches):
+            count = len(indices)
+            self.chosen[row, :count], self.chosen[row, count:] = indices, indices[0]
+            self.scale[row, :count] = (1.0 if importance is None else importance) / np.float32(count)
+
+
 def _rows(vectors: Sequence[Array]) -> torch.Tensor:
     return torch.from_numpy(np.stack(vectors).astype(np.float32, copy=False))
 
@@ -120,7 +148,6 @@ class _Steps:
         recipe = kind.recipe
         self._kind = kind
         self._counts = [training.moments.step if training.moments else 0 for training in trainings]
-        self._gradient = torch.zeros_like(weights)
         self._mask: torch.Tensor | None = None
         if any(training.mask is not None for training in trainings):
             full = np.ones(weights.shape[1], np.bool_)
@@ -133,10 +160,13 @@ class _Steps:
             ])  # fmt: skip
             self._strength = torch.tensor([[0.0 if pull is None else pull.strength] for pull in pulls])
         adam = recipe.optimizer == "adam"
-        self._first = _memory([t.moments.first if t.moments else NONE for t in trainings], weights)
-        self._second = _memory([t.moments.second if t.moments else NONE for t in trainings], weights)
         self._remembers = adam or recipe.momentum > 0
+        if self._remembers:
+            self._first = _memory([t.moments.first if t.moments else NONE for t in trainings], weights)
+        if adam:
+            self._second = _memory([t.moments.second if t.moments else NONE for t in trainings], weights)
         self._plain = not (self._remembers or recipe.clip or self._mask is not None or self._towards is not None)
+        self._gradient = torch.zeros(0)
 
     def take(self, stack: Stack, weights: torch.Tensor, batch: Batch) -> torch.Tensor:
         """One step of the first rows; returned are the sums of their losses."""
@@ -145,6 +175,8 @@ class _Steps:
             self._counts[row] += 1
         losses = stack.descend(weights, batch, kind.rate, recipe.weight_decay) if self._plain else None
         if losses is None:
+            if not len(self._gradient):
+                self._gradient = torch.empty_like(weights)
             gradient = self._gradient[:rows]
             losses = stack.gradient(weights, batch, gradient)
             with torch.no_grad():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +13,16 @@ from sparsona.ops.compiled import Places, compiled
 
 Sums = npt.NDArray[np.float64]
 
+TOGETHER, BLOCK = 4, 4096
+"""How many replies are folded in together, and how many positions at a time."""
+
+NOTHING = Sparse(0, np.zeros(0, np.int64), np.zeros(0, np.float32))
+
 
 def elementwise_mean(size: int, replies: Iterable[tuple[float, Sparse]], absent: bool = False) -> Vector:
     """The mean by weights at each position; 0 where nobody sent one. With `absent`, who sent nothing counts as zero.
 
-    One pass with one sparse vector in memory; sums are in float64. A value that is sent counts even if it is 0.
+    One pass with a few sparse vectors in memory; sums are in float64, in the order of the replies. A value that is sent counts even if it is 0.
 
     >>> sparse = [Sparse(2, np.array([i]), np.array([v], np.float32)) for i, v in ((1, 1), (0, 2), (1, 3))]
     >>> elementwise_mean(2, [(1, s) for s in sparse])
@@ -26,18 +32,35 @@ def elementwise_mean(size: int, replies: Iterable[tuple[float, Sparse]], absent:
     """
     sums = np.zeros(2 * size)  # value and weight side by side: one position is one place in memory
     everyone = 0.0
-    for share, sparse in replies:
-        _fold(sums, sparse.indices.view(np.uint64), sparse.values, share)
-        everyone += share
-    total, weight = sums[::2], sums[1::2]
-    if absent:
-        weight[:] = everyone
-    return np.divide(total, weight, out=np.zeros(size, np.float32), where=weight > 0, casting="same_kind")
+    waiting = iter(replies)
+    while several := list(islice(waiting, TOGETHER)):
+        everyone = sum((share for share, _ in several), everyone)
+        several += [(0.0, NOTHING)] * (TOGETHER - len(several))
+        places = tuple(sparse.indices.view(np.uint64) for _, sparse in several)
+        _fold(sums, places, tuple(sparse.values for _, sparse in several), tuple(float(share) for share, _ in several))
+    return _divide(sums, everyone if absent else 0.0)
 
 
 @compiled
-def _fold(sums: Sums, places: Places, values: Vector, share: float) -> None:
+def _fold(sums: Sums, places: tuple[Places, ...], values: tuple[Vector, ...], shares: tuple[float, ...]) -> None:
+    """Block by block of the positions, so that the block stays near while one reply after the other is added."""
     two, one = np.uint64(2), np.uint64(1)
-    for j in range(len(places)):
-        sums[two * places[j]] += share * np.float64(values[j])
-        sums[two * places[j] + one] += share
+    at = np.zeros(len(places), np.int64)
+    for stop in range(BLOCK, len(sums) // 2 + BLOCK, BLOCK):
+        for r in range(len(places)):
+            place, value, share, j = places[r], values[r], shares[r], at[r]
+            while j < len(place) and place[j] < np.uint64(stop):
+                sums[two * place[j]] += share * np.float64(value[j])
+                sums[two * place[j] + one] += share
+                j += 1
+            at[r] = j
+
+
+@compiled
+def _divide(sums: Sums, everyone: float) -> Vector:
+    out = np.zeros(len(sums) // 2, np.float32)
+    for i in range(len(out)):
+        weight = everyone if everyone > 0 else sums[2 * i + 1]
+        if weight > 0:
+            out[i] = sums[2 * i] / weight
+    return out

@@ -30,7 +30,7 @@ class Packed:
     @classmethod
     def take(cls, vector: Vector, indices: IndexSet) -> Packed:
         """The entries of `vector` at `indices`."""
-        return cls(len(vector), _bits(len(vector), indices), vector[indices])
+        return cls(len(vector), _bits(len(vector), indices), vector.take(indices))
 
     @classmethod
     def nothing(cls, size: int) -> Packed:
@@ -44,8 +44,8 @@ class Packed:
     def added_to(self, vector: Vector) -> Vector:
         """`vector` plus these entries, as a new vector."""
         out = vector.copy()
-        mask = np.unpackbits(self.bits, count=self.size, bitorder="little").view(np.bool_)
-        out[mask] += self.values
+        indices = self.sparse().indices
+        out[indices] += self.values
         return out
 
 

@@ -165,6 +165,17 @@ CLAIMS = [
         for data, n in (("fashion-mnist", 2), ("fashion-mnist", 5), ("fashion-mnist", 10), ("mnist", 10), ("imdb", 10))
         for point in ("pre", "post")
     ),
+    *(
+        Claim(
+            f"the same on fashion-mnist, N = 10, with whole epochs, at `{point}`",
+            _all(*(_better(_fm(1.0, "fedpse-epochs"), _fm(1.0, f"{m}-epochs"), point) for m in METHODS[1:4])),
+        )
+        for point in ("pre", "post")
+    ),
+    Claim(
+        "lambda = 0.5, fashion-mnist, N = 10: FedPSE above FedAvg, FedSTC and FedSCR at `pre` (C3)",
+        _all(*(_better(_fm(0.5, "fedpse"), _fm(0.5, m)) for m in METHODS[1:4])),
+    ),
     Claim("lambda = 0, fashion-mnist, N = 10: FedPSE below FedAvg", _better(_fm(0.0, "fedavg"), _fm(0.0, "fedpse"))),
     *(
         Claim(f"EWA helps at lambda = {r:g}, N = 10 (C5)", _better(_fm(r, "fedpse"), _fm(r, "fedpse") + "-no-ewa"))

@@ -40,27 +40,31 @@ def unzigzag(code: int) -> int:
 
 @dataclass(frozen=True)
 class Piece:
-    """Some bytes of a frame and what they are for."""
+    """Some bytes of a frame, in chunks that are put together only once, and what they are for."""
 
-    data: bytes
+    chunks: tuple[bytes, ...]
     ledger: Ledger
 
     @classmethod
     def header(cls, data: bytes) -> Piece:
-        return cls(data, Ledger(header=len(data)))
+        return cls((data,), Ledger(header=len(data)))
 
     @classmethod
     def positions(cls, data: bytes, bound: float) -> Piece:
-        return cls(data, Ledger(positions=len(data), bound=bound))
+        return cls((data,), Ledger(positions=len(data), bound=bound))
 
     @classmethod
     def values(cls, data: bytes) -> Piece:
-        return cls(data, Ledger(values=len(data)))
+        return cls((data,), Ledger(values=len(data)))
 
     @classmethod
     def join(cls, pieces: Iterable[Piece]) -> Piece:
         several = tuple(pieces)
-        return cls(b"".join(p.data for p in several), sum((p.ledger for p in several), Ledger()))
+        return cls(tuple(c for p in several for c in p.chunks), sum((p.ledger for p in several), Ledger()))
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self.chunks)
 
 
 class Reader:

@@ -9,10 +9,12 @@ payloads, signed zeros and denormals need no special case.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from sparsona.errors import WireError
-from sparsona.message import IndexSet, Vector
+from sparsona.message import Vector
 from sparsona.wire import fields, positions, rans, symbols, tables
 from sparsona.wire import signs as signs_
 from sparsona.wire.buffers import Bytes, Reader, varint
@@ -37,20 +39,19 @@ def encode(values: Vector) -> bytes:
 
 
 def _encode(patterns: Patterns, holes: bool) -> bytes:
-    best = bytes([RAW]) + patterns.astype("<u4", copy=False).tobytes()
-    if len(patterns) < 4:
-        return best
-    best = _shorter(best, PALETTE, _encode_palette(patterns, len(best)))
+    best: bytes | None = None
+    below = 1 + 4 * len(patterns)
     sparse = holes and 4 * np.count_nonzero(patterns) <= 3 * len(patterns) <= positions.MOST
-    if sparse:
-        best = _shorter(best, HOLES, _encode_holes(patterns, np.flatnonzero(patterns)))
+    ways: list[Callable[[Patterns, int], bytes | None]] = []
+    if len(patterns) >= 4:
+        ways = [_encode_palette, _encode_holes] if sparse else [_encode_palette]
     if len(patterns) >= _FEW and not (sparse and len(patterns) > _MANY):
-        best = _shorter(best, FIELDS, _encode_fields(patterns, len(best)))
-    return best
-
-
-def _shorter(best: bytes, way: int, body: bytes | None) -> bytes:
-    return best if body is None or len(body) + 1 >= len(best) else bytes([way]) + body
+        ways.append(_encode_fields)
+    for way in ways:
+        body = way(patterns, below)
+        if body is not None and len(body) < below:
+            best, below = body, len(body)
+    return bytes([RAW]) + patterns.astype("<u4", copy=False).tobytes() if best is None else best
 
 
 def decode(reader: Reader, count: int) -> Vector:
@@ -71,10 +72,11 @@ def _decode(reader: Reader, count: int, holes: bool) -> Patterns:
     raise WireError(f"floats are coded in way {way}, which does not exist")
 
 
-def _encode_holes(patterns: Patterns, present: IndexSet) -> bytes:
+def _encode_holes(patterns: Patterns, below: int) -> bytes | None:
     """Where the numbers are that are not zero, and these numbers."""
+    present = np.flatnonzero(patterns)
     places = positions.encode(len(patterns), present, None).data
-    return varint(len(present)) + places + _encode(patterns[present], holes=False)
+    return bytes([HOLES]) + varint(len(present)) + places + _encode(patterns[present], holes=False)
 
 
 def _decode_holes(reader: Reader, count: int) -> Patterns:
@@ -108,7 +110,7 @@ def _encode_palette(patterns: Patterns, below: int) -> bytes | None:
     colours = np.sort(_distinct(patterns))
     if len(colours) > min(256, len(patterns) // 2):
         return None
-    start = varint(len(colours)) + colours.astype("<u4", copy=False).tobytes()
+    start = bytes([PALETTE]) + varint(len(colours)) + colours.astype("<u4", copy=False).tobytes()
     if len(colours) == 1:
         return start
     indices = np.searchsorted(colours, patterns).astype(np.uint16)
@@ -184,7 +186,7 @@ def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
         return None
     flags = extra | coded << 3 | signed << 4
     used = np.packbits(np.isin(np.arange(256), exponent_of))
-    out = [bytes([flags]), tables.write_bytes(used), body]
+    out = [bytes([FIELDS, flags]), tables.write_bytes(used), body]
     if coded:
         hazards = _quantise_hazards(fields.place_counts(zeros, exponent_of, 23 - extra), HAZARD)
         freq = rans.frequencies(_zero_weights(hazards, exponent_of, 23 - extra, HAZARD), ZERO_BITS)
@@ -193,8 +195,7 @@ def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
     if signed:
         out += [varint(len(signs)), signs.tobytes()]
     out.append(words.astype("<u4", copy=False).tobytes()[: (plain + 7) // 8])
-    whole = b"".join(out)
-    return whole if len(whole) < below else None
+    return b"".join(out)
 
 
 def _decode_fields(reader: Reader, count: int) -> Patterns:

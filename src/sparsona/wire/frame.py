@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, fields, is_dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -101,9 +102,7 @@ def encode(message: Message, layout: Tensors | None = None, memo: Memo | None = 
     for name, part in message.parts.items():
         kind, body = memo.encode(part, layout) if memo is not None else parts.encode(part, layout)
         pieces += [Piece.header(bytes([kind]) + _encode_name(name)), body]
-    crc = 0
-    for piece in pieces:
-        crc = zlib.crc32(piece.data, crc)
+    crc = reduce(lambda crc, chunk: zlib.crc32(chunk, crc), Piece.join(pieces).chunks, 0)
     whole = Piece.join([*pieces, Piece.header(crc.to_bytes(4, "little"))])
     return Frame(whole.data, whole.ledger)
 

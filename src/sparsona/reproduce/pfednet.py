@@ -1,0 +1,405 @@
+"""The experiments that pFedNet's draft does not have: lambda between local and consensus, bytes against accuracy, and
+which sketch finds the right neighbours.
+
+Logistic regression on covtype (its four wilderness areas; twenty clients by k-means; the areas cut into five clients
+each), on heart disease with its four hospitals, and on Fashion-MNIST with three classes a client. covtype is an
+excerpt: few samples to train on, many to test on. Differences are small, so there are several seeds; `quick` takes
+fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparsona.data import describe, load, roots
+from sparsona.dataset import Array, Dataset
+from sparsona.methods.pfednet import Server
+from sparsona.ops.cluster import clustered, typical
+from sparsona.ops.network import Network
+from sparsona.records import Line
+from sparsona.reproduce import PAPERS, Case, Check, Claim, Paper, Summary, finished, score, server_state
+from sparsona.rundir import RunDir
+
+LAMBDAS = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2, 2.0)
+GAMMAS = (0.01, 0.03, 0.1, 0.3, 1.0)
+FREE = (0.03, 0.1, 0.3)
+"""In units of median |g| sqrt(d); the latter are run with a free end, too."""
+LEVELS = (2, 4, 8, 16)
+QSGD = (1, 3, 7, 31)
+SKETCHES = ("label", "shares", "mean", "cov", "kernel", "model")
+AREAS = ("rawah", "neota", "comanche-peak", "cache-la-poudre")
+RIVALS: Mapping[str, Mapping[str, Any]] = {
+    "ifca": {"clusters": 2},
+    "l2gd": {"lam": 0.4, "p": 0.05},
+    "ditto": {},
+    "pfedme": {},
+}
+SEEDS = {"heart": (10, 20), "areas-60": (3, 10), "areas-250": (3, 10), "kmeans": (1, 10), "fashion": (1, 5)}
+"""Of `quick`, and of the whole."""
+RATE = {"heart": 0.05, "areas-60": 0.05, "areas-250": 0.05, "kmeans": 0.05, "fashion": 0.05}
+BEST = {"kmeans": 0.1, "fashion": 0.01}
+"""The lambda under which bytes are saved."""
+
+
+def excerpt(name: str) -> str:
+    """Some samples of covtype or Fashion-MNIST dealt out to clients, as a data set of its own; made once."""
+    path = roots()[0] / "excerpts" / f"pfednet-{name}.npz"
+    source = "fashion-mnist" if name == "twins" else "covtype"
+    if not path.exists() and describe(source).present:
+        data, rng = load(source), np.random.default_rng(0)
+        train, test, owner = _owners(name, data, rng)
+        chosen: dict[str, list[Array]] = {"train": [], "test": []}
+        for client in np.unique(owner[owner >= 0]):
+            mine = rng.permutation(np.flatnonzero(owner == client))
+            chosen["train"].append(mine[:train])
+            chosen["test"].append(mine[train : train + test])
+        t, v = (np.concatenate(chosen[part]) for part in ("train", "test"))
+        x, names = _normalised(data), np.array([f"{c:02d}" for c in range(100)])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(
+            path, x=x[t], y=data.targets[t], client=names[owner[t]],
+            x_test=x[v], y_test=data.targets[v], client_test=names[owner[v]],
+        )  # fmt: skip
+    return f"npz:{path}"
+
+
+def _owners(name: str, data: Dataset, rng: np.random.Generator) -> tuple[int, int, Array]:
+    """Training and test samples of a client, and whose each sample is (-1: nobody's)."""
+    if name == "twins":  # five groups of four clients with the same two classes
+        return 40, 200, data.targets // 2 * 4 + rng.integers(0, 4, len(data))
+    assert data.groups is not None
+    if name == "kmeans":
+        from sklearn.cluster import MiniBatchKMeans
+
+        x = _normalised(data)
+        means = MiniBatchKMeans(20, random_state=0, n_init=3).fit(x[rng.choice(len(x), 60_000, replace=False)])
+        return 50, 500, means.predict(x)
+    if name == "parts":  # each area cut into five clients
+        return 100, 400, data.groups * 5 + rng.integers(0, 5, len(data))
+    return int(name.rpartition("-")[2]), 2000, data.groups
+
+
+def _normalised(data: Dataset) -> Array:
+    if data.inputs.dtype == np.uint8:
+        return data.inputs
+    return (data.inputs - np.array(data.mean, np.float32)) / np.array(data.std, np.float32)
+
+
+@PAPERS.add
+def pfednet(quick: bool) -> Paper:
+    """Every setting with all values of lambda; gamma, levels and sketches where they tell something."""
+    return Paper(
+        "pFedNet: Communication Efficient Training of Federated Model Over Unbalanced Labels",
+        list(_cases(quick)),
+        CLAIMS,
+        {
+            "pfednet-means.md": _means,
+            "pfednet-lambda.png": _draw_lambda,
+            "pfednet-bytes.png": _draw_bytes,
+            "pfednet-elements.png": _draw_elements,
+            "pfednet-graphs.png": _draw_graphs,
+        },
+    )
+
+
+def _settings(data: str, quick: bool) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        "data": "heart-disease" if data == "heart" else "fashion-mnist" if data == "fashion" else excerpt(data),
+        "model": "logistic",
+        "partition": "classes:3" if data == "fashion" else "groups",
+        "clients": 20 if data == "fashion" else 0,
+        "rounds": 20 if data == "fashion" and quick else 40 if quick else 100,
+        "engine": "inprocess",
+        "training": {"lr": RATE.get(data, 0.05), "batch": 16},
+        "evaluation": {"every": 0, "post": "participants"},
+    }
+    if data == "fashion":
+        out["training"]["steps"] = 10
+    return out
+
+
+def _cases(quick: bool) -> Iterator[Case]:
+    for data, counts in SEEDS.items():
+        for seed in range(counts[0 if quick else 1]):
+            yield _case(data, "local", "local", {}, seed, quick)
+            yield _case(data, "fedavg", "fedavg", {}, seed, quick)
+            for lam in LAMBDAS:
+                yield _case(data, f"lam-{lam:g}", "pfednet", {"lam": lam}, seed, quick)
+            if data == "heart":
+                for lam in (0.004, 0.0125):
+                    yield _case(data, f"l1-{lam:g}", "pfednet", {"lam": lam, "p": 1}, seed, quick)
+            if data in ("heart", "kmeans"):
+                for name, options in RIVALS.items() if seed < 3 else ():
+                    yield _case(data, name, name, dict(options), seed, quick)
+    for data, lam in BEST.items():
+        for gamma in GAMMAS:
+            options = {"lam": lam, "gamma": gamma, "gamma_unit": "median"}
+            yield _case(data, f"gamma-{gamma:g}", "pfednet", options, 0, quick)
+            if gamma in FREE:
+                yield _case(data, f"free-{gamma:g}", "pfednet", {**options, "pin_end": False}, 0, quick)
+        for levels in LEVELS:
+            yield _case(data, f"levels-{levels}", "pfednet", {"lam": lam, "levels": levels}, 0, quick)
+            both = {"lam": lam, "levels": levels, "gamma": 0.1, "gamma_unit": "median"}
+            yield _case(data, f"both-{levels}", "pfednet", both, 0, quick)
+        for levels in QSGD:
+            yield _case(data, f"qsgd-{levels}", "qsgd", {"levels": levels}, 0, quick)
+    for data in ("parts", "twins"):
+        yield _case(data, "local", "local", {}, 0, quick)
+        yield _case(data, "fedavg", "fedavg", {}, 0, quick)
+        for kind in SKETCHES:
+            yield _case(data, kind, "pfednet", {"lam": 0.03, "sketch": kind}, 0, quick)
+            yield _case(data, f"{kind}-noise", "pfednet", {"lam": 0.03, "sketch": kind, "noise": 0.5}, 0, quick)
+
+
+def name_of(data: str, variant: str, seed: int) -> str:
+    """The run of a variant on some data.
+
+    >>> name_of("heart", "lam-0.1", 3)
+    'heart-lam-0.1-3'
+    """
+    return f"{data}-{variant}-{seed}"
+
+
+def _case(data: str, variant: str, method: str, options: dict[str, Any], seed: int, quick: bool) -> Case:
+    settings = {**_settings(data, quick), "method": method, "options": options, "seed": seed}
+    if method == "pfednet":
+        settings["options"] = {"eta": settings["training"]["lr"], **options}
+    if method == "fedavg":
+        settings["evaluation"] = {**settings["evaluation"], "ft": True}
+    cost = {"heart": 1, "areas-60": 1, "areas-250": 3, "parts": 4, "twins": 5, "kmeans": 6, "fashion": 9}[data]
+    return Case(name_of(data, variant, seed), data, settings, cost=float(cost))
+
+
+def averages(done: Mapping[str, Summary], data: str, variant: str, point: str = "pre") -> Array:
+    """The scores of the seeds that are finished, in their order."""
+    found = [done.get(name_of(data, variant, seed)) for seed in range(100)]
+    return np.array([score(one, point) for one in found if one is not None and score(one, point) is not None])
+
+
+def _some_lambda(data: str) -> Check:
+    """Whether the mean over the seeds at some lambda is above those of local and of fedavg, at `pre`."""
+
+    def check(done: Mapping[str, Summary]) -> bool | None:
+        alone, together = averages(done, data, "local"), averages(done, data, "fedavg")
+        ours = [averages(done, data, f"lam-{lam:g}") for lam in LAMBDAS[1:-1]]
+        if not len(alone) or any(len(one) != len(alone) for one in (together, *ours)):
+            return None
+        return max(float(one.mean()) for one in ours) > max(float(alone.mean()), float(together.mean()))
+
+    return check
+
+
+def _falls(data: str, kind: str, values: tuple[float, ...], way: int) -> Check:
+    """Whether bytes up change one way from value to value."""
+
+    def check(done: Mapping[str, Summary]) -> bool | None:
+        names = [name_of(data, f"{kind}-{value:g}", 0) for value in values]
+        if any(name not in done for name in names):
+            return None
+        sent = [way * done[name]["bytes"]["up"] for name in names]
+        return sent == sorted(sent)
+
+    return check
+
+
+def _ends(data: str) -> Check:
+    """Whether lambda = 0 is local and the largest is fedavg, within a point of accuracy."""
+
+    def check(done: Mapping[str, Summary]) -> bool | None:
+        pairs = (("lam-0", "local"), (f"lam-{LAMBDAS[-1]:g}", "fedavg"))
+        scores = [(averages(done, data, one), averages(done, data, other)) for one, other in pairs]
+        if any(not len(a) or len(a) != len(b) for a, b in scores):
+            return None
+        return all(abs(float(a.mean() - b.mean())) < 0.01 for a, b in scores)
+
+    return check
+
+
+CLAIMS = [
+    *(Claim(f"{data}: some lambda is above `local` and `fedavg` at `pre`", _some_lambda(data)) for data in SEEDS),
+    *(Claim(f"{data}: lambda = 0 is `local`, a large one about `fedavg`", _ends(data)) for data in SEEDS),
+    *(Claim(f"{data}: the larger gamma, the fewer bytes up", _falls(data, "gamma", GAMMAS, -1)) for data in BEST),
+    *(Claim(f"{data}: the fewer levels, the fewer bytes up", _falls(data, "levels", LEVELS, 1)) for data in BEST),
+]
+
+
+def _validation(folder: Path) -> float:
+    """The clients' mean score on their validation samples after the last round."""
+    lines = [Line.parse(text) for text in RunDir(folder).records.read_text().splitlines()]
+    last = max(line.round for line in lines)
+    return float(np.nanmean([line.validation.get("pre", np.nan) for line in lines if line.round == last]))
+
+
+def _means(runs: Path, to: Path) -> bool:
+    """Mean over the seeds, standard error, and the paired difference to the better of `local` and `fedavg`."""
+    done = finished(pfednet(False), runs) | finished(pfednet(True), runs)
+    lines = []
+    for data in (*SEEDS, "parts", "twins"):
+        prefix = f"{data}-"
+        mine = [name[len(prefix) :].rpartition("-")[0] for name in done if name.startswith(prefix)]
+        alone, together = averages(done, data, "local"), averages(done, data, "fedavg")
+        if not len(alone) or not len(together):
+            continue
+        name, better = max((("local", alone), ("fedavg", together)), key=lambda pair: float(pair[1].mean()))
+        lines += [f"## {data}", "", f"| run | seeds | pre | against {name} | post | validation | up | down |"]
+        lines += ["|---|---|---|---|---|---|---|---|"]
+        for variant in dict.fromkeys(mine):
+            pre, post = averages(done, data, variant), averages(done, data, variant, "post")
+            gap = pre - better[: len(pre)]
+            first = done[name_of(data, variant, 0)]["bytes"]
+            checked = np.mean([_validation(runs / name_of(data, variant, s)) for s in range(len(pre))])
+            lines.append(
+                f"| {variant} | {len(pre)} | {_spread(pre)} | {_spread(gap, sign=True)} | {post.mean():.4f} "
+                f"| {checked:.4f} | {first['up']:,} | {first['down']:,} |"
+            )
+        tuned = averages(done, data, "fedavg", "ft")
+        lines += [f"| fedavg-ft | {len(tuned)} | {_spread(tuned)} | | | | | |", ""] if len(tuned) else [""]
+    for data in ("parts", "twins"):
+        lines += [f"## {data}: edges that join the same group", "", "| sketch | edges | same group |", "|---|---|---|"]
+        for kind, network in _networks(runs, data).items():
+            lines.append(f"| {kind} | {len(network.graph.edges)} | {purity(network, data):.2f} |")
+        lines.append("")
+    to.write_text("\n".join(lines), encoding="utf-8")
+    return bool(lines)
+
+
+def _spread(values: Array, sign: bool = False) -> str:
+    mean = f"{values.mean():+.4f}" if sign else f"{values.mean():.4f}"
+    return f"{mean} ± {values.std(ddof=1) / len(values) ** 0.5:.4f}" if len(values) > 1 else mean
+
+
+def _networks(runs: Path, data: str) -> dict[str, Network]:
+    kinds = [f"{kind}{noise}" for noise in ("", "-noise") for kind in SKETCHES]
+    folders = {kind: runs / name_of(data, kind, 0) for kind in kinds}
+    return {k: server_state(f, Server).network for k, f in folders.items() if (f / "summary.json").exists()}
+
+
+def purity(network: Network, data: str) -> float:
+    """The share of edges between clients of the same area, or with the same classes."""
+    size = 5 if data == "parts" else 4
+    groups = np.array([int(client) // size for client in network.clients])
+    return float((groups[network.graph.edges[:, 0]] == groups[network.graph.edges[:, 1]]).mean())
+
+
+def _draw_lambda(runs: Path, to: Path) -> bool:
+    from matplotlib.figure import Figure
+
+    done = finished(pfednet(False), runs) | finished(pfednet(True), runs)
+    there = [data for data in SEEDS if all(len(averages(done, data, f"lam-{lam:g}")) for lam in LAMBDAS)]
+    if not there:
+        return False
+    figure = Figure(figsize=(3.2 * len(there), 3.2), layout="constrained")
+    for axes, data in zip(figure.subplots(1, len(there), squeeze=False)[0], there, strict=True):
+        found = [averages(done, data, f"lam-{lam:g}") for lam in LAMBDAS]
+        errors = [one.std(ddof=1) / len(one) ** 0.5 if len(one) > 1 else 0 for one in found]
+        places = np.array([max(lam, 0.001) for lam in LAMBDAS])
+        axes.errorbar(places, [one.mean() for one in found], errors, fmt="o-", capsize=2, label="pfednet")
+        lines = (("local", "pre", ":"), ("fedavg", "pre", "--"), ("fedavg", "ft", "-."))
+        for colour, (name, point, style) in enumerate(lines, 1):
+            label = "fedavg-ft" if point == "ft" else name
+            axes.axhline(averages(done, data, name, point).mean(), ls=style, color=f"C{colour}", label=label)
+        axes.set_xscale("log")
+        axes.set_xticks([0.001, 0.01, 0.1, 1], ["0", "0.01", "0.1", "1"])
+        axes.set_title(data)
+        axes.set_xlabel("lambda")
+        axes.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("mean test accuracy, `pre`")
+    figure.axes[0].legend(fontsize=7)
+    figure.savefig(to, dpi=120)
+    return True
+
+
+def _draw_bytes(runs: Path, to: Path) -> bool:
+    """Accuracy against bytes up, a curve for each way to save them."""
+    from matplotlib.figure import Figure
+
+    done = finished(pfednet(False), runs) | finished(pfednet(True), runs)
+    curves: dict[str, tuple[str, tuple[float, ...]]] = {
+        "gamma, pinned end": ("gamma", GAMMAS),
+        "gamma, free end": ("free", FREE),
+        "levels": ("levels", LEVELS),
+        "levels, gamma = 0.1": ("both", LEVELS),
+        "qsgd under fedavg": ("qsgd", QSGD),
+    }
+    there = [data for data in BEST if name_of(data, "qsgd-31", 0) in done]
+    if not there:
+        return False
+    figure = Figure(figsize=(5.2 * len(there), 3.8), layout="constrained")
+    for axes, data in zip(figure.subplots(1, len(there), squeeze=False)[0], there, strict=True):
+        for label, (kind, values) in curves.items():
+            found = [
+                done[name_of(data, f"{kind}-{v:g}", 0)] for v in values if name_of(data, f"{kind}-{v:g}", 0) in done
+            ]
+            axes.plot([s["bytes"]["up"] for s in found], [score(s, "pre") for s in found], "o-", ms=4, label=label)
+        for label, variant, mark in (("as it is", f"lam-{BEST[data]:g}", "k*"), ("fedavg", "fedavg", "kx")):
+            whole = done[name_of(data, variant, 0)]
+            axes.plot([whole["bytes"]["up"]], [score(whole, "pre")], mark, label=label)
+        axes.axhline(averages(done, data, "local")[0], ls=":", color="grey", label="local")
+        axes.set_xscale("log")
+        axes.set_title(f"{data}, lambda = {BEST[data]:g}")
+        axes.set_xlabel("bytes up, all clients and rounds")
+        axes.grid(alpha=0.3)
+    figure.axes[0].set_ylabel("mean test accuracy, `pre`")
+    figure.axes[0].legend(fontsize=7)
+    figure.savefig(to, dpi=120)
+    return True
+
+
+def _draw_elements(runs: Path, to: Path) -> bool:
+    """The draft's figure 6: a gradient of 55 elements as it is, fused, and fused to three and to four levels."""
+    from matplotlib.figure import Figure
+
+    path = Path(excerpt("areas-250").partition(":")[2])
+    if not path.exists():
+        return False
+    with np.load(path) as arrays:
+        mine = arrays["client"] == "00"
+        x, y = arrays["x"][mine], arrays["y"][mine] == 1  # lodgepole pine or not, at weights of zero
+    g = ((0.5 - y)[:, None] * np.column_stack([x, np.ones(len(x))])).mean(0).astype(np.float32)
+    gamma = 0.5 * typical(g)
+    kinds = {
+        "gamma = 0": (0.0, 0),
+        f"gamma = {gamma:.3f}": (gamma, 0),
+        "and 3 levels": (gamma, 3),
+        "4 levels": (gamma, 4),
+    }
+    figure = Figure(figsize=(12, 2.8), layout="constrained")
+    for axes, (title, (strength, levels)) in zip(figure.subplots(1, 4, sharey=True), kinds.items(), strict=True):
+        u = clustered(g, (len(g),), strength, levels=levels).values
+        axes.plot(u, ".", ms=5)
+        axes.set_title(f"{title}: {len(np.unique(u))} values")
+        axes.set_xlabel("element")
+        axes.grid(alpha=0.3)
+    figure.savefig(to, dpi=120)
+    return True
+
+
+def _draw_graphs(runs: Path, to: Path) -> bool:
+    """The network of each sketch, clients of the same area side by side on a circle and in one colour."""
+    from matplotlib.figure import Figure
+
+    found = {kind: network for kind, network in _networks(runs, "parts").items() if "noise" not in kind}
+    if not found:
+        return False
+    figure = Figure(figsize=(3 * len(found), 3.2), layout="constrained")
+    for axes, (kind, network) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True):
+        draw_network(axes, network, lambda client: int(client) // 5)
+        axes.set_title(f"{kind}: {purity(network, 'parts'):.0%} within an area", fontsize=9)
+    figure.savefig(to, dpi=120)
+    return True
+
+
+def draw_network(axes: Any, network: Network, colour: Callable[[str], int]) -> None:
+    """Clients on a circle in the order of their names, and a line for each edge."""
+    order = np.argsort(np.argsort(np.array(network.clients)))
+    angles = 2 * np.pi * order / max(len(order), 1)
+    x, y = np.cos(angles), np.sin(angles)
+    for (i, j), weight in zip(network.graph.edges, network.graph.weights, strict=True):
+        axes.plot(x[[i, j]], y[[i, j]], "-", color="grey", lw=min(float(weight), 3.0), alpha=0.6)
+    axes.scatter(x, y, c=[f"C{colour(client)}" for client in network.clients], zorder=3, s=30)
+    axes.set_aspect("equal")
+    axes.axis("off")
