@@ -22,7 +22,8 @@ NOTHING = Sparse(0, np.zeros(0, np.int64), np.zeros(0, np.float32))
 def elementwise_mean(size: int, replies: Iterable[tuple[float, Sparse]], absent: bool = False) -> Vector:
     """The mean by weights at each position; 0 where nobody sent one. With `absent`, who sent nothing counts as zero.
 
-    One pass with a few sparse vectors in memory; sums are in float64, in the order of the replies. A value that is sent counts even if it is 0.
+    One pass with a few sparse vectors in memory; sums are in float64, in the order of the replies. A value that is
+    sent counts even if it is 0.
 
     >>> sparse = [Sparse(2, np.array([i]), np.array([v], np.float32)) for i, v in ((1, 1), (0, 2), (1, 3))]
     >>> elementwise_mean(2, [(1, s) for s in sparse])
