@@ -12,14 +12,14 @@ from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
-from sparsona.engines._shared import Block, Sealed
-from sparsona.engines._worker import Arm, Failure, Leave, Order, Ready, Report
+from sparsona.engines._shared import Block, Sealed, Slot
+from sparsona.engines._worker import DEPTH, Arm, Failure, Leave, Letter, Order, Ready, Report
 from sparsona.errors import SparsonaError
 
 T = TypeVar("T")
 BOOT = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[2]); "
-    "from sparsona.engines._worker import main; main(int(sys.argv[1]))"
+    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
+    "from sparsona.engines._worker import main; main(*map(int, sys.argv[2:]))"
 )
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -42,19 +42,24 @@ class Member(Generic[T]):
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-c", BOOT, str(theirs.fileno()), json.dumps([str(place) for place in sys.path])]
-        with theirs:
-            # A process group of its own: Ctrl-C in the terminal is the server's business.
-            self._process = subprocess.Popen(
-                command,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, **ENVIRONMENT},
-                process_group=0,
-            )
+        watched, self._lifeline = os.pipe()
+        self._orders, self._reports = ([Slot() for _ in range(DEPTH)] for _ in range(2))
+        handles = [theirs.fileno(), watched, *(slot.handle for slot in (*self._orders, *self._reports))]
+        paths = json.dumps([str(place) for place in sys.path])
+        # A process group of its own: Ctrl-C in the terminal is the server's business.
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", BOOT, paths, *map(str, handles)],
+            pass_fds=handles,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **ENVIRONMENT},
+            process_group=0,
+        )
+        theirs.close()
+        os.close(watched)
         self.line: Connection[Any, Any] = Connection(ours.detach())
         self.tasks: deque[T] = deque()
         self.arming = 0
+        self._used: deque[int] = deque()
 
     @property
     def pid(self) -> int:
@@ -73,8 +78,10 @@ class Member(Generic[T]):
         self.arming += 1
 
     def give(self, order: Order, task: T) -> None:
+        slot = next(number for number in range(DEPTH) if number not in self._used)
         self.tasks.append(task)
-        self._send(order)
+        self._used.append(slot)
+        self._send(Letter(slot, self._orders[slot].put(order)))
 
     def _send(self, message: Any) -> None:
         try:
@@ -83,11 +90,17 @@ class Member(Generic[T]):
             raise Died from None
 
     def receive(self) -> Report | Ready | Failure:
+        """What the worker has to say; a report, and an error in a turn, answer the oldest order."""
         try:
-            message: Report | Ready | Failure = self.line.recv()
+            message: Letter | Ready | Failure = self.line.recv()
         except (EOFError, OSError):
             raise Died from None
-        return message
+        if not self.arming:
+            self._used.popleft()
+        if not isinstance(message, Letter):
+            return message
+        report: Report = self._reports[message.slot].get(message.length)
+        return report
 
     def end(self, kill: bool = True) -> str:
         """Close the line, let the process end or make it, and say how it ended."""
@@ -104,6 +117,9 @@ class Member(Generic[T]):
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
+        os.close(self._lifeline)
+        for slot in (*self._orders, *self._reports):
+            slot.close()
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from multiprocessing import spawn
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,45 @@ def mapped(handle: int, places: tuple[Place, ...]) -> tuple[Array, ...]:
     return tuple(np.ndarray(place.shape, place.dtype, memory, place.start) for place in places)
 
 
+class Slot:
+    """A letter box between two processes: memory that both map and that grows with the letters.
+
+    What is put in stays until something else is, so the two must agree on whose move it is.
+    """
+
+    def __init__(self, handle: int | None = None) -> None:
+        self.handle = _nameless() if handle is None else handle
+        self._memory: mmap.mmap | None = None
+
+    def put(self, message: object) -> int:
+        """The length of what was put in: tell it to the other side."""
+        data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        if self._memory is None or len(data) > len(self._memory):
+            os.ftruncate(self.handle, 1 << max(16, (len(data) - 1).bit_length()))
+            self._map()
+        assert self._memory is not None
+        self._memory[: len(data)] = data
+        return len(data)
+
+    def get(self, length: int) -> Any:
+        if self._memory is None or length > len(self._memory):
+            self._map()
+        assert self._memory is not None
+        with memoryview(self._memory) as whole, whole[:length] as letter:
+            return ForkingPickler.loads(letter)
+
+    def close(self) -> None:
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
+        os.close(self.handle)
+
+    def _map(self) -> None:
+        if self._memory is not None:
+            self._memory.close()
+        self._memory = mmap.mmap(self.handle, 0)
+
+
 class Shares(Mapping[str, Share]):
     """Who has which samples, in two arrays, however many clients there are."""
 
@@ -98,10 +138,9 @@ class Shares(Mapping[str, Share]):
 
 @dataclass(frozen=True)
 class Sealed:
-    """A set-up as a worker gets it: `payload` is the pickled rest, `main` what it takes to import the user's script."""
+    """What a worker must be told to find a set-up in the block; `main` is what it takes to import the user's script."""
 
     places: tuple[Place, ...]
-    payload: bytes
     main: Mapping[str, Any]
 
 
@@ -115,13 +154,16 @@ def seal(setup: Setup) -> tuple[Sealed, Block]:
     nothing = np.zeros((0, *data.inputs.shape[1:]), data.inputs.dtype)
     bare = replace(data, inputs=nothing, targets=data.targets[:0], groups=None)
     payload = _pickled(replace(setup, federation=Federation(bare)), tuple(shares))
-    block = Block((data.inputs, data.targets, indices, bounds.astype(np.int64)))
-    return Sealed(block.places, payload, _main(payload)), block
+    main = _main(payload)
+    block = Block((data.inputs, data.targets, indices, bounds.astype(np.int64), np.frombuffer(payload, np.uint8)))
+    return Sealed(block.places, main), block
 
 
-def unseal(sealed: Sealed, handle: int, setup: Setup, names: tuple[str, ...]) -> Setup:
+def unseal(sealed: Sealed, handle: int) -> Setup:
     """In a worker: the set-up with the samples and shares put back."""
-    inputs, targets, indices, bounds = mapped(handle, sealed.places)
+    inputs, targets, indices, bounds, payload = mapped(handle, sealed.places)
+    setup: Setup
+    setup, names = ForkingPickler.loads(payload.data)
     data = replace(setup.federation.data, inputs=inputs, targets=targets)
     return replace(setup, federation=Federation(data, Shares(names, bounds, indices)))
 

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import os
-import queue
 import resource
 import shutil
 import signal
 import threading
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import reduction, spawn
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from sparsona.client import Job, Outcome, Setup, Worker
-from sparsona.engines._shared import Sealed, unseal
+from sparsona.engines._shared import Sealed, Slot, unseal
 from sparsona.errors import InputError, SparsonaError
 from sparsona.state import pack
 from sparsona.store import Ticket, read_state
+
+T = TypeVar("T")
+DEPTH = 2
+"""How many orders a worker may have at a time: one that it works on, and the next."""
 
 INSIDE = False
 """Whether this process is a worker."""
@@ -29,7 +34,7 @@ INSIDE = False
 
 @dataclass(frozen=True)
 class Arm:
-    """Take up another set-up. The pickled rest and the handle of the shared block follow on the line."""
+    """Take up another set-up. The handle of the shared block follows on the line."""
 
     sealed: Sealed
 
@@ -41,6 +46,14 @@ class Order:
     jobs: tuple[Job, ...]
     tickets: tuple[Ticket, ...]
     scratch: Path | None
+
+
+@dataclass(frozen=True)
+class Letter:
+    """An order or a report lies in this slot; the answer to an order goes to the slot of the same number."""
+
+    slot: int
+    length: int
 
 
 @dataclass(frozen=True)
@@ -73,38 +86,44 @@ class Failure:
     trace: str = ""
 
 
-def main(handle: int) -> None:
-    """Serve the server behind this handle until it closes the line."""
+def main(line: int, lifeline: int, *slots: int) -> None:
+    """Serve the server behind these handles until it says that the work is done, or is no more."""
     global INSIDE
     INSIDE = True
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    desk = Desk()
+    threading.Thread(target=_outlive, args=(lifeline, desk), daemon=True).start()
     torch.set_num_threads(1)
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
-    line: Connection[Any, Any] = Connection(handle)
-    desk = Desk()
-    inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(line, inbox, desk), daemon=True).start()
-    while True:
-        answer = desk.answer(inbox.get())
-        try:
-            line.send(answer)
-        except OSError:
-            os._exit(1)
-
-
-def _listen(line: Connection[Any, Any], inbox: queue.SimpleQueue[Any], desk: Desk) -> None:
-    """Take in what comes, so that the server never waits for a busy worker; leave when there is no server any more."""
+    boxes = [Slot(handle) for handle in slots]
+    orders, reports = boxes[:DEPTH], boxes[DEPTH:]
+    talk: Connection[Any, Any] = Connection(line)
     try:
-        while not isinstance(message := line.recv(), Leave):
+        while not isinstance(message := talk.recv(), Leave):
             if isinstance(message, Arm):
-                handle = reduction.recv_handle(line)
-                inbox.put((message.sealed, handle))
-            else:
-                inbox.put(message)
+                talk.send(desk.arm(message.sealed, reduction.recv_handle(talk)))
+                continue
+            answer = partial(_report, desk, message, orders[message.slot], reports[message.slot])
+            talk.send(_caught(answer))
     except (EOFError, OSError):
-        if desk.scratch is not None:
-            shutil.rmtree(desk.scratch, ignore_errors=True)
+        _clean_up(desk)
     os._exit(0)
+
+
+def _report(desk: Desk, letter: Letter, orders: Slot, reports: Slot) -> Letter:
+    return Letter(letter.slot, reports.put(desk.work(orders.get(letter.length))))
+
+
+def _outlive(lifeline: int, desk: Desk) -> None:
+    """Nothing is ever written to the lifeline: it ends when the server does, in whatever way."""
+    os.read(lifeline, 1)
+    _clean_up(desk)
+    os._exit(1)
+
+
+def _clean_up(desk: Desk) -> None:
+    if desk.scratch is not None:
+        shutil.rmtree(desk.scratch, ignore_errors=True)
 
 
 class Desk:
@@ -114,19 +133,15 @@ class Desk:
         self.scratch: Path | None = None
         self._worker: Worker | None = None
 
-    def answer(self, message: Any) -> Report | Ready | Failure:
-        try:
-            if isinstance(message, Order):
-                return self._work(message)
-            self._worker = None
-            self._worker = Worker(_taken_up(*message))
-            return Ready()
-        except SparsonaError as error:
-            return Failure(error)
-        except Exception as error:  # noqa: BLE001  (whatever it is, the server must hear of it)
-            return Failure(_portable(error), traceback.format_exc())
+    def arm(self, sealed: Sealed, handle: int) -> Ready | Failure:
+        self._worker = None
+        found = _caught(lambda: Worker(_taken_up(sealed, handle)))
+        if isinstance(found, Failure):
+            return found
+        self._worker = found
+        return Ready()
 
-    def _work(self, order: Order) -> Report:
+    def work(self, order: Order) -> Report:
         assert self._worker is not None
         self.scratch = order.scratch
         method, task = self._worker.setup.method, self._worker.setup.task
@@ -149,13 +164,21 @@ def _taken_up(sealed: Sealed, handle: int) -> Setup:
     if sealed.main:
         spawn.prepare(dict(sealed.main))
     try:
-        setup, names = reduction.ForkingPickler.loads(sealed.payload)
+        return unseal(sealed, handle)
     except (AttributeError, ImportError) as error:
         raise InputError(
             f"a worker process cannot find the model, method or objective ({error}): "
             "put it into a module that can be imported, or choose --engine inprocess"
         ) from None
-    return unseal(sealed, handle, setup, names)
+
+
+def _caught(work: Callable[[], T]) -> T | Failure:
+    try:
+        return work()
+    except SparsonaError as error:
+        return Failure(error)
+    except Exception as error:  # noqa: BLE001  (whatever it is, the server must hear of it)
+        return Failure(_portable(error), traceback.format_exc())
 
 
 def _portable(error: Exception) -> BaseException:

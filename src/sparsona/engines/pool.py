@@ -18,7 +18,7 @@ from sparsona.engines import ENGINES
 from sparsona.engines import _worker as worker
 from sparsona.engines._crew import PATIENCE, Crew, Died, Member
 from sparsona.engines._shared import seal
-from sparsona.engines._worker import Failure, Order, Ready, Report
+from sparsona.engines._worker import DEPTH, Failure, Order, Ready, Report
 from sparsona.errors import InputError, SparsonaError
 from sparsona.store import ClientStore
 
@@ -83,7 +83,7 @@ class Pool:
         following = next(tasks, None)
         while True:
             self._crew.fill()
-            depth = 2 if self._seconds < SHORT else 1
+            depth = DEPTH if self._seconds < SHORT else 1
             for member in sorted(self._members, key=lambda member: len(member.tasks)):
                 while not member.arming and len(member.tasks) < depth and (again or following):
                     if not again and following:

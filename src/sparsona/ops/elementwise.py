@@ -13,7 +13,7 @@ from sparsona.ops.compiled import Places, compiled
 
 Sums = npt.NDArray[np.float64]
 
-TOGETHER, BLOCK = 4, 4096
+TOGETHER, BLOCK = 8, 1024
 """How many replies are folded in together, and how many positions at a time."""
 
 NOTHING = Sparse(0, np.zeros(0, np.int64), np.zeros(0, np.float32))

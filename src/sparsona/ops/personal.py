@@ -51,9 +51,9 @@ class Common:
         distance = 0.5 - 0.5 * cosine_of(product, norm, sent)
         rest = len(common) - both
         theirs = min(floor(distance * rest + 0.5), len(own) - both)
-        from_common = in_own | _draw(~in_own, rest - theirs, rest, rng)
-        from_own = _draw(~in_common, theirs, len(own) - both, rng)
-        return _merge(_taken(common, from_common), _taken(own, from_own)).view(np.int64), distance
+        from_common = _draw(in_own, rest - theirs, rest, rng)
+        from_own = _draw(in_common, theirs, len(own) - both, rng)
+        return _merge(_taken(common, in_own | from_common), _taken(own, from_own)).view(np.int64), distance
 
 
 def personal_supports(
@@ -88,26 +88,37 @@ def _compare(
     return in_own, in_common, both, product, norm, sent_norm
 
 
-def _draw(free: Mask, wanted: int, among: int, rng: np.random.Generator) -> Mask:
-    """A uniform random subset of `wanted` of the `among` places that are free.
+def _draw(shared: Mask, wanted: int, among: int, rng: np.random.Generator) -> Mask:
+    """A uniform random subset of `wanted` of the `among` places that are not shared.
 
     Each is drawn with probability wanted / among; then places drawn by lot are added or put back until the number is
     right. By symmetry every subset of the number is equally likely.
     """
+    drawn = np.zeros(len(shared), np.bool_)
     if wanted == 0:
-        return np.zeros(len(free), np.bool_)
-    drawn: Mask = free & (rng.random(len(free), np.float32) < wanted / among)
-    short = wanted - int(np.count_nonzero(drawn))
+        return drawn
+    short = wanted - _toss(drawn, shared, rng.random(len(shared), np.float32), np.float32(wanted / among))
     while short:
-        short = _adjust(drawn, free, short, rng.integers(0, len(free), 4 * abs(short) + 8))
+        short = _adjust(drawn, shared, short, rng.integers(0, len(shared), 4 * abs(short) + 8))
     return drawn
 
 
 @compiled
-def _adjust(drawn: Mask, free: Mask, short: int, lots: IndexSet) -> int:
+def _toss(drawn: Mask, shared: Mask, chance: Vector, bound: np.float32) -> int:
+    """Draw each place that is not shared where its chance is below the bound; how many."""
+    count = 0
+    for i in range(len(shared)):
+        take = (not shared[i]) & (chance[i] < bound)
+        drawn[i] = take
+        count += take
+    return count
+
+
+@compiled
+def _adjust(drawn: Mask, shared: Mask, short: int, lots: IndexSet) -> int:
     """Add places, or put some back, as the lots fall; what is still missing (or too much) afterwards."""
     for place in lots:
-        if short > 0 and free[place] and not drawn[place]:
+        if short > 0 and not (shared[place] or drawn[place]):
             drawn[place] = True
             short -= 1
         elif short < 0 and drawn[place]:
