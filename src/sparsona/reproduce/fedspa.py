@@ -8,7 +8,7 @@ takes one local epoch for five and few rounds; Ditto then trains an epoch for ea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +222,7 @@ def _megabytes(summary: Summary) -> float:
 def _draw_communication(runs: Path, to: Path) -> bool:
     """Figure 1: accuracy over the bytes that really travelled, with the sparsity at each of FedSpa's points."""
     done = finished(fedspa(True), runs)
-    grid = [(data, point) for data in MODELS for point in ("pre", "post")]
+    grid = [(d, point) for d in MODELS if name_of(d, "0.3", "fedspa-dst") in done for point in ("pre", "post")]
 
     def draw(axes: Any, data: str, point: str) -> None:
         for label in METHODS:
@@ -237,7 +237,7 @@ def _draw_communication(runs: Path, to: Path) -> bool:
             axes.annotate(f"{sparsity:g}", where, (0, 5), textcoords="offset points", ha="center", fontsize=8)
         axes.set_xlabel("MB sent, up and down")
 
-    return _draw(grid, [name_of(data, "0.3", "fedspa-dst") for data in MODELS], done, draw, to)
+    return _draw(grid, draw, to)
 
 
 def _draw_rounds(runs: Path, to: Path) -> bool:
@@ -251,7 +251,7 @@ def _draw_rounds(runs: Path, to: Path) -> bool:
                 axes.plot(*curve(runs / name_of(data, setting, label), "pre"), color=COLOURS[label], label=label)
         axes.set_xlabel("round")
 
-    return _draw(grid, [name_of(*cell, "fedspa-dst") for cell in grid], done, draw, to)
+    return _draw(grid, draw, to)
 
 
 def _draw_sparsity(runs: Path, to: Path) -> bool:
@@ -266,16 +266,14 @@ def _draw_sparsity(runs: Path, to: Path) -> bool:
                 axes.plot(*curve(runs / name, "pre"), label=f"sparsity {sparsity:g}")
         axes.set_xlabel("round")
 
-    return _draw(grid, [name_of(*cell, "sparsity-0.2") for cell in grid], done, draw, to)
+    return _draw(grid, draw, to)
 
 
-def _draw(
-    grid: Sequence[tuple[str, str]], needed: Sequence[str], done: Mapping[str, Summary], draw: Any, to: Path
-) -> bool:
-    """One panel a cell of `grid`, if the runs `needed` are there."""
+def _draw(grid: Sequence[tuple[str, str]], draw: Callable[[Any, str, str], None], to: Path) -> bool:
+    """One panel a cell of `grid`; nothing where there is none."""
     from matplotlib.figure import Figure
 
-    if not grid or any(name not in done for name in needed):
+    if not grid:
         return False
     figure = Figure(figsize=(1 + 3.6 * len(grid), 3.4), layout="constrained")
     for axes, cell in zip(figure.subplots(1, len(grid), squeeze=False)[0], grid, strict=True):
