@@ -13,6 +13,7 @@ content costs nothing. Every row trains the same model on as many samples with t
     W1   convnet2, 10 clients x 6,000 samples, batch 64                    samples a second
     W2   cnn-mcmahan, 10 clients x 1,000 samples, batch 64                 samples a second
     W3   mlp 784-50-10, 200 clients x 30 samples, 20 a round, batch 10     client updates a second
+    W4   mlp 64-50-10, the same                                            client updates a second
 
 A second table says where the time of a W1 round goes when everyone is also tested in every round.
 """
@@ -58,8 +59,28 @@ from sparsona.records import Journal
 from sparsona.rounds import Evaluation, Rounds
 from sparsona.schedule import Sampled
 from sparsona.vector import Flat
+from sparsona.wire import PackingName
 
-SHAPE, CLASSES, RATE = (1, 28, 28), 10, 0.01
+CLASSES, RATE = 10, 0.01
+
+
+@dataclass(frozen=True)
+class Way:
+    """How sparsona is asked to run."""
+
+    trainer: Literal["plain", "batched"] = "plain"
+    packing: PackingName = "tight"
+
+    def __str__(self) -> str:
+        default, chosen = Way(), []
+        if self.trainer != default.trainer:
+            chosen.append(f", --trainer {self.trainer}")
+        if self.packing != default.packing:
+            chosen.append(f" --packing {self.packing}")
+        return "".join(chosen)
+
+
+PLAIN = Way()
 
 
 @dataclass(frozen=True)
@@ -74,6 +95,8 @@ class Work:
     batch: int
     rounds: int
     unit: str
+    ways: tuple[Way, ...] = (PLAIN,)
+    shape: tuple[int, ...] = (1, 28, 28)
 
     @property
     def each(self) -> int:
@@ -82,21 +105,21 @@ class Work:
 
     def inputs(self) -> torch.Tensor:
         """Prepared samples of one client."""
-        return torch.from_numpy(np.random.default_rng(0).normal(size=(self.samples, *SHAPE)).astype(np.float32))
+        return torch.from_numpy(np.random.default_rng(0).normal(size=(self.samples, *self.shape)).astype(np.float32))
 
     def targets(self) -> torch.Tensor:
         return torch.from_numpy(np.random.default_rng(1).integers(0, CLASSES, self.samples))
 
     def module(self) -> nn.Module:
         with Chance(0).torch("initial weights"):
-            return MODELS.get(self.model)(SHAPE, CLASSES)
+            return MODELS.get(self.model)(self.shape, CLASSES)
 
-    def setup(self, method: str, trainer: Literal["plain", "batched"] = "plain", tested: int = 10) -> Setup:
+    def setup(self, method: str, way: Way = PLAIN, tested: int = 10) -> Setup:
         total = self.clients * self.samples + tested * self.clients
         rng = np.random.default_rng(0)
         data = Dataset(
             "random",
-            rng.integers(0, 255, (total, *SHAPE), np.uint8),
+            rng.integers(0, 255, (total, *self.shape), np.uint8),
             rng.integers(0, CLASSES, total),
             CLASSES,
             mean=(0.5,),
@@ -108,16 +131,19 @@ class Work:
         none = np.zeros(0, np.int64)
         shares = {name: Share(name, train[i], none, test[i]) for i, name in enumerate(names)}
         flat = Flat(self.module())
-        task = MethodTask(flat.layout, flat.read(), tuple(names), 10**6, SHAPE, CLASSES, Chance(0))
+        task = MethodTask(flat.layout, flat.read(), tuple(names), 10**6, self.shape, CLASSES, Chance(0))
         recipe = Recipe(batch=self.batch, lr=RATE)
         federation = Federation(data, shares)
-        return Setup(METHODS.get(method)(), task, federation, flat.module, classification(), recipe, "cpu", trainer)
+        means = METHODS.get(method)(), task, federation, flat.module, classification(), recipe, "cpu"
+        return Setup(*means, way.trainer, way.packing)
 
 
+TINY = (PLAIN, Way("batched"), Way("batched", "plain"))
 WORKS = (
     Work("W1", "convnet2", 10, 6000, 10, 64, 3, "samples"),
     Work("W2", "cnn-mcmahan", 10, 1000, 10, 64, 3, "samples"),
-    Work("W3", "mlp", 200, 30, 20, 10, 100, "updates"),
+    Work("W3", "mlp", 200, 30, 20, 10, 100, "updates", TINY),
+    Work("W4", "mlp", 200, 30, 20, 10, 100, "updates", TINY, (1, 8, 8)),
 )
 
 
@@ -222,9 +248,9 @@ def loop_of(setup: Setup, engine: Engine, work: Work, evaluation: Evaluation) ->
     return Rounds(setup, engine, Sampled(sample=work.sampled / work.clients), evaluation, Journal(sizes, True))
 
 
-def ours(work: Work, method: str, trainer: Literal["plain", "batched"], crew: Crew[Task], workers: int) -> float:
+def ours(work: Work, method: str, way: Way, crew: Crew[Task], workers: int) -> float:
     """Sparsona on the pool, from the first downlink of a round to the merged model."""
-    setup = work.setup(method, trainer)
+    setup = work.setup(method, way)
     engine = Pool(setup, workers, crew)
     loop = loop_of(setup, engine, work, Evaluation(every=0))
 
@@ -328,7 +354,12 @@ def main() -> None:
 
 
 def quick(work: Work) -> Work:
-    fewer = {"W1": {"samples": 1000, "rounds": 1}, "W2": {"samples": 300, "rounds": 1}, "W3": {"rounds": 20}}
+    fewer = {
+        "W1": {"samples": 1000, "rounds": 1},
+        "W2": {"samples": 300, "rounds": 1},
+        "W3": {"rounds": 20},
+        "W4": {"rounds": 20},
+    }
     return replace(work, **fewer[work.name])  # type: ignore[arg-type]
 
 
@@ -345,13 +376,9 @@ def table(works: list[Work], methods: list[str], workers: int) -> list[str]:
     with Crew[Task](workers) as crew:
         for work in works:
             for method in methods:
-                for trainer in ("plain", "batched") if work.name == "W3" else ("plain",):
-                    row = f"(c) sparsona {method}" + (", batched" if trainer == "batched" else "")
-                    measured(
-                        row,
-                        work,
-                        lambda w=work, m=method, t=trainer: ours(w, m, t, crew, workers),  # type: ignore[misc]
-                    )
+                for way in work.ways:
+                    row = f"(c) sparsona {method}{way}"
+                    measured(row, work, lambda w=work, m=method, y=way: ours(w, m, y, crew, workers))  # type: ignore[misc]
     for name, function in peers().items():
         for work in works:
             measured(name, work, lambda w=work, f=function: f(w, workers))  # type: ignore[misc]

@@ -174,3 +174,13 @@ def test_a_directory_of_another_experiment_is_left_alone(tmp_path: Path) -> None
     with pytest.raises(RunError, match="is not a run directory"):
         sparsona.run("fedavg", rounds=1, clients=2, out=tmp_path / "papers")
     assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+def test_plain_packing_changes_bytes_and_nothing_else() -> None:
+    tight, plain = (
+        sparsona.run("fedpse", rounds=2, clients=3, engine="inprocess", packing=packing).summary
+        for packing in ("tight", "plain")
+    )
+    assert tight["digest"] == plain["digest"]
+    for way in ("up", "down"):
+        assert tight["bytes"][way] < plain["bytes"][way]

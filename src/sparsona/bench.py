@@ -184,7 +184,7 @@ class Bench:
         """The same module and device with other raw samples, of the same units, and another objective."""
         out = Bench.__new__(Bench)
         out.__dict__.update(self.__dict__)
-        out._inputs, out._targets, out.objective = torch.from_numpy(inputs), torch.from_numpy(targets), objective
+        out._inputs, out._targets, out.objective = torch.tensor(inputs), torch.tensor(targets), objective
         return out
 
     @property
@@ -325,7 +325,7 @@ class Bench:
         return vectors
 
     def _vector(self, values: Array) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32)).to(self.device)
+        return torch.from_numpy(np.array(values, np.float32)).to(self.device)
 
 
 class Minibatch:

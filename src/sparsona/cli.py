@@ -56,6 +56,9 @@ def run(
     ] = None,
     workers: Annotated[int | None, typer.Option(help="worker processes [0: one a core]")] = None,
     trainer: Annotated[str | None, typer.Option(help="plain, or batched: tiny models of many clients at once")] = None,
+    packing: Annotated[
+        str | None, typer.Option(help="tight: as few bytes as possible, or plain: less time for more bytes [tight]")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda [cpu]")] = None,
     eval_every: Annotated[int | None, typer.Option(help="evaluate every so many rounds, 0: only the last [1]")] = None,
     new_clients: Annotated[
@@ -71,7 +74,8 @@ def run(
     chosen: dict[str, Any] = read(file) if file.suffix == ".toml" else {"method": what}
     flags = {
         "data": data, "model": model, "clients": clients, "partition": partition, "rounds": rounds, "seed": seed,
-        "engine": engine, "workers": workers, "trainer": trainer, "device": device, "new_clients": new_clients,
+        "engine": engine, "workers": workers, "trainer": trainer, "packing": packing, "device": device,
+        "new_clients": new_clients,
     }  # fmt: skip
     chosen |= {key: value for key, value in flags.items() if value is not None}
     for section, key, value in (("schedule", "sample", sample), ("evaluation", "every", eval_every)):

@@ -22,7 +22,7 @@ from sparsona.method import ClientId, Fit, Method, Model, Task
 from sparsona.objective import Objective
 from sparsona.recipe import Recipe
 from sparsona.state import digest
-from sparsona.wire import Frame, Limit, decode, encode
+from sparsona.wire import Frame, Limit, PackingName, Seen, decode, encode
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class Setup:
     recipe: Recipe
     device: str = "cpu"
     trainer: Literal["plain", "batched"] = "plain"
+    packing: PackingName = "tight"
 
     def limit(self) -> Limit:
         return Limit(self.method.volume(self.task))
@@ -118,6 +119,7 @@ class Worker:
         self.setup = setup
         self.bench = Bench(setup.module, setup.federation.data, setup.objective, setup.task.chance, setup.device)
         self.limit = setup.limit()
+        self._seen = Seen()
         self._group: Group | None = None
         if setup.trainer == "batched":
             stack = stack_of(setup.module)
@@ -130,7 +132,7 @@ class Worker:
         setup, method = self.setup, self.setup.method
         share = setup.federation.shares[job.client]
         local = Local(job.client, job.stamp.round, setup.task, setup.recipe, share, bench)
-        down = decode(job.down, self.limit, setup.task.layout.lengths)
+        down = decode(job.down, self.limit, setup.task.layout.lengths, self._seen)
         if not job.down:
             down = down.stamped(job.stamp)
         meter = Meter(bench, share, job.known)
@@ -154,7 +156,7 @@ class Worker:
         reply = Message() if fit is None else fit.reply.stamped(replace(job.stamp, acked=-1))
         outcome = Outcome(
             job=job,
-            frame=encode(reply, setup.task.layout.lengths),
+            frame=encode(reply, setup.task.layout.lengths, packing=setup.packing),
             paper=paper_bytes(reply),
             scores=scores,
             loss=bench.loss,

@@ -18,6 +18,7 @@ from sparsona.recipe import Recipe
 from sparsona.registry import suggest
 from sparsona.rounds import Evaluation
 from sparsona.schedule import Sampled
+from sparsona.wire import PackingName
 
 FREE = ("engine", "workers", "device")
 """What may change when a run is resumed: it says where the work is done, not what is done."""
@@ -57,6 +58,7 @@ class Experiment(BaseModel):
     workers: Annotated[int, Field(ge=0)] = 0
     device: str = "cpu"
     trainer: Literal["plain", "batched"] = "plain"
+    packing: PackingName = "tight"
     options: dict[str, Any] = {}
     training: Recipe = Recipe()
     schedule: Sampled = Sampled()

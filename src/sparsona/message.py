@@ -174,11 +174,16 @@ class Message:
         self.parts: Mapping[str, Part] = {name: _clean(name, part) for name, part in parts.items()}
         self.stamp = Stamp()
 
+    @classmethod
+    def of(cls, parts: Mapping[str, Part], stamp: Stamp) -> Message:
+        """Parts that another message has held, under a stamp of their own."""
+        out = cls()
+        out.parts, out.stamp = parts, stamp
+        return out
+
     def stamped(self, stamp: Stamp) -> Message:
         """The same parts under another stamp."""
-        out = Message()
-        out.parts, out.stamp = self.parts, stamp
-        return out
+        return Message.of(self.parts, stamp)
 
     @property
     def round(self) -> int:

@@ -98,6 +98,7 @@ def prepare(
         experiment.training,
         experiment.device,
         _trainer(experiment, module),
+        experiment.packing,
     )
     bench = Bench(module, dataset, setup.objective, chance, experiment.device)
     _probe(bench, dataset, shape)

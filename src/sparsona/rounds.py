@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, overload
 
@@ -34,8 +36,12 @@ class Evaluation:
     ft: bool = False
 
 
+AHEAD, LARGE = 2, 2**22
+"""How many replies are decoded ahead of the one that is being merged, where all have at least so many bytes."""
+
+
 class Arrivals(Sequence[Arrival]):
-    """Replies sorted by client, each decoded when it is asked for: one pass holds one message at a time."""
+    """Replies sorted by client, each decoded when it is asked for: one pass holds a few messages at a time."""
 
     def __init__(self, flights: Iterable[Flight], limit: Limit, lengths: tuple[int, ...]) -> None:
         self._flights = sorted(flights, key=lambda f: (f.client, f.round))
@@ -57,7 +63,17 @@ class Arrivals(Sequence[Arrival]):
         return Arrival(flight.client, message, flight.round)
 
     def __iter__(self) -> Iterator[Arrival]:
-        return (self[i] for i in range(len(self)))
+        """One after another; the next ones are decoded meanwhile, where that takes long enough."""
+        if sum(len(flight.frame) for flight in self._flights) < LARGE:
+            yield from map(self.__getitem__, range(len(self)))
+            return
+        with ThreadPoolExecutor(AHEAD) as helpers:
+            coming: deque[Future[Arrival]] = deque()
+            for number in range(len(self) + AHEAD):
+                if number < len(self):
+                    coming.append(helpers.submit(self.__getitem__, number))
+                if number >= AHEAD and coming:
+                    yield coming.popleft().result()
 
 
 class Rounds:
@@ -156,7 +172,7 @@ class Rounds:
         """The downlink of one client as bytes, and what the papers would count for it."""
         stamp = Stamp(turn.round, turn.exchange, self.acked.get(client, -1))
         message = self.setup.method.send(self.server, client, turn).stamped(stamp)
-        return encode(message, self._lengths, memo), paper_bytes(message), stamp
+        return encode(message, self._lengths, memo, self.setup.packing), paper_bytes(message), stamp
 
     def _serve(
         self,

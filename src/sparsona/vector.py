@@ -141,7 +141,7 @@ class Flat:
         if vector.shape != (self.layout.size,):
             raise InputError(f"a vector of length {len(vector)} does not fit a model of {self.layout.size} numbers")
         with torch.no_grad():
-            self.weights.copy_(torch.from_numpy(np.ascontiguousarray(vector, dtype=np.float32)))
+            self.weights.copy_(torch.from_numpy(np.array(vector, np.float32)))
 
     def read(self) -> Vector:
         """A copy of the weights."""

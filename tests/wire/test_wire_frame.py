@@ -12,7 +12,7 @@ from wire_cases import LAYOUT, cases, same, seal
 
 from sparsona.errors import WireError
 from sparsona.message import Blocks, Levels, Message, Positions, Sparse, Stamp, Ternary
-from sparsona.wire import Frame, Ledger, Limit, Memo, decode, encode, parts
+from sparsona.wire import Frame, Ledger, Limit, Memo, Seen, decode, encode, parts
 
 ROOMY = Limit(elements=10**6)
 
@@ -188,6 +188,27 @@ def test_a_memo_keeps_what_it_knows_alive() -> None:
         vector = np.full(50, i, np.float32)
         assert encode(Message(v=vector), None, memo) == encode(Message(v=vector))
         del vector
+
+
+def test_what_came_before_is_not_decoded_again() -> None:
+    seen, limit = Seen(), Limit(elements=100)
+    first, again, other = (
+        decode(encode(Message(w=np.full(9, value, np.float32)).stamped(Stamp(round))).data, limit, seen=seen)
+        for round, value in ((3, 0.5), (4, 0.5), (4, 0.25))
+    )
+    assert again.vector("w") is first.vector("w")
+    assert (first.round, again.round) == (3, 4)
+    assert other.vector("w").tolist() == [0.25] * 9
+    with pytest.raises(ValueError, match="read-only"):
+        first.vector("w")[0] = 1.0
+
+
+def test_plain_packing_takes_no_more_than_the_numbers_and_a_bitmap() -> None:
+    noise = np.random.default_rng(0).normal(size=1000).astype(np.float32)
+    message = Message(update=Sparse(8000, np.arange(0, 8000, 8), noise))
+    ledger = encode(message, packing="plain").ledger
+    assert (ledger.positions, ledger.values) == (1 + 1000, 1 + 4000)
+    assert encode(message).ledger.total < ledger.total
 
 
 def test_same_downlinks_are_cheap() -> None:

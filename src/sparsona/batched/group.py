@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import operator
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import torch
+from greenlet import greenlet
 
 from sparsona.batched.stack import Stack
 from sparsona.batched.trainer import Trainer
@@ -53,58 +52,29 @@ class Seat(Bench):
         return found
 
 
-def taken() -> threading.Lock:
-    """A lock that somebody must release before it can be acquired: the lightest way to pass the move on."""
-    lock = threading.Lock()
-    lock.acquire()
-    return lock
-
-
 class Turn(Generic[R]):
-    """One client's turn, in a thread that runs only while it is this client's move."""
+    """One client's turn, on a stack of its own: it stops where it asks for what only the group can do."""
 
-    def __init__(self) -> None:
-        self._move = taken()
-        self._work: Callable[[Turn[R]], R] | None = None
-        self.then: Callable[[], object] = lambda: None
+    def __init__(self, work: Callable[[Bench], R], bench: Bench) -> None:
+        self._stack = greenlet(lambda: work(Seat(bench, self)))
         self.request: Training | Testing | None = None
-        self.answer: Any = None
         self.result: R | None = None
-        self.error: BaseException | None = None
-        self.over = True
-        threading.Thread(target=self._live, daemon=True).start()
 
-    def begin(self, work: Callable[[Turn[R]], R]) -> None:
-        self._work, self.over, self.request, self.result, self.error = work, False, None, None, None
+    @property
+    def over(self) -> bool:
+        return bool(self._stack.dead)
 
-    def move(self) -> None:
-        self._move.release()
+    def move(self, answer: Any = None) -> None:
+        """Let the client go on, with the answer to what it asked for, until it asks again or ends."""
+        given = self._stack.switch(answer) if self._stack else self._stack.switch()
+        if self.over:
+            self.request, self.result = None, given
+        else:
+            self.request = given
 
     def ask(self, request: Training | Testing) -> Any:
         """Called within the turn: wait for what only the group can do."""
-        self.request = request
-        self.then()
-        self._move.acquire()
-        answer, self.answer, self.request = self.answer, None, None
-        return answer
-
-    def _live(self) -> None:
-        torch.set_num_threads(torch.get_num_threads())
-        while True:
-            self._move.acquire()
-            work = self._work
-            if work is None:
-                return
-            try:
-                self.result = work(self)
-            except BaseException as error:  # noqa: BLE001  (raised again where the group was started)
-                self.error = error
-            self.over = True
-            self.then()
-
-    def leave(self) -> None:
-        self._work = None
-        self.move()
+        return self._stack.parent.switch(request)
 
 
 class Group:
@@ -113,43 +83,26 @@ class Group:
     def __init__(self, bench: Bench, stack: Stack) -> None:
         self._bench = bench
         self._trainer = Trainer(bench, stack)
-        self._back = taken()
         bench.count(0)  # what a sample costs is found out once, not in every seat
-        self._turns: list[Turn[Any]] = []
 
     def run(self, works: Sequence[Callable[[Bench], R]]) -> list[R]:
-        """What each of the works returns, called with a bench of its own; the first error, where there are some."""
-        turns: list[Turn[R]] = self._turns[: len(works)]
-        turns += [Turn() for _ in range(len(works) - len(turns))]
-        self._turns = []  # an interrupted group leaves turns that nobody will finish
-        for turn, work in zip(turns, works, strict=True):
-            turn.begin(_seated(work, self._bench))
-        going = turns
-        while going:
-            for turn, following in zip(going, [*going[1:], None], strict=True):
-                turn.then = following.move if following else self._back.release
-            going[0].move()
-            self._back.acquire()
-            going = [turn for turn in going if not turn.over]
-            self._serve(going)
-        self._turns = list(turns)
+        """What each of the works returns, called with a bench of its own; an error in one of them ends all."""
+        turns: list[Turn[R]] = [Turn(work, self._bench) for work in works]
         for turn in turns:
-            if turn.error is not None:
-                raise turn.error
+            turn.move()
+        while going := [turn for turn in turns if not turn.over]:
+            self._serve(going)
         return [turn.result for turn in turns]  # type: ignore[misc]
 
     def _serve(self, turns: Sequence[Turn[Any]]) -> None:
+        """Do what the turns ask for, and let them go on."""
+        request = operator.attrgetter("request")
         trainings = [turn for turn in turns if isinstance(turn.request, Training)]
         tests = [turn for turn in turns if isinstance(turn.request, Testing)]
-        request = operator.attrgetter("request")
         if trainings:
             for turn, trained in zip(trainings, self._trainer.train(list(map(request, trainings))), strict=True):
-                turn.answer = trained
+                turn.move(trained)
         if tests:
             models, samples = zip(*((t.request.model, t.request.samples) for t in tests), strict=True)  # type: ignore[union-attr]
             for turn, answers in zip(tests, self._trainer.answers(models, samples), strict=True):
-                turn.answer = answers
-
-
-def _seated(work: Callable[[Bench], R], bench: Bench) -> Callable[[Turn[R]], R]:
-    return lambda turn: work(Seat(bench, turn))
+                turn.move(answers)

@@ -97,6 +97,10 @@ class Reader:
         self._at += count
         return out
 
+    def ahead(self, most: int) -> Bytes:
+        """Up to `most` of the bytes that come next, not yet taken."""
+        return np.frombuffer(self._data[self._at : self._at + most], np.uint8).copy()
+
     def byte(self, what: str) -> int:
         return self.take(1, what)[0]
 

@@ -8,6 +8,7 @@ being sign, exponent and two mantissa bits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,16 +26,23 @@ _LEVELS = np.arange(256, dtype=np.uint8)
 _FEW = 32
 
 
+def raw(values: Numbers) -> bytes:
+    """The numbers as they are, apart from leading bytes that none of them needs."""
+    return floats.raw(values) if values.dtype == np.float32 else _encode(values, _raw_plane)
+
+
 def encode(values: Numbers) -> bytes:
-    if values.dtype == np.float32:
-        return floats.encode(values)
+    return floats.encode(values) if values.dtype == np.float32 else _encode(values, _encode_plane)
+
+
+def _encode(values: Numbers, plane: Callable[[Bytes], bytes]) -> bytes:
     folded = _fold(values)
     width = folded.itemsize
     if values.dtype.kind in "iu":
         largest = int(folded.max(initial=0))
         width = (largest.bit_length() + 7) // 8
     planes = folded.astype(folded.dtype.newbyteorder("<"), copy=False).view(np.uint8).reshape(-1, folded.itemsize)
-    return bytes([width]) + b"".join(_encode_plane(planes[:, i]) for i in range(width))
+    return bytes([width]) + b"".join(plane(planes[:, i]) for i in range(width))
 
 
 def decode(reader: Reader, name: str, count: int) -> Numbers:
@@ -74,6 +82,10 @@ def _encode_plane(plane: Bytes) -> bytes:
         body = symbols.encode(plane.astype(np.uint16), _LEVELS, len(plane))
         if body is not None:
             return bytes([CODED]) + body
+    return _raw_plane(plane)
+
+
+def _raw_plane(plane: Bytes) -> bytes:
     return bytes([RAW]) + plane.tobytes()
 
 

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from sparsona.errors import WireError
-from sparsona.message import NUMBER_TYPES, Blocks, Levels, Mask, Part, Positions, Sparse, Ternary
+from sparsona.message import (
+    NUMBER_TYPES,
+    Blocks,
+    IndexSet,
+    Levels,
+    Mask,
+    Numbers,
+    Part,
+    Positions,
+    Sparse,
+    Ternary,
+    Vector,
+)
 from sparsona.wire import floats, levels, numbers, positions
 from sparsona.wire.buffers import Piece, Reader, unzigzag, varint, zigzag
 
@@ -16,38 +30,55 @@ INTEGER, DOUBLE, SINGLE, NUMBERS, SPARSE, POSITIONS, BLOCKS, TERNARY, LEVELS = 0
 """The number of a kind. Vectors are NUMBERS plus the place of their type in NUMBER_TYPES."""
 
 Tensors = tuple[int, ...]
+PackingName = Literal["tight", "plain"]
 
 
-def encode(part: Part, layout: Tensors | None) -> tuple[int, Piece]:
+@dataclass(frozen=True)
+class Packing:
+    """How hard the sender tries. The receiver need not know: a frame says how each piece of it is coded."""
+
+    numbers: Callable[[Numbers], bytes]
+    floats: Callable[[Vector], bytes]
+    positions: Callable[[int, IndexSet, Sequence[int] | None], Piece]
+
+
+PACKINGS: Mapping[PackingName, Packing] = {
+    "tight": Packing(numbers.encode, floats.encode, positions.encode),
+    "plain": Packing(numbers.raw, floats.raw, positions.plain),
+}
+
+
+def encode(part: Part, layout: Tensors | None, packing: PackingName = "tight") -> tuple[int, Piece]:
     """The kind of `part` and its body."""
+    pack = PACKINGS[packing]
     if isinstance(part, np.ndarray):
-        body = [Piece.header(varint(len(part))), Piece.values(numbers.encode(part))]
+        body = [Piece.header(varint(len(part))), Piece.values(pack.numbers(part))]
         return NUMBERS + NUMBER_TYPES.index(part.dtype.name), Piece.join(body)
     if isinstance(part, Sparse):
         return SPARSE, Piece.join(
             [
                 Piece.header(varint(part.size) + varint(len(part.indices))),
-                positions.encode(part.size, part.indices, _tensors(part.size, layout)),
-                Piece.values(floats.encode(part.values)),
+                pack.positions(part.size, part.indices, _tensors(part.size, layout)),
+                Piece.values(pack.floats(part.values)),
             ]
         )
     if isinstance(part, Positions):
         return POSITIONS, Piece.join(
             [
                 Piece.header(varint(part.size) + varint(len(part.indices))),
-                positions.encode(part.size, part.indices, _tensors(part.size, layout)),
+                pack.positions(part.size, part.indices, _tensors(part.size, layout)),
             ]
         )
     if isinstance(part, Blocks):
         return BLOCKS, Piece.join(
             [
                 Piece.header(varint(part.count) + varint(len(part.kept)) + varint(len(part.values))),
-                positions.encode(part.count, part.kept, None),
-                Piece.values(floats.encode(part.values)),
+                pack.positions(part.count, part.kept, None),
+                Piece.values(pack.floats(part.values)),
             ]
         )
     if isinstance(part, Ternary):
-        return TERNARY, _encode_ternary(part, layout)
+        return TERNARY, _encode_ternary(part, layout, pack)
     if isinstance(part, Levels):
         body = [_encode_sizes(part.sizes, layout), Piece.values(levels.encode(part.sizes, part.values))]
         return LEVELS, Piece.join(body)
@@ -126,16 +157,16 @@ def _decode_sizes(reader: Reader, layout: Tensors | None) -> Tensors:
     return sizes
 
 
-def _encode_ternary(part: Ternary, layout: Tensors | None) -> Piece:
+def _encode_ternary(part: Ternary, layout: Tensors | None, pack: Packing) -> Piece:
     negative = np.flatnonzero(part.negative)
     size, count = sum(part.sizes), len(part.indices)
     return Piece.join(
         [
             _encode_sizes(part.sizes, layout),
             Piece.header(varint(count) + varint(len(negative))),
-            positions.encode(size, part.indices, part.sizes),
-            Piece.values(positions.encode(count, negative, None).data),
-            Piece.values(floats.encode(part.magnitudes)),
+            pack.positions(size, part.indices, part.sizes),
+            Piece.values(pack.positions(count, negative, None).data),
+            Piece.values(pack.floats(part.magnitudes)),
         ]
     )
 

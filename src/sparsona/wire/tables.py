@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from sparsona.errors import WireError
 from sparsona.wire.buffers import Bytes, Reader
-from sparsona.wire.jit import jit
+from sparsona.wire.jit import i64, jit
 from sparsona.wire.rans import Ints
 
 STEPS = (65536, 68438, 71468, 74632, 77936, 81386, 84990, 88752,
@@ -61,34 +61,50 @@ def write_bytes(table: Bytes) -> bytes:
     >>> write_bytes(np.array([7, 0, 0, 0, 9], np.uint8)).hex()
     '07000209'
     """
-    flat = table.reshape(-1)
-    out = bytearray()
-    at, end = 0, len(flat)
-    while at < end:
-        out.append(int(flat[at]))
-        at += 1
-        if out[-1] == 0:
-            run = 0
-            while at < end and run < 255 and flat[at] == 0:
-                run += 1
-                at += 1
-            out.append(run)
-    return bytes(out)
+    return _shorten(np.ascontiguousarray(table).reshape(-1)).tobytes()
 
 
 def read_bytes(reader: Reader, count: int, what: str) -> Bytes:
-    out = np.zeros(count, np.uint8)
-    at = 0
-    while at < count:
-        byte = reader.byte(what)
-        if byte:
-            out[at] = byte
-            at += 1
-        else:
-            at += 1 + reader.byte(what)
-    if at > count:
+    out, used, reached = _lengthen(reader.ahead(2 * count), count)
+    reader.take(used, what)
+    if reached < count:
+        reader.take(1, what)
+    if reached > count:
         raise WireError(f"the table of {what} runs over its end")
     return out
+
+
+@jit
+def _shorten(flat: Bytes) -> Bytes:
+    out = np.empty(2 * len(flat), np.uint8)
+    at, size = 0, 0
+    while at < len(flat):
+        out[size] = flat[at]
+        at, size = at + 1, size + 1
+        if out[size - 1] == 0:
+            run = 0
+            while at < len(flat) and run < 255 and flat[at] == 0:
+                run, at = run + 1, at + 1
+            out[size] = run
+            size += 1
+    return out[:size]
+
+
+@jit
+def _lengthen(data: Bytes, count: int) -> tuple[Bytes, int, int]:
+    """The table, how many bytes it took, and how far it reaches: short of `count` where the bytes ended too soon."""
+    out = np.zeros(count, np.uint8)
+    at, used = 0, 0
+    while at < count and used < len(data):
+        byte = data[used]
+        if byte:
+            out[at] = byte
+            at, used = at + 1, used + 1
+        elif used + 1 < len(data):
+            at, used = at + 1 + i64(data[used + 1]), used + 2
+        else:
+            return out, used + 1, at
+    return out, used, at
 
 
 def cost(counts: npt.NDArray[np.int64]) -> int:
