@@ -2,8 +2,8 @@
 
 They stay out of the lock. A way to have them without touching this environment:
 
-    python -m venv /tmp/peers && /tmp/peers/bin/pip install -e . pfl "flwr[simulation]" fluke-fl
-    /tmp/peers/bin/python benchmarks/simulation.py
+    python -m venv ../peers && ../peers/bin/pip install -e . pfl "flwr[simulation]" fluke-fl
+    ../peers/bin/python benchmarks/simulation.py
 
 Each is used as its documentation says, with evaluation off; a round to warm up is not counted.
 """

@@ -1,0 +1,115 @@
+"""pFedNet's two solvers: the fused-lasso prox of a client, and the server's step on Z.
+
+    python benchmarks/pfednet.py [--lengths 100000 1000000 10000000] [--clients 10 100 1000] [--weights 34826]
+
+Times are CPU times of one thread, so that other work on the machine matters little; the best of three. The prox is
+measured on noise and on a smooth vector with noise, for a gamma that fuses little, much and nearly all, and against
+`prox-tv` where that can be imported. The server's step is ADMM on a 5-nearest-neighbour graph until its stopping rule,
+from nothing and from where the step before ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import resource
+import time
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+
+from sparsona.ops import network_lasso
+from sparsona.ops.fused_lasso import fused_lasso, runs
+from sparsona.ops.graph import knn_graph
+from sparsona.ops.network_lasso import Norm, network_prox
+
+
+def seconds(work: Callable[[], Any], repeats: int = 3) -> float:
+    taken = []
+    for _ in range(repeats):
+        began = time.process_time()
+        work()
+        taken.append(time.process_time() - began)
+    return min(taken)
+
+
+def prox(lengths: list[int]) -> None:
+    try:
+        rival: Any = importlib.import_module("prox_tv")
+    except ImportError:
+        rival = None
+    print(f"fused-lasso prox, ns a coordinate (prox-tv {'is here' if rival else 'cannot be imported'})\n")
+    print("| coordinates | vector | gamma | runs | pinned end | free end |" + (" prox-tv |" if rival else ""))
+    print("|---|---|---|---|---|---|" + ("---|" if rival else ""))
+    fused_lasso(np.ones(8, np.float32), 0.1)
+    for length in lengths:
+        rng = np.random.default_rng(0)
+        noise = rng.normal(size=length).astype(np.float32)
+        smooth = (noise / 4 + 3 * np.sin(np.linspace(0, 60, length))).astype(np.float32)
+        for name, g in (("noise", noise), ("smooth", smooth)):
+            for gamma in (0.1, 1.0, 30.0):
+                took = [seconds(lambda g=g, c=gamma, p=pin: fused_lasso(g, c, p)) for pin in (True, False)]  # type: ignore[misc]
+                row = f"| {length:,} | {name} | {gamma:g} | {runs(fused_lasso(g, gamma)):,} |"
+                row += "".join(f" {1e9 * t / length:.0f} |" for t in took)
+                if rival:
+                    wide = g.astype(np.float64)
+                    row += f" {1e9 * seconds(lambda w=wide, c=gamma: rival.tv1_1d(w, c)) / length:.0f} |"  # type: ignore[misc]
+                print(row, flush=True)
+
+
+def server(clients: list[int], weights: int) -> None:
+    print(f"\nserver's step, {weights:,} weights, k = 5, s\n")
+    print("| clients | edges | p | sweeps, cold | s, cold | sweeps, warm | s, warm | s a sweep | peak MB |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    norms: tuple[Norm, ...] = (2, 1, "inf")
+    for nodes in clients:
+        for p in norms if nodes < 1000 else (2,):
+            rng = np.random.default_rng(1)
+            kinds = rng.integers(0, 10, nodes)
+            graph = knn_graph(np.eye(10)[kinds] + 0.1 * rng.normal(size=(nodes, 10)), 5)
+            centres = rng.normal(size=(10, weights)).astype(np.float32)
+            b = centres[kinds] + rng.normal(size=(nodes, weights), scale=0.3).astype(np.float32)
+            strength = {1: 0.05, 2: 5.0, "inf": 100.0}[p]
+            (cold, stood), first, took = _step(b, graph, strength, p, None)
+            b += np.float32(0.02) * rng.normal(size=b.shape).astype(np.float32)
+            _, again, later = _step(b, graph, strength, p, stood)
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+            print(
+                f"| {nodes} | {len(graph.edges)} | {p} | {first} | {took:.2f} | {again} | {later:.2f} "
+                f"| {took / first:.3f} | {peak:.0f} |",
+                flush=True,
+            )
+            del cold, stood, b
+
+
+def _step(b: Any, graph: Any, strength: float, p: Norm, start: Any) -> tuple[tuple[Any, Any], int, float]:
+    """The solution, how many sweeps it took, and the CPU time."""
+    sweeps = 0
+    original = network_lasso._push
+
+    def counted(*given: Any) -> None:
+        nonlocal sweeps
+        sweeps += given[5] == 0
+        original(*given)
+
+    with patch.object(network_lasso, "_push", counted):
+        began = time.process_time()
+        found = network_prox(b, graph, strength, p, rho=0.5, start=start, iterations=50, tolerance=1e-4)
+        return found, sweeps, time.process_time() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lengths", type=int, nargs="*", default=[100_000, 1_000_000, 10_000_000])
+    parser.add_argument("--clients", type=int, nargs="*", default=[10, 100, 1000])
+    parser.add_argument("--weights", type=int, default=34_826)
+    given = parser.parse_args()
+    prox(given.lengths)
+    network_prox(np.eye(3, dtype=np.float32), knn_graph(np.eye(3), 2), 0.1)  # compile
+    server(given.clients, given.weights)
+
+
+if __name__ == "__main__":
+    main()
