@@ -8,8 +8,8 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
+from sparsona.compiled import Places, compiled
 from sparsona.message import Sparse, Vector
-from sparsona.ops.compiled import Places, compiled
 
 Sums = npt.NDArray[np.float64]
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sparsona.compiled import compiled
 from sparsona.message import IndexSet
-from sparsona.ops.compiled import compiled
 
 Floats = npt.NDArray[np.floating[Any]]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from sparsona.compiled import compiled
 from sparsona.message import Mask
-from sparsona.ops.compiled import compiled
 
 Integers = npt.NDArray[np.int64]
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.sparse import csc_array, eye_array
 from scipy.sparse.linalg import splu
 
-from sparsona.ops.compiled import compiled
+from sparsona.compiled import compiled
 from sparsona.ops.graph import Graph
 
 Norm: TypeAlias = Literal[1, 2, "inf"]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from sparsona.compiled import Places, compiled
 from sparsona.message import IndexSet, Sparse, Vector
-from sparsona.ops.compiled import Places, compiled
 
 
 @dataclass(frozen=True, eq=False)

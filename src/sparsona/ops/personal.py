@@ -9,8 +9,8 @@ from math import floor
 import numpy as np
 import numpy.typing as npt
 
+from sparsona.compiled import Places, compiled
 from sparsona.message import IndexSet, Mask, Sparse, Vector
-from sparsona.ops.compiled import Places, compiled
 from sparsona.ops.similarity import cosine_of
 
 Ranks = npt.NDArray[np.int32]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from sparsona.compiled import compiled, i64
 from sparsona.wire.buffers import Bytes
-from sparsona.wire.jit import i64, jit
 from sparsona.wire.rans import Ints
 
 FRESH = 32768 << 8
@@ -23,7 +23,7 @@ _PACE = np.array([655360 // (10 * i + 16) for i in range(256)], np.int64)
 """How far a probability moves when its context was seen i times, out of 2**16."""
 
 
-@jit
+@compiled
 def begin(buffer: Bytes, reading: bool) -> tuple[int, int]:
     """The state and the place in the buffer at the start."""
     state = i64(0)
@@ -33,7 +33,7 @@ def begin(buffer: Bytes, reading: bool) -> tuple[int, int]:
     return state, i64(5 if reading else 0)
 
 
-@jit
+@compiled
 def decide(
     bit: int, contexts: Ints, context: int, state: int, span: int, at: int, buffer: Bytes, reading: bool
 ) -> tuple[int, int, int, int]:
@@ -66,7 +66,7 @@ def decide(
     return bit, state, span, at
 
 
-@jit
+@compiled
 def _carry(buffer: Bytes, at: int) -> None:
     """Add one to the number that the first `at` bytes are."""
     back = at - 1
@@ -76,7 +76,7 @@ def _carry(buffer: Bytes, at: int) -> None:
     buffer[back] += 1
 
 
-@jit
+@compiled
 def finish(state: int, span: int, at: int, buffer: Bytes) -> int:
     """Write that number of the last interval which ends in the most zeros; how many bytes are not such zeros.
 

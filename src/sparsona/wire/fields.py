@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from sparsona.compiled import compiled, i64
 from sparsona.wire.buffers import Bytes
-from sparsona.wire.jit import i64, jit
 from sparsona.wire.rans import Contexts, Ints, Symbols, entropy
 
 Patterns = npt.NDArray[np.uint32]
@@ -33,7 +33,7 @@ _BRUIJN = np.zeros(32, np.int64)
 _BRUIJN[[(0x077CB531 << i & 0xFFFFFFFF) >> 27 for i in range(32)]] = np.arange(32)
 
 
-@jit
+@compiled
 def zeros_at_end(bits: int, width: int) -> int:
     """How many zeros `bits` ends in: the lowest one, found by a de Bruijn multiplication; `width` if there is
     none.
@@ -43,7 +43,7 @@ def zeros_at_end(bits: int, width: int) -> int:
     return i64(_BRUIJN[((bits & -bits) * 0x077CB531 & 0xFFFFFFFF) >> 27])
 
 
-@jit
+@compiled
 def count_exponents(patterns: Patterns) -> Ints:
     counts = np.zeros(256, np.int64)
     for pattern in patterns:
@@ -51,7 +51,7 @@ def count_exponents(patterns: Patterns) -> Ints:
     return counts
 
 
-@jit
+@compiled
 def survey(patterns: Patterns, ranks: Contexts, exponents: int) -> tuple[Ints, Ints]:
     """Counts of the finest symbols (rank, five mantissa bits), and of ranks with trailing zeros."""
     symbols = np.zeros(exponents << DEEPEST, np.int64)
@@ -64,7 +64,7 @@ def survey(patterns: Patterns, ranks: Contexts, exponents: int) -> tuple[Ints, I
     return symbols, zeros
 
 
-@jit
+@compiled
 def place_counts(zeros: Ints, exponent_of: Contexts, width: int) -> Ints:
     """For every place: how often the bit there was [zero, one], all bits below it being zero."""
     out = np.zeros((PLACES, 2), np.int64)
@@ -79,7 +79,7 @@ def place_counts(zeros: Ints, exponent_of: Contexts, width: int) -> Ints:
     return out
 
 
-@jit
+@compiled
 def plain_bits(zeros: Ints, width: int) -> int:
     """How many mantissa bits are written as they are when the zeros at the end are coded."""
     total = 0
@@ -89,7 +89,7 @@ def plain_bits(zeros: Ints, width: int) -> int:
     return total
 
 
-@jit
+@compiled
 def choose(symbols: Ints, zeros: Ints, exponent_of: Contexts) -> tuple[int, int, int]:
     """The cheapest way without the signs: bytes, mantissa bits in the symbol, and whether to code zeros."""
     total = symbols.sum()
@@ -117,7 +117,7 @@ def choose(symbols: Ints, zeros: Ints, exponent_of: Contexts) -> tuple[int, int,
     return best
 
 
-@jit
+@compiled
 def split(
     patterns: Patterns, ranks: Contexts, extra: int, coded: bool, signed: bool
 ) -> tuple[Symbols, Symbols, Contexts, npt.NDArray[np.uint32], int]:
@@ -160,7 +160,7 @@ def split(
     return symbols, zeros, own, words[: at + 1], at * 32 + filled
 
 
-@jit
+@compiled
 def own_ranks(symbols: Symbols, extra: int) -> Contexts:
     """The rank of the exponent in every symbol."""
     out = np.empty(len(symbols), np.uint8)
@@ -169,7 +169,7 @@ def own_ranks(symbols: Symbols, extra: int) -> Contexts:
     return out
 
 
-@jit
+@compiled
 def count_plain(zeros: Symbols, width: int) -> int:
     """How many mantissa bits belong to these zeros."""
     total = 0
@@ -179,7 +179,7 @@ def count_plain(zeros: Symbols, width: int) -> int:
     return total
 
 
-@jit
+@compiled
 def unite(
     symbols: Symbols, zeros: Symbols, signs: Bytes, words: npt.NDArray[np.uint32], exponent_of: Contexts, extra: int
 ) -> Patterns:

@@ -13,13 +13,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from sparsona.compiled import KERNEL, compiled
 from sparsona.errors import WireError
 from sparsona.message import Vector
 from sparsona.wire import fields, positions, rans, symbols, tables
 from sparsona.wire import signs as signs_
 from sparsona.wire.buffers import Bytes, Reader, varint
 from sparsona.wire.fields import Patterns
-from sparsona.wire.jit import KERNEL, jit
 from sparsona.wire.rans import Contexts, Ints, Symbols
 
 RAW, PALETTE, FIELDS, HOLES = range(4)
@@ -92,7 +92,7 @@ def _decode_holes(reader: Reader, count: int) -> Patterns:
     return out
 
 
-@jit
+@compiled
 def _distinct(patterns: Patterns) -> Patterns:
     """The distinct patterns in the order of their first use; at most 257 of them, then it stops."""
     found = np.zeros(257, np.uint32)
@@ -137,7 +137,7 @@ HAZARD: Ints = np.array([0] + [tables.STEPS[(b + 1) % 16] << (b + 1) // 16 >> 8 
 """The probability of a one that a byte stands for, out of 2**24: 0 is never, 255 always, 239 one half."""
 
 
-@jit
+@compiled
 def _nearest_hazard(one: int, both: int, hazard: Ints) -> int:
     target = (one << 24) // both
     best = 1
@@ -147,7 +147,7 @@ def _nearest_hazard(one: int, both: int, hazard: Ints) -> int:
     return best
 
 
-@jit
+@compiled
 def _quantise_hazards(places: Ints, hazard: Ints) -> Bytes:
     out = np.zeros(len(places), np.uint8)
     for place in range(len(places)):
@@ -157,7 +157,7 @@ def _quantise_hazards(places: Ints, hazard: Ints) -> Bytes:
     return out
 
 
-@jit
+@compiled
 def _zero_weights(hazards: Bytes, exponent_of: Contexts, width: int, hazard: Ints) -> Ints:
     """For each exponent, how likely each number of zeros at the end is; what is possible has a weight above zero."""
     out = np.zeros((len(exponent_of), width + 1), np.int64)

@@ -18,10 +18,10 @@ import constriction
 import numpy as np
 import numpy.typing as npt
 
+from sparsona.compiled import compiled, i64
 from sparsona.errors import WireError
 from sparsona.message import IndexSet
 from sparsona.wire.buffers import Reader, varint
-from sparsona.wire.jit import i64, jit
 
 Gaps = npt.NDArray[np.int32]
 Probabilities = npt.NDArray[np.float64]
@@ -30,7 +30,7 @@ _LONGEST = 1024
 """The most symbols for gaps."""
 
 
-@jit
+@compiled
 def _table(present: int, size: int) -> Probabilities:
     """Probabilities, out of 2**30, of the gaps 0, 1, ... and last of all the longer ones."""
     out = np.zeros(_LONGEST + 1, np.float64)
@@ -45,7 +45,7 @@ def _table(present: int, size: int) -> Probabilities:
     return out[: gap + 1]
 
 
-@jit
+@compiled
 def _to_symbols(indices: IndexSet, first: int, top: int) -> Gaps:
     count, last = len(indices), first - 1
     for index in indices:
@@ -65,7 +65,7 @@ def _to_symbols(indices: IndexSet, first: int, top: int) -> Gaps:
     return out
 
 
-@jit
+@compiled
 def _from_symbols(symbols: Gaps, top: int, last: int, out: IndexSet, at: int) -> tuple[int, int]:
     """Positions after `last` into `out` from `at` on; where the reading stands, and how many are written."""
     for symbol in symbols:

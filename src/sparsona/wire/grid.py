@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from sparsona.compiled import compiled, i64
 from sparsona.wire.binary import FRESH, SPAN, begin, decide, finish
 from sparsona.wire.buffers import Bytes
-from sparsona.wire.jit import i64, jit
 from sparsona.wire.rans import Ints
 
 Words = npt.NDArray[np.uint32]
@@ -30,7 +30,7 @@ _LEVEL = np.array([min(15, max(0, ((d + 16) ** 2).bit_length() - 9)) for d in ra
 """A density in 16 steps of half an octave."""
 
 
-@jit
+@compiled
 def _ones(word: int) -> int:
     """How many of 32 bits are set."""
     word -= (word >> 1) & 0x55555555
@@ -38,7 +38,7 @@ def _ones(word: int) -> int:
     return ((word + (word >> 4) & 0x0F0F0F0F) * 0x01010101 & 0xFFFFFFFF) >> 24
 
 
-@jit
+@compiled
 def _most_alike(rows: Words, scores: Ints, word: int) -> int:
     """The row that differs least, of late: `rows` hold their bits where `word` holds the present row's."""
     for i in range(_ROWS):
@@ -50,7 +50,7 @@ def _most_alike(rows: Words, scores: Ints, word: int) -> int:
     return best
 
 
-@jit
+@compiled
 def _run(mask: Bytes, ends: Ints, widths: Ints, buffer: Bytes, room: int, reading: bool) -> int:
     """Write the mask into the buffer or read it from there; the bytes written, or -1 if `room` does not suffice."""
     flags, bits = np.full(4096, FRESH, np.int64), np.full(1024, FRESH, np.int64)
@@ -113,7 +113,7 @@ def _run(mask: Bytes, ends: Ints, widths: Ints, buffer: Bytes, room: int, readin
     return 0 if reading else finish(state, span, at, buffer)
 
 
-@jit
+@compiled
 def write(mask: Bytes, ends: Ints, widths: Ints, room: int) -> Bytes:
     """The code of `mask` (zeros and ones), whose tensors end at `ends` and have rows of `widths`, 1 if unknown.
 
@@ -124,7 +124,7 @@ def write(mask: Bytes, ends: Ints, widths: Ints, room: int) -> Bytes:
     return buffer[: length if length < room else 0]
 
 
-@jit
+@compiled
 def read(data: Bytes, ends: Ints, widths: Ints) -> Bytes:
     """The mask that :func:`write` was given; any bytes give some mask."""
     mask = np.zeros(ends[-1], np.uint8)

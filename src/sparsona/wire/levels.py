@@ -15,12 +15,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from sparsona.compiled import compiled, i64
 from sparsona.errors import WireError
 from sparsona.message import Vector
 from sparsona.wire import floats
 from sparsona.wire.buffers import Bytes, Reader, varint
 from sparsona.wire.fields import Patterns
-from sparsona.wire.jit import i64, jit
 from sparsona.wire.papers import Naturals, gamma_bits, read_gamma
 
 RUNS, FLOATS = 0, 1
@@ -112,7 +112,7 @@ def decode(reader: Reader, sizes: Sequence[int]) -> Vector:
     return out.view(np.float32)
 
 
-@jit
+@compiled
 def _bits_for(choices: int) -> int:
     count = 0
     while choices - 1 >> count > 0:
@@ -120,7 +120,7 @@ def _bits_for(choices: int) -> int:
     return count
 
 
-@jit
+@compiled
 def _put(out: Bytes, at: int, number: int, count: int) -> int:
     for bit in range(count - 1, -1, -1):
         out[at] = (number >> bit) & 1
@@ -128,7 +128,7 @@ def _put(out: Bytes, at: int, number: int, count: int) -> int:
     return at
 
 
-@jit
+@compiled
 def _put_gamma(out: Bytes, at: int, number: int) -> int:
     log = 0
     while number >> (log + 1):
@@ -136,7 +136,7 @@ def _put_gamma(out: Bytes, at: int, number: int) -> int:
     return _put(out, at + log, number, log + 1)
 
 
-@jit
+@compiled
 def _write(lengths: Naturals, levels: Patterns, which: Naturals, total: int) -> Bytes:
     out = np.zeros(total + 1, np.uint8)
     count = len(levels)
@@ -153,7 +153,7 @@ def _write(lengths: Naturals, levels: Patterns, which: Naturals, total: int) -> 
     return out
 
 
-@jit
+@compiled
 def _get(bits: Bytes, at: int, count: int) -> int:
     number = i64(0)
     for i in range(at, at + count):
@@ -161,7 +161,7 @@ def _get(bits: Bytes, at: int, count: int) -> int:
     return number
 
 
-@jit
+@compiled
 def _read(bits: Bytes, at: int, out: Patterns) -> int:
     """One tensor from bit `at` on; the bit after it, or -1 if it cannot be."""
     head, at = read_gamma(bits, at, 2)

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from sparsona.compiled import compiled
 from sparsona.errors import WireError
 from sparsona.message import IndexSet
 from sparsona.wire.buffers import Bytes
-from sparsona.wire.jit import jit
 
 Naturals = npt.NDArray[np.int64]
 
@@ -108,7 +108,7 @@ def _unpack(data: bytes) -> Bytes:
     return np.unpackbits(np.frombuffer(data, np.uint8))
 
 
-@jit
+@compiled
 def _write_rice(gaps: Naturals, low: int, total: int) -> Bytes:
     out = np.zeros(total, np.uint8)
     at = 0
@@ -123,7 +123,7 @@ def _write_rice(gaps: Naturals, low: int, total: int) -> Bytes:
     return out
 
 
-@jit
+@compiled
 def _read_rice(bits: Bytes, low: int, count: int, size: int) -> tuple[Naturals, bool]:
     out = np.zeros(count, np.int64)
     at = 0
@@ -142,7 +142,7 @@ def _read_rice(bits: Bytes, low: int, count: int, size: int) -> tuple[Naturals, 
     return out, True
 
 
-@jit
+@compiled
 def _log2(number: int) -> int:
     log = 0
     while number >> (log + 1):
@@ -150,7 +150,7 @@ def _log2(number: int) -> int:
     return log
 
 
-@jit
+@compiled
 def _count_gamma(numbers: Naturals) -> int:
     total = 0
     for number in numbers:
@@ -158,7 +158,7 @@ def _count_gamma(numbers: Naturals) -> int:
     return total
 
 
-@jit
+@compiled
 def _write_gamma(numbers: Naturals, total: int) -> Bytes:
     out = np.zeros(total, np.uint8)
     at = 0
@@ -171,7 +171,7 @@ def _write_gamma(numbers: Naturals, total: int) -> Bytes:
     return out
 
 
-@jit
+@compiled
 def read_gamma(bits: Bytes, at: int, count: int) -> tuple[Naturals, int]:
     """`count` numbers from bit `at` on, and the bit after them; -1 if the bits run out or a number exceeds 62
     bits.

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sparsona.compiled import KERNEL
 from sparsona.errors import WireError
 from sparsona.message import IndexSet
 from sparsona.wire import gaps, grid, rans, rows
 from sparsona.wire.buffers import Bytes, Piece, Reader, varint
-from sparsona.wire.jit import KERNEL
 
 BITMAP, LIST, GAPS, TENSOR_GAPS, GRID = range(5)
 _ABSENT = 16

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sparsona.wire.jit import i64, jit
+from sparsona.compiled import compiled, i64
 
 Ints = npt.NDArray[np.int64]
 Symbols = npt.NDArray[np.uint16]
@@ -24,7 +24,7 @@ FLOOR = 1 << 16
 """States live in FLOOR .. FLOOR**2 - 1 and start at FLOOR."""
 
 
-@jit
+@compiled
 def frequencies(weights: Ints, bits: int) -> Ints:
     """Rows of `weights` scaled to sum to 2**bits: a positive weight stays positive, zero stays zero.
 
@@ -61,7 +61,7 @@ def frequencies(weights: Ints, bits: int) -> Ints:
     return out
 
 
-@jit
+@compiled
 def starts(freq: Ints) -> Ints:
     """Where each symbol's interval starts."""
     out = np.zeros(freq.shape, np.int64)
@@ -73,7 +73,7 @@ def starts(freq: Ints) -> Ints:
     return out
 
 
-@jit
+@compiled
 def slots(freq: Ints, bits: int) -> Symbols:
     """The symbol of every slot 0 .. 2**bits - 1, for each context."""
     out = np.zeros((freq.shape[0], 1 << bits), np.uint16)
@@ -86,7 +86,7 @@ def slots(freq: Ints, bits: int) -> Symbols:
     return out
 
 
-@jit
+@compiled
 def push(symbols: Symbols, contexts: Contexts, freq: Ints, start: Ints, bits: int) -> Words:
     """Encode: the two states (low word first), then the words in the order in which the decoder wants them."""
     n = len(symbols)
@@ -114,7 +114,7 @@ def push(symbols: Symbols, contexts: Contexts, freq: Ints, start: Ints, bits: in
     return words[at:].copy()
 
 
-@jit
+@compiled
 def pull(words: Words, contexts: Contexts, freq: Ints, start: Ints, slot: Symbols, bits: int) -> tuple[Symbols, bool]:
     """Decode one symbol for each context; False if the words cannot come from :func:`push`."""
     n = len(contexts)
@@ -143,7 +143,7 @@ def pull(words: Words, contexts: Contexts, freq: Ints, start: Ints, slot: Symbol
     return out, bool(fine and at == len(words) and even == FLOOR and odd == FLOOR)
 
 
-@jit
+@compiled
 def by_mean(cuts: Contexts) -> Contexts:
     """The context of a mean level: how many of `cuts` lie at or below it."""
     out = np.zeros(256, np.uint8)
@@ -153,7 +153,7 @@ def by_mean(cuts: Contexts) -> Contexts:
     return out
 
 
-@jit
+@compiled
 def trail(levels: Contexts, cuts: Contexts) -> Contexts:
     """The context of every symbol, by the fading mean of the levels before it."""
     context_of = by_mean(cuts)
@@ -165,7 +165,7 @@ def trail(levels: Contexts, cuts: Contexts) -> Contexts:
     return out
 
 
-@jit
+@compiled
 def pull_trail(
     words: Words, n: int, levels: Contexts, cuts: Contexts, freq: Ints, start: Ints, slot: Symbols, bits: int
 ) -> tuple[Symbols, bool]:
@@ -215,16 +215,16 @@ def _log2(number: int) -> int:
 
 
 _SMALL = np.array([0] + [_log2(number) for number in range(1, 1024)], np.int64)
-_log2_of_large = jit(_log2)
+_log2_of_large = compiled(_log2)
 
 
-@jit
+@compiled
 def log2_fixed(number: int) -> int:
     """log2(number) in 1/4096."""
     return i64(_SMALL[number]) if number < 1024 else _log2_of_large(number)
 
 
-@jit
+@compiled
 def entropy(counts: Any) -> int:
     """What coding symbols with these `counts` costs under their own frequencies, in 1/4096 bit."""
     total, inner = 0, 0

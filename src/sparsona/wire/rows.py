@@ -13,9 +13,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from sparsona.compiled import compiled
 from sparsona.message import IndexSet
 from sparsona.wire.buffers import Bytes
-from sparsona.wire.jit import jit
 from sparsona.wire.rans import Ints, entropy, log2_fixed
 
 SMALLEST = 1024
@@ -34,7 +34,7 @@ def _row_lengths(size: int) -> Ints:
     return np.array(sorted({d for d in low + [size // d for d in low] if 8 <= d <= size // 4}), np.int64)
 
 
-@jit
+@compiled
 def _unevenness(sample: IndexSet, first: int, lengths: Ints) -> Ints:
     """For every row length: by how many bits the columns' counts are from even, less what is expected of chance.
 
@@ -62,7 +62,7 @@ def _unevenness(sample: IndexSet, first: int, lengths: Ints) -> Ints:
     return out
 
 
-@jit
+@compiled
 def _neighbours(mask: Bytes, sample: IndexSet, end: int) -> int:
     """How many positions of the sample are followed by another one."""
     count = 0

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import numpy as np
 
+from sparsona.compiled import compiled, i64
 from sparsona.wire.binary import FRESH, SPAN, begin, decide, finish
 from sparsona.wire.buffers import Bytes
 from sparsona.wire.fields import Patterns
-from sparsona.wire.jit import i64, jit
 from sparsona.wire.rans import entropy
 
 
-@jit
+@compiled
 def depth(count: int) -> int:
     """How many signs make a pattern: long vectors can afford more."""
     return 8 if count >= 32768 else 6
 
 
-@jit
+@compiled
 def _estimate(patterns: Patterns) -> int:
     """About how many bits the signs take."""
     size = 1 << depth(len(patterns))
@@ -42,7 +42,7 @@ def _estimate(patterns: Patterns) -> int:
     return total >> 12
 
 
-@jit
+@compiled
 def _run(signs: Bytes, zeros: Bytes, buffer: Bytes, room: int, reading: bool) -> int:
     """Write the signs into the buffer or read them from there; the bytes written, or -1 if `room` does not suffice."""
     size = 1 << depth(len(signs))
@@ -61,7 +61,7 @@ def _run(signs: Bytes, zeros: Bytes, buffer: Bytes, room: int, reading: bool) ->
     return 0 if reading else finish(state, span, at, buffer)
 
 
-@jit
+@compiled
 def write(patterns: Patterns) -> Bytes:
     """The code of the signs of `patterns`; empty if they are as good as noise."""
     count = len(patterns)
@@ -76,7 +76,7 @@ def write(patterns: Patterns) -> Bytes:
     return buffer[: max(0, length)]
 
 
-@jit
+@compiled
 def read(data: Bytes, zeros: Bytes) -> Bytes:
     """A sign for each place; `zeros` says where the exponent is zero. Any bytes give some signs."""
     signs = np.zeros(len(zeros), np.uint8)

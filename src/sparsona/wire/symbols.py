@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from sparsona.compiled import compiled, i64
 from sparsona.errors import WireError
 from sparsona.wire import rans, tables
 from sparsona.wire.buffers import Reader, varint
-from sparsona.wire.jit import i64, jit
 from sparsona.wire.rans import Contexts, Ints, Symbols, Words
 
 BITS = 14
@@ -23,7 +23,7 @@ MOST = 1 << BITS
 """The most symbols of an alphabet."""
 
 
-@jit
+@compiled
 def _means(levels: Contexts) -> Ints:
     counts = np.zeros(256, np.int64)
     mean = i64(0)
@@ -33,7 +33,7 @@ def _means(levels: Contexts) -> Ints:
     return counts
 
 
-@jit
+@compiled
 def _joint(symbols: Symbols, contexts: Contexts, rows: int, size: int) -> Ints:
     counts = np.zeros((rows, size), np.int64)
     for i in range(len(symbols)):

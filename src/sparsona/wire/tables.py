@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from sparsona.compiled import compiled, i64
 from sparsona.errors import WireError
 from sparsona.wire.buffers import Bytes, Reader
-from sparsona.wire.jit import i64, jit
 from sparsona.wire.rans import Ints
 
 STEPS = (65536, 68438, 71468, 74632, 77936, 81386, 84990, 88752,
@@ -21,7 +21,7 @@ SCALE: Ints = np.array([0] + [STEPS[(b - 1) % 16] << (b - 1) // 16 for b in rang
 """The weight of a byte: 0 is 0, 1 is 2**16, and sixteen more is twice as much."""
 
 
-@jit
+@compiled
 def _nearest(target: int, scale: Ints) -> int:
     """The byte from 1 to 255 whose weight is closest to `target`."""
     low, high = 1, 255
@@ -36,7 +36,7 @@ def _nearest(target: int, scale: Ints) -> int:
     return low
 
 
-@jit
+@compiled
 def _quantise(counts: Ints, scale: Ints) -> Bytes:
     out = np.zeros(counts.shape, np.uint8)
     for row in range(counts.shape[0]):
@@ -74,7 +74,7 @@ def read_bytes(reader: Reader, count: int, what: str) -> Bytes:
     return out
 
 
-@jit
+@compiled
 def _shorten(flat: Bytes) -> Bytes:
     out = np.empty(2 * len(flat), np.uint8)
     at, size = 0, 0
@@ -90,7 +90,7 @@ def _shorten(flat: Bytes) -> Bytes:
     return out[:size]
 
 
-@jit
+@compiled
 def _lengthen(data: Bytes, count: int) -> tuple[Bytes, int, int]:
     """The table, how many bytes it took, and how far it reaches: short of `count` where the bytes ended too soon."""
     out = np.zeros(count, np.uint8)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 import numba
 import numpy as np
+import numpy.typing as npt
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+Places: TypeAlias = npt.NDArray[np.uint64]
+"""Positions as a kernel wants them: unsigned, they are not looked at for counting from the end."""
 
 KERNEL: tuple[Literal["C"], Literal["A"], Literal["W"]] = ("C", "A", "W")
 """What `numpy.require` is to ask of a caller's array: others make a kernel compile once more, which takes longer than
@@ -18,25 +23,24 @@ the copy that some need.
 """
 
 
-def _fingerprint() -> str:
-    """Of all sources of the wire. A compiled kernel contains those it calls, from whatever file, but numba only
+@cache
+def _fingerprint(folder: Path) -> str:
+    """Of all sources in a folder. A compiled kernel contains those it calls, from whatever file, but numba only
     looks at the file that the kernel itself is in: without this, an update could leave half of the old code at work.
     """
-    sources = sorted(Path(__file__).parent.glob("*.py"))
+    sources = sorted(folder.glob("*.py"))
     return f"{zlib.crc32(b''.join(source.read_bytes() for source in sources)):08x}"
 
 
-_SOURCES = _fingerprint()
-
-
-def jit(function: F) -> F:
+def compiled(function: F) -> F:
     """Compile `function` on its first call, once a machine: the code is cached on disk, under a name of its own for
-    every state of the sources.
+    every state of the sources beside it. Sums keep the order they are written in.
 
-    Kernels use 64-bit integers throughout and no floating point, so that every machine writes the same bytes.
+    Kernels of the wire use 64-bit integers throughout and no floating point, so that every machine writes the same
+    bytes.
     """
-    function.__qualname__ += f".{_SOURCES}"
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    function.__qualname__ += f".{_fingerprint(Path(function.__code__.co_filename).parent)}"
+    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=False)(function))
 
 
 if TYPE_CHECKING:
@@ -46,6 +50,6 @@ if TYPE_CHECKING:
 
 else:
 
-    @jit
+    @compiled
     def i64(number):
         return np.int64(number)
