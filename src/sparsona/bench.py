@@ -279,8 +279,10 @@ class Bench:
                         gradient.mul_((recipe.clip / (gradient.norm() + 1e-6)).clamp(max=1.0))
                     for span in (slice(None),) if spans is None else spans:
                         if recipe.weight_decay:
-                            decayed = weights[span] if active is None else weights[span] * active[span]
-                            gradient[span].add_(decayed, alpha=recipe.weight_decay)
+                            if active is None:
+                                gradient[span].add_(weights[span], alpha=recipe.weight_decay)
+                            else:
+                                gradient[span].addcmul_(weights[span], active[span], value=recipe.weight_decay)
                         if spans is None:
                             optimizer.step(weights, gradient)
                             continue

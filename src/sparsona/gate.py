@@ -346,7 +346,7 @@ class Gated:
         if self.chain is None or self.layout is None or kept.all():
             return forward(self.sparse(scales), inputs)
         net = SlimNet(self.chain, plan(self.chain, self.layout, self.cut.mask(kept)), str(inputs.device))
-        weights, scale = (torch.from_numpy(a).to(inputs.device) for a in (self.weights, scales))
+        weights, scale = (torch.tensor(a).to(inputs.device) for a in (self.weights, scales))
         with torch.no_grad():
             fill(net.weights, weights, scale, self.cut, places(self.cut, kept, net))
             return net(inputs)

@@ -142,7 +142,7 @@ class SlimNet:
     def load(self, vector: Vector) -> None:
         """Take the kept rows and the biases of a whole model."""
         with torch.no_grad():
-            self.weights.copy_(torch.from_numpy(vector)[self.index.cpu()])
+            self.weights.copy_(torch.tensor(vector)[self.index.cpu()])
 
     def __call__(self, x: torch.Tensor, training: bool = False) -> torch.Tensor:
         constants: torch.Tensor | None = None
