@@ -45,8 +45,8 @@ class PFedNet(Method[Server, Copies]):
     the layers `own` or about such a share of all; additive. `sketch`, `k`, `noise`, `weights` make the graph.
     `local_steps`: send what training by the recipe gave, over `eta`; else one gradient of the recipe's batch. `z_step`
     paper: z moves by eta/N; local: by eta, so that lam = 0 is local training. `decay`: eta and the recipe's rate by
-    1/sqrt(t). `gamma` fuses neighbouring entries (its unit may be median |g| sqrt(d)), `levels` rounds to so many
-    (0: not), both by tensor or over the model. `rho` is ADMM's penalty times the step size.
+    1/sqrt(t). `gamma` fuses neighbouring entries (its unit may be median |g| sqrt(d), zeros left out), `levels` rounds
+    to so many (0: not), both by tensor or over the model. `rho` is ADMM's penalty times the step size.
     """
 
     lam: Annotated[float, Field(ge=0)] = 0.03

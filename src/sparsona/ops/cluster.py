@@ -29,12 +29,14 @@ def clustered(g: Vector, sizes: Sequence[int], gamma: float, pinned: bool = True
 
 
 def typical(g: Vector) -> float:
-    """median |g| * sqrt(d): a gamma of this size fuses much of a gradient, whatever its units.
+    """median |g| * sqrt(d) over the entries that are not zero: a gamma of this size fuses much of a gradient, whatever
+    its units. (Inputs that are mostly zero, such as categories, have gradients that are, too: their median is nothing.)
 
-    >>> typical(np.array([1, -2, 3, 2], np.float32))
+    >>> typical(np.array([1, 0, -2, 0, 0, 3, 0, 0, 2], np.float32))
     4.0
     """
-    return float(np.median(np.abs(g)) * np.sqrt(len(g)))
+    sizes = np.abs(g[g != 0])
+    return float(np.median(sizes) * np.sqrt(len(sizes))) if len(sizes) else 0.0
 
 
 def slowed(decay: str, round: int) -> float:

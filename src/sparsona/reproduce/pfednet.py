@@ -27,7 +27,7 @@ from sparsona.rundir import RunDir
 LAMBDAS = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2, 2.0)
 GAMMAS = (0.01, 0.03, 0.1, 0.3, 1.0)
 FREE = (0.03, 0.1, 0.3)
-"""In units of median |g| sqrt(d); the latter are run with a free end, too."""
+"""In units of median |g| sqrt(d), zeros left out; the latter are run with a free end, too."""
 LEVELS = (2, 4, 8, 16)
 QSGD = (1, 3, 7, 31)
 SKETCHES = ("label", "shares", "mean", "cov", "kernel", "model")
@@ -350,7 +350,7 @@ def _draw_bytes(runs: Path, to: Path) -> bool:
 
 
 def _draw_elements(runs: Path, to: Path) -> bool:
-    """The draft's figure 6: a gradient of 55 elements as it is, fused, and fused to three and to four levels."""
+    """The draft's figure 6: a gradient of 55 elements as it is, fused ever more, and fused to four levels."""
     from matplotlib.figure import Figure
 
     path = Path(excerpt("areas-250").partition(":")[2])
@@ -360,13 +360,9 @@ def _draw_elements(runs: Path, to: Path) -> bool:
         mine = arrays["client"] == "00"
         x, y = arrays["x"][mine], arrays["y"][mine] == 1  # lodgepole pine or not, at weights of zero
     g = ((0.5 - y)[:, None] * np.column_stack([x, np.ones(len(x))])).mean(0).astype(np.float32)
-    gamma = 0.5 * typical(g)
-    kinds = {
-        "gamma = 0": (0.0, 0),
-        f"gamma = {gamma:.3f}": (gamma, 0),
-        "and 3 levels": (gamma, 3),
-        "4 levels": (gamma, 4),
-    }
+    unit = typical(g)
+    kinds = {f"gamma = {gamma:g}": (gamma * unit, 0) for gamma in (0.0, 0.03, 0.3)}
+    kinds["gamma = 0.03, 4 levels"] = (0.03 * unit, 4)
     figure = Figure(figsize=(12, 2.8), layout="constrained")
     for axes, (title, (strength, levels)) in zip(figure.subplots(1, 4, sharey=True), kinds.items(), strict=True):
         u = clustered(g, (len(g),), strength, levels=levels).values
