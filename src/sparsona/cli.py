@@ -17,12 +17,14 @@ from sparsona import data as datasets
 from sparsona import reproduce as papers
 from sparsona.api import execute
 from sparsona.chance import Chance
-from sparsona.errors import DataError, SparsonaError
+from sparsona.errors import DataError, InputError, SparsonaError
+from sparsona.evaluate import POINTS
 from sparsona.experiment import Experiment, assign, option_names, read
 from sparsona.methods import METHODS
 from sparsona.partition._split import class_counts, federate
 from sparsona.prepare import prepare
 from sparsona.report import console as show
+from sparsona.report import curves
 from sparsona.report.plots import draw_classes
 from sparsona.rundir import RunDir
 from sparsona.slim.export import export_slim
@@ -152,7 +154,8 @@ def compare(
         summaries.append(result.summary)
     title = f"{first.data}, {first.clients} clients, {first.partition}, {first.rounds} rounds, seed {first.seed}"
     out.print(show.comparison(summaries, title))
-    out.print(f"results: {folder}", soft_wrap=True)
+    curves.draw({name: folder / name for name in names}, folder / "curves.png", "pre", OVERS, metric)
+    out.print(f"results: {folder}, with curves.png", soft_wrap=True)
 
 
 SYSTEMS = ("fedpse", "pfednet", "spfl", "plga", "fedspa", "pfedgate")
@@ -206,6 +209,48 @@ def wire(run: Annotated[Path, typer.Argument(help="a run directory")]) -> None:
     """Where the bytes of a run went, and how far its positions are from the entropy bound."""
     summary = RunDir(run).summary()
     out.print(show.breakdown(summary))
+
+
+@app.command()
+def draw(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run directories, or a folder of them")],
+    point: Annotated[str, typer.Option(help="where models are measured: pre, post or ft")] = "pre",
+    file: Annotated[Path, typer.Option("--out", help="the image to write")] = Path("curves.png"),
+) -> None:
+    """Accuracy against rounds, bytes and simulated seconds: a curve a run."""
+    folders = [inner for given in runs for inner in _runs_in(given)]
+    summaries = [RunDir(folder).summary() for folder in folders]
+    if point not in POINTS:
+        raise InputError(f"{point!r} is no point of evaluation: choose one of {', '.join(POINTS)}")
+    metric = summaries[0]["metric"]
+    strangers = [str(f) for f, summary in zip(folders, summaries, strict=True) if summary["metric"] != metric]
+    if strangers:
+        raise InputError(f"{folders[0]} measures {metric}, {strangers[0]} does not: draw them apart")
+    for folder in folders:
+        if not curves.marks(folder, point):
+            raise InputError(f"{folder} was not measured at {point}: choose another --point")
+    try:
+        curves.draw({_label(folder, folders): folder for folder in folders}, file, point, OVERS, metric)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{file} cannot be drawn ({error}): give --out a path that ends in .png, .pdf or .svg"
+        ) from None
+    out.print(f"drawn: {file}", soft_wrap=True)
+
+
+OVERS: tuple[curves.Over, ...] = ("rounds", "bytes", "seconds")
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    """A run directory itself, or the finished runs in a folder of several."""
+    inner = sorted(file.parent for file in folder.glob("*/summary.json"))
+    return inner if inner and not (folder / "summary.json").exists() else [folder]
+
+
+def _label(folder: Path, among: list[Path]) -> str:
+    """The folder's name, or as much of its path as tells it from the others."""
+    alike = sum(other.resolve().name == folder.resolve().name for other in among) > 1
+    return str(folder) if alike else folder.resolve().name
 
 
 @app.command()

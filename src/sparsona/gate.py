@@ -70,7 +70,7 @@ class SwitchNorm2d(nn.Module):
 @dataclass(frozen=True)
 class Design:
     """How a gate is built: for samples of `shape`, `blocks` numbers out; the images are first averaged over `pool` by
-    `pool` pixels; two `paths` give importance and scale apart. `start` is the mean logit that it begins with."""
+    `pool` pixels; two `paths` give importance and scale apart. `start` is the mean logit that scales begin with."""
 
     shape: tuple[int, ...]
     blocks: int
@@ -107,13 +107,13 @@ class Gate(nn.Module):
         self.pre_norm = SwitchNorm2d(channels)
         self.scale = nn.Linear(features, design.blocks)
         self.scale_norm = nn.BatchNorm1d(design.blocks) if design.post_norm else nn.Identity()
-        last = self.scale_norm if isinstance(self.scale_norm, nn.BatchNorm1d) else self.scale
-        nn.init.constant_(last.bias, design.start)
         if design.paths == "two":
             self.importance = nn.Linear(features, design.blocks)
             self.importance.load_state_dict(self.scale.state_dict())
             self.importance_norm = nn.BatchNorm1d(design.blocks) if design.post_norm else nn.Identity()
             self.importance_norm.load_state_dict(self.scale_norm.state_dict())
+        last = self.scale_norm if isinstance(self.scale_norm, nn.BatchNorm1d) else self.scale
+        nn.init.constant_(last.bias, design.start)
 
     def logits(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """For every sample those of the blocks' importance and those of their scale."""

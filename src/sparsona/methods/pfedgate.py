@@ -49,7 +49,8 @@ class PFedGate(Method[Server, Own]):
     `density` is the share of weights kept; several are dealt out in turn. `blocks` a tensor, of equal sizes or with a
     first one as small as the least density (`split`). `ste` gives dropped blocks a gradient (`paper`) or not (`repo`:
     then training is really smaller, too, unless `slim` is off). `test_batch` samples share a model; 0: one for all.
-    Scales start at sigmoid(`gate_start`): 0 is the paper's, and halves every layer; 3 starts near the plain model.
+    Blocks are chosen by the paper's `exact` knapsack or by the authors' `greedy` one, which in small nets may drop a
+    class's outputs. Scales start at sigmoid(`gate_start`): the paper's 0 halves every layer, 3 nearly keeps them.
     """
 
     private: ClassVar[tuple[str, ...]] = ("gate", "moments")
@@ -57,12 +58,12 @@ class PFedGate(Method[Server, Own]):
     density: Share | Annotated[tuple[Share, ...], Field(min_length=1)] = 0.5
     blocks: Annotated[int, Field(ge=1)] = 5
     split: Literal["equal", "paper"] = "equal"
-    knapsack: Literal["greedy", "exact"] = "greedy"
+    knapsack: Literal["greedy", "exact"] = "exact"
     ste: Literal["paper", "repo"] = "paper"
     paths: Literal["one", "two"] = "two"
     gate_lr: Annotated[float, Field(gt=0)] = 0.1
     gate_pool: Annotated[int, Field(ge=1)] = 1
-    gate_start: float = 0.0
+    gate_start: float = 3.0
     post_norm: bool = True
     logit_relu: bool = False
     slim: bool = True

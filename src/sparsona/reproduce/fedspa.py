@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sparsona.evaluate import summarise
-from sparsona.records import Line
+from sparsona.report.curves import curve
 from sparsona.reproduce import PAPERS, Case, Check, Claim, Paper, Summary, finished, score
-from sparsona.rundir import RunDir
 
 MODELS = {"fashion-mnist": "lenet5", "cifar-10": "lenet-cifar"}
 SAMPLES = {"fashion-mnist": 600, "cifar-10": 500}
@@ -196,23 +194,6 @@ CLAIMS = [
               _higher(name_of(data, "0.3", "fedavg"), name_of(data, "0.3", "fedspa-dst"), "ft", "post")),
     )
 ]  # fmt: skip
-
-
-def curve(folder: Path, point: str) -> tuple[list[int], list[float]]:
-    """The rounds in which all clients were measured at `point`, and the mean over them."""
-    rounds: dict[int, dict[str, float]] = {}
-    with RunDir(folder).records.open(encoding="utf-8") as lines:
-        for line in map(Line.parse, lines):
-            if point in line.test:
-                rounds.setdefault(line.round, {})[line.client] = line.test[point]
-    everyone = max(map(len, rounds.values()), default=0)
-    means = {
-        number: summarise(scores, dict.fromkeys(scores, 1))["mean"]
-        for number, scores in sorted(rounds.items())
-        if len(scores) == everyone
-    }
-    kept = {number: mean for number, mean in means.items() if mean is not None}
-    return list(kept), list(kept.values())
 
 
 def _megabytes(summary: Summary) -> float:

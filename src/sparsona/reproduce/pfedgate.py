@@ -82,19 +82,19 @@ def _cases(quick: bool) -> Iterator[Case]:
     for number, (data, column) in enumerate((("fashion-mnist", 1), ("cifar-10", 0))):
         order = 1000.0 * number
         for density in (0.5, 1.0, 0.3, 0.1):
-            options: dict[str, Any] = {"density": density, "paths": "one"}
+            options: dict[str, Any] = {"density": density, "paths": "one", "knapsack": "greedy"}
             if density == 0.1:
                 options["split"] = "paper"  # with equal blocks a fifth is the least
             yield _case(quick, data, f"pfedgate-{density:g}", column, order + 10 / density, options)
         for place, method in enumerate(BASELINES):
             yield _case(quick, data, method, column, order + 15 + 10 * place, {})
-        some = {"density": 0.5, "paths": "one"}
+        some = {"density": 0.5, "paths": "one", "knapsack": "greedy"}
         if quick:
             yield _case(quick, data, "pfedgate-0.5-closed", column, order + 190, {**some, "gate_start": 0.0})
-        yield _case(quick, data, "pfedgate-0.5-two-paths", column, order + 200, {"density": 0.5, "paths": "two"})
-        yield _case(
-            quick, data, "pfedgate-0.3-repo", column, order + 210, {"density": 0.3, "paths": "one", "ste": "repo"}
-        )
+        ours = {"density": 0.5, "paths": "two", "knapsack": "exact", "gate_start": 3.0}
+        yield _case(quick, data, "pfedgate-0.5-ours", column, order + 22, ours)
+        yield _case(quick, data, "pfedgate-0.5-two-paths", column, order + 200, {**some, "paths": "two"})
+        yield _case(quick, data, "pfedgate-0.3-repo", column, order + 210, {**some, "density": 0.3, "ste": "repo"})
         yield _case(quick, data, "pfedgate-0.5-exact", column, order + 220, {**some, "knapsack": "exact"})
         for method, options in (("fedavg", {}), ("pfedgate-0.5", some)):
             yield _case(quick, data, f"{method}-20%", column, order + 230, options, {"schedule": {"sample": 0.2}})

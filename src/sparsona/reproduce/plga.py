@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from sparsona.report import curves
 from sparsona.reproduce import PAPERS, Case, Claim, Paper, finished
 from sparsona.reproduce.spfl import PARTITIONS, SEEDS, Row, above, means_of
 
@@ -120,33 +121,8 @@ CLAIMS = [
 
 def _draw(runs: Path, to: Path) -> bool:
     """Accuracy over simulated seconds, and over bytes."""
-    from matplotlib.figure import Figure
-
-    from sparsona.records import Journal
-    from sparsona.rundir import RunDir
-
     done = [name for name in finished(plga(True), runs) if name.startswith("phones-")]
-    if not done:
-        return False
-    figure = Figure(figsize=(10, 3.6), layout="constrained")
-    by_time, by_bytes = figure.subplots(1, 2, sharey=True)
-    for name in done:
-        folder = RunDir(runs / name)
-        journal = Journal({f"c{i}": 1 for i in range(10)}, True, folder.records)
-        journal.rewind(folder.records.stat().st_size)
-        sent, points = 0, []
-        for report in journal.rounds:
-            sent += report.up.total + report.down.total
-            if "pre" in report.scores:
-                points.append((report.clock, sent / 1e6, report.scores["pre"]["mean"]))
-        label = name.removeprefix("phones-").rpartition("-")[0]
-        by_time.plot([p[0] for p in points], [p[2] for p in points], "o-", label=label)
-        by_bytes.plot([p[1] for p in points], [p[2] for p in points], "o-", label=label)
-    by_time.set_xlabel("simulated seconds")
-    by_time.set_ylabel("mean test accuracy, `pre`")
-    by_bytes.set_xlabel("MB sent, both ways, all clients")
-    by_time.legend(fontsize=7)
-    for axes in (by_time, by_bytes):
-        axes.grid(alpha=0.3)
-    figure.savefig(to, dpi=120)
-    return True
+    folders = {name.removeprefix("phones-").rpartition("-")[0]: runs / name for name in done}
+    if done:
+        curves.draw(folders, to, "pre", ("seconds", "bytes"), "test accuracy")
+    return bool(done)

@@ -1,0 +1,81 @@
+"""Accuracy as it grows with rounds, bytes, simulated seconds or operations: one curve a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from sparsona.evaluate import summarise
+from sparsona.records import Line
+from sparsona.rundir import RunDir
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Over: TypeAlias = Literal["rounds", "bytes", "seconds", "flops"]
+
+LABELS: Mapping[Over, str] = {
+    "rounds": "rounds",
+    "bytes": "MB sent, up and down",
+    "seconds": "simulated seconds",
+    "flops": "operations of all clients, 10^9",
+}
+
+
+@dataclass(frozen=True)
+class Mark:
+    """All that had been spent when the clients were measured, and their mean score."""
+
+    rounds: int
+    bytes: float
+    seconds: float
+    flops: float
+    score: float
+
+
+def marks(folder: Path, point: str) -> list[Mark]:
+    """The rounds of a run in which all clients were measured at `point`."""
+    rounds: dict[int, list[Line]] = {}
+    with RunDir(folder).records.open(encoding="utf-8") as lines:
+        for line in map(Line.parse, lines):
+            rounds.setdefault(line.round, []).append(line)
+    scores = {n: {one.client: one.test[point] for one in own if point in one.test} for n, own in rounds.items()}
+    everyone = max(map(len, scores.values()), default=0)
+    found, sent, flops = [], 0, 0
+    for number in sorted(rounds):
+        own = rounds[number]
+        sent += sum(line.up.total + line.down.total for line in own)
+        flops += sum(line.flops for line in own)
+        mean = summarise(scores[number], dict.fromkeys(scores[number], 1))["mean"] if scores[number] else None
+        if mean is not None and math.isfinite(mean) and len(scores[number]) == everyone:
+            found.append(Mark(number, sent / 1e6, max(line.clock for line in own), flops / 1e9, mean))
+    return found
+
+
+def curve(folder: Path, point: str, over: Over = "rounds") -> tuple[list[float], list[float]]:
+    """What was spent, and the mean score, for a plot."""
+    found = marks(folder, point)
+    return [float(getattr(mark, over)) for mark in found], [mark.score for mark in found]
+
+
+def plot(axes: Axes, folders: Mapping[str, Path], point: str, over: Over, **style: Any) -> None:
+    """A curve a run, by the name given to it."""
+    for label, folder in folders.items():
+        axes.plot(*curve(folder, point, over), label=label, **style)
+    axes.set_xlabel(LABELS[over])
+    axes.grid(alpha=0.3)
+
+
+def draw(folders: Mapping[str, Path], to: Path, point: str, overs: Sequence[Over], metric: str) -> None:
+    """A panel for each of `overs`, a curve a run."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(1 + 3.6 * len(overs), 3.4), layout="constrained")
+    for axes, over in zip(figure.subplots(1, len(overs), squeeze=False, sharey=True)[0], overs, strict=True):
+        plot(axes, folders, point, over, marker=".", ms=4)
+    figure.axes[0].set_ylabel(f"mean {metric}, `{point}`")
+    figure.axes[0].legend(fontsize=7)
+    figure.savefig(to, dpi=120)
