@@ -21,9 +21,9 @@ from sparsona.method import Model
 from sparsona.objective import Objective
 from sparsona.ops.augment import crop_and_flip
 from sparsona.ops.flops import TRAINING, costs, forward_flops
-from sparsona.optimizer import Moments, Optimizer
+from sparsona.optimizer import NONE, Moments, Optimizer
 from sparsona.recipe import Recipe
-from sparsona.vector import Flat, Layout
+from sparsona.vector import Flat, Layout, view_of
 
 EVAL_BATCH = 512
 SCORE_BATCH = 128
@@ -184,7 +184,7 @@ class Bench:
         """The same module and device with other raw samples, of the same units, and another objective."""
         out = Bench.__new__(Bench)
         out.__dict__.update(self.__dict__)
-        out._inputs, out._targets, out.objective = torch.tensor(inputs), torch.tensor(targets), objective
+        out._inputs, out._targets, out.objective = view_of(inputs), view_of(targets), objective
         return out
 
     @property
@@ -252,7 +252,7 @@ class Bench:
             weights = weights.clone()
         active = None if mask is None else self._vector(mask[:trainable].astype(np.float32))
         towards = None if proximal is None else self._vector(proximal.towards[:trainable])
-        optimizer = recipe.stepper(rate, weights, moments)
+        optimizer = recipe.stepper(rate, weights, moments) if companion is None else None
         beside = None if companion is None else Beside.of(companion, companion_rate)
         parts: dict[int, Optimizer] = {}
         total, seen = torch.zeros((), device=self.device), 0
@@ -284,6 +284,7 @@ class Bench:
                             else:
                                 gradient[span].addcmul_(weights[span], active[span], value=recipe.weight_decay)
                         if spans is None:
+                            optimizer = optimizer or recipe.stepper(rate, weights, moments)
                             optimizer.step(weights, gradient)
                             continue
                         if span.start not in parts:  # a memory for every span: others are not moved, nor forgotten
@@ -304,7 +305,8 @@ class Bench:
             raise Diverged(
                 f"the loss is {loss:g} after {seen} samples at learning rate {rate:g}: lower it, or set clip"
             )
-        return Trained(trained, loss, seen, optimizer.moments(), None if beside is None else beside.optimizer.moments())
+        memory = Moments(0, NONE, NONE) if optimizer is None else optimizer.moments()
+        return Trained(trained, loss, seen, memory, None if beside is None else beside.optimizer.moments())
 
     def iterate(self, start: Vectors, step: Step, batches: Iterator[tuple[Indices, ...]], recipe: Recipe) -> Vectors:
         """The loop for steps that are not an optimiser's: `step` says what becomes of the vectors, batch by batch."""
@@ -327,7 +329,7 @@ class Bench:
         return vectors
 
     def _vector(self, values: Array) -> torch.Tensor:
-        return torch.from_numpy(np.array(values, np.float32)).to(self.device)
+        return view_of(np.ascontiguousarray(values, np.float32)).to(self.device)
 
 
 class Minibatch:

@@ -25,7 +25,7 @@ from sparsona.ops.blocks import Cut
 from sparsona.optimizer import Moments
 from sparsona.recipe import Recipe
 from sparsona.slim import Chain, SlimNet, plan
-from sparsona.vector import Flat, Layout
+from sparsona.vector import Flat, Layout, view_of
 
 
 class SwitchNorm2d(nn.Module):
@@ -346,7 +346,7 @@ class Gated:
         if self.chain is None or self.layout is None or kept.all():
             return forward(self.sparse(scales), inputs)
         net = SlimNet(self.chain, plan(self.chain, self.layout, self.cut.mask(kept)), str(inputs.device))
-        weights, scale = (torch.tensor(a).to(inputs.device) for a in (self.weights, scales))
+        weights, scale = (view_of(a).to(inputs.device) for a in (self.weights, scales))
         with torch.no_grad():
             fill(net.weights, weights, scale, self.cut, places(self.cut, kept, net))
             return net(inputs)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -110,6 +113,14 @@ def _tensors(module: nn.Module) -> Iterator[tuple[str, torch.Tensor, bool]]:
             yield name, buffer, True
 
 
+def view_of(array: npt.NDArray[Any]) -> torch.Tensor:
+    """The array as a tensor to read from, without a copy: torch has no tensors that cannot be written to, and warns of
+    arrays that cannot."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(array)
+
+
 class Flat:
     """A module whose weights and gradients are views of two flat buffers, so that a step is one axpy.
 
@@ -141,7 +152,7 @@ class Flat:
         if vector.shape != (self.layout.size,):
             raise InputError(f"a vector of length {len(vector)} does not fit a model of {self.layout.size} numbers")
         with torch.no_grad():
-            self.weights.copy_(torch.from_numpy(np.array(vector, np.float32)))
+            self.weights.copy_(view_of(np.ascontiguousarray(vector, np.float32)))
 
     def read(self) -> Vector:
         """A copy of the weights."""

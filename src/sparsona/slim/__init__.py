@@ -20,7 +20,7 @@ from torch import nn
 from sparsona.errors import InputError
 from sparsona.message import IndexSet, Mask, Vector
 from sparsona.slim.chain import Chain, Step, chain_of, chain_or_none
-from sparsona.vector import Layout, Tensor
+from sparsona.vector import Layout, Tensor, view_of
 
 __all__ = ["Chain", "Plan", "Rows", "SlimNet", "Step", "chain_of", "chain_or_none", "plan", "small_module"]
 
@@ -142,7 +142,7 @@ class SlimNet:
     def load(self, vector: Vector) -> None:
         """Take the kept rows and the biases of a whole model."""
         with torch.no_grad():
-            self.weights.copy_(torch.tensor(vector)[self.index.cpu()])
+            self.weights.copy_(view_of(vector)[self.index.cpu()])
 
     def __call__(self, x: torch.Tensor, training: bool = False) -> torch.Tensor:
         constants: torch.Tensor | None = None
