@@ -67,6 +67,14 @@ def test_two_paths_start_alike() -> None:
     assert torch.equal(importance, scale)
 
 
+@pytest.mark.parametrize("post_norm", [True, False])
+def test_scales_start_where_asked_and_importances_at_zero(post_norm: bool) -> None:
+    gate = Design((1, 4, 4), 3, "two", post_norm=post_norm, start=3.0).module().train()
+    importance, scale = gate.logits(torch.zeros(8, 1, 4, 4))
+    assert torch.allclose(scale.mean(0), torch.full((3,), 3.0), atol=1e-4)
+    assert torch.allclose(importance.mean(0), torch.zeros(3), atol=1e-4)
+
+
 def test_the_mean_logit_of_a_training_batch_is_the_norms_bias() -> None:
     gate = Gate(Design((1, 6, 6), 15, "one"))
     with torch.no_grad():

@@ -305,7 +305,7 @@ class Bench:
             raise Diverged(
                 f"the loss is {loss:g} after {seen} samples at learning rate {rate:g}: lower it, or set clip"
             )
-        memory = Moments(0, NONE, NONE) if optimizer is None else optimizer.moments()
+        memory = optimizer.moments() if optimizer is not None else moments or Moments(0, NONE, NONE)
         return Trained(trained, loss, seen, memory, None if beside is None else beside.optimizer.moments())
 
     def iterate(self, start: Vectors, step: Step, batches: Iterator[tuple[Indices, ...]], recipe: Recipe) -> Vectors:

@@ -28,7 +28,7 @@ def _fingerprint(folder: Path) -> str:
     """Of all sources in a folder. A compiled kernel contains those it calls, from whatever file, but numba only
     looks at the file that the kernel itself is in: without this, an update could leave half of the old code at work.
     """
-    sources = sorted(folder.glob("*.py"))
+    sources = [Path(__file__), *sorted(folder.glob("*.py"))]
     return f"{zlib.crc32(b''.join(source.read_bytes() for source in sources)):08x}"
 
 

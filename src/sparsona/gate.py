@@ -114,6 +114,8 @@ class Gate(nn.Module):
             self.importance_norm.load_state_dict(self.scale_norm.state_dict())
         last = self.scale_norm if isinstance(self.scale_norm, nn.BatchNorm1d) else self.scale
         nn.init.constant_(last.bias, design.start)
+        if design.paths == "two" and not design.post_norm:
+            nn.init.zeros_(self.importance.bias)
 
     def logits(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """For every sample those of the blocks' importance and those of their scale."""

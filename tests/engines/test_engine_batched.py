@@ -208,6 +208,30 @@ def test_after_an_error_the_group_goes_on() -> None:
     assert group.run([lambda bench: 3]) == [3]
 
 
+def test_an_error_unwinds_the_others_and_no_grad_stays_with_its_turn() -> None:
+    setup = replace(perceptron_setup(FedAvg()), trainer="batched")
+    group = Worker(setup)._group
+    assert group is not None
+    samples = np.arange(3)
+    unwound: list[str] = []
+
+    def asks(bench: Bench) -> None:
+        try:
+            with torch.no_grad():
+                bench.scores(setup.task.initial, samples)
+        finally:
+            unwound.append("asked" if not torch.is_grad_enabled() else "left")
+
+    def fails(bench: Bench) -> None:
+        assert torch.is_grad_enabled()
+        raise InputError("no")
+
+    with pytest.raises(InputError, match="no"):
+        group.run([asks, fails])
+    assert unwound == ["left"]
+    assert torch.is_grad_enabled()
+
+
 def test_who_is_with_whom() -> None:
     setup = replace(perceptron_setup(FedAvg()), trainer="batched")
     jobs = list(range(150))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 import sparsona
 from sparsona.cli import app
+from sparsona.errors import RunError
 from sparsona.report.curves import curve, marks
 
 
@@ -53,3 +55,11 @@ def test_runs_are_drawn(run: tuple[Path, sparsona.Result], tmp_path: Path) -> No
     file = tmp_path / "curves.png"
     assert CliRunner().invoke(app, ["draw", str(run[0].parent), "--out", str(file)]).exit_code == 0
     assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_damaged_records_are_named(run: tuple[Path, sparsona.Result], tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(run[0], broken)
+    (broken / "records.jsonl").write_text("{}\n")
+    with pytest.raises(RunError, match=r"records\.jsonl cannot be read"):
+        marks(broken, "pre")

@@ -203,6 +203,11 @@ def test_what_came_before_is_not_decoded_again() -> None:
         first.vector("w")[0] = 1.0
 
 
+def test_what_was_never_seen_is_not_known() -> None:
+    with pytest.raises(WireError, match="ends in the number of parts"):
+        decode(seal(b"\xb7S\x01\xac\x02\0\0" + bytes(4)), ROOMY, seen=Seen())
+
+
 def test_plain_packing_takes_no_more_than_the_numbers_and_a_bitmap() -> None:
     noise = np.random.default_rng(0).normal(size=1000).astype(np.float32)
     message = Message(update=Sparse(8000, np.arange(0, 8000, 8), noise))

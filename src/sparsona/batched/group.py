@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+import torch
 from greenlet import greenlet
 
 from sparsona.batched.stack import Stack
@@ -73,8 +74,14 @@ class Turn(Generic[R]):
             self.request = given
 
     def ask(self, request: Training | Testing) -> Any:
-        """Called within the turn: wait for what only the group can do."""
-        return self._stack.parent.switch(request)
+        """Called within the turn: wait for what only the group can do, which is none of this turn's `no_grad`."""
+        with torch.enable_grad():
+            return self._stack.parent.switch(request)
+
+    def leave(self) -> None:
+        """End a turn that nobody will go on with, its `finally` blocks included."""
+        if self._stack:
+            self._stack.throw()
 
 
 class Group:
@@ -88,10 +95,14 @@ class Group:
     def run(self, works: Sequence[Callable[[Bench], R]]) -> list[R]:
         """What each of the works returns, called with a bench of its own; an error in one of them ends all."""
         turns: list[Turn[R]] = [Turn(work, self._bench) for work in works]
-        for turn in turns:
-            turn.move()
-        while going := [turn for turn in turns if not turn.over]:
-            self._serve(going)
+        try:
+            for turn in turns:
+                turn.move()
+            while going := [turn for turn in turns if not turn.over]:
+                self._serve(going)
+        finally:
+            for turn in turns:
+                turn.leave()
         return [turn.result for turn in turns]  # type: ignore[misc]
 
     def _serve(self, turns: Sequence[Turn[Any]]) -> None:

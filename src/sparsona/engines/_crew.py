@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
 from collections import deque
+from contextlib import ExitStack
 from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
@@ -41,21 +43,28 @@ class Member(Generic[T]):
     """One worker process, the line to it, and what it was asked to do and has not answered yet."""
 
     def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        watched, self._lifeline = os.pipe()
-        self._orders, self._reports = ([Slot() for _ in range(DEPTH)] for _ in range(2))
-        handles = [theirs.fileno(), watched, *(slot.handle for slot in (*self._orders, *self._reports))]
-        paths = json.dumps([str(place) for place in sys.path])
-        # A process group of its own: Ctrl-C in the terminal is the server's business.
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", BOOT, paths, *map(str, handles)],
-            pass_fds=handles,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, **ENVIRONMENT},
-            process_group=0,
-        )
-        theirs.close()
-        os.close(watched)
+        with ExitStack() as opened, ExitStack() as passed:
+            ours, theirs = socket.socketpair()
+            opened.callback(ours.close)
+            passed.callback(theirs.close)
+            watched, self._lifeline = os.pipe()
+            opened.callback(os.close, self._lifeline)
+            passed.callback(os.close, watched)
+            slots = [Slot() for _ in range(2 * DEPTH)]
+            for slot in slots:
+                opened.callback(slot.close)
+            self._orders, self._reports = slots[:DEPTH], slots[DEPTH:]
+            handles = [theirs.fileno(), watched, *(slot.handle for slot in slots)]
+            paths = json.dumps([str(place) for place in sys.path])
+            # A process group of its own: Ctrl-C in the terminal is the server's business.
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", BOOT, paths, *map(str, handles)],
+                pass_fds=handles,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **ENVIRONMENT},
+                process_group=0,
+            )
+            opened.pop_all()
         self.line: Connection[Any, Any] = Connection(ours.detach())
         self.tasks: deque[T] = deque()
         self.arming = 0
@@ -109,9 +118,9 @@ class Member(Generic[T]):
                 self.line.send(Leave())
             except OSError:
                 kill = True
-        self.line.close()
         if kill:
             self._process.kill()
+        self.line.close()
         try:
             code = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -121,6 +130,20 @@ class Member(Generic[T]):
         for slot in (*self._orders, *self._reports):
             slot.close()
         return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+FILES = 12
+"""File descriptors that a worker takes: its line, its lifeline, and two for each slot."""
+
+
+def _allow_files(more: int) -> None:
+    """Have room for so many open files beside the usual ones, as far as the system lets us: with a worker on each of a
+    hundred cores, the usual 1,024 are not enough."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 512 + more
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
 class Crew(Generic[T]):
@@ -135,6 +158,7 @@ class Crew(Generic[T]):
 
     def __init__(self, size: int) -> None:
         self.size = size
+        _allow_files(FILES * size)
         self.members: list[Member[T]] = []
         self._sealed: tuple[Sealed, Block] | None = None
         self._failures = 0
@@ -150,6 +174,9 @@ class Crew(Generic[T]):
         self._sealed = sealed, block
         self._failures = 0
         for member in list(self.members):
+            if member.tasks:  # of a pool that was left in the middle of its work
+                self.dismiss(member)
+                continue
             try:
                 member.arm(sealed, block)
             except Died:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from sparsona.errors import RunError
 from sparsona.evaluate import summarise
 from sparsona.records import Line
 from sparsona.rundir import RunDir
@@ -39,9 +40,13 @@ class Mark:
 def marks(folder: Path, point: str) -> list[Mark]:
     """The rounds of a run in which all clients were measured at `point`."""
     rounds: dict[int, list[Line]] = {}
-    with RunDir(folder).records.open(encoding="utf-8") as lines:
-        for line in map(Line.parse, lines):
-            rounds.setdefault(line.round, []).append(line)
+    file = RunDir(folder).records
+    try:
+        with file.open(encoding="utf-8") as lines:
+            for line in map(Line.parse, lines):
+                rounds.setdefault(line.round, []).append(line)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{file} cannot be read ({error}): run the experiment again into another --out") from None
     scores = {n: {one.client: one.test[point] for one in own if point in one.test} for n, own in rounds.items()}
     everyone = max(map(len, scores.values()), default=0)
     found, sent, flops = [], 0, 0

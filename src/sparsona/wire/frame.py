@@ -79,7 +79,7 @@ class Seen:
     """The parts that were decoded last: what came to many clients alike is decoded once. Nobody can write to them."""
 
     def __init__(self) -> None:
-        self._body = b""
+        self._body: bytes | None = None
         self._parts: Mapping[str, Part] = {}
 
     def get(self, body: bytes) -> Mapping[str, Part] | None:
