@@ -154,7 +154,9 @@ def compare(
         summaries.append(result.summary)
     title = f"{first.data}, {first.clients} clients, {first.partition}, {first.rounds} rounds, seed {first.seed}"
     out.print(show.comparison(summaries, title))
-    curves.draw({name: folder / name for name in names}, folder / "curves.png", "pre", OVERS, metric)
+    curves.draw(
+        {name: curves.marks(folder / name, "pre") for name in names}, folder / "curves.png", "pre", OVERS, metric
+    )
     out.print(f"results: {folder}, with curves.png", soft_wrap=True)
 
 
@@ -226,11 +228,12 @@ def draw(
     strangers = [str(f) for f, summary in zip(folders, summaries, strict=True) if summary["metric"] != metric]
     if strangers:
         raise InputError(f"{folders[0]} measures {metric}, {strangers[0]} does not: draw them apart")
+    found = {_label(folder, folders): curves.marks(folder, point) for folder in folders}
     for folder in folders:
-        if not curves.marks(folder, point):
+        if not found[_label(folder, folders)]:
             raise InputError(f"{folder} was not measured at {point}: choose another --point")
     try:
-        curves.draw({_label(folder, folders): folder for folder in folders}, file, point, OVERS, metric)
+        curves.draw(found, file, point, OVERS, metric)
     except (OSError, ValueError) as error:
         raise InputError(
             f"{file} cannot be drawn ({error}): give --out a path that ends in .png, .pdf or .svg"

@@ -6,15 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from sparsona.errors import RunError
 from sparsona.evaluate import summarise
 from sparsona.records import Line
 from sparsona.rundir import RunDir
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Over: TypeAlias = Literal["rounds", "bytes", "seconds", "flops"]
 
@@ -60,27 +57,26 @@ def marks(folder: Path, point: str) -> list[Mark]:
     return found
 
 
-def curve(folder: Path, point: str, over: Over = "rounds") -> tuple[list[float], list[float]]:
+def along(found: Sequence[Mark], over: Over) -> tuple[list[float], list[float]]:
     """What was spent, and the mean score, for a plot."""
-    found = marks(folder, point)
     return [float(getattr(mark, over)) for mark in found], [mark.score for mark in found]
 
 
-def plot(axes: Axes, folders: Mapping[str, Path], point: str, over: Over, **style: Any) -> None:
-    """A curve a run, by the name given to it."""
-    for label, folder in folders.items():
-        axes.plot(*curve(folder, point, over), label=label, **style)
-    axes.set_xlabel(LABELS[over])
-    axes.grid(alpha=0.3)
+def curve(folder: Path, point: str, over: Over = "rounds") -> tuple[list[float], list[float]]:
+    """The same, of a run."""
+    return along(marks(folder, point), over)
 
 
-def draw(folders: Mapping[str, Path], to: Path, point: str, overs: Sequence[Over], metric: str) -> None:
-    """A panel for each of `overs`, a curve a run."""
+def draw(runs: Mapping[str, Sequence[Mark]], to: Path, point: str, overs: Sequence[Over], metric: str) -> None:
+    """A panel for each of `overs`, a curve a run, by the name given to it."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(1 + 3.6 * len(overs), 3.4), layout="constrained")
     for axes, over in zip(figure.subplots(1, len(overs), squeeze=False, sharey=True)[0], overs, strict=True):
-        plot(axes, folders, point, over, marker=".", ms=4)
+        for label, found in runs.items():
+            axes.plot(*along(found, over), ".-", ms=4, label=label)
+        axes.set_xlabel(LABELS[over])
+        axes.grid(alpha=0.3)
     figure.axes[0].set_ylabel(f"mean {metric}, `{point}`")
     figure.axes[0].legend(fontsize=7)
     figure.savefig(to, dpi=120)

@@ -174,6 +174,11 @@ def _case(data: str, variant: str, method: str, options: dict[str, Any], seed: i
     return Case(name_of(data, variant, seed), data, settings, cost=float(cost))
 
 
+def _done(runs: Path) -> dict[str, Summary]:
+    """All that is finished, of the quick study and of the whole."""
+    return finished(pfednet(False), runs) | finished(pfednet(True), runs)
+
+
 def averages(done: Mapping[str, Summary], data: str, variant: str, point: str = "pre") -> Array:
     """The scores of the seeds that are finished, in their order."""
     found = [done.get(name_of(data, variant, seed)) for seed in range(100)]
@@ -236,7 +241,7 @@ def _validation(folder: Path) -> float:
 
 def _means(runs: Path, to: Path) -> bool:
     """Mean over the seeds, standard error, and the paired difference to the better of `local` and `fedavg`."""
-    done = finished(pfednet(False), runs) | finished(pfednet(True), runs)
+    done = _done(runs)
     lines = []
     for data in (*SEEDS, "parts", "twins"):
         prefix = f"{data}-"
@@ -269,7 +274,12 @@ def _means(runs: Path, to: Path) -> bool:
 
 def _spread(values: Array, sign: bool = False) -> str:
     mean = f"{values.mean():+.4f}" if sign else f"{values.mean():.4f}"
-    return f"{mean} ± {values.std(ddof=1) / len(values) ** 0.5:.4f}" if len(values) > 1 else mean
+    return f"{mean} ± {_error(values):.4f}" if len(values) > 1 else mean
+
+
+def _error(values: Array) -> float:
+    """The standard error of the mean; none of a single value."""
+    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else 0.0
 
 
 def _networks(runs: Path, data: str) -> dict[str, Network]:
@@ -288,36 +298,44 @@ def purity(network: Network, data: str) -> float:
 def _draw_lambda(runs: Path, to: Path) -> bool:
     from matplotlib.figure import Figure
 
-    done = finished(pfednet(False), runs) | finished(pfednet(True), runs)
+    done = _done(runs)
     there = [data for data in SEEDS if all(len(averages(done, data, f"lam-{lam:g}")) for lam in LAMBDAS)]
     if not there:
         return False
     figure = Figure(figsize=(3.2 * len(there), 3.2), layout="constrained")
     for axes, data in zip(figure.subplots(1, len(there), squeeze=False)[0], there, strict=True):
         found = [averages(done, data, f"lam-{lam:g}") for lam in LAMBDAS]
-        errors = [one.std(ddof=1) / len(one) ** 0.5 if len(one) > 1 else 0 for one in found]
+        errors = [_error(one) for one in found]
         places = np.array([max(lam, 0.001) for lam in LAMBDAS])
         axes.errorbar(places, [one.mean() for one in found], errors, fmt="o-", capsize=2, label="pfednet")
         lines = (("local", "pre", ":"), ("fedavg", "pre", "--"), ("fedavg", "ft", "-."))
         for colour, (name, point, style) in enumerate(lines, 1):
             label = "fedavg-ft" if point == "ft" else name
             axes.axhline(averages(done, data, name, point).mean(), ls=style, color=f"C{colour}", label=label)
-        axes.set_xscale("log")
+        _dress(axes, data, "lambda")
         axes.set_xticks([0.001, 0.01, 0.1, 1], ["0", "0.01", "0.1", "1"])
-        axes.set_title(data)
-        axes.set_xlabel("lambda")
-        axes.grid(alpha=0.3)
+    _save(figure, to)
+    return True
+
+
+def _dress(axes: Any, title: str, over: str) -> None:
+    axes.set_xscale("log")
+    axes.set_title(title)
+    axes.set_xlabel(over)
+    axes.grid(alpha=0.3)
+
+
+def _save(figure: Any, to: Path) -> None:
     figure.axes[0].set_ylabel("mean test accuracy, `pre`")
     figure.axes[0].legend(fontsize=7)
     figure.savefig(to, dpi=120)
-    return True
 
 
 def _draw_bytes(runs: Path, to: Path) -> bool:
     """Accuracy against bytes up, a curve for each way to save them."""
     from matplotlib.figure import Figure
 
-    done = finished(pfednet(False), runs) | finished(pfednet(True), runs)
+    done = _done(runs)
     curves: dict[str, tuple[str, tuple[float, ...]]] = {
         "gamma, pinned end": ("gamma", GAMMAS),
         "gamma, free end": ("free", FREE),
@@ -339,13 +357,8 @@ def _draw_bytes(runs: Path, to: Path) -> bool:
             whole = done[name_of(data, variant, 0)]
             axes.plot([whole["bytes"]["up"]], [score(whole, "pre")], mark, label=label)
         axes.axhline(averages(done, data, "local")[0], ls=":", color="grey", label="local")
-        axes.set_xscale("log")
-        axes.set_title(f"{data}, lambda = {BEST[data]:g}")
-        axes.set_xlabel("bytes up, all clients and rounds")
-        axes.grid(alpha=0.3)
-    figure.axes[0].set_ylabel("mean test accuracy, `pre`")
-    figure.axes[0].legend(fontsize=7)
-    figure.savefig(to, dpi=120)
+        _dress(axes, f"{data}, lambda = {BEST[data]:g}", "bytes up, all clients and rounds")
+    _save(figure, to)
     return True
 
 

@@ -122,7 +122,7 @@ CLAIMS = [
 def _draw(runs: Path, to: Path) -> bool:
     """Accuracy over simulated seconds, and over bytes."""
     done = [name for name in finished(plga(True), runs) if name.startswith("phones-")]
-    folders = {name.removeprefix("phones-").rpartition("-")[0]: runs / name for name in done}
+    found = {name.removeprefix("phones-").rpartition("-")[0]: curves.marks(runs / name, "pre") for name in done}
     if done:
-        curves.draw(folders, to, "pre", ("seconds", "bytes"), "test accuracy")
+        curves.draw(found, to, "pre", ("seconds", "bytes"), "test accuracy")
     return bool(done)

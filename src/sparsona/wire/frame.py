@@ -87,18 +87,19 @@ class Seen:
 
     def put(self, body: bytes, parts: Mapping[str, Part]) -> None:
         for part in parts.values():
-            held = [getattr(part, field.name) for field in fields(part)] if is_dataclass(part) else [part]
-            for array in held:
-                if isinstance(array, np.ndarray):
-                    array.flags.writeable = False
+            for held in _held(part):
+                if isinstance(held, np.ndarray):
+                    held.flags.writeable = False
         self._body, self._parts = body, parts
 
 
+def _held(part: Part) -> list[object]:
+    """What a part is made of: arrays and numbers."""
+    return [getattr(part, field.name) for field in fields(part)] if is_dataclass(part) else [part]
+
+
 def _identity(part: Part) -> tuple[object, ...]:
-    if is_dataclass(part):
-        held = [getattr(part, field.name) for field in fields(part)]
-        return tuple(id(x) if isinstance(x, np.ndarray) else x for x in held)
-    return (id(part),)
+    return tuple(id(x) if isinstance(x, np.ndarray) else x for x in _held(part))
 
 
 def encode(
