@@ -11,6 +11,11 @@ import torch
 os.environ.setdefault("COLUMNS", "120")
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes are no name: one made of an archive is another one a second later, in another worker."""
+    return argname if isinstance(val, (bytes, bytearray)) else None
+
+
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
     """Tests run beside each other: one torch thread each, and modules made by a test start from the same weights."""

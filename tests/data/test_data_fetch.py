@@ -328,9 +328,9 @@ def test_only_the_expected_members_are_unpacked(server: Server, tmp_path: Path, 
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (tar_of({"sub/a.bin": b"a"}), "lacks sub/b.bin"),
-        (tar_of({"sub/a.bin": b"a", "sub/b.bin": None}), "lacks sub/b.bin"),
-        (b"no archive at all", "toy.tar.gz is damaged"),
+        pytest.param(tar_of({"sub/a.bin": b"a"}), "lacks sub/b.bin", id="a member is missing"),
+        pytest.param(tar_of({"sub/a.bin": b"a", "sub/b.bin": None}), "lacks sub/b.bin", id="a member is a link"),
+        pytest.param(b"no archive at all", "toy.tar.gz is damaged", id="no archive"),
     ],
 )
 def test_an_archive_that_is_not_as_expected_is_told(
