@@ -48,8 +48,29 @@ if TYPE_CHECKING:
     def i64(number: Any) -> int:
         """`number` as the 64-bit integer that kernels calculate with; to the type checker an int."""
 
+    def u64(number: Any) -> int:
+        """The same without a sign: for bits, and for places that are not looked at for counting from the end."""
+
+    def i32(number: Any) -> int:
+        """Half as wide: for loops over arrays of such numbers, of which the machine takes twice as many at a time."""
+
+    def u32(number: Any) -> int:
+        """The same without a sign."""
+
 else:
 
     @compiled
     def i64(number):
         return np.int64(number)
+
+    @compiled
+    def u64(number):
+        return np.uint64(number)
+
+    @compiled
+    def i32(number):
+        return np.int32(number)
+
+    @compiled
+    def u32(number):
+        return np.uint32(number)

@@ -1,14 +1,15 @@
 """Kernels of an adaptive binary range coder: yes or no, each under a probability learnt as it goes.
 
 Writing and reading are one function with a switch, so that a model that is written once does both and cannot
-disagree with itself. Probabilities are integers out of 2**16, the interval has 40 bits: nothing but integers.
+disagree with itself; it is compiled twice, once for each position of the switch. Probabilities are integers out of
+2**16, the interval has 40 bits: nothing but integers.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from sparsona.compiled import compiled, i64
+from sparsona.compiled import compiled, i64, u64
 from sparsona.wire.buffers import Bytes
 from sparsona.wire.rans import Ints
 
@@ -41,28 +42,31 @@ def decide(
 
     Writing takes at most two bytes, for which there must be room. Past the end of what is read there are zeros.
     """
-    p, seen = contexts[context] >> 8, contexts[context] & 255
+    known = contexts[u64(context)]
+    p, seen = known >> 8, known & 255
     share = (span >> 16) * p
-    if reading:
-        bit = 1 if state < share else 0
-    if bit:
+    if reading:  # without a branch: nobody can guess what comes
+        bit = i64(state < share)
+        span = share if bit else span - share
+        state -= 0 if bit else share
+    elif bit:
         span = share
     else:
         span -= share
-        state += -share if reading else share
-    if state >= _TOP and not reading:
-        state -= _TOP
-        _carry(buffer, at)
+        state += share
+        if state >= _TOP:
+            state -= _TOP
+            _carry(buffer, at)
     while span < _LOW:
         if reading:
-            state = state << 8 | (i64(buffer[at]) if at < len(buffer) else 0)
+            state = state << 8 | (i64(buffer[u64(at)]) if at < len(buffer) else 0)
         else:
-            buffer[at] = state >> 32
+            buffer[u64(at)] = state >> 32
             state = (state & (_LOW - 1)) << 8
         at += 1
         span <<= 8
-    p += (bit * 65536 - p) * _PACE[seen] >> 16
-    contexts[context] = min(max(p, 32), 65504) << 8 | min(seen + 1, 255)
+    p += (bit * 65536 - p) * _PACE[u64(seen)] >> 16
+    contexts[u64(context)] = min(max(p, 32), 65504) << 8 | min(seen + 1, 255)
     return bit, state, span, at
 
 

@@ -9,15 +9,19 @@ zeros cost one decision, which also makes it fast.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
-from sparsona.compiled import compiled, i64
+from sparsona.compiled import compiled, i32, i64, u32, u64
+from sparsona.message import IndexSet
 from sparsona.wire.binary import FRESH, SPAN, begin, decide, finish
 from sparsona.wire.buffers import Bytes
 from sparsona.wire.rans import Ints
 
 Words = npt.NDArray[np.uint32]
+Scores = npt.NDArray[np.int32]
 
 _BLOCK = 32
 _ROWS = 64
@@ -26,91 +30,104 @@ _ROWS = 64
 _ONE = 1 << 12
 """Densities are out of 2**12."""
 
-_LEVEL = np.array([min(15, max(0, ((d + 16) ** 2).bit_length() - 9)) for d in range(_ONE + 1)], np.int64)
+_LEVEL = np.array([min(15, max(0, ((d + 16) ** 2).bit_length() - 9)) for d in range(_ONE + 1)], np.uint8)
 """A density in 16 steps of half an octave."""
 
 
 @compiled
-def _ones(word: int) -> int:
-    """How many of 32 bits are set."""
-    word -= (word >> 1) & 0x55555555
-    word = (word & 0x33333333) + ((word >> 2) & 0x33333333)
-    return ((word + (word >> 4) & 0x0F0F0F0F) * 0x01010101 & 0xFFFFFFFF) >> 24
-
-
-@compiled
-def _most_alike(rows: Words, scores: Ints, word: int) -> int:
+def _most_alike(rows: Words, scores: Scores, word: int) -> int:
     """The row that differs least, of late: `rows` hold their bits where `word` holds the present row's."""
     for i in range(_ROWS):
-        scores[i] += (_ones(i64(rows[i]) ^ word) << 4) - (scores[i] >> 2)
-    best, least = 0, scores[0]
+        differ = rows[i] ^ u32(word)
+        differ -= differ >> u32(1) & u32(0x55555555)
+        differ = (differ & u32(0x33333333)) + (differ >> u32(2) & u32(0x33333333))
+        ones = u32((differ + (differ >> u32(4)) & u32(0x0F0F0F0F)) * u32(0x01010101)) >> u32(24)
+        scores[i] += i32(ones << u32(4)) - (scores[i] >> i32(2))
+    least = scores[0]
     for i in range(1, _ROWS):
-        if scores[i] < least:
-            best, least = i, scores[i]
+        least = min(least, scores[i])
+    best = 0
+    while scores[best] != least:
+        best += 1
     return best
 
 
-@compiled
-def _run(mask: Bytes, ends: Ints, widths: Ints, buffer: Bytes, room: int, reading: bool) -> int:
-    """Write the mask into the buffer or read it from there; the bytes written, or -1 if `room` does not suffice."""
-    flags, bits = np.full(4096, FRESH, np.int64), np.full(1024, FRESH, np.int64)
-    state, at = begin(buffer, reading)
-    span, i = i64(SPAN), i64(0)
-    for tensor in range(len(ends)):
-        # without rows to see, the tensor is one row, and all of it one column
-        rowed = widths[tensor] > 1
-        width = i64(widths[tensor]) if rowed else i64(ends[tensor]) - i
-        step = 1 if rowed else 0
-        blocks = (width + _BLOCK - 1) // _BLOCK
-        kept = blocks if rowed else 1
-        column_density = np.full(width if rowed else 1, _ONE // 10, np.int64)
-        block_density = np.full(kept, _ONE // 2, np.int64)
-        rows, row = np.zeros((kept, _ROWS), np.uint32), np.zeros(kept, np.uint32)
-        scores = np.zeros(_ROWS, np.int64)
-        density, last, history, oldest, alike = i64(_ONE // 10), i64(0), i64(0), i64(0), i64(0)
-        while i < ends[tensor]:
-            used = 0
-            for block in range(blocks):
-                if at >= room and not reading:
-                    return -1
-                size = min(_BLOCK, width - block * _BLOCK)
-                here = block * step
-                model = i64(rows[here, alike])
-                some = i64(0)
-                if not reading:
-                    for k in range(i, i + size):
-                        some |= i64(mask[k])
-                context = (history & 7) << 8 | _LEVEL[block_density[here]] << 4 | _LEVEL[density]
-                context |= i64(2048 if model else 0)
-                some, state, span, at = decide(some, flags, context, state, span, at, buffer, reading)
-                history = history << 1 | some
-                block_density[here] += (some * _ONE - block_density[here]) >> 4
-                word = i64(0)
-                if some:
-                    for k in range(size):
-                        column = (block * _BLOCK + k) * step
-                        bit = i64(1) if reading else i64(mask[i + k])
-                        if word or k < size - 1:  # if all others were zero, the last is a one
-                            context = _LEVEL[density] << 5 | _LEVEL[column_density[column]] << 1 | last
-                            context |= ((model >> k) & 1) << 9
-                            bit, state, span, at = decide(bit, bits, context, state, span, at, buffer, reading)
-                        mask[i + k] = bit
-                        word |= bit << k
-                        density += (bit * _ONE - density) >> 3
-                        column_density[column] += (bit * _ONE - column_density[column]) >> 4
-                        last = bit
-                    used = 1
-                    if rowed:
-                        alike = _most_alike(rows[here], scores, word)
-                else:
-                    density >>= 6
-                    last = 0
-                row[here] = word
-                i += size
-            if rowed and used:
-                oldest = (oldest + 1) % _ROWS
-                rows[:, oldest] = row
-    return 0 if reading else finish(state, span, at, buffer)
+def _runner(reading: bool) -> Callable[[Bytes, IndexSet, Ints, Ints, Bytes, int], int]:
+    """The model of a mask, compiled for writing or for reading."""
+
+    @compiled
+    def run(mask: Bytes, places: IndexSet, ends: Ints, widths: Ints, buffer: Bytes, room: int) -> int:
+        """Write `mask` into the buffer; the bytes written, or -1 if `room` does not suffice. Or read positions from
+        the buffer into `places`, as many as it has room for; how many there are.
+        """
+        flags, bits = np.full(4096, FRESH, np.int64), np.full(1024, FRESH, np.int64)
+        state, at = begin(buffer, reading)
+        span, i, found = i64(SPAN), i64(0), i64(0)
+        for tensor in range(len(ends)):
+            # without rows to see, the tensor is one row, and all of it one column
+            rowed = widths[tensor] > 1
+            width = i64(widths[tensor]) if rowed else i64(ends[tensor]) - i
+            step = 1 if rowed else 0
+            blocks = (width + _BLOCK - 1) // _BLOCK
+            kept = blocks if rowed else 1
+            column_density = np.full(width if rowed else 1, _ONE // 10, np.int16)
+            block_density = np.full(kept, _ONE // 2, np.int64)
+            rows, row = np.zeros((kept, _ROWS), np.uint32), np.zeros(kept, np.uint32)
+            scores = np.zeros(_ROWS, np.int32)
+            density, last, history, oldest, alike = i64(_ONE // 10), i64(0), i64(0), i64(0), i64(0)
+            while i < ends[tensor]:
+                used = 0
+                for block in range(blocks):
+                    if at >= room and not reading:
+                        return -1
+                    size = min(_BLOCK, width - block * _BLOCK)
+                    here = u64(block * step)
+                    model = i64(rows[here, u64(alike)])
+                    some = i64(0)
+                    if not reading:
+                        for k in range(i, i + size):
+                            some |= i64(mask[u64(k)])
+                    context = (
+                        (history & 7) << 8 | i64(_LEVEL[u64(block_density[here])]) << 4 | i64(_LEVEL[u64(density)])
+                    )
+                    context |= i64(2048 if model else 0)
+                    some, state, span, at = decide(some, flags, context, state, span, at, buffer, reading)
+                    history = history << 1 | some
+                    block_density[here] += (some * _ONE - block_density[here]) >> 4
+                    word = i64(0)
+                    if some:
+                        for k in range(size):
+                            column = u64((block * _BLOCK + k) * step)
+                            above = i64(column_density[column])
+                            bit = i64(1) if reading else i64(mask[u64(i + k)])
+                            if word or k < size - 1:  # if all others were zero, the last is a one
+                                context = i64(_LEVEL[u64(density)]) << 5 | i64(_LEVEL[u64(above)]) << 1 | last
+                                context |= ((model >> k) & 1) << 9
+                                bit, state, span, at = decide(bit, bits, context, state, span, at, buffer, reading)
+                            if reading:
+                                places[u64(min(found, len(places) - 1))] = i + k
+                                found += bit
+                            word |= bit << k
+                            density += (bit * _ONE - density) >> 3
+                            column_density[column] = above + ((bit * _ONE - above) >> 4)
+                            last = bit
+                        used = 1
+                        if rowed:
+                            alike = _most_alike(rows[here], scores, word)
+                    else:
+                        density >>= 6
+                        last = 0
+                    row[here] = word
+                    i += size
+                if rowed and used:
+                    oldest = (oldest + 1) % _ROWS
+                    rows[:, oldest] = row
+        return found if reading else finish(state, span, at, buffer)
+
+    return run
+
+
+_write, _read = _runner(False), _runner(True)
 
 
 @compiled
@@ -120,13 +137,13 @@ def write(mask: Bytes, ends: Ints, widths: Ints, room: int) -> Bytes:
     Comes back empty if it needs `room` bytes or more.
     """
     buffer = np.zeros(room + 128, np.uint8)  # a block takes 33 decisions of at most two bytes
-    length = _run(mask, ends, widths, buffer, i64(room), False)
+    length = _write(mask, np.zeros(0, np.int64), ends, widths, buffer, i64(room))
     return buffer[: length if length < room else 0]
 
 
 @compiled
-def read(data: Bytes, ends: Ints, widths: Ints) -> Bytes:
-    """The mask that :func:`write` was given; any bytes give some mask."""
-    mask = np.zeros(ends[-1], np.uint8)
-    _run(mask, ends, widths, data.copy(), i64(0), True)  # a frame is read-only
-    return mask
+def read(data: Bytes, ends: Ints, widths: Ints, most: int) -> IndexSet:
+    """Where the mask that :func:`write` was given has ones, `most` + 1 of them at the most. Any bytes give some."""
+    places = np.empty(most + 1, np.int64)
+    found = _read(np.zeros(0, np.uint8), places, ends, widths, data.copy(), i64(0))  # a frame is read-only
+    return places[:found]

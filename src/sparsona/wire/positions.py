@@ -112,11 +112,12 @@ def decode(reader: Reader, size: int, count: int, tensors: Sequence[int] | None)
         out = gaps.decode(reader, known, _tensor_counts(reader, known, count))
     elif way in (GRID, GRID | _LAYOUT):
         known = checked(reader, tensors) if way & _LAYOUT else (size,)
-        out = _decode_grid(reader, known)
+        out = _decode_grid(reader, known, count)
     else:
         raise WireError(f"positions are coded in way {way}, which does not exist")
     if len(out) != count:
-        raise WireError(f"{count} positions are announced but {len(out)} are coded")
+        coded = "more" if len(out) > count else str(len(out))
+        raise WireError(f"{count} positions are announced but {coded} are coded")
     return out
 
 
@@ -193,9 +194,9 @@ def _encode_grid(mask: Bytes, tensors: Sequence[int], widths: list[int], shared:
     return out if len(body) and len(out) < below else None
 
 
-def _decode_grid(reader: Reader, tensors: Sequence[int]) -> IndexSet:
+def _decode_grid(reader: Reader, tensors: Sequence[int], count: int) -> IndexSet:
     widths = [reader.varint("the length of a row", most=n) if n >= rows.SMALLEST else 1 for n in tensors]
     if any(w == 0 or n % w for w, n in zip(widths, tensors, strict=True)):
         raise WireError("the length of a row does not divide the length of its tensor")
     body = reader.array("u1", reader.varint("the length of a grid", most=reader.remaining), "a grid")
-    return np.flatnonzero(grid.read(body, np.cumsum(tensors), np.array(widths, np.int64)).view(np.bool_))
+    return grid.read(body, np.cumsum(tensors), np.array(widths, np.int64), count)

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sparsona.compiled import compiled, i64
+from sparsona.compiled import compiled, i64, u64
 
 Ints = npt.NDArray[np.int64]
 Symbols = npt.NDArray[np.uint16]
 Contexts = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint16]
+Inverses = npt.NDArray[np.uint64]
 
 FLOOR = 1 << 16
 """States live in FLOOR .. FLOOR**2 - 1 and start at FLOOR."""
@@ -87,31 +88,75 @@ def slots(freq: Ints, bits: int) -> Symbols:
 
 
 @compiled
+def _inverses(freq: Ints, bits: int) -> Inverses:
+    """Factors to divide by: state * factor >> (32 + bits) is state // frequency, for all states that are divided."""
+    out = np.zeros(freq.shape, np.uint64)
+    for row in range(freq.shape[0]):
+        for i in range(freq.shape[1]):
+            if freq[row, i] > 0:
+                out[row, i] = ((i64(1) << (32 + bits)) + freq[row, i] - 1) // freq[row, i]
+    return out
+
+
+@compiled
+def _put(
+    state: int, row: int, symbol: int, freq: Ints, start: Ints, inverse: Inverses, bits: int, words: Words, at: int
+) -> tuple[int, int]:
+    """The state with one more symbol in it, and where the words now begin.
+
+    A word is written whether the state is full or not, and kept if it is: guessing would take longer.
+    """
+    f = u64(freq[row, symbol])
+    words[u64(at - 1)] = state & u64(0xFFFF)
+    full = state >= f << u64(32 - bits)
+    state = state >> u64(16) if full else state
+    quotient = state * inverse[row, symbol] >> u64(32 + bits)
+    return (quotient << u64(bits)) + (state - quotient * f) + u64(start[row, symbol]), at - i64(full)
+
+
+@compiled
 def push(symbols: Symbols, contexts: Contexts, freq: Ints, start: Ints, bits: int) -> Words:
     """Encode: the two states (low word first), then the words in the order in which the decoder wants them."""
     n = len(symbols)
-    words = np.empty(n + 4, np.uint16)
-    at = n + 4
-    even = odd = FLOOR
-    for i in range(n - 1, -1, -1):
-        row, symbol = contexts[i], symbols[i]
-        f = freq[row, symbol]
-        state = odd if i & 1 else even
-        if state >= f << (32 - bits):
-            at -= 1
-            words[at] = state & 0xFFFF
-            state >>= 16
-        quotient = np.uint32(state) // np.uint32(f)
-        state = (i64(quotient) << bits) + (state - i64(quotient) * f) + start[row, symbol]
-        if i & 1:
-            odd = state
-        else:
-            even = state
+    words, inverse = np.empty(n + 5, np.uint16), _inverses(freq, bits)
+    at, even, odd = i64(n + 5), u64(FLOOR), u64(FLOOR)
+    if n % 2:
+        even, at = _put(even, contexts[n - 1], symbols[n - 1], freq, start, inverse, bits, words, at)
+    for i in range(n // 2 * 2 - 2, -1, -2):
+        here, after = u64(i), u64(i + 1)
+        odd, at = _put(odd, contexts[after], symbols[after], freq, start, inverse, bits, words, at)
+        even, at = _put(even, contexts[here], symbols[here], freq, start, inverse, bits, words, at)
     for state in (odd, even):
         at -= 2
-        words[at] = state & 0xFFFF
-        words[at + 1] = state >> 16
+        words[at] = state & u64(0xFFFF)
+        words[at + 1] = state >> u64(16)
     return words[at:].copy()
+
+
+@compiled
+def _begin(words: Words, n: int) -> tuple[Words, int, int, bool]:
+    """The words with room behind them, so that `n` symbols cannot read past the end; the two states; if all is well."""
+    room = np.zeros(n + 5, np.uint16)
+    if not 4 <= len(words) <= n + 4:
+        return room, u64(0), u64(0), False
+    room[: len(words)] = words
+    even = u64(room[0]) | u64(room[1]) << u64(16)
+    odd = u64(room[2]) | u64(room[3]) << u64(16)
+    return room, even, odd, even >= u64(FLOOR) and odd >= u64(FLOOR)
+
+
+@compiled
+def _take(
+    state: int, row: int, freq: Ints, start: Ints, slot: Symbols, bits: int, words: Words, at: int
+) -> tuple[int, int, int, int]:
+    """One symbol, the state without it, where the reading stands, and the symbol's frequency: 0 if it has none."""
+    low = state & u64((1 << bits) - 1)
+    symbol = slot[row, low]
+    f = u64(freq[row, symbol])
+    state = f * (state >> u64(bits)) + low - u64(start[row, symbol])
+    filled = state << u64(16) | u64(words[u64(at)])
+    short = state < u64(FLOOR)
+    return symbol, filled if short else state, at + i64(short), f
 
 
 @compiled
@@ -119,28 +164,25 @@ def pull(words: Words, contexts: Contexts, freq: Ints, start: Ints, slot: Symbol
     """Decode one symbol for each context; False if the words cannot come from :func:`push`."""
     n = len(contexts)
     out = np.zeros(n, np.uint16)
-    if len(words) < 4:
+    room, even, odd, fine = _begin(words, n)
+    if not fine:
         return out, False
-    even = i64(words[0]) | i64(words[1]) << 16
-    odd = i64(words[2]) | i64(words[3]) << 16
-    at, mask, fine = 4, (1 << bits) - 1, even >= FLOOR and odd >= FLOOR
-    for i in range(n):
-        state = odd if i & 1 else even
-        row = contexts[i]
-        symbol = slot[row, state & mask]
-        f = freq[row, symbol]
-        state = f * (state >> bits) + (state & mask) - start[row, symbol]
-        if state < FLOOR:
-            if at >= len(words) or f == 0:
-                return out, False
-            state = state << 16 | i64(words[at])
-            at += 1
-        out[i] = symbol
-        if i & 1:
-            odd = state
-        else:
-            even = state
-    return out, bool(fine and at == len(words) and even == FLOOR and odd == FLOOR)
+    at, rarest = i64(4), u64(1)
+    for i in range(0, n // 2 * 2, 2):
+        here, after = u64(i), u64(i + 1)
+        out[here], even, at, f = _take(even, contexts[here], freq, start, slot, bits, room, at)
+        out[after], odd, at, g = _take(odd, contexts[after], freq, start, slot, bits, room, at)
+        rarest = min(rarest, f, g)
+    if n % 2:
+        out[n - 1], even, at, f = _take(even, contexts[n - 1], freq, start, slot, bits, room, at)
+        rarest = min(rarest, f)
+    return out, bool(rarest > 0 and at == len(words) and even == u64(FLOOR) and odd == u64(FLOOR))
+
+
+@compiled
+def fade(mean: int, level: int) -> int:
+    """The mean of the levels so far, in sixteenths, of which the last counts half."""
+    return mean + (((level << 4) - mean) >> 1)
 
 
 @compiled
@@ -154,48 +196,38 @@ def by_mean(cuts: Contexts) -> Contexts:
 
 
 @compiled
-def trail(levels: Contexts, cuts: Contexts) -> Contexts:
-    """The context of every symbol, by the fading mean of the levels before it."""
-    context_of = by_mean(cuts)
-    out = np.empty(len(levels), np.uint8)
+def means(symbols: Symbols, levels: Contexts) -> tuple[Contexts, Ints]:
+    """The fading mean of the levels before each symbol, and how often each mean occurs."""
+    out, counts = np.empty(len(symbols), np.uint8), np.zeros(256, np.int64)
     mean = i64(0)
-    for i in range(len(levels)):
-        out[i] = context_of[mean >> 4]
-        mean += ((i64(levels[i]) << 4) - mean) >> 1
-    return out
+    for i in range(len(symbols)):
+        out[i] = mean >> 4
+        counts[mean >> 4] += 1
+        mean = fade(mean, i64(levels[symbols[i]]))
+    return out, counts
 
 
 @compiled
 def pull_trail(
     words: Words, n: int, levels: Contexts, cuts: Contexts, freq: Ints, start: Ints, slot: Symbols, bits: int
 ) -> tuple[Symbols, bool]:
-    """Decode `n` symbols whose contexts are those of :func:`trail`; `levels` gives the level of each symbol."""
+    """Decode `n` symbols, each in the context of the :func:`means` before it; `levels` gives the level of a symbol."""
     out = np.zeros(n, np.uint16)
-    if len(words) < 4:
+    room, even, odd, fine = _begin(words, n)
+    if not fine:
         return out, False
-    even = i64(words[0]) | i64(words[1]) << 16
-    odd = i64(words[2]) | i64(words[3]) << 16
-    at, mask, fine = 4, (1 << bits) - 1, even >= FLOOR and odd >= FLOOR
     context_of = by_mean(cuts)
-    mean = i64(0)
+    at, rarest, mean = i64(4), u64(1), i64(0)
     for i in range(n):
-        state = odd if i & 1 else even
-        row = context_of[mean >> 4]
-        symbol = slot[row, state & mask]
-        f = freq[row, symbol]
-        state = f * (state >> bits) + (state & mask) - start[row, symbol]
-        if state < FLOOR:
-            if at >= len(words) or f == 0:
-                return out, False
-            state = state << 16 | i64(words[at])
-            at += 1
-        out[i] = symbol
-        mean += ((i64(levels[symbol]) << 4) - mean) >> 1
+        row = context_of[u64(mean >> 4)]
         if i & 1:
-            odd = state
+            symbol, odd, at, f = _take(odd, row, freq, start, slot, bits, room, at)
         else:
-            even = state
-    return out, bool(fine and at == len(words) and even == FLOOR and odd == FLOOR)
+            symbol, even, at, f = _take(even, row, freq, start, slot, bits, room, at)
+        out[u64(i)] = symbol
+        rarest = min(rarest, f)
+        mean = fade(mean, i64(levels[symbol]))
+    return out, bool(rarest > 0 and at == len(words) and even == u64(FLOOR) and odd == u64(FLOOR))
 
 
 def _log2(number: int) -> int:

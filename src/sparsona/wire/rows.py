@@ -35,30 +35,54 @@ def _row_lengths(size: int) -> Ints:
 
 
 @compiled
+def _columns(sample: IndexSet, first: int, length: int) -> Ints:
+    """How many positions of the sample, which ascends from `first` on, stand in each column of rows of `length`."""
+    counts = np.zeros(length, np.int64)
+    column, last = 0, first
+    for index in sample:
+        column += index - last  # most steps need no division
+        if column >= length:
+            column %= length
+        last = index
+        counts[column] += 1
+    return counts
+
+
+@compiled
+def _folded(counts: Ints, length: int) -> Ints:
+    """The counts of the columns of shorter rows, of which each of the longer ones holds several."""
+    out = np.zeros(length, np.int64)
+    for start in range(0, len(counts), length):
+        for column in range(length):
+            out[column] += counts[start + column]
+    return out
+
+
+@compiled
 def _unevenness(sample: IndexSet, first: int, lengths: Ints) -> Ints:
-    """For every row length: by how many bits the columns' counts are from even, less what is expected of chance.
+    """For every row length, ascending: by how many bits the columns' counts are from even, less what is expected of
+    chance.
 
     Chance gives half a nat a column; a whole bit is taken off, and five standard deviations, so that long
     rows have to earn their columns.
     """
     out = np.zeros(len(lengths), np.int64)
     total = len(sample)
-    for i in range(len(lengths)):
+    known = [np.zeros(0, np.int64) for _ in lengths]
+    for i in range(len(lengths) - 1, -1, -1):
         length = lengths[i]
         if length > total:
             continue
-        counts = np.zeros(length, np.int64)
-        column, last = 0, first
-        for index in sample:
-            column += index - last  # the sample ascends: most steps need no division
-            if column >= length:
-                column %= length
-            last = index
-            counts[column] += 1
+        for longer in range(i + 1, len(lengths)):
+            if len(known[longer]) and lengths[longer] % length == 0:
+                known[i] = _folded(known[longer], length)
+                break
+        if not len(known[i]):
+            known[i] = _columns(sample, first, length)
         spread = 5
         while spread * spread < 13 * length:  # five standard deviations of half a chi-square, in bits
             spread += 1
-        out[i] = ((total * log2_fixed(length) - entropy(counts)) >> 12) - length - spread
+        out[i] = ((total * log2_fixed(length) - entropy(known[i])) >> 12) - length - spread
     return out
 
 

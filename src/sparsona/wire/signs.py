@@ -8,6 +8,8 @@ pattern alone; a negative zero is dear, and survives.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from sparsona.compiled import compiled, i64
@@ -42,23 +44,30 @@ def _estimate(patterns: Patterns) -> int:
     return total >> 12
 
 
-@compiled
-def _run(signs: Bytes, zeros: Bytes, buffer: Bytes, room: int, reading: bool) -> int:
-    """Write the signs into the buffer or read them from there; the bytes written, or -1 if `room` does not suffice."""
-    size = 1 << depth(len(signs))
-    contexts = np.full(size + 1, FRESH, np.int64)
-    state, at = begin(buffer, reading)
-    span, history = i64(SPAN), i64(0)
-    for i in range(len(signs)):
-        if at >= room and not reading:
-            return -1
-        bit = i64(signs[i])
-        context = i64(size) if zeros[i] else history
-        bit, state, span, at = decide(bit, contexts, context, state, span, at, buffer, reading)
-        if not zeros[i]:
-            history = (history << 1 | bit) & (size - 1)
-        signs[i] = bit
-    return 0 if reading else finish(state, span, at, buffer)
+def _runner(reading: bool) -> Callable[[Bytes, Bytes, Bytes, int], int]:
+    """The model of signs, compiled for writing or for reading."""
+
+    @compiled
+    def run(signs: Bytes, zeros: Bytes, buffer: Bytes, room: int) -> int:
+        """Write the signs into the buffer or read them from it; the bytes written, -1 if `room` does not suffice."""
+        size = 1 << depth(len(signs))
+        contexts = np.full(size + 1, FRESH, np.int64)
+        state, at = begin(buffer, reading)
+        span, history = i64(SPAN), i64(0)
+        for i in range(len(signs)):
+            if at >= room and not reading:
+                return -1
+            context = i64(size) if zeros[i] else history
+            bit, state, span, at = decide(i64(signs[i]), contexts, context, state, span, at, buffer, reading)
+            if not zeros[i]:
+                history = (history << 1 | bit) & (size - 1)
+            signs[i] = bit
+        return 0 if reading else finish(state, span, at, buffer)
+
+    return run
+
+
+_write, _read = _runner(False), _runner(True)
 
 
 @compiled
@@ -72,7 +81,7 @@ def write(patterns: Patterns) -> Bytes:
         signs[i] = patterns[i] >> 31
         zeros[i] = (patterns[i] >> 23) & 255 == 0
     buffer = np.zeros(count // 8 + 16, np.uint8)
-    length = _run(signs, zeros, buffer, i64(count // 8), False)
+    length = _write(signs, zeros, buffer, i64(count // 8))
     return buffer[: max(0, length)]
 
 
@@ -80,5 +89,5 @@ def write(patterns: Patterns) -> Bytes:
 def read(data: Bytes, zeros: Bytes) -> Bytes:
     """A sign for each place; `zeros` says where the exponent is zero. Any bytes give some signs."""
     signs = np.zeros(len(zeros), np.uint8)
-    _run(signs, zeros, data.copy(), i64(0), True)  # a frame is read-only
+    _read(signs, zeros, data.copy(), i64(0))  # a frame is read-only
     return signs

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparsona.compiled import compiled, i64
+from sparsona.compiled import compiled
 from sparsona.errors import WireError
 from sparsona.wire import rans, tables
 from sparsona.wire.buffers import Reader, varint
@@ -23,45 +23,41 @@ MOST = 1 << BITS
 """The most symbols of an alphabet."""
 
 
-@compiled
-def _means(levels: Contexts) -> Ints:
-    counts = np.zeros(256, np.int64)
-    mean = i64(0)
-    for level in levels:
-        counts[mean >> 4] += 1
-        mean += ((i64(level) << 4) - mean) >> 1
-    return counts
-
-
-@compiled
-def _joint(symbols: Symbols, contexts: Contexts, rows: int, size: int) -> Ints:
-    counts = np.zeros((rows, size), np.int64)
-    for i in range(len(symbols)):
-        counts[contexts[i], symbols[i]] += 1
-    return counts
-
-
-def _cuts(levels: Contexts) -> Contexts:
-    """Seven bounds that split the symbols into eight contexts of about equal weight."""
-    reached = np.cumsum(_means(levels))
+def _cuts(counts: Ints) -> Contexts:
+    """Seven bounds that split the symbols, whose means have these counts, into eight contexts of about equal weight."""
+    reached = np.cumsum(counts)
     shares = [(int(reached[-1]) * i + 7) // 8 for i in range(1, 8)]
     return (np.searchsorted(reached, shares, side="left") + 1).clip(0, 255).astype(np.uint8)
 
 
+@compiled
+def _joint(symbols: Symbols, means: Contexts, cuts: Contexts, size: int) -> tuple[Contexts, Ints]:
+    """The context of every symbol, and how often each symbol occurs in each context."""
+    context_of, counts = rans.by_mean(cuts), np.zeros((len(cuts) + 1, size), np.int64)
+    contexts = np.empty(len(symbols), np.uint8)
+    for i in range(len(symbols)):
+        contexts[i] = context_of[means[i]]
+        counts[contexts[i], symbols[i]] += 1
+    return contexts, counts
+
+
+@compiled
 def _bits_of(counts: Ints) -> int:
     """What the symbols with these counts by context and their tables cost, in 1/4096 bit."""
-    return sum(rans.entropy(row) for row in counts) + 8 * 4096 * tables.cost(counts)
+    bits = 8 * 4096 * (tables.cost(counts.reshape(-1)) + len(counts))
+    for row in counts:
+        bits += rans.entropy(row)
+    return bits
 
 
 def encode(symbols: Symbols, levels: Contexts, below: int) -> bytes | None:
     """The code of `symbols`, `levels[s]` being the level of symbol s; None if it would not be below `below` bytes."""
     size = len(levels)
-    own = levels[symbols]
-    cuts = _cuts(own)
-    contexts = rans.trail(own, cuts)
-    finest = _joint(symbols, contexts, 8, size)
+    means, counts = rans.means(symbols, levels)
+    cuts = _cuts(counts)
+    contexts, finest = _joint(symbols, means, cuts, size)
     choices = [finest.reshape(1 << log, -1, size).sum(axis=1) for log in range(4)]
-    costs = [_bits_of(counts) + 8 * 4096 * len(counts) for counts in choices]
+    costs = [_bits_of(counts) for counts in choices]
     log = costs.index(min(costs))
     if costs[log] >= below * 8 * 4096 or (choices[log] > 0).sum(axis=1).max() > MOST // 2:
         return None
@@ -83,7 +79,10 @@ def decode(reader: Reader, count: int, levels: Contexts, what: str) -> Symbols:
     words = read_words(reader, count, what)
     freq = rans.frequencies(tables.SCALE[table], BITS)
     start, slot = rans.starts(freq), rans.slots(freq, BITS)
-    symbols, fine = rans.pull_trail(words, count, levels, cuts, freq, start, slot, BITS)
+    if log:
+        symbols, fine = rans.pull_trail(words, count, levels, cuts, freq, start, slot, BITS)
+    else:
+        symbols, fine = rans.pull(words, np.zeros(count, np.uint8), freq, start, slot, BITS)
     if not fine:
         raise WireError(f"{what} does not fit its table of frequencies")
     return symbols

@@ -6,7 +6,6 @@ A step is 4.4 %, so a quantised probability is at most 2.2 % off, which costs ab
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from sparsona.compiled import compiled, i64
 from sparsona.errors import WireError
@@ -107,7 +106,11 @@ def _lengthen(data: Bytes, count: int) -> tuple[Bytes, int, int]:
     return out, used, at
 
 
-def cost(counts: npt.NDArray[np.int64]) -> int:
+@compiled
+def cost(counts: Ints) -> int:
     """About how many bytes :func:`write_bytes` takes for a table of these counts."""
-    flat = counts.reshape(-1) > 0
-    return int(flat.sum()) + 2 * int((np.diff(flat.astype(np.int8)) != 0).sum() // 2 + 1)
+    present, changes = 0, 0
+    for i in range(len(counts)):
+        present += counts[i] > 0
+        changes += i > 0 and (counts[i] > 0) != (counts[i - 1] > 0)
+    return present + 2 * (changes // 2 + 1)
