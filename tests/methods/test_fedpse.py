@@ -240,6 +240,33 @@ def test_absent_clients_keep_what_they_were_owed() -> None:
         assert early.distance["a"] == late.distance["a"]
 
 
+def test_a_member_that_was_never_heard_ages_and_only_a_newcomer_gets_the_reference_model() -> None:
+    where = replace(task(nn.Linear(200, 1)), clients=("a", "b", "c"))
+    for method in (FedPSE(), FedPSE(broadcast_absent=True)):
+        server = method.merge(method.start_server(where), arrivals(replies(0, 0.1, clients="ab")), Turn(where, 0))
+        silent, new = (method.send(server, who, Turn(where, 1)) for who in ("c", "somebody new"))
+        assert np.array_equal(new.vector("weights"), server.weights)
+        assert ("weights" in silent) == method.broadcast_absent
+        assert len(silent) == method.broadcast_absent
+
+
+def test_who_comes_late_gets_what_was_common_meanwhile_beside_its_own_choice() -> None:
+    where, method = task(nn.Linear(200, 1)), FedPSE(broadcast_absent=True)
+    plain, everybody = replace(method, dps=False), [replies(number, 0.1, clients="ab") for number in range(4)]
+    server = method.merge(method.start_server(where), arrivals(everybody[0]), Turn(where, 0))
+    missed = np.zeros(201, np.float32)
+    for number in (1, 2):  # a trains in round 1, and its reply comes in round 3
+        others = {"b": everybody[number]["b"]}
+        server = method.merge(server, arrivals(others), Turn(where, number, 0, {"a": 1}))
+        missed += merged(others, plain).owed["b"].sparse().dense()
+    late = method.merge(server, arrivals(everybody[3]), Turn(where, 3))
+    punctual = replace(server, missed={})
+    chosen = method.merge(punctual, arrivals(everybody[3]), Turn(where, 3)).owed["a"].sparse().dense()
+    assert np.allclose(late.owed["a"].sparse().dense(), chosen + missed, atol=1e-6)
+    assert missed.any()
+    assert not late.missed
+
+
 def test_the_draw_depends_on_round_and_client_only() -> None:
     where, method, updates = task(nn.Linear(200, 1)), FedPSE(), replies(0, 0.1)
 
@@ -331,11 +358,12 @@ def test_a_client_without_data_is_skipped() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_a_run_survives_a_client_that_diverges() -> None:
+@pytest.mark.parametrize("method", ["fedpse", "fedstc", "fedscr"])
+def test_a_run_survives_a_client_that_diverges(method: str) -> None:
     rng = np.random.default_rng(0)
     wards = {w: (rng.normal(size=(40, 5)).astype("float32"), rng.integers(0, 2, 40)) for w in ("east", "west")}
     wards["broken"] = (np.full((40, 5), 1e38, np.float32), rng.integers(0, 2, 40))
-    result = sparsona.run("fedpse", data=wards, model=nn.Linear(5, 2), rounds=3)
+    result = sparsona.run(method, data=wards, model=nn.Linear(5, 2), rounds=3)
     assert all(np.isfinite(result.models[ward].model).all() for ward in ("east", "west"))
     assert result.summary["bytes"]["up"] > 0
 
@@ -368,8 +396,8 @@ def test_partial_participation() -> None:
     reports = loop.journal.rounds
     dense = 4 * loop.setup.task.layout.size
     assert reports[0].down.total == 0, "nobody was heard of yet"
-    assert reports[1].down.total > 0.8 * dense, "a client that was never heard of starts from the reference model"
-    assert reports[3].down.total < 0.4 * dense, "then only what it is owed"
+    assert reports[1].down.total == reports[2].down.total == 0, "nothing has come for a client that was never heard of"
+    assert 0 < reports[3].down.total < 0.4 * dense, "then what it is owed"
 
 
 def test_buffers_are_averaged() -> None:

@@ -43,7 +43,7 @@ class Scripted:
     def layout(self) -> Layout:
         return self.task.layout
 
-    def train(self, start: Vector) -> Trained:
+    def train(self, start: Vector, moments: Moments | None = None) -> Trained:
         return Trained(start + self.change, self.loss, 20, Moments(0, self.change, self.change))
 
 

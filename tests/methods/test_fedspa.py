@@ -114,6 +114,22 @@ def test_density_1_is_uniform_fedavg_to_the_bit() -> None:
         assert (one.scores, one.paper_up, one.paper_down) == (other.scores, other.paper_up, other.paper_down)
 
 
+def test_a_late_update_is_subtracted_from_the_model_of_today() -> None:
+    layout = Layout.of(nn.Linear(2, 1, bias=False))
+    task = Task(layout, np.array([2, 2], np.float32), ("a", "b"), 4, (2,), 1, Chance(0))
+    method = FedSpa(density=1.0, search="rsm")
+
+    def reply(client: str, round: int, *values: float) -> Arrival:
+        return Arrival(client, Message(values=np.array(values, np.float32)), round)
+
+    server = method.merge(method.start_server(task), [reply("b", 0, 8, 4)], Turn(task, 0, 0, {"a": 0}))
+    assert server.weights.tolist() == [8, 4]
+    assert {round: model.tolist() for round, model in server.past.items()} == {0: [2, 2]}
+    late = method.merge(server, [reply("a", 0, 1, 3), reply("b", 1, 8, 6)], Turn(task, 1))
+    assert late.weights.tolist() == [(7 + 8) / 2, (5 + 6) / 2], "a has subtracted 1 and -1, wherever it was"
+    assert not late.past
+
+
 def test_the_masks_of_the_last_round_do_not_move() -> None:
     run = watch(FedSpa(), rounds=4)
     for client in run.task.clients:

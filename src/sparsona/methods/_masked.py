@@ -7,7 +7,8 @@ may be lost: the client then goes back to the mask that the server still holds.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,10 +20,20 @@ from sparsona.ops.masks import Bits, flipped, pack, scatter, unpack
 
 @dataclass(frozen=True)
 class Server:
-    """The dense global model, and the masks of the clients whose mask is not the first one any more."""
+    """The dense global model, the masks of the clients whose mask is not the first one any more, and the models that
+    replies under way started from, by round."""
 
     weights: Vector
     masks: dict[str, Bits]
+    past: dict[int, Vector] = field(default_factory=dict)
+
+    def at(self, round: int) -> Vector:
+        """The model that was sent in `round`, which is this round or one of those awaited."""
+        return self.past.get(round, self.weights)
+
+    def awaited(self, waiting: Mapping[ClientId, int]) -> dict[int, Vector]:
+        """The models that replies under way will need."""
+        return {round: self.at(round) for round in set(waiting.values())}
 
 
 @dataclass(frozen=True)

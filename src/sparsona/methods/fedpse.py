@@ -5,7 +5,6 @@ that the server has sent to it. Where the paper's listings contradict its algori
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,16 +13,15 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from sparsona.errors import Diverged
 from sparsona.local import Local
 from sparsona.message import Message, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, Task, Turn
 from sparsona.methods import METHODS
+from sparsona.methods._feedback import trained_with
 from sparsona.ops.buffers import buffers_of, with_buffers, with_mean_buffers
 from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.packed import Packed
 from sparsona.ops.personal import Common, personal_supports
-from sparsona.ops.sparse import add
 from sparsona.ops.topk import top_supports
 from sparsona.optimizer import Moments
 from sparsona.vector import Layout
@@ -31,11 +29,13 @@ from sparsona.vector import Layout
 
 @dataclass(frozen=True)
 class Server:
-    """What each client is owed on top of the model it last answered from, a model W_s for newcomers, and each
-    client's last correlation distance d: its mean over the tensors, by the entries sent of each."""
+    """What each client is owed on top of the model it last answered from, and what was common to the rounds that it
+    misses while its reply is under way; a model W_s for newcomers; and each client's last correlation distance d: its
+    mean over the tensors, by the entries sent of each."""
 
     weights: Vector
     owed: dict[ClientId, Packed]
+    missed: dict[ClientId, Packed]
     distance: dict[ClientId, float]
 
 
@@ -62,8 +62,9 @@ class FedPSE(Method[Server, Own]):
     """Sparse and personal both ways: top-k updates up, averaged by element, each client's choice of them down.
 
     `sparsity` p is the share left out each way, of each tensor or of the whole model (`scope`). Without `ewa` zeros
-    count in the mean; without `dps` all get the same. `broadcast_absent`: who was absent gets the common choice of the
-    rounds it missed, when it comes back. `opt_state`: whether the optimiser's memory survives the round.
+    count in the mean; without `dps` all get the same. Who is absent keeps its model as it was; with `broadcast_absent`
+    it gets the common choice of the rounds that it missed when it comes back. `opt_state`: whether the optimiser's
+    memory survives the round.
     """
 
     sparsity: Annotated[float, Field(ge=0, lt=1)] = 0.9
@@ -74,33 +75,28 @@ class FedPSE(Method[Server, Own]):
     opt_state: Literal["fresh", "persist"] = "fresh"
 
     def start_server(self, task: Task) -> Server:
-        return Server(task.initial, {}, {})
+        return Server(task.initial, {}, {}, {})
 
     def start_client(self, task: Task, client: ClientId) -> Own:
         nothing = Packed.nothing(task.layout.size)
         return Own(task.initial, nothing, np.zeros(task.layout.size, np.float32), nothing)
 
     def send(self, server: Server, to: ClientId, turn: Turn) -> Message:
-        if not server.owed:
-            return Message()  # nobody was heard of yet: all have the initial model
-        if to not in server.owed:
-            return Message(weights=server.weights)
-        return Message(update=server.owed[to].sparse(), **buffers_of(server.weights, turn.task.layout))
+        if to in server.owed:
+            return Message(update=server.owed[to].sparse(), **buffers_of(server.weights, turn.task.layout))
+        if not server.owed or (to in turn.task.clients and not self.broadcast_absent):
+            return Message()  # it has the initial model, and nothing has come for it since
+        return Message(weights=server.weights)
 
     def fit(self, client: Own, down: Message, local: Local) -> Fit[Own]:
         own, layout = _received(client, down, local.layout), local.layout
         start = own.weights
         if not local.examples:
             return Fit(client, Message(), start)  # nothing to learn from
-        try:
-            trained = local.train(start, moments=own.moments)
-            wanted = trained.weights - start + own.residual
-            if not np.isfinite(wanted).all():
-                raise Diverged(f"client {local.client}, round {local.round + 1}: the update is not finite")
-        except Diverged as problem:  # refuse to send: the residual is kept, and what was owed is still owed
-            warnings.warn(f"{problem}; nothing is sent", stacklevel=2)
-            return Fit(client, Message(), start)
-        wanted[layout.trainable :] = 0
+        learnt = trained_with(own.residual, start, local, own.moments)
+        if learnt is None:
+            return Fit(client, Message(), start)  # the residual is kept, and what was owed is still owed
+        trained, wanted = learnt
         sent = Sparse.take(wanted, top_supports(wanted, self._spans(layout), self.sparsity))
         wanted[sent.indices] = 0
         moments = trained.moments if self.opt_state == "persist" else None
@@ -114,14 +110,18 @@ class FedPSE(Method[Server, Own]):
         mean = elementwise_mean(layout.size, replies, absent=not self.ewa)
         common = Common.of(Sparse.take(mean, top_supports(mean, spans, self.sparsity)))
         same = Packed.of(common.support)
-        owed, distance = dict(server.owed), dict(server.distance)
+        owed, missed, distance = dict(server.owed), dict(server.missed), dict(server.distance)
         if self.broadcast_absent:
-            owed = {client: Packed.of(add(last.sparse(), common.support)) for client, last in owed.items()}
+            owed = {client: last.plus(common.support) for client, last in owed.items()}
+            late = {client: missed.get(client, Packed.nothing(layout.size)) for client in turn.waiting}
+            missed |= {client: last.plus(common.support) for client, last in late.items()}
         for client, update in ((a.client, a.message.sparse("update", layout.size)) for a in arrivals):
             chosen, distance[client] = personal_supports(common, update, spans, partial(turn.rng, "dps", client))
             owed[client] = Packed.take(mean, chosen) if self.dps else same
+            if client in missed:
+                owed[client] = owed[client].plus(missed.pop(client).sparse())
         weights = same.added_to(server.weights)
-        return Server(with_mean_buffers(weights, arrivals, layout), owed, distance)
+        return Server(with_mean_buffers(weights, arrivals, layout), owed, missed, distance)
 
     def personal(self, client: Own, down: Message, local: Local) -> Vector:
         return _received(client, down, local.layout).weights

@@ -17,6 +17,7 @@ from sparsona.local import Local
 from sparsona.message import Message, Part, Positions, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, Task, Turn
 from sparsona.methods import METHODS
+from sparsona.methods._feedback import trained_with
 from sparsona.ops.buffers import buffers_of, with_mean_buffers
 from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.packed import Packed
@@ -75,10 +76,11 @@ class FedSCR(Method[Server, Own]):
 
     def fit(self, client: Own, down: Message, local: Local) -> Fit[Own]:
         layout, start = local.layout, down.vector("weights", local.layout.size)
-        trained = local.train(start)
         lost = client.round > down.acked
-        update = trained.weights - start + (client.sent.added_to(client.residual) if lost else client.residual)
-        update[layout.trainable :] = 0
+        learnt = trained_with(client.sent.added_to(client.residual) if lost else client.residual, start, local)
+        if learnt is None:
+            return Fit(client, Message(), start)
+        trained, update = learnt
         tau = down.real("tau") if "tau" in down else self.tau
         kept = keep_structures(update, layout, share(self.sparsity) if self.rule == "share" else above(tau))
         sent = Sparse.take(update, np.flatnonzero(sent_entries(kept, layout)))

@@ -94,7 +94,8 @@ class FedSpa(Masked):
         return out
 
     def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
-        """w <- w - 1/S * sum of U_k, U_k = start - trained: the mean of the trained models, where w fills the gaps."""
+        """w <- w - 1/S * sum of U_k, U_k = start - trained: the mean of the trained models, where w fills the gaps. A
+        late one is taken along to where w is now."""
         masks = dict(server.masks)
 
         def replies() -> Iterator[tuple[Mask, Vector]]:
@@ -102,10 +103,13 @@ class FedSpa(Masked):
                 mask, following = self.read(server, arrival, turn.task)
                 if self.search == "dst":
                     masks[arrival.client] = pack(following)
-                yield mask, arrival.message.vector("values", int(np.count_nonzero(mask)))
+                values = arrival.message.vector("values", int(np.count_nonzero(mask)))
+                if arrival.round < turn.round:
+                    values = values + (server.weights - server.at(arrival.round))[mask]
+                yield mask, values
 
         weights = masked_mean(server.weights, replies(), everyone=self.agg == "mean")
-        return Server(weights, masks)
+        return Server(weights, masks, server.awaited(turn.waiting))
 
 
 @lru_cache(maxsize=4)

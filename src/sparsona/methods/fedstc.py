@@ -15,6 +15,7 @@ from sparsona.local import Local
 from sparsona.message import Message, Ternary, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, Task, Turn
 from sparsona.methods import METHODS
+from sparsona.methods._feedback import trained_with
 from sparsona.ops.buffers import buffers_of, with_buffers, with_mean_buffers
 from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.ternary import as_sparse, no_ternary, ternarise, ternary_bits
@@ -72,10 +73,11 @@ class FedSTC(Method[Server, Own]):
 
     def fit(self, client: Own, down: Message, local: Local) -> Fit[Own]:
         layout, start = local.layout, _received(client, down, local.layout)
-        trained = local.train(start)
         lost = as_sparse(client.sent, layout).dense() if client.round > down.acked else np.float32(0)
-        wanted = trained.weights - start + (client.residual + lost)
-        wanted[layout.trainable :] = 0
+        learnt = trained_with(client.residual + lost, start, local)
+        if learnt is None:
+            return Fit(client, Message(), start)
+        trained, wanted = learnt
         sent = ternarise(wanted, layout, self.sparsity)
         reply = Message(update=sent, examples=local.examples, **buffers_of(trained.weights, layout))
         return Fit(Own(start, wanted - sent.dense(), sent, local.round), reply, trained.weights)

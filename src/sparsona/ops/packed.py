@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from sparsona.compiled import Places, compiled
 from sparsona.message import IndexSet, Sparse, Vector
+from sparsona.ops.sparse import add
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,10 @@ class Packed:
     def sparse(self) -> Sparse:
         mask = np.unpackbits(self.bits, count=self.size, bitorder="little").view(np.bool_)
         return Sparse(self.size, np.flatnonzero(mask), self.values)
+
+    def plus(self, other: Sparse) -> Packed:
+        """The sum, on the positions of either."""
+        return Packed.of(add(self.sparse(), other))
 
     def added_to(self, vector: Vector) -> Vector:
         """`vector` plus these entries, as a new vector."""

@@ -1,0 +1,30 @@
+"""What methods with error feedback share: a client that has nothing sensible to send refuses, and loses nothing."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from sparsona.bench import Trained
+from sparsona.errors import Diverged
+from sparsona.local import Local
+from sparsona.message import Vector
+from sparsona.optimizer import Moments
+
+
+def trained_with(
+    residual: Vector, start: Vector, local: Local, moments: Moments | None = None
+) -> tuple[Trained, Vector] | None:
+    """The client after its training, and what it wants to send: its update and the `residual` of earlier ones; zero
+    where buffers stand. None, with a warning, if it diverges or the sum is not finite: the caller keeps its state."""
+    try:
+        trained = local.train(start, moments=moments)
+        wanted = trained.weights - start + residual
+        if not np.isfinite(wanted).all():
+            raise Diverged(f"client {local.client}, round {local.round + 1}: the update is not finite")
+    except Diverged as problem:
+        warnings.warn(f"{problem}; nothing is sent", stacklevel=2)
+        return None
+    wanted[local.layout.trainable :] = 0
+    return trained, wanted
