@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,14 +14,17 @@ from sparsona.chance import Chance
 from sparsona.client import Job, Outcome
 from sparsona.engines.inprocess import InProcess
 from sparsona.local import Local
-from sparsona.message import Message, Vector
+from sparsona.message import Message, Part, Vector
 from sparsona.method import TRAIN, Arrival, ClientId, Exchange, Fit, Method, Task, Turn
+from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.local import Local as LocalOnly
 from sparsona.records import Journal, Line
 from sparsona.rounds import Evaluation, Rounds
 from sparsona.schedule import Plan, Sampled, Schedule
 from sparsona.testing import tiny_setup
+from sparsona.wire import Memo, parts
+from sparsona.wire.buffers import Piece
 
 
 class Tap(InProcess):
@@ -79,6 +83,26 @@ def test_evaluating_someone_who_did_not_take_part_is_not_traffic() -> None:
     assert all(line.down.total == line.up.total == 0 for line in absent)
     assert all({"pre", "post"} <= set(line.test) for line in lines)
     assert {job.kind for job, _ in engine.seen} == {"fit", "trial", "personal"}
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_a_downlink_that_is_the_same_for_many_is_encoded_once(name: str) -> None:
+    """Also where the method makes it anew for everyone: no body comes out of the coder twice in a turn."""
+    loop, _, _ = rounds_of(METHODS.get(name)(), rounds=2)
+    turn, memo = Turn(loop.setup.task, 2), Memo()
+    bodies: list[bytes] = []
+    encode = parts.encode
+
+    def counted(part: Part, *means: Any) -> tuple[int, Piece]:
+        kind, body = encode(part, *means)
+        if not isinstance(part, int | float):
+            bodies.append(body.data)
+        return kind, body
+
+    with patch("sparsona.wire.frame.parts.encode", counted):
+        for client in loop.setup.task.clients:
+            loop.down(turn, client, memo)
+    assert len(bodies) == len(set(bodies))
 
 
 def test_local_sends_nothing() -> None:

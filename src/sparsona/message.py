@@ -272,7 +272,7 @@ def _clean(name: str, part: Part) -> Part:
                 f"part {name!r} is {part.dtype} of {part.ndim} dimensions; "
                 f"what travels has one dimension and is one of {', '.join(NUMBER_TYPES)}"
             )
-        return np.ascontiguousarray(part)
+        return np.ascontiguousarray(part, part.dtype.newbyteorder("="))
     if isinstance(part, np.integer | np.bool_ | bool):
         return int(part)
     if isinstance(part, np.floating):

@@ -7,8 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from sparsona.errors import WireError
+from sparsona.wire import Limit, decode
+
 SCRIPT = """
 import resource, sys
+from itertools import chain
 import numpy as np
 from wire_cases import LAYOUT, cases, seal
 from sparsona.errors import WireError
@@ -27,6 +33,18 @@ def hostile(claim):
                 for end in (bytes(60), b"\\xff" * 60, bytes(range(60))):
                     yield seal(start + bytes([kind]) + b"\\x01x" + numbers + bytes([way]) + end + bytes(4))
 
+def full(claim):  # bodies as long as they may be, and longer
+    start, noise = b"\\xb7S\\x01\\0\\0\\0\\x01", np.random.default_rng(0).bytes(5 * claim)
+    n = varint(claim)
+    for few in (claim // 2, claim // 23):
+        for way in (0, 1, 17):
+            yield seal(start + b"\\x11\\x01x" + n + varint(few) + bytes([way]) + noise + bytes(4))
+        for grid in (4, 36):
+            body = varint(1 if grid == 4 else claim) + varint(4 * claim) + noise
+            yield seal(start + b"\\x11\\x01x" + n + varint(few) + bytes([grid]) + body + bytes(4))
+    for length in (4 * claim, 5 * claim):
+        yield seal(start + b"\\x14\\x01x" + varint(2) + n + b"\\0" + varint(length) + noise + bytes(4))
+
 for case in cases():
     decode(encode(case.message, case.layout).data, Limit(50_000), case.layout)
 for frame in hostile(1000):  # all kernels are loaded
@@ -37,7 +55,7 @@ for frame in hostile(1000):  # all kernels are loaded
 allowed = int(sys.argv[1])
 before, refused, deep = peak(), 0, 0
 for claim in (2**20 if allowed else 10**9, 2**31 - 1, 2**40, 2**63):
-    for frame in hostile(claim):
+    for frame in chain(hostile(claim), full(claim) if claim == 2**20 else ()):
         try:
             decode(frame, Limit(allowed))
         except WireError as error:
@@ -54,6 +72,12 @@ def grown(allowed: int) -> tuple[int, int, int]:
     run = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
     more, refused, deep = map(int, run.stdout.split())
     return more, refused, deep
+
+
+def test_a_frame_longer_than_can_be_needed_is_refused_unread() -> None:
+    limit = Limit(10)
+    with pytest.raises(WireError, match="at most"):
+        decode(b"\xb7S\x01" + bytes(limit.bytes), limit)
 
 
 def test_huge_claims_are_refused_before_they_take_memory() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparsona.errors import WireError
-from sparsona.wire import levels
+from sparsona.wire import floats, levels
 from sparsona.wire.papers import (
     gamma_bits,
     gamma_decode,
@@ -79,7 +79,7 @@ def test_levels_cost_what_the_formula_says() -> None:
     values = np.repeat(np.array([1, 2, 1, 3, 4], np.float32), [4, 100, 7, 8, 1000])
     formula = gamma_bits([5]) + gamma_bits([4]) + 4 * 32 + 2 + 4 * 2 + gamma_bits([4, 100, 7, 8])
     assert levels.bits(values) == formula
-    assert len(levels.encode((len(values),), values)) <= 2 + (formula + 1 + 7) // 8
+    assert len(levels.encode((len(values),), values, floats.encode)) <= 2 + (formula + 1 + 7) // 8
 
 
 def test_a_constant_costs_its_header_and_one_level() -> None:

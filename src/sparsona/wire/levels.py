@@ -10,7 +10,7 @@ since neighbours differ. Runs are runs of bit patterns: -0.0 is not 0.0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -62,8 +62,8 @@ def _width(choices: int) -> int:
     return max(0, choices - 1).bit_length()
 
 
-def encode(sizes: Sequence[int], values: Vector) -> bytes:
-    """`values` in tensors of `sizes`, which the receiver learns elsewhere."""
+def encode(sizes: Sequence[int], values: Vector, floats: Callable[[Vector], bytes]) -> bytes:
+    """`values` in tensors of `sizes`, which the receiver learns elsewhere; `floats` writes those without runs."""
     stream: list[npt.NDArray[np.uint8]] = []
     plain: list[Vector] = []
     for tensor in np.split(values, np.cumsum(sizes)[:-1]) if len(sizes) else []:
@@ -75,8 +75,8 @@ def encode(sizes: Sequence[int], values: Vector) -> bytes:
                 stream.append(np.ones(1, np.uint8))
                 plain.append(tensor)
     body = np.packbits(np.concatenate([np.zeros(0, np.uint8), *stream])).tobytes()
-    out = bytes([RUNS]) + varint(len(body)) + body + (floats.encode(np.concatenate(plain)) if plain else b"")
-    other = bytes([FLOATS]) + floats.encode(values)
+    out = bytes([RUNS]) + varint(len(body)) + body + (floats(np.concatenate(plain)) if plain else b"")
+    other = bytes([FLOATS]) + floats(values)
     return min(out, other, key=len)
 
 
@@ -87,7 +87,8 @@ def decode(reader: Reader, sizes: Sequence[int]) -> Vector:
         return floats.decode(reader, sum(sizes))
     if way != RUNS:
         raise WireError(f"levels are coded in way {way}, which does not exist")
-    body = reader.array("u1", reader.varint("the length of runs", most=reader.remaining), "runs")
+    most = min(reader.remaining, 4 * sum(sizes) + 1)  # whoever needs more writes floats
+    body = reader.array("u1", reader.varint("the length of runs", most=most), "runs")
     stream = np.unpackbits(body)
     out = np.zeros(sum(sizes), np.uint32)
     first = at = 0

@@ -80,7 +80,7 @@ def encode(part: Part, layout: Tensors | None, packing: PackingName = "tight") -
     if isinstance(part, Ternary):
         return TERNARY, _encode_ternary(part, layout, pack)
     if isinstance(part, Levels):
-        body = [_encode_sizes(part.sizes, layout), Piece.values(levels.encode(part.sizes, part.values))]
+        body = [_encode_sizes(part.sizes, layout), Piece.values(levels.encode(part.sizes, part.values, pack.floats))]
         return LEVELS, Piece.join(body)
     if isinstance(part, int):
         if not -(2**63) <= part < 2**63:

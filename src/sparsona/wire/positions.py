@@ -68,17 +68,19 @@ def encode(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> Piece
     # what gaps cost is known beforehand to a few bytes: only the better of the two is coded, and only if it may win
     head = _tensor_head(known, counts)
     whole, split = _gap_bits((size,), (len(indices),)), _gap_bits(known, counts) + 8 * len(head)
-    best = _encode_plain(size, indices, mask)
+    best, room = b"", 1 + (_plain_bits(size, len(indices)) + 7) // 8
     if structured or size <= _ALWAYS:
-        room = min(len(best), (min(whole, split) + 7) // 8 + 8)
-        best = _encode_grid(mask, known, widths, tensors is not None, room) or best
-    if min(whole, split) + 64 < 8 * len(best):
+        best = (
+            _encode_grid(mask, known, widths, tensors is not None, min(room, (min(whole, split) + 7) // 8 + 8)) or b""
+        )
+        room = len(best) or room
+    if min(whole, split) + 64 < 8 * room:
         if whole <= split:
             coded = bytes([GAPS]) + gaps.encode(indices, (size,), (len(indices),))
         else:
             coded = bytes([TENSOR_GAPS]) + head + gaps.encode(indices, known, counts)
-        best = min(best, coded, key=len)
-    return Piece.positions(best, bound(size, counts, known))
+        best = coded if len(coded) < room else best
+    return Piece.positions(best or _encode_plain(size, indices, mask), bound(size, counts, known))
 
 
 def _check(size: int) -> None:
@@ -133,16 +135,19 @@ def checked(reader: Reader, tensors: Sequence[int] | None) -> tuple[int, ...]:
     return tuple(tensors)
 
 
-def _encode_plain(size: int, indices: IndexSet, mask: Bytes) -> bytes:
+def _plain_bits(size: int, count: int) -> int:
     """As a bitmap, or as a list of the present or absent positions, each with as many bits as the largest needs."""
-    width = (size - 1).bit_length()
-    few = min(len(indices), size - len(indices))
-    if few * width >= size:
+    return min(size, min(count, size - count) * (size - 1).bit_length())
+
+
+def _encode_plain(size: int, indices: IndexSet, mask: Bytes) -> bytes:
+    if _plain_bits(size, len(indices)) == size:
         return bytes([BITMAP]) + np.packbits(mask, bitorder="little").tobytes()
-    absent = few < len(indices)
+    absent = size - len(indices) < len(indices)
     listed = np.flatnonzero(mask == 0) if absent else indices
-    bits = (listed[:, None] >> np.arange(width) & 1).astype(np.uint8)
-    return bytes([LIST | absent * _ABSENT]) + np.packbits(bits, bitorder="little").tobytes()
+    bits = np.unpackbits(listed.astype("<u4").view(np.uint8).reshape(-1, 4), axis=1, bitorder="little")
+    packed = np.packbits(bits[:, : (size - 1).bit_length()], bitorder="little")
+    return bytes([LIST | absent * _ABSENT]) + packed.tobytes()
 
 
 def _decode_bitmap(reader: Reader, size: int) -> IndexSet:
@@ -154,6 +159,8 @@ def _decode_bitmap(reader: Reader, size: int) -> IndexSet:
 
 def _decode_list(reader: Reader, size: int, count: int, absent: bool) -> IndexSet:
     width, few = (size - 1).bit_length(), size - count if absent else count
+    if few * width >= size:
+        raise WireError(f"{count} of {size} positions are listed, where a bitmap is shorter")
     packed = reader.array("u1", (few * width + 7) // 8, "a list of positions")
     bits = np.unpackbits(packed, bitorder="little")
     listed = np.zeros(few, np.int64)
