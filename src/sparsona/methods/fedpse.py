@@ -6,7 +6,7 @@ that the server has sent to it. Where the paper's listings contradict its algori
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Literal
 
@@ -29,14 +29,14 @@ from sparsona.vector import Layout
 
 @dataclass(frozen=True)
 class Server:
-    """What each client is owed on top of the model it last answered from, and what was common to the rounds that it
-    misses while its reply is under way; a model W_s for newcomers; and each client's last correlation distance d: its
-    mean over the tensors, by the entries sent of each."""
+    """What each client is owed on top of the model it last answered from, a model W_s for newcomers, each client's last
+    correlation distance d (its mean over the tensors, by the entries sent of each), and what was common to the rounds
+    that a client misses while its reply is under way."""
 
     weights: Vector
     owed: dict[ClientId, Packed]
-    missed: dict[ClientId, Packed]
     distance: dict[ClientId, float]
+    missed: dict[ClientId, Packed] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class FedPSE(Method[Server, Own]):
     opt_state: Literal["fresh", "persist"] = "fresh"
 
     def start_server(self, task: Task) -> Server:
-        return Server(task.initial, {}, {}, {})
+        return Server(task.initial, {}, {})
 
     def start_client(self, task: Task, client: ClientId) -> Own:
         nothing = Packed.nothing(task.layout.size)
@@ -121,7 +121,7 @@ class FedPSE(Method[Server, Own]):
             if client in missed:
                 owed[client] = owed[client].plus(missed.pop(client).sparse())
         weights = same.added_to(server.weights)
-        return Server(with_mean_buffers(weights, arrivals, layout), owed, missed, distance)
+        return Server(with_mean_buffers(weights, arrivals, layout), owed, distance, missed)
 
     def personal(self, client: Own, down: Message, local: Local) -> Vector:
         return _received(client, down, local.layout).weights

@@ -126,25 +126,39 @@ def server_state(folder: Path, kind: type) -> Any:
     return unpack((checkpoint / name).read_bytes(), kind)
 
 
+COLUMNS = ("run", "paper", "pre", "post", "ft", "MB up", "MB down", "as papers count, up", "down", "GFLOP",
+           "simulated s", "rounds")  # fmt: skip
+"""Of a table: the paper's number, ours at three points, bytes really sent and values only, work, time, rounds."""
+
+
 def report(paper: Paper, name: str, quick: bool, out: Path) -> str:
     """The tables and the claims as markdown."""
     done = finished(paper, out)
     command = f"sparsona reproduce {name}{' --quick' if quick else ''} --out {out}"
     lines = [f"# {paper.title}", "", f"`{command}`: {len(done)} of {len(paper.cases)} runs are finished.", ""]
     for table in dict.fromkeys(case.table for case in paper.cases if case.name in done):
-        lines += [f"## {table}", "", "| run | paper | pre | post | ft | up, bytes | down, bytes | rounds |"]
-        lines += ["|---|---|---|---|---|---|---|---|"]
+        lines += [f"## {table}", "", f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
         for case in (c for c in paper.cases if c.table == table and c.name in done):
-            found = done[case.name]
-            scores = " | ".join(_number(score(found, point)) for point in ("pre", "post", "ft"))
-            sent = f"{found['bytes']['up']:,} | {found['bytes']['down']:,} | {found['rounds']}"
-            lines.append(f"| {case.name} | {_number(case.paper)} | {scores} | {sent} |")
+            lines.append(f"| {' | '.join(_row(case, done[case.name]))} |")
         lines.append("")
     if paper.claims:
         lines += ["## Claims", "", "| claim | holds here |", "|---|---|"]
         verdicts = {True: "yes", False: "no", None: "not run"}
         lines += [f"| {claim.text} | {verdicts[claim.check(done)]} |" for claim in paper.claims]
     return "\n".join(lines) + "\n"
+
+
+def _row(case: Case, found: Summary) -> list[str]:
+    counts = [found[count][way] / 1e6 for count in ("bytes", "paper_bytes") for way in ("up", "down")]
+    return [
+        case.name,
+        _number(case.paper),
+        *(_number(score(found, point)) for point in ("pre", "post", "ft")),
+        *(f"{count:,.3f}" for count in counts),
+        f"{found['flops'] / 1e9:,.0f}",
+        f"{found['simulated_seconds']:,.0f}",
+        str(found["rounds"]),
+    ]
 
 
 def _scores(summary: Summary) -> str:

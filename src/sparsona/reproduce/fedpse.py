@@ -178,12 +178,13 @@ CLAIMS = [
     ),
     Claim("lambda = 0, fashion-mnist, N = 10: FedPSE below FedAvg", _better(_fm(0.0, "fedavg"), _fm(0.0, "fedpse"))),
     *(
-        Claim(f"EWA helps at lambda = {r:g}, N = 10 (C5)", _better(_fm(r, "fedpse"), _fm(r, "fedpse") + "-no-ewa"))
-        for r in LAMBDAS
-    ),
-    *(
-        Claim(f"DPS helps at lambda = {r:g}, N = 10 (C6)", _better(_fm(r, "fedpse"), _fm(r, "fedpse") + "-no-dps"))
-        for r in LAMBDAS[1:]
+        Claim(
+            f"{part} helps at lambda = {r:g}, N = 10, p = 0.9, at `{point}` ({number})",
+            _better(_fm(r, "fedpse"), f"{_fm(r, 'fedpse')}-{study}", point),
+        )
+        for part, study, number, ratios in (("EWA", "no-ewa", "C5", LAMBDAS), ("DPS", "no-dps", "C6", LAMBDAS[1:]))
+        for r in ratios
+        for point in ("pre", "post")
     ),
     Claim("against it: `local` is above FedPSE at lambda = 1 (`pre`)", _better(_fm(1.0, "local"), _fm(1.0, "fedpse"))),
     Claim(

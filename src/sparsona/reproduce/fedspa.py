@@ -182,13 +182,15 @@ CLAIMS = [
               _higher(name_of(data, "iid", "fedspa-rsm"), name_of(data, "iid", "fedspa-dst"))),
         Claim(f"{data}, IID: FedAvg above FedSpa (DST) at `pre`",
               _higher(name_of(data, "iid", "fedavg"), name_of(data, "iid", "fedspa-dst"))),
-        Claim(f"{data}, 0.3: the best sparsity lies inside the sweep (C4)", _inside(data)),
-        Claim(f"{data}, 0.3: ERK above uniform at `pre` (C5)",
-              _higher(name_of(data, "0.3", "fedspa-dst"), name_of(data, "0.3", "uniform"))),
-        Claim(f"{data}, 0.3: gradients regrow better than chance (C6)",
-              _higher(name_of(data, "0.3", "fedspa-dst"), name_of(data, "0.3", "random"))),
-        Claim(f"{data}, 0.3: RSM is better with different masks (C7)",
-              _higher(name_of(data, "0.3", "rsm-different"), name_of(data, "0.3", "fedspa-rsm"))),
+        Claim(f"{data}, 0.3: the best sparsity lies inside the sweep at `pre` (C4)", _inside(data)),
+        *(
+            Claim(f"{data}, 0.3: {text} at `{p}`", _higher(name_of(data, "0.3", one), name_of(data, "0.3", other), p))
+            for text, one, other in (
+                ("ERK above uniform (C5)", "fedspa-dst", "uniform"),
+                ("gradients regrow better than chance (C6)", "fedspa-dst", "random"),
+                ("RSM is better with different masks (C7)", "rsm-different", "fedspa-rsm"),
+            ) for p in ("pre", "post")
+        ),
         Claim(f"{data}: FedSpa sends half of FedAvg's numbers (C9)", _half(data)),
         Claim(f"{data}, 0.3: against it, FedAvg fine-tuned (`ft`) above FedSpa (DST) at `post`",
               _higher(name_of(data, "0.3", "fedavg"), name_of(data, "0.3", "fedspa-dst"), "ft", "post")),
