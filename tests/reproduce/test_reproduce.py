@@ -111,3 +111,12 @@ def test_the_cases_of_fedpse(quick: bool) -> None:
     headline = next(case for case in paper.cases if case.name == "fashion-mnist-10-1-fedpse")
     assert headline.paper == 0.9334
     assert all(claim.check({}) is None for claim in paper.claims)
+
+
+@pytest.mark.parametrize("name", ["fedpse", "fedspa"])
+def test_a_card_holds_every_claim_and_every_run(name: str) -> None:
+    """No verdict is left out because it is unfavourable."""
+    card = (Path(__file__).parents[2] / "docs" / "papers" / f"{name}.md").read_text()
+    paper = PAPERS.get(name)(True)
+    assert [claim.text for claim in paper.claims if f"| {claim.text} |" not in card] == []
+    assert [case.name for case in paper.cases if f"| {case.name} |" not in card] == []

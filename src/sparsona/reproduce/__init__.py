@@ -119,6 +119,18 @@ def score(summary: Summary, point: str) -> float | None:
     return value
 
 
+def higher(one: str, other: str, point: str = "pre", other_point: str = "") -> Check:
+    """Whether the run `one` scores higher than `other`, at the same point unless another is named."""
+
+    def check(done: Mapping[str, Summary]) -> bool | None:
+        if one not in done or other not in done:
+            return None
+        a, b = score(done[one], point), score(done[other], other_point or point)
+        return None if a is None or b is None else a > b
+
+    return check
+
+
 def server_state(folder: Path, kind: type) -> Any:
     """What the server of a finished run knew at the end; `kind` is the class of the method's server state."""
     checkpoint = RunDir(folder).checkpoint

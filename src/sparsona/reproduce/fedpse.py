@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sparsona.methods.fedpse import Server
-from sparsona.reproduce import PAPERS, Case, Check, Claim, Paper, Summary, finished, score, server_state
+from sparsona.reproduce import PAPERS, Case, Check, Claim, Paper, Summary, finished, higher, score, server_state
 
 METHODS = ("local", "fedavg", "fedstc", "fedscr", "fedpse")
 SAMPLES = {"fashion-mnist": 60_000, "mnist": 60_000, "imdb": 25_000}
@@ -132,18 +132,6 @@ def _case(
     )
 
 
-def _better(one: str, other: str, point: str = "pre", other_point: str = "") -> Check:
-    """Whether `one` scores higher than `other`, at the same point unless another is named."""
-
-    def check(done: Mapping[str, Summary]) -> bool | None:
-        if one not in done or other not in done:
-            return None
-        a, b = score(done[one], point), score(done[other], other_point or point)
-        return None if a is None or b is None else a > b
-
-    return check
-
-
 def _all(*checks: Check) -> Check:
     def check(done: Mapping[str, Summary]) -> bool | None:
         found = [c(done) for c in checks]
@@ -160,7 +148,7 @@ CLAIMS = [
     *(
         Claim(
             f"lambda = 1, {data}, N = {n}: FedPSE above FedAvg, FedSTC and FedSCR at `{point}`",
-            _all(*(_better(_fm(1.0, "fedpse", n, data), _fm(1.0, m, n, data), point) for m in METHODS[1:4])),
+            _all(*(higher(_fm(1.0, "fedpse", n, data), _fm(1.0, m, n, data), point) for m in METHODS[1:4])),
         )
         for data, n in (("fashion-mnist", 2), ("fashion-mnist", 5), ("fashion-mnist", 10), ("mnist", 10), ("imdb", 10))
         for point in ("pre", "post")
@@ -168,32 +156,32 @@ CLAIMS = [
     *(
         Claim(
             f"the same on fashion-mnist, N = 10, with whole epochs, at `{point}`",
-            _all(*(_better(_fm(1.0, "fedpse-epochs"), _fm(1.0, f"{m}-epochs"), point) for m in METHODS[1:4])),
+            _all(*(higher(_fm(1.0, "fedpse-epochs"), _fm(1.0, f"{m}-epochs"), point) for m in METHODS[1:4])),
         )
         for point in ("pre", "post")
     ),
     Claim(
         "lambda = 0.5, fashion-mnist, N = 10: FedPSE above FedAvg, FedSTC and FedSCR at `pre` (C3)",
-        _all(*(_better(_fm(0.5, "fedpse"), _fm(0.5, m)) for m in METHODS[1:4])),
+        _all(*(higher(_fm(0.5, "fedpse"), _fm(0.5, m)) for m in METHODS[1:4])),
     ),
-    Claim("lambda = 0, fashion-mnist, N = 10: FedPSE below FedAvg", _better(_fm(0.0, "fedavg"), _fm(0.0, "fedpse"))),
+    Claim("lambda = 0, fashion-mnist, N = 10: FedPSE below FedAvg", higher(_fm(0.0, "fedavg"), _fm(0.0, "fedpse"))),
     *(
         Claim(
             f"{part} helps at lambda = {r:g}, N = 10, p = 0.9, at `{point}` ({number})",
-            _better(_fm(r, "fedpse"), f"{_fm(r, 'fedpse')}-{study}", point),
+            higher(_fm(r, "fedpse"), f"{_fm(r, 'fedpse')}-{study}", point),
         )
         for part, study, number, ratios in (("EWA", "no-ewa", "C5", LAMBDAS), ("DPS", "no-dps", "C6", LAMBDAS[1:]))
         for r in ratios
         for point in ("pre", "post")
     ),
-    Claim("against it: `local` is above FedPSE at lambda = 1 (`pre`)", _better(_fm(1.0, "local"), _fm(1.0, "fedpse"))),
+    Claim("against it: `local` is above FedPSE at lambda = 1 (`pre`)", higher(_fm(1.0, "local"), _fm(1.0, "fedpse"))),
     Claim(
         "against it: `local` is above FedPSE at lambda = 1 (`post`)",
-        _better(_fm(1.0, "local"), _fm(1.0, "fedpse"), "post"),
+        higher(_fm(1.0, "local"), _fm(1.0, "fedpse"), "post"),
     ),
     Claim(
         "against it: FedAvg fine-tuned is above FedPSE at `post`, lambda = 1",
-        _better(_fm(1.0, "fedavg"), _fm(1.0, "fedpse"), "ft", "post"),
+        higher(_fm(1.0, "fedavg"), _fm(1.0, "fedpse"), "ft", "post"),
     ),
 ]
 

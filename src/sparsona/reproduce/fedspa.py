@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsona.report.curves import curve
-from sparsona.reproduce import PAPERS, Case, Check, Claim, Paper, Summary, finished, score
+from sparsona.reproduce import PAPERS, Case, Check, Claim, Paper, Summary, finished, higher, score
 
 MODELS = {"fashion-mnist": "lenet5", "cifar-10": "lenet-cifar"}
 SAMPLES = {"fashion-mnist": 600, "cifar-10": 500}
@@ -131,18 +131,6 @@ def _case(data: str, setting: str, label: str, method: str, options: dict[str, A
     )
 
 
-def _higher(one: str, other: str, point: str = "pre", other_point: str = "") -> Check:
-    """Whether the first run scores higher than the second, at the same point unless another is named."""
-
-    def check(done: Mapping[str, Summary]) -> bool | None:
-        if one not in done or other not in done:
-            return None
-        a, b = score(done[one], point), score(done[other], other_point or point)
-        return None if a is None or b is None else a > b
-
-    return check
-
-
 def _half(data: str) -> Check:
     """Whether FedSpa sends half of FedAvg's numbers, to within a thousandth."""
 
@@ -175,16 +163,16 @@ CLAIMS = [
     for claim in (
         *(
             Claim(f"{data}, 0.3: FedSpa (DST) above {m} at `{p}` (C1, C2)",
-                  _higher(name_of(data, "0.3", "fedspa-dst"), name_of(data, "0.3", m), p))
+                  higher(name_of(data, "0.3", "fedspa-dst"), name_of(data, "0.3", m), p))
             for m in ("ditto", "sub-fedavg", "fedavg", "fedspa-rsm", "subsampling", "local") for p in ("pre", "post")
         ),
         Claim(f"{data}, IID: FedSpa (RSM) above DST at `pre`",
-              _higher(name_of(data, "iid", "fedspa-rsm"), name_of(data, "iid", "fedspa-dst"))),
+              higher(name_of(data, "iid", "fedspa-rsm"), name_of(data, "iid", "fedspa-dst"))),
         Claim(f"{data}, IID: FedAvg above FedSpa (DST) at `pre`",
-              _higher(name_of(data, "iid", "fedavg"), name_of(data, "iid", "fedspa-dst"))),
+              higher(name_of(data, "iid", "fedavg"), name_of(data, "iid", "fedspa-dst"))),
         Claim(f"{data}, 0.3: the best sparsity lies inside the sweep at `pre` (C4)", _inside(data)),
         *(
-            Claim(f"{data}, 0.3: {text} at `{p}`", _higher(name_of(data, "0.3", one), name_of(data, "0.3", other), p))
+            Claim(f"{data}, 0.3: {text} at `{p}`", higher(name_of(data, "0.3", one), name_of(data, "0.3", other), p))
             for text, one, other in (
                 ("ERK above uniform (C5)", "fedspa-dst", "uniform"),
                 ("gradients regrow better than chance (C6)", "fedspa-dst", "random"),
@@ -193,7 +181,7 @@ CLAIMS = [
         ),
         Claim(f"{data}: FedSpa sends half of FedAvg's numbers (C9)", _half(data)),
         Claim(f"{data}, 0.3: against it, FedAvg fine-tuned (`ft`) above FedSpa (DST) at `post`",
-              _higher(name_of(data, "0.3", "fedavg"), name_of(data, "0.3", "fedspa-dst"), "ft", "post")),
+              higher(name_of(data, "0.3", "fedavg"), name_of(data, "0.3", "fedspa-dst"), "ft", "post")),
     )
 ]  # fmt: skip
 
