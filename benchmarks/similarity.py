@@ -1,79 +1,114 @@
-"""The N x N similarity of N clients' updates: ours, which streams blocks of columns, against the naive stack.
+"""The N x N similarity of N clients' replies, from their frames: SPFL's `merge` of a measuring pass, against what one
+would write first.
 
     python benchmarks/similarity.py [--clients 10 100 500] [--weights 1660000]
 
-Each measurement is a process of its own, so that its peak of memory is its own. The updates lie in a file that is
-mapped, not read, as frames lie in the loop's memory: what is counted is what the similarity needs beside them.
+Each measurement is a process of its own. The frames lie in a file that is mapped, as they lie in the loop's memory:
+what tracemalloc counts is what a way needs beside them, decoded replies included.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
 import tempfile
 import time
 import tracemalloc
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from sparsona.message import Vector
-from sparsona.ops.pairwise import cosines
+from sparsona.checkpoint import Flight
+from sparsona.message import Message, Vector
+from sparsona.method import Arrival, Turn
+from sparsona.methods.spfl import SPFL
+from sparsona.ops import pairwise
+from sparsona.ops.pairwise import Matrix
+from sparsona.rounds import Arrivals
+from sparsona.testing import tiny_setup
+from sparsona.vector import Layout, Tensor
+from sparsona.wire import Limit, encode
 
-TENSORS = (0.003, 0.03, 0.96, 0.007)
-"""The shares of the weights in four tensors, about those of a small convolutional net."""
+TENSORS = {"conv1": (0.003, 0.5), "conv2": (0.03, 0.3), "fc1": (0.96, 0.2), "fc2": (0.007, 1.0)}
+"""Four tensors, about those of a small convolutional net: their shares of the weights, and what SPFL weighs them by."""
 
 
-def spans_of(weights: int) -> list[slice]:
-    bounds = np.cumsum([0, *(int(share * weights) for share in TENSORS[:-1])])
-    return [slice(int(a), int(b)) for a, b in zip(bounds, [*bounds[1:], weights], strict=True)]
+def layout_of(weights: int) -> Layout:
+    bounds = np.cumsum([0, *(int(share * weights) for share, _ in TENSORS.values())]).tolist()
+    places = zip(TENSORS, bounds, [*bounds[1:-1], weights], strict=False)
+    return Layout(tuple(Tensor(f"{name}.weight", (stop - start, 1), start, stop) for name, start, stop in places))
 
 
-def naive(vectors: list[Vector], spans: list[slice]) -> npt.NDArray[np.float64]:
-    """What one would write first: all updates as one matrix in float64, normalised, times itself."""
-    stacked = np.stack(vectors).astype(np.float64)
-    out = np.zeros((len(vectors), len(vectors)))
-    for span in spans:
-        part = stacked[:, span]
+def merge(arrivals: Sequence[Arrival], layout: Layout) -> Matrix:
+    """The method itself."""
+    start = np.zeros(layout.size, np.float32)
+    task = replace(tiny_setup(SPFL()).task, layout=layout, initial=start)
+    return SPFL().merge(SPFL().start_server(task), arrivals, Turn(task, 0)).similarity.stages["base"]
+
+
+def held(arrivals: Sequence[Arrival], layout: Layout) -> Matrix:
+    """The same with all replies decoded at once."""
+    pairwise.HELD = sys.maxsize
+    return merge(arrivals, layout)
+
+
+def decoded(arrivals: Sequence[Arrival]) -> list[Vector]:
+    return [a.message.vector("measured") for a in arrivals]
+
+
+def naive(arrivals: Sequence[Arrival], layout: Layout) -> Matrix:
+    """All updates as one matrix in float64, normalised, times itself."""
+    stacked = np.stack(decoded(arrivals)).astype(np.float64)
+    out = np.zeros((len(stacked), len(stacked)))
+    for tensor, (_, weight) in zip(layout.tensors[:3], TENSORS.values(), strict=False):
+        part = stacked[:, tensor.slice]
         unit = part / np.linalg.norm(part, axis=1, keepdims=True)
-        out += unit @ unit.T / len(spans)
+        out += weight * (unit @ unit.T)
     return out
 
 
-def pairs(vectors: list[Vector], spans: list[slice]) -> npt.NDArray[np.float64]:
+def pairs(arrivals: Sequence[Arrival], layout: Layout) -> Matrix:
     """As the authors' code does: a cosine for every pair and tensor."""
+    vectors = decoded(arrivals)
     out = np.zeros((len(vectors), len(vectors)))
-    for span in spans:
+    for tensor, (_, weight) in zip(layout.tensors[:3], TENSORS.values(), strict=False):
         for i, one in enumerate(vectors):
             for j in range(i + 1):
-                a, b = one[span].astype(np.float64), vectors[j][span].astype(np.float64)
-                value = float(a @ b) / float(np.linalg.norm(a) * np.linalg.norm(b)) / len(spans)
-                out[i, j] += value
+                a, b = one[tensor.slice].astype(np.float64), vectors[j][tensor.slice].astype(np.float64)
+                out[i, j] += weight * float(a @ b) / float(np.linalg.norm(a) * np.linalg.norm(b))
                 out[j, i] = out[i, j]
     return out
 
 
-def streamed(vectors: list[Vector], spans: list[slice]) -> npt.NDArray[np.float64]:
-    return sum((cosines(vectors, [span]) / len(spans) for span in spans), np.zeros((len(vectors), len(vectors))))
+WAYS = {"merge": merge, "held": held, "naive": naive, "pairs": pairs}
 
 
-WAYS = {"streamed": streamed, "naive": naive, "pairs": pairs}
+def write(file: Path, clients: int, weights: int) -> list[int]:
+    """The frames of random replies, one after another; where each ends."""
+    ends, layout = [0], layout_of(weights)
+    with file.open("wb") as out:
+        for i in range(clients):
+            update = np.random.default_rng(i).normal(scale=1e-3, size=weights).astype(np.float32)
+            ends.append(ends[-1] + out.write(encode(Message(measured=update), layout.lengths).data))
+    return ends
 
 
-def measure(way: str, file: Path, clients: int, weights: int) -> dict[str, float]:
+def measure(way: str, file: Path, ends: Sequence[int], weights: int) -> dict[str, float]:
     """Processor seconds and memory of one way, in this process."""
-    updates = np.memmap(file, np.float32, "r", shape=(clients, weights))
-    vectors = [np.asarray(updates[i]) for i in range(clients)]
-    for vector in vectors:
-        vector.sum()
+    frames, layout = np.memmap(file, np.uint8, "r"), layout_of(weights)
+    flights = [Flight(0, f"c{i:04}", 0, frames[a:b]) for i, (a, b) in enumerate(itertools.pairwise(ends))]
+    arrivals = Arrivals(flights, Limit(3 * weights), layout.lengths)
+    merge(arrivals[:1], layout)  # compiles what is compiled
     tracemalloc.start()
     began = time.process_time()
-    matrix = WAYS[way](vectors, spans_of(weights))
+    matrix = WAYS[way](arrivals, layout)
     seconds = time.process_time() - began
-    return {"seconds": seconds, "mb": tracemalloc.get_traced_memory()[1] / 1e6, "check": float(matrix.sum())}
+    return {"seconds": seconds, "mb": tracemalloc.get_traced_memory()[1] / 1e6, "check": float(np.abs(matrix).sum())}
 
 
 def too_much(way: str, clients: int, weights: int) -> str | None:
@@ -89,32 +124,28 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="+", default=[10, 100, 500])
     parser.add_argument("--weights", type=int, default=1_660_000)
     parser.add_argument("--ways", nargs="+", default=list(WAYS))
-    parser.add_argument("--one", nargs=2, metavar=("WAY", "FILE"), help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs=3, metavar=("WAY", "FILE", "ENDS"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
-        print(json.dumps(measure(args.one[0], Path(args.one[1]), args.clients[0], args.weights)))
+        way, file, ends = args.one
+        print(json.dumps(measure(way, Path(file), json.loads(Path(ends).read_text()), args.weights)))
         return
-    print("| clients | weights | way | CPU seconds | MB beside the updates | ratio |\n|---|---|---|---|---|---|")
+    print(
+        "| clients | weights | way | CPU seconds | MB beside the frames | sum of cosines |\n|---|---|---|---|---|---|"
+    )
     for clients in args.clients:
         with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "updates"
-            made = np.memmap(file, np.float32, "w+", shape=(clients, args.weights))
-            for i in range(clients):
-                made[i] = np.random.default_rng(i).normal(size=args.weights)
-            made.flush()
-            del made
-            base = 0.0
+            file, ends = Path(folder) / "frames", Path(folder) / "ends.json"
+            ends.write_text(json.dumps(write(file, clients, args.weights)))
             for way in args.ways:
                 start = f"| {clients} | {args.weights:,} | {way} |"
                 if reason := too_much(way, clients, args.weights):
                     print(start, reason, "| | |", flush=True)
                     continue
-                command = [sys.executable, __file__, "--one", way, str(file), "--clients", str(clients)]
+                command = [sys.executable, __file__, "--one", way, str(file), str(ends)]
                 done = subprocess.run([*command, "--weights", str(args.weights)], capture_output=True, check=True)
                 found = json.loads(done.stdout)
-                base = base or found["seconds"]
-                ratio = found["seconds"] / base
-                print(start, f"{found['seconds']:.2f} | {found['mb']:.1f} | {ratio:.1f} |", flush=True)
+                print(start, f"{found['seconds']:.2f} | {found['mb']:.1f} | {found['check']:.9f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -61,6 +61,15 @@ def test_the_papers_stragglers_miss_as_many_rounds_as_their_number() -> None:
     assert schedule.among(NAMES) == schedule
 
 
+def test_stragglers_that_are_absent_answer_on_time_in_one_round_of_as_many_and_one() -> None:
+    schedule = Sampled(stragglers=3, straggling="absent").among(NAMES)
+    plans = [schedule.plan(round, NAMES, Chance(0)) for round in range(12)]
+    assert not any(plan.delay for plan in plans)
+    for client, rounds in {"c0": [0, 2, 4, 6, 8, 10], "c1": [0, 3, 6, 9], "c2": [0, 4, 8]}.items():
+        assert [n for n, plan in enumerate(plans) if client in plan.invited] == rounds
+    assert all(set(NAMES[3:]) <= set(plan.invited) for plan in plans)
+
+
 def test_stragglers_by_name_and_by_too_great_a_number() -> None:
     assert Sampled(stragglers={"c4": 2}).among(NAMES).plan(0, NAMES, Chance(0)).delay == {"c4": 2}
     with pytest.raises(InputError, match="stragglers names an unknown client 'd1'"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Protocol
+from typing import Annotated, Literal, Protocol
 
 from pydantic import Field
 
@@ -43,7 +43,9 @@ class Sampled:
 
     `availability` is the chance that a client can be reached at all, for everyone or by name; `dropout` the chance
     that an invited client dies before it trains, `loss` that its reply is lost after it has trained. `stragglers` are
-    SPFL's: the m-th of so many clients (or each by name) answers m rounds late, and so takes part in every (m+1)-th.
+    SPFL's: the m-th of so many clients (or each by name) takes part in one round, misses m, and so on. In the missed
+    rounds it is `straggling` late, under way with the answer that comes in the last of them; or absent, after an
+    answer that was on time.
 
     `devices` gives rounds a duration on a virtual clock: a preset (phone-4g, phone-wifi, hospital, sensor), several
     joined by +, or a CSV file. The server waits for the slowest, or until the `deadline`, after which replies are
@@ -58,6 +60,7 @@ class Sampled:
     loss: Share = 0.0
     availability: Share | dict[str, Share] = 1.0
     stragglers: Annotated[int, Field(ge=0)] | dict[str, Annotated[int, Field(ge=0)]] = 0
+    straggling: Literal["late", "absent"] = "late"
     devices: str = "phone-4g"
     deadline: Seconds | None = None
     window: Seconds | None = None
@@ -84,7 +87,12 @@ class Sampled:
         def happens(what: str, client: ClientId, probability: float) -> bool:
             return bool(chance.rng(f"schedule/{what}", round=round, client=client).random() < probability)
 
+        late = self.stragglers if isinstance(self.stragglers, dict) else {}
+        if self.stragglers and not late:
+            raise InputError("a schedule with a number of stragglers must know the clients: call among(clients) first")
         names = sorted(idle)
+        if self.straggling == "absent":
+            names, late = [k for k in names if round % (late.get(k, 0) + 1) == 0], {}
         wanted = max(1, int(self.sample * len(names) + 0.5)) if names else 0
         timing = Timing(fleet(self.devices), chance, self.deadline, self.window)
         reach = {k: self._reach(k) * timing.fleet.device(k, chance).availability for k in names}
@@ -94,9 +102,6 @@ class Sampled:
             names = [names[i] for i in sorted(chosen)]
         crashed = frozenset(k for k in names if self.dropout and happens("dropout", k, self.dropout))
         lost = frozenset(k for k in names if self.loss and k not in crashed and happens("loss", k, self.loss))
-        late = self.stragglers if isinstance(self.stragglers, dict) else {}
-        if self.stragglers and not late:
-            raise InputError("a schedule with a number of stragglers must know the clients: call among(clients) first")
         delay = {k: late[k] for k in names if late.get(k)}
         return Plan(tuple(names), crashed, lost, delay, timing)
 

@@ -164,6 +164,63 @@ def test_what_the_server_keeps_for_late_clients_is_bounded_and_dropped() -> None
     assert min(kept) <= 1
 
 
+@pytest.mark.parametrize("start_from", ["global", "personalised"])
+def test_a_personal_model_is_dropped_once_its_client_is_at_work_again(start_from: Any) -> None:
+    """Twelve phones and a short window: what is kept is what the late replies of this very merge were given."""
+    kept, given = [], set()
+
+    class Watched(PLGA):
+        """PLGA, watched."""
+
+        def send(self, server: Server, to: str, turn: Turn) -> Message:
+            message = super().send(server, to, turn)
+            if "personal" in message:
+                given.add(to)
+            return message
+
+        def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
+            out = super().merge(server, arrivals, turn)
+            assert set(out.personal) == {a.client for a in arrivals if a.round < turn.round}
+            assert not set(out.personal) & set(turn.waiting)
+            kept.append(len(out.personal))
+            return out
+
+    method = Watched(start_from=start_from)
+    setup = tiny_setup(method, clients=12, rounds=60)
+    rounds_of(method, setup, Sampled(window=0.004))
+    assert given == set(setup.task.clients), "everyone was late, and got its own"
+    assert 0 < max(kept) < 6, "fewer than half at once"
+
+
+def test_a_personal_model_stays_until_its_client_has_got_it() -> None:
+    out = late(PLGA(), START + DELTA)
+    other = [Arrival("c1", Message(weights=NOW, examples=5), 4)]
+    idle = PLGA().merge(out, other, Turn(SETUP.task, 4))
+    assert np.array_equal(idle.personal["c0"], out.personal["c0"]), "not asked, or its reply was lost"
+    busy = PLGA().merge(out, other, Turn(SETUP.task, 4, waiting={"c0": 4}))
+    assert busy.personal == {}
+
+
+def test_dropping_used_personal_models_changes_no_result() -> None:
+    class Hoarding(PLGA):
+        """PLGA that keeps every personal model until the next reply of its client."""
+
+        def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
+            out = super().merge(server, arrivals, turn)
+            there = {a.client for a in arrivals}
+            old = {k: own for k, own in server.personal.items() if k not in there}
+            return replace(out, personal={**old, **out.personal})
+
+    scores, weights = [], []
+    for method in (PLGA(start_from="personalised"), Hoarding(start_from="personalised")):
+        loop = rounds_of(method, tiny_setup(method, clients=6, rounds=10), Sampled(window=0.02))
+        scores.append(loop.journal.scores)
+        weights.append(loop.server.weights)
+    assert len(loop.server.personal) > 3, "the other one hoards"
+    assert scores[0] == scores[1]
+    assert np.array_equal(*weights)
+
+
 def test_a_round_in_which_nothing_arrives_changes_no_model() -> None:
     """Everyone is late: the model of rounds 0 and 1 is the same, and is found under either number."""
     schedule = Sampled(stragglers={"c0": 2, "c1": 2, "c2": 2})
@@ -220,11 +277,30 @@ def test_staleness(method: FedAsync, late: int, share: float) -> None:
     assert method.share(late) == pytest.approx(share)
 
 
-def test_stragglers_hurt_those_who_drop_them_and_plga_is_measured_at_its_mixture() -> None:
+def test_stragglers_hurt_those_who_drop_them() -> None:
+    """Three of four clients answer a round late and each has classes of its own. Whoever drops what is late learns only
+    what the punctual one knows; unless late ones are absent instead, and answer on time when they are there. All are
+    read after a round in which everyone's answer has come."""
+    late = {"c0": 1, "c1": 1, "c2": 1}
+
+    def score(method: str, rounds: int, straggling: str) -> float:
+        found = sparsona.run(
+            method, data="digits", clients=4, partition="classes:3:own", rounds=rounds, evaluation={"every": 0},
+            schedule={"stragglers": late, "straggling": straggling},
+        )  # fmt: skip
+        mean: float = found.summary["accuracy"]["pre"]["mean"]
+        return mean
+
+    assert score("lga", 10, "late") > score("fedavg-drop", 10, "late") + 0.1
+    assert score("fedavg-stale", 10, "late") > score("fedavg-drop", 10, "late") + 0.1
+    assert score("fedavg-drop", 11, "absent") > score("fedavg-drop", 11, "late") + 0.1
+
+
+def test_plga_is_measured_at_its_mixture() -> None:
     shared = {"data": "digits", "clients": 6, "rounds": 6, "schedule": {"stragglers": 3}, "evaluation": {"every": 0}}
-    found = sparsona.run("plga", **shared)
-    plain = sparsona.run("lga", **shared)
+    found, plain = sparsona.run("plga", **shared), sparsona.run("lga", **shared)
     assert found.summary["accuracy"]["pre"]["mean"] > plain.summary["accuracy"]["pre"]["mean"]
+    assert found.summary["accuracy"]["post"] == plain.summary["accuracy"]["post"], "the server is the same"
     one, other = found.models["c4"].model, found.models["c5"].model
     assert not np.array_equal(one, other)
 

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
+from torch import nn
 
 import sparsona
 from sparsona.chance import Chance
+from sparsona.checkpoint import Flight
 from sparsona.client import Setup
 from sparsona.engines.inprocess import InProcess
 from sparsona.message import Message
 from sparsona.method import Arrival, Method, Turn
-from sparsona.methods._similar import Server
+from sparsona.methods._similar import Measuring, Server, sorted_out
 from sparsona.methods.fedavg import FedAvg
-from sparsona.methods.spfl import SPFL, mixed_cosines
+from sparsona.methods.spfl import SPFL
 from sparsona.methods.spfl_w import SPFLw
-from sparsona.ops.pairwise import Similarity, cosines, row_softmax
+from sparsona.models import MODELS
+from sparsona.ops import pairwise
+from sparsona.ops.pairwise import Matrix, Similarity, cosines, row_softmax
 from sparsona.records import Journal
-from sparsona.rounds import Evaluation, Rounds
-from sparsona.schedule import Sampled, Schedule
+from sparsona.rounds import Arrivals, Evaluation, Rounds
+from sparsona.schedule import Plan, Sampled, Schedule
 from sparsona.testing import tiny_setup
+from sparsona.vector import Layout
+from sparsona.wire import Limit, encode
 
 
 def train(setup: Setup, schedule: Schedule | None = None) -> Rounds:
@@ -47,6 +54,11 @@ def updates_of(setup: Setup, examples: Sequence[int] = (10, 10, 10)) -> list[Arr
         Arrival(k, Message(update=rng.normal(size=size).astype(np.float32), examples=n), 1)
         for k, n in zip(setup.task.clients, examples, strict=True)
     ]
+
+
+def mixed(method: Measuring, setup: Setup, server: Server) -> dict[str, np.ndarray]:
+    """The models that `method` makes of `updates_of`."""
+    return method.mixed(server, sorted_out(updates_of(setup), setup.task.layout.size)[1], setup.task.layout)
 
 
 def test_similarity_is_symmetric_with_a_unit_diagonal_and_its_shares_are_shares() -> None:
@@ -83,19 +95,18 @@ def test_identical_clients_are_fedavg_for_ever(method: Method[Any, Any]) -> None
 def test_uniform_shares_add_the_mean_update() -> None:
     setup = tiny_setup(SPFL(head="mixed"))
     server = state_of(setup, Similarity((), {}), spread=0.1)
-    replies = updates_of(setup)
-    models = SPFL(head="mixed").mixed(server, replies, setup.task.layout)
-    mean = np.mean([a.message.vector("update") for a in replies], axis=0)
+    models = mixed(SPFL(head="mixed"), setup, server)
+    mean = np.mean([a.message.vector("update") for a in updates_of(setup)], axis=0)
     for client, model in models.items():
         assert np.allclose(model, server.models[client] + mean, atol=1e-6)
 
 
 def test_the_own_head_moves_by_the_clients_own_update_only() -> None:
     setup = tiny_setup(SPFL())
-    server, replies = state_of(setup, Similarity((), {})), updates_of(setup)
-    models = SPFL().mixed(server, replies, setup.task.layout)
+    server = state_of(setup, Similarity((), {}))
+    models = mixed(SPFL(), setup, server)
     head = setup.task.layout["5.weight"].slice
-    for a in replies:
+    for a in updates_of(setup):
         moved = models[a.client] - server.models[a.client]
         assert np.allclose(moved[head], a.message.vector("update")[head], atol=1e-6)
         assert not np.allclose(moved[: head.start], a.message.vector("update")[: head.start], atol=1e-2)
@@ -103,34 +114,57 @@ def test_the_own_head_moves_by_the_clients_own_update_only() -> None:
 
 def test_the_printed_equation_7_makes_a_step_n_times_shorter_and_alpha_on_top() -> None:
     setup = tiny_setup(SPFL())
-    server, replies = state_of(setup, Similarity((), {})), updates_of(setup)
-    ours = SPFL(head="mixed").mixed(server, replies, setup.task.layout)
-    printed = SPFL(head="mixed", paper_eq7=True).mixed(server, replies, setup.task.layout)
+    server = state_of(setup, Similarity((), {}))
+    ours = mixed(SPFL(head="mixed"), setup, server)
+    printed = mixed(SPFL(head="mixed", paper_eq7=True), setup, server)
     for client in setup.task.clients:
         start = server.models[client]
         ratio = np.linalg.norm(printed[client] - start) / np.linalg.norm(ours[client] - start)
         assert ratio == pytest.approx(0.01 / 3, rel=1e-3)
 
 
-def test_the_base_mixes_its_tensors_cosines_as_the_code_does() -> None:
+def tensor_cosines(updates: list[np.ndarray], layout: Layout, *names: str) -> list[Matrix]:
+    return [cosines(updates, [[layout[f"{name}.weight"].slice]])[0] for name in names]
+
+
+def test_the_papers_net_mixes_its_tensors_cosines_by_the_codes_constants() -> None:
+    layout = Layout.of(MODELS.get("spfl-cnn")((1, 28, 28), 10))
+    rng = np.random.default_rng(5)
+    found = [rng.normal(size=layout.size).astype(np.float32) for _ in range(4)]
+    conv1, conv2, fc1, fc2 = tensor_cosines(found, layout, *layout.layers)
+    ours = SPFL().similarities(found, layout)
+    assert np.allclose(ours["base"], 0.5 * conv1 + 0.3 * conv2 + 0.2 * fc1, atol=1e-12)
+    assert np.allclose(ours["head"], fc2, atol=1e-12)
+    whole = SPFLw().similarities(found, layout)["whole"]
+    assert np.allclose(whole, 0.4 * conv1 + 0.2 * conv2 + 0.2 * fc1 + 0.2 * fc2, atol=1e-12)
+
+
+def test_spfl_w_keeps_six_tenths_of_the_old_similarity() -> None:
+    old, new = np.array([[1, 0.5], [0.5, 1]]), np.array([[1, -0.5], [-0.5, 1]])
+    before = Similarity(("a", "b"), {"whole": old})
+    after = SPFLw().smoothed(before, ["a", "b"], {"whole": new})
+    assert after.stages["whole"][0, 1] == pytest.approx(0.6 * 0.5 - 0.4 * 0.5)
+    assert SPFL().smoothed(before, ["a", "b"], {"whole": new}).stages["whole"][0, 1] == -0.5
+
+
+def test_other_nets_take_the_mean_of_their_tensors_or_one_cosine_a_stage() -> None:
     layout = tiny_setup(SPFL()).task.layout
     found = [a.message.vector("update") for a in updates_of(tiny_setup(SPFL()))]
-    conv, fc, head = (layout[name].slice for name in ("0.weight", "3.weight", "5.weight"))
-    weighed = mixed_cosines(found, layout, "base", {2: (0.7, 0.3)})
-    assert np.allclose(weighed, 0.7 * cosines(found, [conv]) + 0.3 * cosines(found, [fc]))
-    assert np.allclose(SPFL().similarities(found, layout)["head"], cosines(found, [head]))
-    whole = SPFL(cosine="concat").similarities(found, layout)["base"]
-    assert np.allclose(whole, cosines(found, [slice(0, head.start)]))
+    conv, fc, head = tensor_cosines(found, layout, "0", "3", "5")
+    ours = SPFL().similarities(found, layout)
+    assert np.allclose(ours["base"], (conv + fc) / 2, atol=1e-12)
+    assert np.allclose(ours["head"], head, atol=1e-12)
+    (base,) = cosines(found, [[slice(0, layout["5.weight"].start)]])
+    assert np.allclose(SPFL(cosine="concat").similarities(found, layout)["base"], base, atol=1e-12)
 
 
 def test_weights_are_mixed_by_the_same_shares() -> None:
     setup = tiny_setup(SPFLw())
     rng = np.random.default_rng(3)
-    matrix = cosines([rng.normal(size=9).astype(np.float32) for _ in range(3)], [slice(0, 9)])
+    (matrix,) = cosines([rng.normal(size=9).astype(np.float32) for _ in range(3)], [[slice(0, 9)]])
     server = state_of(setup, Similarity(setup.task.clients, {"whole": matrix}), spread=0.1)
-    replies = updates_of(setup)
-    models = SPFLw().mixed(server, replies, setup.task.layout)
-    trained = np.stack([server.models[a.client] + a.message.vector("update") for a in replies])
+    models = mixed(SPFLw(), setup, server)
+    trained = np.stack([server.models[a.client] + a.message.vector("update") for a in updates_of(setup)])
     for row, client in zip(row_softmax(matrix), setup.task.clients, strict=True):
         assert np.allclose(models[client], row @ trained, atol=1e-6)
 
@@ -176,7 +210,81 @@ def test_a_measuring_pass_starts_from_the_mean_and_everyone_goes_on_from_there()
 
 
 def test_with_sampling_pairs_that_never_met_count_as_unlike() -> None:
-    loop = train(tiny_setup(SPFL(gamma=1), rounds=3), Sampled(sample=0.67))
-    assert set(loop.server.similarity.clients) <= set(loop.setup.task.clients)
+    """c0 and c2 are never there together: their cell is 0, the cells of those who met are not."""
+
+    @dataclass(frozen=True)
+    class InTurns:
+        def plan(self, round: int, idle: Sequence[str], chance: Chance) -> Plan:
+            return Plan(("c0", "c1") if round % 2 == 0 else ("c1", "c2"))
+
+    loop = train(tiny_setup(SPFL(gamma=1), rounds=2), InTurns())
+    assert loop.server.similarity.clients == ("c0", "c1", "c2")
     for matrix in loop.server.similarity.stages.values():
-        assert np.allclose(row_softmax(matrix).sum(1), 1)
+        assert matrix[0, 2] == matrix[2, 0] == 0
+        assert matrix[0, 1] != 0
+        assert matrix[1, 2] != 0
+        assert np.array_equal(np.diag(matrix), np.ones(3))
+        assert row_softmax(matrix)[0, 2] == pytest.approx(1 / (1 + np.exp(matrix[0, 1]) + np.e))
+
+
+def test_who_misses_a_measuring_pass_keeps_its_model() -> None:
+    """Only those who measured stand at the mean afterwards; a client that was never heard of gets the mean."""
+    setup = tiny_setup(SPFL(gamma=1), clients=4)
+    old = state_of(setup, Similarity(("c0", "c1", "c2"), {}), spread=0.1)
+    mean, before = old.mean + np.float32(1), {k: old.models[k] for k in ("c0", "c1")}
+    server = Server(old.common, mean, before, old.similarity)
+    rng = np.random.default_rng(4)
+    measured = [Arrival("c0", Message(measured=rng.normal(size=len(mean)).astype(np.float32)), 1)]
+    after = SPFL(gamma=1).merge(server, measured, Turn(setup.task, 1))
+    assert np.array_equal(after.model("c0"), mean)
+    assert np.array_equal(after.model("c1"), before["c1"])
+    assert np.array_equal(after.model("c2"), old.common), "it stood at the last mean, and still does"
+    assert np.array_equal(after.model("c3"), mean), "new"
+    assert np.allclose(after.mean, (mean + before["c1"] + old.common) / 3, atol=1e-6)
+
+
+def test_with_sampling_the_models_of_the_absent_live_through_measuring_rounds() -> None:
+    schedule = Sampled(sample=0.34)
+    loop = train(tiny_setup(SPFL(gamma=2), clients=6, rounds=2), schedule)
+    moved, task = dict(loop.server.models), loop.setup.task
+    again = train(tiny_setup(SPFL(gamma=2), clients=6, rounds=3), schedule)
+    absent = [k for k in moved if k not in schedule.plan(2, task.clients, task.chance).invited]
+    assert absent
+    for client in absent:
+        assert np.array_equal(again.server.models[client], moved[client])
+
+
+def flights_of(layout: Layout, part: str, clients: int) -> Arrivals:
+    rng = np.random.default_rng(6)
+    messages = [Message(**{part: rng.normal(size=layout.size).astype(np.float32)}, examples=5) for _ in range(clients)]
+    frames = [np.frombuffer(encode(message, layout.lengths).data, np.uint8) for message in messages]
+    flights = [Flight(0, f"c{i:02}", 0, frame) for i, frame in enumerate(frames)]
+    return Arrivals(flights, Limit(3 * layout.size), layout.lengths)
+
+
+@pytest.mark.parametrize("method", [SPFL(), SPFLw()])
+def test_replies_are_not_all_decoded_at_once(method: Measuring, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real way from frames to similarity and to models holds two blocks of clients, and finds the same."""
+    layout, clients = Layout.of(nn.Sequential(nn.Linear(300, 300), nn.Linear(300, 10))), 40
+    names, start = tuple(f"c{i:02}" for i in range(clients)), np.zeros(layout.size, np.float32)
+    task = replace(tiny_setup(method).task, layout=layout, initial=start, clients=names)
+    measuring, training = flights_of(layout, "measured", clients), flights_of(layout, "update", clients)
+
+    def merged() -> tuple[Server, int, Server]:
+        server = method.start_server(task)
+        tracemalloc.start()
+        server = method.merge(server, measuring, Turn(task, 0))
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return server, peak, method.merge(server, training, Turn(task, 0, 1))
+
+    whole, all_at_once, models = merged()
+    monkeypatch.setattr(pairwise, "HELD", 6 * layout.size)
+    monkeypatch.setattr(pairwise, "BLOCK", 1 << 14)
+    blocked, peak, others = merged()
+    assert peak < 4 * (6 + 6) * layout.size, "two blocks, a reply that is being decoded, a mean in float64"
+    assert peak < all_at_once - 4 * (clients / 2) * layout.size
+    for stage, matrix in whole.similarity.stages.items():
+        assert np.abs(matrix - blocked.similarity.stages[stage]).max() < 1e-12
+    for client in names:
+        assert np.allclose(models.models[client], others.models[client], atol=1e-6)

@@ -25,8 +25,8 @@ C = TypeVar("C")
 class Server:
     """The global model, sent since round `since`, and older ones by the first round that sent them.
 
-    `personal` is what late clients get beside the global model; `term` the size of each one's last correction against
-    its update, |S dd(w - w')| / |d|.
+    `personal` is what late clients get beside the global model, until they are at work again; `term` the size of each
+    one's last correction against its update, |S dd(w - w')| / |d|.
     """
 
     weights: Vector
@@ -62,7 +62,8 @@ class Rebasing(Method[Server, C], ABC):
         return Server(task.initial, 0, {}, {}, {})
 
     def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
-        personal, term = dict(server.personal), dict(server.term)
+        personal = {k: own for k, own in server.personal.items() if k not in turn.waiting}  # they have got theirs
+        term = dict(server.term)
 
         def corrected() -> Iterator[tuple[float, Vector]]:
             for a in arrivals:

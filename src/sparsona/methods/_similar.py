@@ -1,5 +1,6 @@
 """What SPFL and SPFL-w share: a model a client on the server, and every so many rounds a pass that measures who is
-like whom. All start that pass from the mean of their models; what they learn in it is thrown away."""
+like whom. Whoever takes part starts that pass from the mean of all models, and goes on from there; what was learned in
+it is thrown away."""
 
 from __future__ import annotations
 
@@ -14,19 +15,60 @@ from sparsona.local import Local
 from sparsona.message import Message, Vector
 from sparsona.method import TRAIN, Arrival, ClientId, Exchange, Fit, Method, Task, Turn
 from sparsona.ops.mean import weighted_mean
-from sparsona.ops.pairwise import Matrix, Similarity
+from sparsona.ops.pairwise import Lazy, Matrix, Similarity, Vectors, fits
 from sparsona.vector import Layout
 
 
 @dataclass(frozen=True)
 class Server:
-    """The models w_i of the clients that have moved away from `common`, the mean of the last measuring pass, and
-    their mean now, from which the next pass starts."""
+    """`common`, from which the last measuring pass started; the models w_i of the clients that are elsewhere; and the
+    mean now of all clients that were ever heard of, from which the next pass starts. A new client stands at `common`.
+    """
 
     common: Vector
     mean: Vector
     models: dict[ClientId, Vector]
     similarity: Similarity
+
+    def model(self, client: ClientId) -> Vector:
+        return self.models.get(client, self.common)
+
+    def known(self) -> list[ClientId]:
+        return sorted({*self.similarity.clients, *self.models})
+
+    def measured(self, clients: Sequence[ClientId], similarity: Similarity) -> Server:
+        """After a pass from the mean: those who took part stand there, the absent keep their models."""
+        kept = {k: self.model(k) for k in self.known() if k not in clients}
+        return Server(self.mean, self.mean, kept, similarity)
+
+    def moved(self, models: dict[ClientId, Vector]) -> Server:
+        return replace(self, models={**self.models, **models})
+
+    def averaged(self) -> Server:
+        return replace(self, mean=weighted_mean((1.0, self.model(k)) for k in self.known()))
+
+
+@dataclass(frozen=True)
+class Replies:
+    """What some clients have learned, and from how many examples."""
+
+    clients: tuple[ClientId, ...]
+    examples: tuple[int, ...]
+    updates: Vectors
+
+
+def sorted_out(arrivals: Sequence[Arrival], size: int) -> tuple[Replies, Replies]:
+    """The replies of a measuring pass and those of training, decoded once if all may be held, or else when they are
+    asked for."""
+    replies = list(arrivals) if fits(len(arrivals), size) else arrivals
+    seen = [(a.client, 0 if "measured" in a.message else a.message.examples()) for a in replies]
+
+    def those(part: str, places: list[int]) -> Replies:
+        updates = Lazy(len(places), lambda i: replies[places[i]].message.vector(part, size))
+        return Replies(tuple(seen[i][0] for i in places), tuple(seen[i][1] for i in places), updates)
+
+    measuring = [i for i, (_, examples) in enumerate(seen) if not examples]
+    return those("measured", measuring), those("update", [i for i, (_, examples) in enumerate(seen) if examples])
 
 
 @dataclass(frozen=True)
@@ -40,11 +82,11 @@ class Measuring(Method[Server, None], ABC):
     steps: Literal["two", "one"] = "two"
 
     @abstractmethod
-    def similarities(self, updates: Sequence[Vector], layout: Layout) -> dict[str, Matrix]:
+    def similarities(self, updates: Vectors, layout: Layout) -> dict[str, Matrix]:
         """S by stage, of what the clients learned from the common start."""
 
     @abstractmethod
-    def mixed(self, server: Server, replies: Sequence[Arrival], layout: Layout) -> dict[ClientId, Vector]:
+    def mixed(self, server: Server, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
         """The new models of those who answered."""
 
     def exchanges(self, round: int) -> tuple[Exchange, ...]:
@@ -59,7 +101,7 @@ class Measuring(Method[Server, None], ABC):
     def send(self, server: Server, to: ClientId, turn: Turn) -> Message:
         if self._measures(turn.round, turn.exchange):
             return Message(weights=server.mean)
-        return Message(weights=server.models.get(to, server.common))
+        return Message(weights=server.model(to))
 
     def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
         start = down.vector("weights", local.layout.size)
@@ -70,20 +112,15 @@ class Measuring(Method[Server, None], ABC):
         return Fit(None, Message(update=trained - start, examples=local.examples), trained)
 
     def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
-        layout, replies = turn.task.layout, list(arrivals)
-        measured = [a for a in replies if "measured" in a.message]
-        if measured:  # all stand at the mean now; a late reply below counts from there
-            updates = [a.message.vector("measured", layout.size) for a in measured]
-            stages, names = self.similarities(updates, layout), [a.client for a in measured]
-            similarity = self.smoothed(server.similarity, names, stages)
-            server = Server(server.mean, server.mean, {}, similarity)
-        trained = [a for a in replies if "update" in a.message]
-        if not trained:
-            return server
-        models = {**server.models, **self.mixed(server, trained, layout)}
-        everyone = sorted({*turn.task.clients, *models})
-        mean = weighted_mean((1.0, models.get(k, server.common)) for k in everyone)
-        return replace(server, models=models, mean=mean)
+        layout = turn.task.layout
+        measured, trained = sorted_out(arrivals, layout.size)
+        if measured.clients:
+            stages = self.similarities(measured.updates, layout)
+            similarity = self.smoothed(server.similarity, measured.clients, stages)
+            server = server.measured(measured.clients, similarity)
+        if trained.clients:
+            server = server.moved(self.mixed(server, trained, layout))
+        return server.averaged()
 
     def smoothed(self, old: Similarity, names: Sequence[ClientId], stages: dict[str, Matrix]) -> Similarity:
         return old.updated(names, stages)

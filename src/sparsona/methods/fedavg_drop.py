@@ -1,5 +1,6 @@
 """FedAvg without late models: the row "FedAvg (Sync)" of "Personalized Heterogeneous Federated Learning with Gradient
-Similarity". A model that comes after its round is thrown away."""
+Similarity". A model that comes after its round is thrown away. In that row stragglers take part when they are not
+delayed, which is a matter of the schedule (`straggling=absent`); where every reply of theirs is late, none counts."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from typing import Literal
 import numpy as np
 
 from sparsona.message import Vector
-from sparsona.method import Arrival, ClientId
+from sparsona.method import ClientId
 from sparsona.methods import METHODS
-from sparsona.methods._similar import Measuring, Server
-from sparsona.ops.pairwise import Matrix, add_mixtures, cosines, row_softmax
+from sparsona.methods._similar import Measuring, Replies, Server
+from sparsona.ops.pairwise import Matrix, Vectors, add_mixtures, cosines, mixed_cosines, row_softmax
 from sparsona.ops.stages import BASE, HEAD, stage_spans, weight_tensors
-from sparsona.vector import Layout
+from sparsona.vector import Layout, Tensor
 
 ALPHA = 0.01
 BASE_WEIGHTS = {3: (0.5, 0.3, 0.2)}
@@ -38,31 +38,27 @@ class SPFL(Measuring):
     cosine: Literal["mixed", "concat"] = "mixed"
     paper_eq7: bool = False
 
-    def similarities(self, updates: Sequence[Vector], layout: Layout) -> dict[str, Matrix]:
-        spans = stage_spans(layout)
+    def similarities(self, updates: Vectors, layout: Layout) -> dict[str, Matrix]:
+        stages = stage_spans(layout)
         if self.cosine == "concat":
-            return {stage: cosines(updates, found) for stage, found in spans.items()}
-        return {stage: mixed_cosines(updates, layout, stage, BASE_WEIGHTS) for stage in spans}
+            return dict(zip(stages, cosines(updates, list(stages.values())), strict=True))
+        tensors = {stage: weight_tensors(layout, stage) for stage in stages}
+        return mixed_cosines(updates, {s: weighed(t, BASE_WEIGHTS if s == BASE else {}) for s, t in tensors.items()})
 
-    def mixed(self, server: Server, replies: Sequence[Arrival], layout: Layout) -> dict[ClientId, Vector]:
-        names = [a.client for a in replies]
-        updates = [a.message.vector("update", layout.size) for a in replies]
-        models = [server.models.get(k, server.common).copy() for k in names]
-        own = np.eye(len(names))
-        sizes = np.array([a.message.examples() for a in replies], np.float64)
+    def mixed(self, server: Server, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
+        models = [server.model(k).copy() for k in replies.clients]
+        own, sizes = np.eye(len(models)), np.array(replies.examples, np.float64)
+        mixtures = []
         for stage, spans in stage_spans(layout).items():
-            shares = own if stage == HEAD and self.head == "own" else row_softmax(server.similarity.of(stage, names))
-            add_mixtures(models, ALPHA * shares * (sizes / sizes.sum()) if self.paper_eq7 else shares, updates, spans)
-        add_mixtures(models, own, updates, [slice(layout.trainable, layout.size)])
-        return dict(zip(names, models, strict=True))
+            alike = server.similarity.of(stage, replies.clients)
+            shares = own if stage == HEAD and self.head == "own" else row_softmax(alike)
+            mixtures.append((ALPHA * shares * (sizes / sizes.sum()) if self.paper_eq7 else shares, spans))
+        mixtures.append((own, [slice(layout.trainable, layout.size)]))
+        add_mixtures(models, mixtures, replies.updates)
+        return dict(zip(replies.clients, models, strict=True))
 
 
-def mixed_cosines(
-    updates: Sequence[Vector], layout: Layout, stage: str | None, weights: Mapping[int, tuple[float, ...]]
-) -> Matrix:
-    """The cosines of a stage's weight tensors, mixed."""
-    tensors = weight_tensors(layout, stage)
-    equal = (1 / len(tensors),) * len(tensors)
-    shares = equal if stage not in (BASE, None) else weights.get(len(tensors), equal)
-    parts = (share * cosines(updates, [t.slice]) for share, t in zip(shares, tensors, strict=True))
-    return sum(parts, np.zeros((len(updates), len(updates))))
+def weighed(tensors: Sequence[Tensor], weights: Mapping[int, tuple[float, ...]]) -> list[tuple[float, slice]]:
+    """Tensors with their weights, by their number; with equal ones where that number has none."""
+    shares = weights.get(len(tensors), (1 / len(tensors),) * len(tensors))
+    return [(share, tensor.slice) for share, tensor in zip(shares, tensors, strict=True)]

@@ -12,11 +12,12 @@ import numpy as np
 from pydantic import Field
 
 from sparsona.message import Vector
-from sparsona.method import Arrival, ClientId
+from sparsona.method import ClientId
 from sparsona.methods import METHODS
-from sparsona.methods._similar import Measuring, Server
-from sparsona.methods.spfl import mixed_cosines
-from sparsona.ops.pairwise import Matrix, Similarity, add_mixtures, row_softmax
+from sparsona.methods._similar import Measuring, Replies, Server
+from sparsona.methods.spfl import weighed
+from sparsona.ops.pairwise import Lazy, Matrix, Similarity, Vectors, add_mixtures, mixed_cosines, row_softmax
+from sparsona.ops.stages import weight_tensors
 from sparsona.vector import Layout
 
 WHOLE = "whole"
@@ -34,17 +35,16 @@ class SPFLw(Measuring):
 
     keep: Annotated[float, Field(ge=0, lt=1)] = 0.6
 
-    def similarities(self, updates: Sequence[Vector], layout: Layout) -> dict[str, Matrix]:
-        return {WHOLE: mixed_cosines(updates, layout, None, WEIGHTS)}
+    def similarities(self, updates: Vectors, layout: Layout) -> dict[str, Matrix]:
+        return mixed_cosines(updates, {WHOLE: weighed(weight_tensors(layout), WEIGHTS)})
 
     def smoothed(self, old: Similarity, names: Sequence[ClientId], stages: dict[str, Matrix]) -> Similarity:
         return old.updated(names, stages, self.keep)
 
-    def mixed(self, server: Server, replies: Sequence[Arrival], layout: Layout) -> dict[ClientId, Vector]:
-        names = [a.client for a in replies]
-        trained = [
-            server.models.get(a.client, server.common) + a.message.vector("update", layout.size) for a in replies
-        ]
-        models = [np.zeros(layout.size, np.float32) for _ in replies]
-        add_mixtures(models, row_softmax(server.similarity.of(WHOLE, names)), trained, [slice(0, layout.size)])
-        return dict(zip(names, models, strict=True))
+    def mixed(self, server: Server, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
+        clients, updates = replies.clients, replies.updates
+        trained = Lazy(len(clients), lambda i: server.model(clients[i]) + updates[i])
+        models = [np.zeros(layout.size, np.float32) for _ in clients]
+        shares = row_softmax(server.similarity.of(WHOLE, clients))
+        add_mixtures(models, [(shares, [slice(0, layout.size)])], trained)
+        return dict(zip(clients, models, strict=True))

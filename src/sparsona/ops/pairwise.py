@@ -1,13 +1,15 @@
 """How alike many clients' updates are, pair by pair, and mixtures of vectors by such a matrix.
 
-The vectors stay where they are: a block of a few columns at a time is widened to float64, so 100 clients of 1.66M
-weights need a few MB beside their messages and never a matrix of clients by weights.
+Vectors may be made only when they are asked for, as replies are decoded: two blocks of clients are held at a time, at
+most `HELD` numbers, and of these a few columns are widened to float64. So memory does not grow with the clients; but
+with more blocks every vector is asked for more than once, (blocks + 1) / 2 times on the average.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +19,34 @@ from sparsona.ops.similarity import TINY
 
 Matrix = npt.NDArray[np.float64]
 BLOCK = 1 << 19
-"""Numbers in a block: 4 MB in float64."""
+"""Numbers in a block of columns: 4 MB in float64."""
+HELD = 1 << 26
+"""Numbers of clients' vectors that are held at once: 256 MB in float32."""
+
+
+class Vectors(Protocol):
+    """Vectors by number: a list, or what makes each when it is asked for."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, number: int, /) -> Vector: ...
+
+
+@dataclass(frozen=True)
+class Lazy:
+    """Vectors that are made anew whenever they are asked for.
+
+    >>> Lazy(3, lambda i: np.full(2, i, np.float32))[1]
+    array([1., 1.], dtype=float32)
+    """
+
+    count: int
+    make: Callable[[int], Vector]
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, number: int, /) -> Vector:
+        return self.make(number)
 
 
 @dataclass(frozen=True)
@@ -53,28 +82,70 @@ class Similarity:
         return out
 
 
-def _blocks(vectors: Sequence[Vector], span: slice) -> Iterator[tuple[slice, Matrix]]:
-    """The columns of `span`, a block at a time, as clients by columns."""
-    columns = max(256, BLOCK // len(vectors))
-    block = np.empty((len(vectors), columns))
-    for start in range(span.start, span.stop, columns):
-        part = slice(start, min(start + columns, span.stop))
-        for row, vector in zip(block, vectors, strict=True):
-            row[: part.stop - start] = vector[part]
-        yield part, block[:, : part.stop - start]
+def fits(count: int, size: int) -> bool:
+    """Whether so many vectors of this size may be held at once."""
+    return count * size <= HELD
 
 
-def cosines(vectors: Sequence[Vector], spans: Iterable[slice]) -> Matrix:
-    """The cosine of every pair over the entries in `spans`: within -1..1, and 0 where a norm vanishes.
+def _rows(vectors: Vectors) -> list[slice]:
+    """Blocks of clients, two of which may be held at once; one, where all may."""
+    count, size = len(vectors), len(vectors[0]) if len(vectors) else 0
+    step = count if fits(count, size) else max(1, HELD // (2 * size))
+    return [slice(start, min(start + step, count)) for start in range(0, count, step)] if count else []
 
-    >>> cosines([np.array([3, 0, 9], np.float32), np.array([3, 4, 0], np.float32)], [slice(0, 2)])
-    array([[1. , 0.6],
-           [0.6, 1. ]])
-    """
-    gram = np.zeros((len(vectors), len(vectors)))
+
+def _held(vectors: Vectors, rows: slice) -> list[Vector]:
+    return [vectors[number] for number in range(rows.start, rows.stop)]
+
+
+def _columns(spans: Sequence[slice], rows: int) -> Iterator[slice]:
+    """The entries of `spans`, so many at a time that as many rows of them are a block."""
+    step = max(256, BLOCK // rows)
     for span in spans:
-        for _, block in _blocks(vectors, span):
-            gram += block @ block.T
+        yield from (slice(start, min(start + step, span.stop)) for start in range(span.start, span.stop, step))
+
+
+def _wide(vectors: Sequence[Vector], part: slice) -> Matrix:
+    """Some columns of the vectors, as clients by columns in float64."""
+    block = np.empty((len(vectors), part.stop - part.start))
+    for row, vector in zip(block, vectors, strict=True):
+        row[:] = vector[part]
+    return block
+
+
+def _products(here: Sequence[Vector], there: Sequence[Vector], spans: Sequence[slice]) -> Matrix:
+    """The inner product of every vector here with every one there, over the entries in `spans`."""
+    out = np.zeros((len(here), len(there)))
+    for part in _columns(spans, len(here)):
+        one = _wide(here, part)
+        out += one @ (one if there is here else _wide(there, part)).T
+    return out
+
+
+def cosines(vectors: Vectors, groups: Sequence[Sequence[slice]]) -> list[Matrix]:
+    """The cosine of every pair over the entries of each group of spans: within -1..1, and 0 where a norm vanishes.
+
+    >>> cosines([np.array([3, 0, 9], np.float32), np.array([3, 4, 0], np.float32)], [[slice(0, 2)]])
+    [array([[1. , 0.6],
+           [0.6, 1. ]])]
+    """
+    grams = [np.zeros((len(vectors), len(vectors))) for _ in groups]
+    blocks = _rows(vectors)
+
+    def fill(rows: slice, here: Sequence[Vector], columns: slice) -> None:
+        there = here if columns == rows else _held(vectors, columns)
+        for gram, spans in zip(grams, groups, strict=True):
+            gram[rows, columns] = _products(here, there, spans)
+            gram[columns, rows] = gram[rows, columns].T
+
+    for number, rows in enumerate(blocks):
+        here = _held(vectors, rows)
+        for columns in blocks[number:]:
+            fill(rows, here, columns)
+    return [_normalised(gram) for gram in grams]
+
+
+def _normalised(gram: Matrix) -> Matrix:
     norms = np.sqrt(np.diag(gram))
     there = norms >= TINY
     out = np.zeros_like(gram)
@@ -82,6 +153,18 @@ def cosines(vectors: Sequence[Vector], spans: Iterable[slice]) -> Matrix:
     out = np.clip((out + out.T) / 2, -1.0, 1.0)
     np.fill_diagonal(out, there.astype(np.float64))
     return out
+
+
+def mixed_cosines(vectors: Vectors, stages: Mapping[str, Sequence[tuple[float, slice]]]) -> dict[str, Matrix]:
+    """By stage the mean of its tensors' cosines, by the weight that stands with each tensor.
+
+    >>> pair = [np.array([1, 0, 5], np.float32), np.array([1, 0, -5], np.float32)]
+    >>> mixed_cosines(pair, {"all": [(0.75, slice(0, 2)), (0.25, slice(2, 3))]})["all"][0, 1]
+    np.float64(0.5)
+    """
+    found = iter(cosines(vectors, [[span] for tensors in stages.values() for _, span in tensors]))
+    nothing = np.zeros((len(vectors), len(vectors)))
+    return {stage: sum((w * next(found) for w, _ in tensors), nothing) for stage, tensors in stages.items()}
 
 
 def row_softmax(matrix: Matrix) -> Matrix:
@@ -96,15 +179,19 @@ def row_softmax(matrix: Matrix) -> Matrix:
     return shares
 
 
-def add_mixtures(onto: Sequence[Vector], shares: Matrix, vectors: Sequence[Vector], spans: Iterable[slice]) -> None:
-    """onto_i += sum_j shares_ij vectors_j within `spans`, in place, summed in float64.
+def add_mixtures(onto: Sequence[Vector], mixtures: Sequence[tuple[Matrix, Sequence[slice]]], vectors: Vectors) -> None:
+    """onto_i += sum_j shares_ij vectors_j within the spans that stand with the shares, in place.
 
-    >>> onto = [np.zeros(2, np.float32)]
-    >>> add_mixtures(onto, np.array([[0.5, 0.5]]), [np.ones(2, np.float32), np.full(2, 3, np.float32)], [slice(0, 2)])
+    Each vector is asked for once; a block of clients is summed in float64, and rounded when it is added.
+
+    >>> onto, shares = [np.zeros(2, np.float32)], np.array([[0.5, 0.5]])
+    >>> add_mixtures(onto, [(shares, [slice(0, 2)])], [np.ones(2, np.float32), np.full(2, 3, np.float32)])
     >>> onto
     [array([2., 2.], dtype=float32)]
     """
-    for span in spans:
-        for part, block in _blocks(vectors, span):
-            for vector, mixture in zip(onto, shares @ block, strict=True):
-                vector[part] = vector[part] + mixture
+    for rows in _rows(vectors):
+        here = _held(vectors, rows)
+        for shares, spans in mixtures:
+            for part in _columns(spans, max(len(here), len(onto))):
+                for vector, mixture in zip(onto, shares[:, rows] @ _wide(here, part), strict=True):
+                    vector[part] = vector[part] + mixture
