@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from sparsona import cli
+from sparsona.rounds import Rounds
+from sparsona.rundir import RunDir
 
 
 class Shell:
@@ -247,3 +250,91 @@ def test_ctrl_c_leaves_a_resumable_run(tmp_path: Path) -> None:
     assert "--resume" in err
     assert "Traceback" not in err
     assert _progress(run) >= 1
+
+
+def interrupt(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(60)
+
+
+def test_ctrl_c_before_the_first_round_is_done_prints_a_command_that_goes_on_there(
+    sparsona: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    words = ("run", "local", "--rounds", 1, "--clients", 2, "--engine", "inprocess", "--out", "my run", "--quiet")
+    with monkeypatch.context() as patched:
+        patched.setattr(RunDir, "open", interrupt)
+        assert sparsona(*words) == (130, "", "interrupted: nothing was done\n")
+    told = "interrupted: continue with sparsona run 'my run/experiment.toml' --resume\n"
+    again = *shlex.split(told.partition("sparsona ")[2]), "--quiet"
+    for name, now in (("__init__", words), ("_round", again)):
+        with monkeypatch.context() as patched:
+            patched.setattr(Rounds, name, interrupt)
+            assert sparsona(*now) == (130, "", told)
+        assert not (tmp_path / "my run" / "records.jsonl").exists()
+    assert sparsona(*again)[0] == 0
+    assert (tmp_path / "my run" / "summary.json").exists()
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_experiment_file_of_ones_own_is_no_run(sparsona: Shell, tmp_path: Path) -> None:
+    (tmp_path / "experiment.toml").write_text('method = "local"\nclients = 2\nrounds = 1\n')
+    code, _, _ = sparsona("run", "experiment.toml", "--resume", "--quiet")
+    assert code == 0
+    assert (tmp_path / "runs" / "local-digits-0" / "summary.json").exists()
+    assert [path.name for path in tmp_path.iterdir() if path.name != "runs"] == ["experiment.toml"]
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """All that is in a run, except the models, which are made of the rest."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.parent.name != "models"]
+    return {path: path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("records.jsonl", None),
+        ("records.jsonl", b'{"round":1}'),
+        ("records.jsonl", b"\xff" * 9999),
+        ("checkpoint/manifest.json", None),
+        ("checkpoint/manifest.json", b"[]"),
+        ("checkpoint/manifest.json", b"{"),
+        ("checkpoint/manifest.json", b"\xff"),
+        ("checkpoint/manifest.json", b'{"clients":{}}'),
+        ("checkpoint/server.2", None),
+        ("checkpoint/loop.2", b"{}"),
+        ("checkpoint/clients/c1.2", None),
+        ("checkpoint/clients/c1.2", b"\x02" + bytes(7) + b"[]"),
+    ],
+)
+def test_a_damaged_run_is_one_line_and_loses_nothing(
+    sparsona: Shell, tmp_path: Path, file: str, damage: bytes | None
+) -> None:
+    words = ("run", "local", "--rounds", 2, "--clients", 2, "--engine", "inprocess", "--quiet")
+    assert sparsona(*words, "--out", "r")[0] == 0
+    run, path = tmp_path / "r", tmp_path / "r" / file
+    digest = json.loads((run / "summary.json").read_text())["digest"]
+    path.unlink() if damage is None else path.write_bytes(damage)
+    before = contents(run)
+    for again in (words, ("run", "r/experiment.toml", "--quiet")):
+        code, _, err = sparsona(*again, *(("--out", "r") if again is words else ()), "--resume")
+        assert code == 2
+        assert err.count("\n") == 1
+        assert err.endswith(": run it again into another --out\n")
+        assert contents(run) == before
+    assert sparsona("run", "r/experiment.toml", "--out", "other", "--quiet")[0] == 0, "the advice helps"
+    assert json.loads((tmp_path / "other" / "summary.json").read_text())["digest"] == digest
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", "3", "{}"])
+def test_a_damaged_summary_is_one_line_and_can_be_written_again(sparsona: Shell, tmp_path: Path, damage: str) -> None:
+    sparsona("run", "local", "--rounds", 1, "--clients", 2, "--out", "r", "--quiet")
+    file = tmp_path / "r" / "summary.json"
+    digest = json.loads(file.read_text())["digest"]
+    file.write_text(damage)
+    code, _, err = sparsona("wire", "r")
+    assert code == 2
+    assert err.count("\n") == 1
+    assert "r/summary.json is damaged" in err
+    assert sparsona(*shlex.split(err.partition(", sparsona ")[2]), "--quiet")[0] == 0
+    assert json.loads(file.read_text())["digest"] == digest

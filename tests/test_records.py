@@ -3,7 +3,12 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+import sparsona
+from sparsona.errors import RunError
 from sparsona.records import Journal, Line
 from sparsona.wire import Ledger
 
@@ -44,7 +49,77 @@ def test_rewind_forgets_what_came_after_the_checkpoint(tmp_path: Path) -> None:
     with file.open("a") as out:
         out.write('{"round":3,"cli')  # killed while writing
     again = Journal({"a": 1}, True, file)
-    again.rewind(length)
+    again.rewind(length, 1)
     assert [report.round for report in again.rounds] == [1]
     assert again.rounds == journal.rounds[:1]
     assert file.read_text().count("\n") == 1
+
+
+def test_rounds_without_a_line_are_counted_again(tmp_path: Path) -> None:
+    file = tmp_path / "records.jsonl"
+    journal = Journal({"a": 1}, True, file)
+    for lines in ([], [line(2, "a", 0.1, 0.1)], [], []):
+        journal.write(lines)
+    again = Journal({"a": 1}, True, file)
+    again.rewind(journal.length(), 4)
+    assert [report.round for report in again.rounds] == [1, 2, 3, 4]
+    assert again.rounds == journal.rounds
+    assert again.write([line(5, "a", 0.3, 0.3)]).round == 5
+
+
+def test_a_journal_without_a_file_goes_on_with_the_right_number() -> None:
+    journal = Journal({"a": 1}, True)
+    journal.rewind(0, 7)
+    assert journal.write([]).round == 8
+
+
+@pytest.mark.parametrize("lost", [0, 1, 200])
+def test_a_file_that_has_lost_something_is_left_as_it_is(tmp_path: Path, lost: int) -> None:
+    file = tmp_path / "records.jsonl"
+    journal = Journal({"a": 1}, True, file)
+    journal.write([line(1, "a", 0.1, 0.1)])
+    whole, length = file.read_bytes(), journal.length()
+    file.write_bytes(whole[:-lost] if lost else whole.replace(b'"round":1', b'"rounds":'))
+    before = file.read_bytes()
+    with pytest.raises(RunError, match=r"records.jsonl is damaged \(.*\): run it again into another --out$"):
+        Journal({"a": 1}, True, file).rewind(length, 1)
+    assert file.read_bytes() == before
+    file.unlink()
+    with pytest.raises(RunError, match=f"0 bytes are left of {length}"):
+        Journal({"a": 1}, True, file).rewind(length, 1)
+    assert not file.exists()
+
+
+def test_a_line_of_a_round_that_was_never_done_is_damage(tmp_path: Path) -> None:
+    file = tmp_path / "records.jsonl"
+    journal = Journal({"a": 1}, True, file)
+    journal.write([line(3, "a", 0.1, 0.1)])
+    with pytest.raises(RunError, match="a line of round 3, where the checkpoint has seen 2"):
+        Journal({"a": 1}, True, file).rewind(journal.length(), 2)
+
+
+class Stop(Exception):
+    pass
+
+
+def test_a_resumed_run_has_the_history_of_an_unbroken_one_where_rounds_are_empty(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "clients": 3, "rounds": 12, "seed": 1, "partition": "iid", "engine": "inprocess",
+        "evaluation": {"every": 0}, "schedule": {"availability": 0.1},
+    }  # fmt: skip
+    whole = sparsona.run("fedavg", **settings)
+    assert [report.round for report in whole.history] == list(range(1, 13))
+    assert not all(report.took_part for report in whole.history[:7]), "some rounds are without a record"
+
+    def stop(report: object) -> None:
+        raise Stop
+
+    for _ in range(8):
+        with pytest.raises(Stop):
+            sparsona.run("fedavg", out=tmp_path / "run", resume=True, on_round=stop, **settings)
+    told: list[int] = []
+    resumed = sparsona.run(
+        "fedavg", out=tmp_path / "run", resume=True, on_round=lambda report: told.append(report.round), **settings
+    )
+    assert told == [9, 10, 11, 12]
+    assert resumed.history == whole.history

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import logging
@@ -28,10 +29,11 @@ from sparsona.evaluate import POINTS, summarise
 from sparsona.experiment import assign
 from sparsona.method import ClientId, Method, Model
 from sparsona.objective import Objective
+from sparsona.ops.network import Network
 from sparsona.ops.pairwise import Similarity
 from sparsona.prepare import GIVEN, Prepared, prepare
 from sparsona.records import Journal, RoundReport
-from sparsona.report.similarity import save, similarity_of
+from sparsona.report.similarity import network_of, save, save_network, similarity_of
 from sparsona.rounds import Rounds
 from sparsona.rundir import RunDir
 from sparsona.schedule import Schedule
@@ -97,7 +99,8 @@ class Models(Mapping[ClientId, PersonalModel]):
 class Result:
     """What a run gives: a report a round, a model a client, and the summary that summary.json holds.
 
-    `similarity` says who is like whom, where the method has measured it.
+    `similarity` says who is like whom, where the method has measured it; `network` who is whose neighbour, newcomers
+    included, where it has made one.
     """
 
     summary: dict[str, Any]
@@ -106,6 +109,7 @@ class Result:
     scores: Mapping[ClientId, Mapping[str, float]]
     path: Path | None = None
     similarity: Similarity | None = None
+    network: Network | None = None
 
 
 def run(
@@ -185,13 +189,15 @@ def execute(
 def _finish(prepared: Prepared, rounds: Rounds, folder: RunDir | None) -> Result:
     setup, experiment, journal = prepared.setup, prepared.experiment, rounds.journal
     notes = _notes(prepared)
-    bench = Bench(setup.module, setup.federation.data, setup.objective, setup.task.chance, setup.device)
+    module = copy.deepcopy(setup.module)  # a bench takes its module's weights over: the engine still needs its own
+    bench = Bench(module, setup.federation.data, setup.objective, setup.task.chance, setup.device)
     models = Models(setup.task.clients, bench, folder)
     for outcome in rounds.finish("personal", setup.task.clients):
         assert outcome.model is not None
         if folder is not None:
             folder.save_model(outcome.job.client, outcome.model, setup.task.layout, notes)
         models.add(outcome.job.client, outcome.model)
+    joining = rounds.join(prepared.newcomers)
     joined = list(rounds.finish("adapt", prepared.newcomers))
     up, down = (sum((getattr(r, way) for r in journal.rounds), Ledger()) for way in ("up", "down"))
     summary: dict[str, Any] = {
@@ -220,14 +226,16 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDir | None) -> Result
         "digest": _digest(rounds),
     }
     if joined:
-        summary["new_clients"] = _joined(joined, setup)
-    similarity = similarity_of(rounds.server)
+        summary["new_clients"] = _joined(joined, joining, setup)
+    similarity, network = similarity_of(rounds.server), network_of(rounds.server)
     if folder is not None:
         if similarity is not None:
             save(similarity, folder.path)
+        if network is not None:
+            save_network(network, folder.path)
         folder.write_summary(summary)
     path = folder.path if folder else None
-    return Result(summary, tuple(journal.rounds), models, journal.scores, path, similarity)
+    return Result(summary, tuple(journal.rounds), models, journal.scores, path, similarity, network)
 
 
 def _digest(rounds: Rounds) -> str:
@@ -247,14 +255,18 @@ def _picked(journal: Journal) -> dict[str, Any]:
     return {p: {"round": r.round, **r.scores[p]} for p, r in picks.items() if r is not None}
 
 
-def _joined(outcomes: list[Outcome], setup: Setup) -> dict[str, Any]:
+def _joined(outcomes: list[Outcome], joining: list[Outcome], setup: Setup) -> dict[str, Any]:
+    """What new clients scored, and the bytes by which they joined and got their models."""
     sizes = {o.job.client: len(setup.federation.shares[o.job.client].test) for o in outcomes}
     scores = {p: {o.job.client: o.scores[p].test for o in outcomes if p in o.scores} for p in ("pre", "post")}
     higher = setup.objective.higher_is_better
     return {
         "count": len(outcomes),
         setup.objective.metric_name: {p: summarise(found, sizes, higher) for p, found in scores.items()},
-        "bytes": {"down": sum(len(o.job.down) for o in outcomes)},
+        "bytes": {
+            "up": sum(len(o.frame.data) for o in joining),
+            "down": sum(len(o.job.down) for o in (*joining, *outcomes)),
+        },
     }
 
 

@@ -46,6 +46,10 @@ class _Loop:
     flights: tuple[Flight, ...]
 
 
+FIRST = ("server.1", "loop.1", "manifest.json.part")
+"""What a crash may leave before there is a manifest."""
+
+
 class Keeper:
     """Writes and reads the checkpoint of one run."""
 
@@ -80,23 +84,28 @@ class Keeper:
         `server` tells the type to be read.
         """
         if not self._manifest.exists():
+            if any(path.name not in FIRST for path in self.folder.glob("*.*")):
+                raise RunError(f"{self._manifest} is missing: run it again into another --out")
             return None
         try:
-            manifest = json.loads(self._manifest.read_text())
-            store.adopt(self.clients, manifest["clients"])
+            manifest = json.loads(self._manifest.read_text(encoding="utf-8"))
             loop: _Loop = unpack((self.folder / manifest["loop"]).read_bytes(), _Loop)
-            return Position(
-                done=manifest["done"],
+            position = Position(
+                done=int(manifest["done"]),
                 server=unpack((self.folder / manifest["server"]).read_bytes(), type(server)),
                 flights=loop.flights,
-                acked=manifest["acked"],
-                records=manifest["records"],
-                seconds=manifest["seconds"],
-                clock=manifest["clock"],
+                acked=dict(manifest["acked"]),
+                records=int(manifest["records"]),
+                seconds=float(manifest["seconds"]),
+                clock=float(manifest["clock"]),
             )
-        except (OSError, ValueError, KeyError, RunError) as error:
+            store.adopt(self.clients, manifest["clients"])  # sweeps: not before all else is found good
+            return position
+        except RunError as error:
+            raise RunError(f"{self.folder}: {error}") from None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunError(
-                f"the checkpoint in {self.folder} is damaged ({error}): run again without --resume"
+                f"the checkpoint in {self.folder} is damaged ({error}): run it again into another --out"
             ) from None
 
     def _sweep(self, wanted: set[str]) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from itertools import count, takewhile
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -88,22 +89,21 @@ def run(
     experiment = prepared.experiment
     if folder is None:
         stem = _stem(experiment.method, experiment)
-        folder = (file.parent if _is_run_file(file) else _latest(stem)) if resume else _fresh(stem)
+        there = RunDir.around(file)
+        folder = (there.path if there else _latest(stem)) if resume else _fresh(stem)
     metric = prepared.setup.objective.metric_name
     try:
         with show.RoundProgress(err, experiment.method, experiment.rounds, metric, quiet) as progress:
             result = execute(prepared, RunDir(folder), resume, progress.advance, progress.started)
     except KeyboardInterrupt:
-        err.print(f"interrupted: continue with sparsona run {folder / 'experiment.toml'} --resume", soft_wrap=True)
+        written = RunDir(folder).experiment_file
+        how = f"continue with sparsona run {quote(str(written))} --resume" if written.exists() else "nothing was done"
+        err.print(f"interrupted: {how}", soft_wrap=True, highlight=False)
         raise typer.Exit(130) from None
     if not quiet:
         out.print(show.closing(result.summary))
         out.print(show.traffic(result.summary), soft_wrap=True)
         out.print(f"results: {folder}", soft_wrap=True)
-
-
-def _is_run_file(file: Path) -> bool:
-    return file.name == "experiment.toml" and (file.parent / "records.jsonl").exists()
 
 
 def _stem(what: str, experiment: Experiment) -> str:

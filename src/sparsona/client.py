@@ -135,7 +135,7 @@ class Worker:
         down = decode(job.down, self.limit, setup.task.layout.lengths, self._seen)
         if not job.down:
             down = down.stamped(job.stamp)
-        meter = Meter(bench, share, job.known)
+        meter = Meter(bench, share, job.known if self._group is None else None)
         scores: dict[str, Scores] = {}
         fit: Fit[Any] | None = None
         kept: Model | None = None
@@ -179,19 +179,24 @@ class Worker:
 
 
 class Meter:
-    """Measures models of one client, except those that were measured before: the same model has the same scores."""
+    """Measures models of one client, except those that were measured before: the same model has the same scores.
+
+    Where `known` is None all are measured. So it is in lockstep: whoever left a test out would be elsewhere when the
+    others train, and who trains with whom must not hang on what a run remembers, which a crash makes it forget.
+    """
 
     WORTHWHILE = 64
     """Samples. With fewer, measuring again costs no more than finding out that it is not needed."""
 
-    def __init__(self, bench: Bench, share: Share, known: tuple[Scored, ...]) -> None:
+    def __init__(self, bench: Bench, share: Share, known: tuple[Scored, ...] | None) -> None:
         self._bench = bench
         self._share = share
-        self.known = known
+        self._always = known is None or len(share.test) + len(share.validation) < self.WORTHWHILE
+        self.known = known or ()
 
     def scores(self, model: Model) -> Scores:
         share = self._share
-        if len(share.test) + len(share.validation) < self.WORTHWHILE:
+        if self._always:
             return Scores(*self._bench.scores(model, share.test, share.validation))
         vector = isinstance(model, np.ndarray)
         key = hashlib.sha256(np.ascontiguousarray(model).data).digest() if vector else bytes.fromhex(digest(model))

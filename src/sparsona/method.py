@@ -56,10 +56,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Exchange:
-    """One send-fit-merge turn of the loop. `everyone` asks all clients, whoever the schedule has sampled."""
+    """One send-fit-merge turn of the loop. `everyone` asks all clients, whoever the schedule has sampled.
+
+    `joining`: a client that joins after training takes this turn of round 0 first, so that the server knows it.
+    """
 
     name: str
     everyone: bool = False
+    joining: bool = False
 
 
 TRAIN = Exchange("train")

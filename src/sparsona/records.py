@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from sparsona.errors import RunError
 from sparsona.evaluate import POINTS, summarise
 from sparsona.method import ClientId
 from sparsona.wire import Ledger
@@ -65,6 +66,21 @@ def _nan(value: float | None) -> float:
     return math.nan if value is None else value
 
 
+def _lines(file: Path, length: int) -> list[Line]:
+    """The lines in the first `length` bytes of a file, which is absent as long as there are none."""
+    found = file.read_bytes()[:length] if file.exists() else b""
+    if len(found) < length:
+        raise _damaged(file, f"{len(found)} bytes are left of {length}")
+    try:
+        return [Line.parse(text) for text in found.decode().splitlines()]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(file, str(error)) from None
+
+
+def _damaged(file: Path, how: str) -> RunError:
+    return RunError(f"{file} is damaged ({how}): run it again into another --out")
+
+
 @dataclass(frozen=True)
 class RoundReport:
     """One round over all clients: bytes, floating-point operations, the simulated second of its end, scores."""
@@ -88,6 +104,7 @@ class Journal:
         self._sizes = sizes
         self._higher = higher_is_better
         self._file = file
+        self._done = 0
         self.rounds: list[RoundReport] = []
         self.scores: dict[ClientId, dict[str, float]] = {}
 
@@ -102,19 +119,24 @@ class Journal:
     def length(self) -> int:
         return self._file.stat().st_size if self._file is not None and self._file.exists() else 0
 
-    def rewind(self, length: int) -> None:
-        """Forget what was written after a checkpoint, and count again what was written before."""
+    def rewind(self, length: int, done: int) -> None:
+        """Forget what was written after a checkpoint, and count again what was written before.
+
+        The checkpoint has seen `done` rounds, those without a line included. A file that does not hold what it should
+        is left as it is.
+        """
         if self._file is None:
+            self._done = done
             return
-        self._file.touch()
-        os.truncate(self._file, length)
-        rounds: dict[int, list[Line]] = {}
-        with self._file.open(encoding="utf-8") as lines:
-            for text in lines:
-                line = Line.parse(text)
-                rounds.setdefault(line.round, []).append(line)
-        for number in sorted(rounds):
-            self._count(rounds[number])
+        rounds: dict[int, list[Line]] = {number: [] for number in range(1, done + 1)}
+        for line in _lines(self._file, length):
+            if line.round not in rounds:
+                raise _damaged(self._file, f"a line of round {line.round}, where the checkpoint has seen {done}")
+            rounds[line.round].append(line)
+        if self._file.exists():
+            os.truncate(self._file, length)
+        for lines in rounds.values():
+            self._count(lines)
 
     def _count(self, lines: list[Line]) -> RoundReport:
         scores: dict[str, Any] = {}
@@ -128,8 +150,9 @@ class Journal:
         for line in lines:
             if line.test:
                 self.scores[line.client] = {**self.scores.get(line.client, {}), **line.test}
+        self._done += 1
         report = RoundReport(
-            round=lines[0].round if lines else len(self.rounds) + 1,
+            round=self._done,
             took_part=sum(line.took_part for line in lines),
             up=sum((line.up for line in lines), Ledger()),
             down=sum((line.down for line in lines), Ledger()),

@@ -113,7 +113,7 @@ class Rounds:
         if self.keeper is None:
             return
         position = self.keeper.load(self.server, self.engine.store)
-        self.journal.rewind(position.records if position else 0)
+        self.journal.rewind(position.records if position else 0, position.done if position else 0)
         if position:
             self.done, self.server, self.flights = position.done, position.server, position.flights
             self.acked, self._before, self.clock = dict(position.acked), position.seconds, position.clock
@@ -272,17 +272,32 @@ class Rounds:
         shares = self.setup.federation.shares
         return sorted(clients, key=lambda client: (-len(shares[client].train), client))
 
+    def join(self, clients: Sequence[ClientId]) -> list[Outcome]:
+        """After the last round: the turns by which new clients become known to the server, if the method has any."""
+        done: list[Outcome] = []
+        for number, exchange in enumerate(self.setup.method.exchanges(0)):
+            if exchange.joining:
+                turn = self._turn(0, number)
+                for outcome in self.engine.run(self._jobs("fit", turn, clients)):
+                    frame = np.frombuffer(outcome.frame.data, np.uint8)
+                    self.flights += (Flight(0, outcome.job.client, 0, frame, self.clock),)
+                    done.append(outcome)
+                self._merge(turn)
+        return done
+
     def finish(self, kind: Literal["personal", "adapt"], clients: Iterable[ClientId]) -> Iterator[Outcome]:
-        """After the last round: every client's model, or what new clients make of it."""
-        rounds, memo = self.setup.task.rounds, Memo()
+        """After the last round: every client's model, or what new clients make of it once they have joined."""
+        rounds = self.setup.task.rounds
         turn = self._turn(rounds, len(self.setup.method.exchanges(rounds)) - 1)
+        return self.engine.run(self._jobs(kind, turn, clients))
 
-        def jobs() -> Iterator[Job]:
-            for client in clients:
-                frame, _, stamp = self.down(turn, client, memo)
-                yield Job(kind, client, stamp, frame.data, score=kind == "adapt", keep_model=kind == "personal")
-
-        return self.engine.run(jobs())
+    def _jobs(
+        self, kind: Literal["fit", "personal", "adapt"], turn: Turn, clients: Iterable[ClientId]
+    ) -> Iterator[Job]:
+        memo = Memo()
+        for client in clients:
+            frame, _, stamp = self.down(turn, client, memo)
+            yield Job(kind, client, stamp, frame.data, score=kind == "adapt", keep_model=kind == "personal")
 
 
 def _line(lines: dict[ClientId, Line], round: int, client: ClientId) -> Line:

@@ -43,6 +43,14 @@ class RunDir:
         self.path.mkdir(parents=True, exist_ok=True)
         if not self.experiment_file.exists():
             write_atomically(self.experiment_file, to_toml(experiment))
+        self.checkpoint.mkdir(exist_ok=True)
+
+    @classmethod
+    def around(cls, file: Path) -> RunDir | None:
+        """The run whose experiment this file is, None where it is an experiment file like any other."""
+        there = cls(file.parent)
+        same = file.name == there.experiment_file.name
+        return there if same and (there.checkpoint.exists() or there.records.exists()) else None
 
     def _check_same(self, experiment: Experiment) -> None:
         there, _ = build(read(self.experiment_file), str(self.experiment_file))
@@ -61,7 +69,15 @@ class RunDir:
             raise RunError(
                 f"{self.path} is not finished: sparsona run {self.experiment_file} --out {self.path} --resume"
             )
-        found: dict[str, Any] = json.loads(self.summary_file.read_text())
+        try:
+            found: dict[str, Any] = json.loads(self.summary_file.read_text(encoding="utf-8"))
+            if "digest" not in found:
+                raise ValueError("it is not complete")
+        except (ValueError, TypeError) as error:
+            raise RunError(
+                f"{self.summary_file} is damaged ({error}): to have it written again, "
+                f"sparsona run {self.experiment_file} --out {self.path} --resume"
+            ) from None
         return found
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:

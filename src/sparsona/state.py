@@ -36,9 +36,9 @@ def unpack(data: bytes, kind: type | None) -> Any:
         size = int.from_bytes(data[:8], "little")
         tree = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["tree"])
         arrays = load_tensors(data)
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise RunError(f"a checkpoint is damaged ({error}): start the run again without --resume") from None
-    return _rebuild(tree, arrays, _reachable(kind))
+        return _rebuild(tree, arrays, _reachable(kind))
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunError(f"a state is damaged ({error!r}): run it again into another --out") from None
 
 
 def digest(state: Any) -> str:

@@ -1,5 +1,8 @@
 """What clients remember between their turns: what is hot in memory, the rest in files, one a client.
 
+Hot is what this process has used. In the pool it is the workers who use states, and each of their turns reads a file
+and writes one: then what is hot is left to the system's cache of files, and this memory stays empty.
+
 A state is written as :func:`sparsona.state.pack` makes it, under the client's name and a version that grows with every
 write, never over an older one. So a checkpoint names versions and copies nothing, and a worker process can read and
 write states by itself.
@@ -106,7 +109,7 @@ class ClientStore:
         found = {path.name: path for path in folder.iterdir()} if folder.exists() else {}
         for client in self._versions:
             if found.pop(self._file(client).name, None) is None:
-                raise RunError(f"the state of client {client} is missing")
+                raise RunError(f"the state of client {client} is missing: run it again into another --out")
         for path in found.values():
             path.unlink()
 
@@ -170,7 +173,11 @@ def read_state(path: Path, method: Method[Any, Any], task: Task, client: ClientI
         data = path.read_bytes()
     except OSError as error:
         raise RunError(f"cannot read the state of client {client}: {error.strerror}: {path}") from None
-    return unpack(data, type(method.start_client(task, client)))
+    kind = type(method.start_client(task, client))
+    try:
+        return unpack(data, kind)
+    except RunError as error:
+        raise RunError(f"{path}: {error}") from None
 
 
 def _bytes(state: Any) -> int:

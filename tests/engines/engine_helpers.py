@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,6 +39,15 @@ class Half:
 
 
 @dataclass(frozen=True)
+class ButOne:
+    """All clients but one, each time another."""
+
+    def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan:
+        names = sorted(idle)
+        return Plan(tuple(name for name in names if name != names[round % len(names)]))
+
+
+@dataclass(frozen=True)
 class Memory:
     weights: Vector
     turns: int
@@ -45,7 +55,8 @@ class Memory:
 
 @dataclass(frozen=True)
 class Stateful(Method[Memory, Memory]):
-    """The server sends its model, a client keeps its own; what `trouble` names happens in the turn of client c1."""
+    """The server sends its model, a client keeps its own; what `trouble` names happens in the turn of client c1, except
+    that all turns are slow."""
 
     trouble: str = ""
     flag: str = ""
@@ -62,6 +73,8 @@ class Stateful(Method[Memory, Memory]):
     def fit(self, client: Memory, down: Message, local: Client) -> Fit[Memory]:
         if local.client == "c1":
             self._misbehave()
+        if self.trouble == "slow":
+            time.sleep(0.2)
         start = (client.weights + down.vector("weights")) / np.float32(2)
         trained = local.train(start).weights
         reply = Message(weights=trained, examples=local.examples)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from torch import nn
 
 import sparsona
 from sparsona.batched import Chain, Group, Mapped, stack_of
+from sparsona.batched.trainer import Trainer
 from sparsona.bench import Bench, Proximal
-from sparsona.client import Setup, Worker, groups
+from sparsona.client import Meter, Setup, Worker, groups
 from sparsona.engines.inprocess import InProcess
 from sparsona.engines.pool import Pool
 from sparsona.errors import Diverged, InputError
@@ -25,6 +27,9 @@ from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
 from sparsona.objective import multilabel, regression
 from sparsona.recipe import Recipe
+from sparsona.records import Journal
+from sparsona.rounds import Evaluation, Rounds
+from sparsona.wire import Memo
 
 RECIPES = [
     Recipe(batch=8, lr=0.1),
@@ -149,16 +154,86 @@ def test_frozen_weights_are_not_trained() -> None:
     assert "frozen" in str(stack_of(module))
 
 
-def test_dropout_follows_the_run_and_drops() -> None:
+def dropping() -> nn.Module:
     torch.manual_seed(0)
-    module = nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(36, 9), nn.ReLU(), nn.Dropout(0.5), nn.Linear(9, 4))
-    setup = replace(perceptron_setup(FedAvg(), module=module), recipe=Recipe(batch=8, lr=0.1, epochs=20))
+    return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(36, 9), nn.ReLU(), nn.Dropout(0.3), nn.Linear(9, 4))
+
+
+def test_each_client_drops_what_it_would_drop_alone() -> None:
+    setup = perceptron_setup(FedAvg(), module=dropping())
+    assert isinstance(stack_of(setup.module), Chain)
     torch.manual_seed(1)
-    plain, one = both(setup)
-    torch.manual_seed(2)
-    _, two = both(setup)
-    assert all(np.array_equal(a.weights, b.weights) for a, b in zip(one, two, strict=True))
-    assert np.mean([t.loss for t in one]) == pytest.approx(np.mean([t.loss for t in plain]), rel=0.1)
+    before = torch.random.get_rng_state()
+    for recipe in (Recipe(batch=8, lr=0.1, epochs=3), Recipe(batch=7, lr=0.1, momentum=0.9, repeats=2)):
+        agree(*both(replace(setup, recipe=recipe)))
+    assert torch.equal(before, torch.random.get_rng_state()), "torch's own generator is nobody's"
+
+
+class Skipping(nn.Module):
+    """Not a chain, and it drops: `by` a layer or a function."""
+
+    def __init__(self, by: str) -> None:
+        super().__init__()
+        self.by = by
+        self.layer = nn.Linear(36, 36)
+        self.dropout = nn.Dropout(0.5 if by == "layer" else 0.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.dropout(self.layer(x))
+        out: torch.Tensor = (F.dropout(hidden, 0.5) if self.by == "function" else hidden) + x
+        return out
+
+
+def test_who_draws_random_numbers_and_is_no_chain_is_trained_alone() -> None:
+    assert "draws random numbers" in str(stack_of(Skipping("layer")))
+    assert "draws random numbers" in str(stack_of(Skipping("function")))
+    assert isinstance(stack_of(Skipping("nothing")), Mapped)
+
+
+@pytest.mark.parametrize("module", [None, dropping()])
+def test_who_trains_with_whom_does_not_hang_on_what_is_known(
+    module: nn.Module | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Meter, "WORTHWHILE", 0)
+    setup = perceptron_setup(Stateful(), clients=5, module=module)
+    loop = Rounds(setup, InProcess(setup), Half(), Evaluation(ft=True), Journal({}, True))
+    turn = loop._turn(0, 0)
+    fresh = [loop._trial("personal", turn, client, Memo()) for client in setup.task.clients]
+    states = [setup.method.start_client(setup.task, client) for client in setup.task.clients]
+    plain = Worker(setup)
+    known = [plain.run(job, state)[1].known for job, state in zip(fresh, states, strict=True)]
+    assert all(known)
+    some = [replace(job, known=k) if i in (0, 3) else job for i, (job, k) in enumerate(zip(fresh, known, strict=True))]
+    together: list[int] = []
+    train = Trainer.train
+
+    def counted(self: Trainer, trainings: Any) -> Any:
+        together.append(len(trainings))
+        return train(self, trainings)
+
+    monkeypatch.setattr(Trainer, "train", counted)
+    worker = Worker(replace(setup, trainer="batched"))
+    one, two = ([o.scores for _, o in worker.run_all(jobs, states)] for jobs in (fresh, some))
+    assert together == [5, 5]
+    assert one == two
+
+
+def test_a_crash_changes_no_score(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 30), nn.ReLU(), nn.Dropout(0.5), nn.Linear(30, 10))
+    settings: dict[str, Any] = {
+        "model": net, "clients": 6, "rounds": 3, "seed": 1, "trainer": "batched", "engine": "inprocess",
+        "evaluation": {"ft": True, "post": "participants"}, "schedule": {"sample": 0.34},
+    }  # fmt: skip
+    whole = sparsona.run("local", **settings)
+
+    def stop(report: object) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        sparsona.run("local", out=tmp_path / "run", on_round=stop, **settings)
+    resumed = sparsona.run("local", out=tmp_path / "run", resume=True, **settings)
+    assert resumed.history == whole.history
+    assert resumed.summary["digest"] == whole.summary["digest"]
 
 
 def test_every_method_runs_in_lockstep_as_it_does_alone() -> None:

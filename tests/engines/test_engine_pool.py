@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from engine_helpers import Half, Stateful, alive, run
+from engine_helpers import ButOne, Half, Stateful, alive, run
 from torch import nn
 
 from sparsona.checkpoint import Keeper
+from sparsona.client import Outcome
 from sparsona.engines._crew import Crew
 from sparsona.engines._shared import Block, Shares, mapped, picklable, seal
 from sparsona.engines.inprocess import InProcess
@@ -42,10 +45,10 @@ def crew() -> Iterator[Crew[Task]]:
 
 def test_every_method_gives_the_same_bits_with_any_number_of_workers(crew: Crew[Task]) -> None:
     for name, kind in METHODS:
-        setup = tiny_setup(kind(), clients=3, rounds=2)
-        reference = run(InProcess(setup), setup)
+        setup = tiny_setup(kind(), clients=3, rounds=3)
+        reference = run(InProcess(setup), setup, ButOne())  # two turns each: the second starts from what was kept
         for workers in (1, 2, 3):
-            found = run(Pool(setup, workers, crew), setup)
+            found = run(Pool(setup, workers, crew), setup, ButOne())
             assert found.server == reference.server, f"{name}: the server, {workers} workers"
             assert found.clients == reference.clients, f"{name}: the clients, {workers} workers"
             assert found.rounds == reference.rounds, f"{name}: bytes and scores, {workers} workers"
@@ -62,20 +65,38 @@ def test_a_worker_that_is_killed_is_replaced_and_nothing_else_changes(
     assert (found.server, found.clients, found.rounds) == (reference.server, reference.clients, reference.rounds)
 
 
-def test_kill_9_from_outside_while_all_work(crew: Crew[Task]) -> None:
-    setup = tiny_setup(Stateful(), 4, rounds=4)
-    reference = run(InProcess(setup), setup)
-    engine = Pool(setup, 3, crew)
-    loop = Rounds(setup, engine, Half(), Evaluation(), Journal({f"c{i}": 1 for i in range(4)}, True))
-    victims = iter([member.pid for member in crew.members])
+def test_kill_9_from_outside_while_all_work(crew: Crew[Task], caplog: pytest.LogCaptureFixture) -> None:
+    plain = tiny_setup(Stateful(), 4, rounds=4)
+    reference = run(InProcess(plain), plain)
+    setup = tiny_setup(Stateful("slow"), 4, rounds=4)
+    engine = Pool(setup, 2, crew)
+    killed: list[int] = []
+    over = threading.Event()
 
-    def kill_one(_: object) -> None:
-        if (pid := next(victims, None)) is not None:
-            os.kill(pid, signal.SIGKILL)
+    def at_work() -> list[int]:
+        members = [member for member in list(crew.members) if not member.arming]
+        return [m.pid for m in members if any(job.kind == "fit" for task in list(m.tasks) for job in task.jobs)]
 
-    loop.run(kill_one)
-    assert engine.store.digests(setup.task.clients) == reference.clients
-    engine.close()
+    def kill_both() -> None:
+        while not killed and not over.wait(0.005):
+            busy = at_work()
+            if len(busy) == 2:
+                over.wait(0.05)  # into their turns, which take longer
+                for pid in busy:
+                    os.kill(pid, signal.SIGKILL)
+                    killed.append(pid)
+
+    killer = threading.Thread(target=kill_both)
+    killer.start()
+    try:
+        with caplog.at_level(logging.WARNING):
+            found = run(engine, setup)
+    finally:
+        over.set()
+        killer.join()
+    assert len(killed) == 2
+    assert caplog.text.count("died (signal 9) in the turn of c") == 2
+    assert (found.server, found.clients, found.rounds) == (reference.server, reference.clients, reference.rounds)
 
 
 def test_a_turn_that_kills_every_worker_is_given_up(crew: Crew[Task]) -> None:
@@ -185,6 +206,58 @@ def test_jobs_are_made_when_a_worker_is_free(crew: Crew[Task]) -> None:
     engine.close()
     assert len(ahead) == 30
     assert max(ahead) <= 8
+
+
+def thirty(pool: Pool) -> Iterator[Outcome]:
+    """The outcomes of five evaluations of six clients, as they come."""
+    setup = pool._setup
+    loop = Rounds(setup, pool, Half(), Evaluation(), Journal({}, True))
+    return pool.run(loop._trial("personal", loop._turn(0, 0), c, Memo()) for c in setup.task.clients * 5)
+
+
+def test_who_leaves_jobs_unfinished_does_not_disturb_who_comes_next(crew: Crew[Task]) -> None:
+    setup = tiny_setup(Stateful(), 6)
+    one = Pool(setup, 2, crew)
+    left = thirty(one)
+    next(left)
+    one.close()
+    two = Pool(setup, 2, crew)
+    again = thirty(two)
+    got = [next(again)]
+    left.close()  # what the garbage collector does, whenever it likes
+    pids = [member.pid for member in crew.members]
+    assert [member.pid for member in two._members if member.tasks], "there is work to be disturbed"
+    got += again
+    assert Counter(o.job.client for o in got) == dict.fromkeys(setup.task.clients, 5)
+    assert [member.pid for member in crew.members] == pids
+    with pytest.raises(SparsonaError, match="make a new pool"):
+        next(thirty(one))
+    two.close()
+
+
+def test_jobs_that_were_given_up_for_others_are_not_passed_over_in_silence(crew: Crew[Task]) -> None:
+    setup = tiny_setup(Stateful(), 6)
+    pool = Pool(setup, 2, crew)
+    first, second = thirty(pool), thirty(pool)
+    next(first)
+    assert len(list(second)) == 30
+    with pytest.raises(SparsonaError, match="before these were done"):
+        list(first)
+    assert len(list(thirty(pool))) == 30
+    pool.close()
+
+
+def test_a_set_up_that_failed_is_not_the_next_ones_failure(crew: Crew[Task]) -> None:
+    setup = tiny_setup(FedAvg(), 2)
+    Pool(replace(setup, module=Unfit(), trainer="batched"), 1, crew).close()
+    assert run(Pool(setup, 1, crew), setup).clients == run(InProcess(setup), setup).clients
+
+
+class Unfit(nn.Module):
+    """A module that cannot be taken out of its bytes."""
+
+    def __setstate__(self, state: object) -> None:
+        raise ZeroDivisionError
 
 
 def test_the_longest_turns_come_first() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from sparsona.records import Journal
 from sparsona.rounds import Evaluation, Rounds
 from sparsona.schedule import Plan, Sampled, Schedule
 from sparsona.testing import check_method, tiny_setup
+from sparsona.wire import decode
 
 DIGITS: dict[str, Any] = {"data": "digits", "clients": 4, "rounds": 3, "evaluation": {"every": 0}}
 
@@ -209,6 +211,88 @@ def test_a_newcomer_gets_the_mean_first_and_then_its_neighbours_mean() -> None:
     assert "ask" not in again
 
 
+def test_a_newcomer_sends_its_sketch_and_no_update_of_another_point() -> None:
+    @dataclass(frozen=True)
+    class Late:
+        def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan:
+            return Plan(tuple(sorted(idle)), lost=frozenset({"c1"} if round < 2 else ()))
+
+    rounds = rounds_of(PFedNet(k=1, layout="additive", weighting="samples"), clients=3, rounds=4, schedule=Late())
+    tap, sent = rounds.engine.run, []
+
+    def run(jobs: Any) -> Any:
+        for outcome in tap(jobs):
+            if outcome.job.kind == "fit" and outcome.job.client == "c1":
+                message = decode(outcome.frame.data, rounds.setup.limit(), rounds.setup.task.layout.lengths)
+                sent.append(sorted(message.parts))
+            yield outcome
+
+    rounds.engine.run = run  # type: ignore[method-assign]
+    rounds.run()
+    asked = ["examples", "sketch", "update"]
+    assert sent == [["sketch"], asked, ["sketch"], ["sketch"], ["examples", "update"]]
+
+
+@pytest.mark.parametrize("layout", ["personal", "additive"])
+def test_the_update_of_a_client_that_gets_its_row_in_this_merge_is_dropped(layout: Any) -> None:
+    method = PFedNet(lam=0.0, k=1, layout=layout)
+    task = tiny_setup(method, 3).task
+    g = np.random.default_rng(2).normal(size=(4, task.layout.size)).astype(np.float32)
+    _, server = merged(method, dict(zip(task.clients, g, strict=False)))
+
+    def reply(client: ClientId, update: Any, **more: Any) -> Arrival:
+        return Arrival(client, Message(update=Levels((task.layout.size,), update), **more), 1)
+
+    old = [reply(c, u) for c, u in zip(task.clients, g, strict=False)]
+    new = reply("late", g[3], sketch=np.float32([2.1, 0, 0, 0]))
+    without, joined = (method.merge(server, replies, Turn(task, 1)) for replies in (old, [*old, new]))
+    np.testing.assert_array_equal(joined.state.x, without.state.x)
+    np.testing.assert_array_equal(joined.state.z[:3], without.state.z)
+    np.testing.assert_array_equal(joined.state.z[3], server.state.z[2], "its neighbour's, and not moved from there")
+    alone = method.merge(server, [new], Turn(task, 1))
+    np.testing.assert_array_equal(alone.state.x, server.state.x)
+    np.testing.assert_array_equal(alone.state.z[3], server.state.z[2])
+
+
+def test_the_first_update_counts_where_nothing_has_moved_yet() -> None:
+    method = PFedNet(lam=0.0)
+    task = tiny_setup(method, 2).task
+    g = np.ones(task.layout.size, np.float32)
+    reply = Message(update=Levels((task.layout.size,), g), sketch=np.zeros(4, np.float32))
+    after = method.merge(method.start_server(task), [Arrival("c0", reply, 0)], Turn(task, 0, 1))
+    np.testing.assert_allclose(after.state.z[0], task.initial - 0.1 * g, atol=1e-6)
+
+
+def opposite(wards: int, samples: int, apart: float) -> dict[str, Any]:
+    """Two groups of clients, whose classes are swapped; a feature says which group it is."""
+    rng = np.random.default_rng(4)
+    out = {}
+    for i in range(wards):
+        x = rng.normal(size=(samples, 20)).astype(np.float32)
+        flip = i % 2
+        y = ((x[:, :3].sum(1) > 0) ^ flip).astype(np.int64)
+        x[:, 19] = apart * (2.0 * flip - 1) + 0.1 * x[:, 19]
+        out[f"w{i}"] = (x, y)
+    return out
+
+
+@pytest.mark.parametrize("engine", ["inprocess", "pool"])
+def test_clients_that_join_after_training_get_their_groups_model(engine: str, tmp_path: Path) -> None:
+    result = sparsona.run(
+        PFedNet(lam=0.05, sketch="mean", k=2), data=opposite(8, 60, 2.0), model="logistic", rounds=15, engine=engine,
+        new_clients=0.25, split={"test": 0.5, "validation": 0.0}, training={"lr": 0.1, "batch": 8},
+        evaluation={"every": 0}, out=tmp_path / "run",
+    )  # fmt: skip
+    new, network = result.summary["new_clients"], result.network
+    assert network is not None
+    assert new["accuracy"]["pre"]["worst"] > 0.85, "of the other group's model it would be under 0.2"
+    assert result.summary["clients"] == len(result.models) == 6
+    assert len(network.clients) == 8
+    assert all(int(a[1]) % 2 == int(b[1]) % 2 for a, b, _ in network.graph.rows(network.clients))
+    assert 2 * 4 * 20 < new["bytes"]["up"] < 2 * 4 * 20 + 100, "two sketches of 20 numbers"
+    assert 2 * 4 * 42 * 0.8 < new["bytes"]["down"] < 2 * 4 * 42 + 100, "two models of 42"
+
+
 def test_one_gradient_a_round_is_a_gradient_step() -> None:
     rounds = rounds_of(PFedNet(lam=0.0, local_steps=False, eta=0.3, decay="sqrt"), clients=2, rounds=2)
     setup, states = rounds.setup, []
@@ -253,15 +337,8 @@ def test_errors_name_the_fix() -> None:
 
 
 def test_neighbours_help_when_data_are_few_and_alike_in_groups() -> None:
-    """Two groups of clients, whose classes are swapped: neither alone nor all together is best."""
-    rng = np.random.default_rng(4)
-    wards = {}
-    for i in range(8):
-        x = rng.normal(size=(24, 20)).astype(np.float32)
-        flip = i % 2
-        y = ((x[:, :3].sum(1) > 0) ^ flip).astype(np.int64)
-        x[:, 19] = 2.0 * flip - 1 + 0.1 * x[:, 19]
-        wards[f"w{i}"] = (x, y)
+    """Where labels are opposite, neither alone nor all together is best."""
+    wards = opposite(8, 24, 1.0)
     shared: dict[str, Any] = {"data": wards, "model": "logistic", "rounds": 30, "evaluation": {"every": 0}}
     shared |= {"split": {"test": 0.5, "validation": 0.0}, "training": {"lr": 0.1, "batch": 8}}
     ours = sparsona.run(PFedNet(lam=0.05, sketch="mean"), **shared).summary["accuracy"]["pre"]["mean"]

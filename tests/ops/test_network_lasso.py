@@ -172,3 +172,32 @@ def test_tiles_are_one_problem() -> None:
     b[0, [0, 1500, 2499]] = (2, 2, 1)
     z = exact(b, Graph(2, np.array([[0, 1]]), np.ones(1)), 0.75, 2)
     np.testing.assert_allclose(z[0] - z[1], b[0] / 2, atol=1e-8)  # |b| = 3, shrunk by 2 * 0.75
+
+
+def test_a_graph_is_factorised_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sparsona.ops import network_lasso
+
+    network_lasso._solver.cache_clear()
+    made = []
+    original = network_lasso.splu
+    monkeypatch.setattr(network_lasso, "splu", lambda *a, **k: made.append(1) or original(*a, **k))
+    rng = np.random.default_rng(8)
+    graph, b = graph_of(12, 3), rng.normal(size=(12, 40)).astype(np.float32)
+    first, stood = network_prox(b, graph, 0.4)
+    network_prox(b + 1, graph_of(12, 3), 0.2, 1, start=stood)
+    again, _ = network_prox(b, graph, 0.4)
+    assert len(made) == 1, "neither another strength, nor another norm, nor an equal graph asks for new factors"
+    assert again.tobytes() == first.tobytes()
+    network_prox(b, graph, 0.4, rho=0.5)
+    network_prox(b, graph_of(12, 2), 0.4)
+    assert len(made) == 3, "another rho and another graph do"
+    network_lasso._solver.cache_clear()
+    assert network_prox(b, graph, 0.4)[0].tobytes() == first.tobytes()
+
+
+def test_few_factors_are_kept() -> None:
+    from sparsona.ops import network_lasso
+
+    for seed in range(3 * network_lasso.KEPT):
+        network_prox(np.eye(6), graph_of(6, seed=seed), 0.1)
+    assert network_lasso._solver.cache_info().currsize == network_lasso.KEPT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,18 @@ import pytest
 
 import sparsona
 from sparsona.errors import InputError
+from sparsona.ops.network import Network
 from sparsona.ops.pairwise import Similarity
-from sparsona.report.similarity import draw_graph, draw_heat_map, edges, from_json, similarity_of, to_json
+from sparsona.report.similarity import (
+    draw_graph,
+    draw_heat_map,
+    draw_network,
+    edges,
+    from_json,
+    plot_network,
+    similarity_of,
+    to_json,
+)
 
 ALIKE = Similarity(("a", "b", "c"), {"base": np.array([[1, 0.9, -0.1], [0.9, 1, 0.2], [-0.1, 0.2, 1]])})
 
@@ -25,10 +36,39 @@ def test_a_run_saves_and_draws_it(tmp_path: Path) -> None:
         assert (tmp_path / "run" / name).read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_run_saves_and_draws_its_network(tmp_path: Path) -> None:
+    result = sparsona.run("pfednet", clients=5, rounds=1, options={"k": 1}, out=tmp_path / "run")
+    saved = json.loads((tmp_path / "run" / "network.json").read_text())
+    assert result.network is not None
+    assert saved["clients"] == list(result.network.clients) == ["c0", "c1", "c2", "c3", "c4"]
+    assert saved["edges"] == [list(row) for row in result.network.graph.rows(result.network.clients)]
+    assert 3 <= len(saved["edges"]) <= 5
+    assert (tmp_path / "run" / "network.png").read_bytes().startswith(b"\x89PNG")
+    assert not (tmp_path / "run" / "similarity.json").exists()
+
+
+def test_the_drawing_of_a_network_has_each_edge_once(tmp_path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    sketches = {"b": np.zeros(1), "a": np.ones(1), "c": np.array([5.0])}
+    network = Network.empty(1).joined(sketches, 1, "euclidean", weighted=True)
+    plot = Figure().subplots()
+    plot_network(plot, network)
+    (lines,) = (c for c in plot.collections if hasattr(c, "get_segments"))
+    ends = [line.round(6).tolist() for line in lines.get_segments()]
+    third = [[1, 0], [-0.5, 0.866025], [-0.5, -0.866025]]  # a, b, c around the circle
+    assert ends == [[third[1], third[0]], [third[0], third[2]]]
+    assert np.diff(lines.get_linewidths()) < 0, "the longer edge weighs less"
+    draw_network(network, tmp_path / "new" / "network.svg")
+    with pytest.raises(InputError, match=r"must end in \.png"):
+        draw_network(network, tmp_path / "network.gif")
+
+
 def test_methods_without_one_save_none(tmp_path: Path) -> None:
     result = sparsona.run("fedavg", clients=3, rounds=1, out=tmp_path / "run")
     assert result.similarity is None
-    assert not (tmp_path / "run" / "similarity.json").exists()
+    assert result.network is None
+    assert not [*(tmp_path / "run").glob("similarity*"), *(tmp_path / "run").glob("network*")]
     assert similarity_of(None) is None
 
 

@@ -19,6 +19,9 @@ from sparsona.vector import Layout
 class Stack(ABC):
     """A module run with many sets of weights at once: row i of the weights on row i of the inputs."""
 
+    random = False
+    """Whether training draws random numbers: then a batch must have a stream for every row."""
+
     @abstractmethod
     def outputs(self, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         """In evaluation mode: (models, weights) and (models, samples, ...) give (models, samples, outputs)."""
@@ -37,7 +40,8 @@ class Batch:
     """One step's samples of several clients, filled up to the same number; `counts` says how many are real.
 
     `scale` is what a sample's loss counts in its client's mean, 0 for the filling. `labels` says that the objective is
-    the cross-entropy and that every target is a class: its derivative then needs no tape.
+    the cross-entropy and that every target is a class: its derivative then needs no tape. `streams` are the clients'
+    generators, where chance plays a part.
     """
 
     inputs: torch.Tensor
@@ -46,6 +50,14 @@ class Batch:
     counts: torch.Tensor
     objective: Objective
     labels: bool = False
+    streams: Sequence[torch.Generator] = ()
+
+    def dropout(self, like: torch.Tensor, rate: float) -> torch.Tensor:
+        """What to multiply with: each client draws for its real samples, as it would alone."""
+        out = torch.zeros_like(like)
+        for row, count, stream in zip(out, self.counts.tolist(), self.streams, strict=True):
+            row[:count].bernoulli_(1 - rate, generator=stream)
+        return out.div_(1 - rate)
 
     def errors(self, outputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The losses, and the derivative of their scaled sum by the outputs."""
@@ -77,7 +89,11 @@ def stack_of(module: nn.Module) -> Stack | str:
         graph = fx.symbolic_trace(module).graph
     except Exception:  # noqa: BLE001  (whatever the module does, it cannot be traced)
         return "its forward cannot be traced"
-    return Chain.of(graph, dict(module.named_modules()), layout) or Mapped(module, layout)
+    modules = dict(module.named_modules())
+    chain = Chain.of(graph, modules, layout)
+    if chain is None and any(_draws(node, modules) for node in graph.nodes):
+        return "it draws random numbers, for each client its own, which only a chain of linear layers does here"
+    return chain or Mapped(module, layout)
 
 
 FIT: set[type] = {
@@ -123,6 +139,7 @@ class Chain(Stack):
 
     def __init__(self, steps: Sequence[Linear | Activation | Drop]) -> None:
         self._steps = tuple(steps)
+        self.random = any(isinstance(step, Drop) for step in steps)
 
     @classmethod
     def of(cls, graph: fx.Graph, modules: dict[str, nn.Module], layout: Layout) -> Chain | None:
@@ -148,7 +165,7 @@ class Chain(Stack):
 
     def outputs(self, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
-            return self._forward(weights, inputs, None)
+            return self._forward(weights, inputs)
 
     def gradient(self, weights: torch.Tensor, batch: Batch, out: torch.Tensor) -> torch.Tensor:
         def into(layer: Linear, errors: torch.Tensor, inputs: torch.Tensor) -> None:
@@ -169,7 +186,13 @@ class Chain(Stack):
 
         return self._backward(weights, batch, into)
 
-    def _forward(self, weights: torch.Tensor, inputs: torch.Tensor, memory: list[torch.Tensor] | None) -> torch.Tensor:
+    def _forward(
+        self,
+        weights: torch.Tensor,
+        inputs: torch.Tensor,
+        training: Batch | None = None,
+        memory: list[torch.Tensor] | None = None,
+    ) -> torch.Tensor:
         """The outputs; into `memory` what the backward pass needs: for a layer its input, else the slope."""
         now = inputs.flatten(2)
         for step in self._steps:
@@ -184,8 +207,8 @@ class Chain(Stack):
                 now = step.value(now)
                 if memory is not None:
                     memory.append(step.slope(now))
-            elif memory is not None:
-                memory.append(torch.empty_like(now).bernoulli_(1 - step.rate).div_(1 - step.rate))
+            elif memory is not None and training is not None:
+                memory.append(training.dropout(now, step.rate))
                 now = now * memory[-1]
         return now
 
@@ -194,7 +217,7 @@ class Chain(Stack):
     ) -> torch.Tensor:
         memory: list[torch.Tensor] = []
         with torch.no_grad():
-            outputs = self._forward(weights, batch.inputs, memory)
+            outputs = self._forward(weights, batch.inputs, batch, memory)
         losses, errors = batch.errors(outputs)
         with torch.no_grad():
             for place in range(len(self._steps) - 1, -1, -1):
@@ -244,8 +267,19 @@ def _step(
     return None
 
 
+def _draws(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
+    """Whether a node of the graph draws random numbers in training: torch marks the operations that do."""
+    if node.op == "call_module":
+        dropout = modules[str(node.target)]
+        return isinstance(dropout, nn.Dropout) and dropout.p > 0
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    found = getattr(torch.ops.aten, name, None) if node.op.startswith("call") else None
+    kinds = [] if found is None else [getattr(found, kind) for kind in found.overloads()]
+    return any(torch.Tag.nondeterministic_seeded in kind.tags for kind in kinds)
+
+
 class Mapped(Stack):
-    """Any traceable module of layers that batch well, through torch.func.vmap."""
+    """Any traceable module of layers that batch well and draw no random numbers, through torch.func.vmap."""
 
     def __init__(self, module: nn.Module, layout: Layout) -> None:
         self._module = module
@@ -257,7 +291,7 @@ class Mapped(Stack):
         def one(parameters: dict[str, torch.Tensor], samples: torch.Tensor) -> Any:
             return functional_call(self._module, parameters, (samples,))
 
-        outputs: torch.Tensor = vmap(one, randomness="different")(named, inputs)
+        outputs: torch.Tensor = vmap(one)(named, inputs)
         return outputs
 
     def outputs(self, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:

@@ -50,8 +50,7 @@ class Trainer:
             batches = [list(trainings[i].batches) for i in members]
             order = sorted(range(len(members)), key=lambda k: -len(batches[k]))
             ours = [trainings[members[k]] for k in order]
-            with ours[0].seeded:
-                trained = self._train(kind, ours, [batches[k] for k in order])
+            trained = self._train(kind, ours, [batches[k] for k in order])
             answers |= dict(zip((members[k] for k in order), trained, strict=True))
         return [answers[i] for i in range(len(trainings))]
 
@@ -62,7 +61,8 @@ class Trainer:
         weights = _rows([training.start for training in trainings])
         steps = _Steps(kind, trainings, weights)
         total = torch.zeros(len(trainings))
-        for batch in self._batches(batches):
+        streams = [_stream(training) for training in trainings] if self._stack.random else []
+        for batch in self._batches(batches, streams):
             active = len(batch.counts)
             for _ in range(kind.recipe.repeats):
                 total[:active] += steps.take(self._stack, weights[:active], batch)
@@ -81,7 +81,9 @@ class Trainer:
             for row in range(len(trainings))
         ]
 
-    def _batches(self, batches: Sequence[Sequence[tuple[Indices, Array | None]]]) -> Iterator[Batch]:
+    def _batches(
+        self, batches: Sequence[Sequence[tuple[Indices, Array | None]]], streams: Sequence[torch.Generator]
+    ) -> Iterator[Batch]:
         """The clients' batches step by step; several steps' samples are fetched at once."""
         steps = [_Step([own[number] for own in batches if number < len(own)]) for number in range(len(batches[0]))]
         room = max(1, FETCH // math.prod(self._bench.raw.shape[1:]))
@@ -98,6 +100,7 @@ class Trainer:
                     torch.from_numpy(step.counts),
                     self._bench.objective,
                     self._labels,
+                    streams[: len(step.counts)],
                 )
             steps = steps[now:]
 
@@ -135,6 +138,12 @@ class _Step:
             count = len(indices)
             self.chosen[row, :count], self.chosen[row, count:] = indices, indices[0]
             self.scale[row, :count] = (1.0 if importance is None else importance) / np.float32(count)
+
+
+def _stream(training: Training) -> torch.Generator:
+    """A generator of the client's own that gives what torch's would give if it trained alone."""
+    with training.seeded:
+        return torch.default_generator.clone_state()
 
 
 def _rows(vectors: Sequence[Array]) -> torch.Tensor:

@@ -161,6 +161,7 @@ class Crew(Generic[T]):
         _allow_files(FILES * size)
         self.members: list[Member[T]] = []
         self._sealed: tuple[Sealed, Block] | None = None
+        self._stint: object = None
         self._failures = 0
 
     def __enter__(self) -> Crew[T]:
@@ -171,17 +172,29 @@ class Crew(Generic[T]):
 
     def arm(self, sealed: Sealed, block: Block) -> None:
         """Have everyone take up a set-up; who joins later does the same."""
+        self.begin(None)
         self._sealed = sealed, block
         self._failures = 0
         for member in list(self.members):
-            if member.tasks:  # of a pool that was left in the middle of its work
-                self.dismiss(member)
-                continue
             try:
                 member.arm(sealed, block)
             except Died:
                 self.dismiss(member)
         self.fill()
+
+    def has(self, block: Block) -> bool:
+        """Whether this is the block of the set-up that was taken up last."""
+        return self._sealed is not None and self._sealed[1] is block
+
+    def begin(self, stint: object) -> None:
+        """Work for `stint` from now on; whatever is under way for another is given up."""
+        self._stint = stint
+        for member in list(self.members):
+            if member.tasks:
+                self.dismiss(member)
+
+    def works_for(self, stint: object) -> bool:
+        return self._stint is stint
 
     def fill(self) -> None:
         """Start processes until the crew is complete."""
@@ -219,6 +232,7 @@ class Crew(Generic[T]):
         self._failures = 0
 
     def close(self) -> None:
+        self._stint = self._sealed = None
         for member in self.members:
             member.end(kill=not member.idle)
         self.members.clear()

@@ -1,8 +1,9 @@
 """The parallel engine: a worker process per core, each with one torch thread and one module. Results are the same as
 those of `inprocess` to the last bit, for any number of workers.
 
-Samples stand in memory once, for all. Clients' states are files that the workers read and write themselves. Memory
-grows with the workers, not with the clients.
+Samples stand in memory twice, for any number of workers: where the server has loaded them, and in the block that all
+workers map. Clients' states are files: a worker reads one when a turn begins and writes it when it ends, since the next
+turn may be another worker's. Memory grows with the workers, not with the clients.
 """
 
 from __future__ import annotations
@@ -70,15 +71,18 @@ class Pool:
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         tasks = (Task(group) for group in groups(jobs, self._setup))
-        again: deque[Task] = deque()
+        stint = object()
+        if not self._crew.has(self._block):
+            raise SparsonaError("the workers of this pool have taken up the set-up of another: make a new pool")
+        self._crew.begin(stint)
         try:
-            yield from self._run(tasks, again)
+            yield from self._run(tasks, stint)
         finally:
-            for member in self._members:
-                if member.tasks:
-                    self._crew.dismiss(member)
+            if self._crew.works_for(stint):  # else what is under way is another's
+                self._crew.begin(None)
 
-    def _run(self, tasks: Iterator[Task], again: deque[Task]) -> Iterator[Outcome]:
+    def _run(self, tasks: Iterator[Task], stint: object) -> Iterator[Outcome]:
+        again: deque[Task] = deque()
         outcomes: list[Outcome] = []
         following = next(tasks, None)
         while True:
@@ -92,6 +96,8 @@ class Pool:
                     if not self._give(member, again.popleft(), again):
                         break
             yield from outcomes
+            if not self._crew.works_for(stint):
+                raise SparsonaError("the workers were given other jobs before these were done: take all outcomes first")
             if not (again or following or any(member.tasks for member in self._members)):
                 return
             outcomes = [outcome for member in self._crew.heard() for outcome in self._hear(member, again)]
@@ -113,6 +119,8 @@ class Pool:
             return
         if isinstance(message, Ready):
             self._crew.is_ready(member)
+        elif isinstance(message, Failure) and member.arming > 1:  # at a set-up that nobody asks for any more
+            member.arming -= 1
         elif isinstance(message, Failure):
             if member.arming:
                 self._crew.dismiss(member)

@@ -24,7 +24,7 @@ from sparsona.ops.network_lasso import network_prox
 from sparsona.ops.sketch import metric_of, sketch_of, sketch_size
 from sparsona.vector import Layout
 
-SKETCH = Exchange("sketch", everyone=True)
+SKETCH = Exchange("sketch", everyone=True, joining=True)
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,10 @@ class PFedNet(Method[Server, Copies]):
         return Copies(first, first)
 
     def send(self, server: Server, to: ClientId, turn: Turn) -> Message:
+        if self.exchanges(turn.round)[turn.exchange] is SKETCH:
+            return Message()
         row = server.network.row(to)
-        ask = row is None and self.exchanges(turn.round)[turn.exchange] is not SKETCH
-        return Message(**server.state.parts(to, row), **({"ask": 1} if ask else {}))
+        return Message(**server.state.parts(to, row), **({"ask": 1} if row is None else {}))
 
     def fit(self, client: Copies, down: Message, local: Local) -> Fit[Copies]:
         if self.exchanges(down.round)[down.exchange] is SKETCH:
@@ -101,11 +102,13 @@ class PFedNet(Method[Server, Copies]):
             trained = y - eta * g
         sizes = [t.size for t in local.layout.parameters] if self.scope == "tensor" else [local.layout.trainable]
         gamma = self.gamma * slowed(self.gamma_decay, local.round) * (typical(g) if self.gamma_unit == "median" else 1)
-        parts: dict[str, Part] = {"update": clustered(g, sizes, gamma, self.pin_end, self.levels)}
-        if self.weighting == "samples":
-            parts["examples"] = local.examples
+        parts: dict[str, Part] = {}
         if "ask" in down:
             parts["sketch"] = sketch_of(self.sketch, local, self.noise)
+        if "ask" not in down or "z" not in down:  # a newcomer's z will be its neighbours', and g is not of that point
+            parts["update"] = clustered(g, sizes, gamma, self.pin_end, self.levels)
+            if self.weighting == "samples":
+                parts["examples"] = local.examples
         return Fit(own, Message(**parts), trained)
 
     def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
@@ -115,8 +118,9 @@ class PFedNet(Method[Server, Copies]):
         for a in arrivals:
             if server.network.row(a.client) is None:
                 news[a.client] = a.message.vector("sketch", sketch_size(self.sketch, turn.task))
-            if a.client not in news or state.still:
-                heard[a.client] = a.round
+            if a.client in news and not state.still:
+                continue
+            heard[a.client] = a.round
             if "update" in a.message:
                 count = a.message.examples() if self.weighting == "samples" else 1
                 replies[a.client] = count, levels_of(a.message, "update", mixture.size)

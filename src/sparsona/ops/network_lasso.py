@@ -6,6 +6,7 @@ the draft of pFedNet, with the proximal maps that its norms really have.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -24,6 +25,8 @@ Doubles: TypeAlias = npt.NDArray[np.float64]
 
 TILE = 1024
 """How many coordinates go through a sweep together: what fits into a core's cache with a thousand clients."""
+KEPT = 4
+"""How many graphs' factors are kept: those of the runs that take turns in a process, each with a graph and a rho."""
 
 
 def norm_prox(a: Rows, tau: float, p: Norm) -> Rows:
@@ -63,7 +66,7 @@ def network_prox(
     if strength == 0 or not len(edges) or not size:
         return b, np.zeros((0, size), b.dtype)
     code, tau = _code(p), strength / rho * graph.weights.astype(np.float64)
-    solve = _Solver(graph, rho)
+    solve = _solver(nodes, edges.tobytes(), rho)
     z = b.copy()
     scales = np.zeros(0)  # none: W is ZQ, and the multipliers are zero
     if start is None or len(start) != len(edges):
@@ -90,12 +93,18 @@ def network_prox(
     return z, a
 
 
-class _Solver:
-    """Applies (I + rho * Laplacian)^-1, factorised once, to the rows of a tile."""
+@lru_cache(maxsize=KEPT)
+def _solver(nodes: int, edges: bytes, rho: float) -> _Solver:
+    """Factorised once for a graph and a rho, whatever the step size."""
+    pairs = np.frombuffer(edges, np.int32).reshape(-1, 2)
+    return _Solver(Graph(nodes, pairs, np.ones(len(pairs), np.float32)).incidence(), rho)
 
-    def __init__(self, graph: Graph, rho: float) -> None:
-        q = graph.incidence()
-        matrix = csc_array(eye_array(graph.nodes) + rho * (q @ q.T))
+
+class _Solver:
+    """Applies (I + rho * Q Q^T)^-1, Q Q^T being the graph's Laplacian, to the rows of a tile."""
+
+    def __init__(self, q: Any, rho: float) -> None:
+        matrix = csc_array(eye_array(q.shape[0]) + rho * (q @ q.T))
         options = {"SymmetricMode": True}
         factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
         lower, upper = csc_array(factors.L), csc_array(factors.U)

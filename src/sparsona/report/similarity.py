@@ -1,24 +1,33 @@
-"""Who is like whom: the similarity matrix of a run as a file, a heat map and a graph."""
+"""Who is like whom in a run: the similarity matrix as a file, a heat map and a graph; the network, likewise."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sparsona.errors import InputError
+from sparsona.ops.network import Network
 from sparsona.ops.pairwise import Matrix, Similarity
 
 SUFFIXES = (".png", ".svg", ".pdf")
+NAMED = 60
+"""Up to so many clients have their names written beside them."""
 
 
 def similarity_of(server: Any) -> Similarity | None:
     """The similarity that a method's server declares in its state, where it has measured one."""
     found = getattr(server, "similarity", None)
     return found if isinstance(found, Similarity) and found.clients else None
+
+
+def network_of(server: Any) -> Network | None:
+    """The network of similar clients that a method's server declares in its state, where it has made one."""
+    found = getattr(server, "network", None)
+    return found if isinstance(found, Network) and found.clients else None
 
 
 def to_json(similarity: Similarity) -> str:
@@ -41,6 +50,22 @@ def save(similarity: Similarity, folder: Path) -> None:
     (folder / "similarity.json").write_text(to_json(similarity), encoding="utf-8")
     draw_heat_map(similarity, folder / "similarity.png")
     draw_graph(similarity, folder / "similarity-graph.png")
+
+
+def network_to_json(network: Network) -> str:
+    """The network as JSON: the clients, and each edge by their names with its weight. Sketches stay on the server.
+
+    >>> network = Network.empty(1).joined({"a": np.zeros(1), "b": np.ones(1)}, 1, "euclidean", False)
+    >>> network_to_json(network)
+    '{"clients": ["a", "b"], "edges": [["a", "b", 1.0]]}\\n'
+    """
+    return json.dumps({"clients": list(network.clients), "edges": network.graph.rows(network.clients)}) + "\n"
+
+
+def save_network(network: Network, folder: Path) -> None:
+    """Into `folder`: network.json and network.png."""
+    (folder / "network.json").write_text(network_to_json(network), encoding="utf-8")
+    draw_network(network, folder / "network.png")
 
 
 def edges(matrix: Matrix, neighbours: int = 3) -> list[tuple[int, int, float]]:
@@ -86,23 +111,62 @@ def draw_graph(similarity: Similarity, to: Path, neighbours: int = 3) -> None:
             shade = 0.15 + 0.85 * (weight - low) / (high - low) if high > low else 1.0
             plot.plot(x[[i, j]], y[[i, j]], "-", color="tab:blue", alpha=shade, linewidth=1 + 2 * shade)
         plot.plot(x, y, "o", color="black", markersize=4)
-        if len(similarity.clients) <= 60:
-            for name, a, b in zip(similarity.clients, x, y, strict=True):
-                plot.annotate(name, (1.12 * a, 1.12 * b), ha="center", va="center", fontsize=8)
+        _names(plot, similarity.clients, x, y)
         plot.set_title(f"{stage}: the {neighbours} most alike, {low:.2f} to {high:.2f}")
-        plot.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
-        plot.axis("off")
+        _frame(plot)
     figure.savefig(to, dpi=120)
+
+
+def draw_network(network: Network, to: Path) -> None:
+    """The clients on a circle and a line for each edge; the wider, the more it weighs."""
+    from matplotlib.figure import Figure
+
+    _check(to)
+    figure = Figure(figsize=(5, 5), layout="constrained")
+    plot = figure.subplots()
+    plot_network(plot, network)
+    plot.set_title(f"{len(network.clients)} clients, {len(network.graph.edges)} edges")
+    figure.savefig(to, dpi=120)
+
+
+def plot_network(plot: Any, network: Network, colour: Callable[[str], str] = lambda client: "black") -> None:
+    """The same on axes that there are, a client in its `colour`; neighbours on the circle are so by their names."""
+    from matplotlib.collections import LineCollection
+
+    order = np.argsort(np.argsort(np.array(network.clients)))
+    angles = 2 * np.pi * order / max(len(order), 1)
+    x, y = np.cos(angles), np.sin(angles)
+    ends = np.stack([x, y], axis=1)[network.graph.edges]
+    plot.add_collection(LineCollection(list(ends), linewidths=np.minimum(network.graph.weights, 3), color="tab:blue"))
+    plot.scatter(x, y, c=[colour(client) for client in network.clients], zorder=3, s=20)
+    _names(plot, network.clients, x, y)
+    _frame(plot)
+
+
+def _names(plot: Any, clients: tuple[str, ...], x: Matrix, y: Matrix) -> None:
+    if len(clients) <= NAMED:
+        for name, a, b in zip(clients, x, y, strict=True):
+            plot.annotate(name, (1.12 * a, 1.12 * b), ha="center", va="center", fontsize=8)
+
+
+def _frame(plot: Any) -> None:
+    plot.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
+    plot.axis("off")
+
+
+def _check(to: Path) -> None:
+    """Refuse a file that nothing can be drawn to; make its folder."""
+    if to.suffix not in SUFFIXES:
+        raise InputError(f"cannot draw to {to}: the name must end in .png, .svg or .pdf")
+    to.parent.mkdir(parents=True, exist_ok=True)
 
 
 def _figure(similarity: Similarity, to: Path) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
-    if to.suffix not in SUFFIXES:
-        raise InputError(f"cannot draw to {to}: the name must end in .png, .svg or .pdf")
     if not similarity.stages:
         raise InputError("no similarity has been measured yet: nothing to draw")
-    to.parent.mkdir(parents=True, exist_ok=True)
+    _check(to)
     figure = Figure(figsize=(1 + 4 * len(similarity.stages), 4), layout="constrained")
     return figure, figure.subplots(1, len(similarity.stages), squeeze=False)[0]
 

@@ -9,7 +9,7 @@ fewer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from sparsona.methods.pfednet import Server
 from sparsona.ops.cluster import clustered, typical
 from sparsona.ops.network import Network
 from sparsona.records import Line
+from sparsona.report.similarity import plot_network
 from sparsona.reproduce import PAPERS, Case, Check, Claim, Paper, Summary, finished, score, server_state
 from sparsona.rundir import RunDir
 
@@ -32,17 +33,26 @@ LEVELS = (2, 4, 8, 16)
 QSGD = (1, 3, 7, 31)
 SKETCHES = ("label", "shares", "mean", "cov", "kernel", "model")
 AREAS = ("rawah", "neota", "comanche-peak", "cache-la-poudre")
-RIVALS: Mapping[str, Mapping[str, Any]] = {
-    "ifca": {"clusters": 2},
-    "l2gd": {"lam": 0.4, "p": 0.05},
-    "ditto": {},
-    "pfedme": {},
+RATE = 0.05
+BATCHES = {"heart": 10.75, "kmeans": 3, "parts": 6}
+"""Where there are rivals: the mean number of batches in a client's epoch. L2GD's 1/p, so that it trains as much."""
+PULLS = (0.1, 0.4, 1.6)
+"""L2GD's lambda: the specification's, and larger ones."""
+SEEDS = {
+    "heart": (10, 20),
+    "areas-60": (3, 10),
+    "areas-250": (3, 10),
+    "kmeans": (5, 10),
+    "parts": (5, 10),
+    "fashion": (1, 5),
 }
-SEEDS = {"heart": (10, 20), "areas-60": (3, 10), "areas-250": (3, 10), "kmeans": (1, 10), "fashion": (1, 5)}
 """Of `quick`, and of the whole."""
-RATE = {"heart": 0.05, "areas-60": 0.05, "areas-250": 0.05, "kmeans": 0.05, "fashion": 0.05}
-BEST = {"kmeans": 0.1, "fashion": 0.01}
-"""The lambda under which bytes are saved."""
+SAME = {"joining": "parts"}
+"""`joining`: five of the twenty clients of `parts` come after training."""
+COST = {"areas-250": 3.0, "parts": 4.0, "joining": 4.0, "twins": 5.0, "kmeans": 6.0, "fashion": 9.0, "heads": 30.0}
+"""About the seconds of a run; the others' are 1."""
+BEST = {"kmeans": 0.01, "fashion": 0.01}
+"""The lambda under which bytes are saved: the search's best but 0."""
 
 
 def excerpt(name: str) -> str:
@@ -107,18 +117,21 @@ def pfednet(quick: bool) -> Paper:
 
 
 def _settings(data: str, quick: bool) -> dict[str, Any]:
+    dealt = data in ("fashion", "heads")
     out: dict[str, Any] = {
-        "data": "heart-disease" if data == "heart" else "fashion-mnist" if data == "fashion" else excerpt(data),
-        "model": "logistic",
-        "partition": "classes:3" if data == "fashion" else "groups",
-        "clients": 20 if data == "fashion" else 0,
-        "rounds": 20 if data == "fashion" and quick else 40 if quick else 100,
+        "data": "heart-disease" if data == "heart" else "fashion-mnist" if dealt else excerpt(SAME.get(data, data)),
+        "model": "convnet2" if data == "heads" else "logistic",
+        "partition": "classes:3" if dealt else "groups",
+        "clients": 20 if dealt else 0,
+        "rounds": 20 if dealt and quick else 40 if quick else 100,
         "engine": "inprocess",
-        "training": {"lr": RATE.get(data, 0.05), "batch": 16},
+        "training": {"lr": RATE, "batch": 16},
         "evaluation": {"every": 0, "post": "participants"},
     }
-    if data == "fashion":
+    if dealt:
         out["training"]["steps"] = 10
+    if data == "joining":
+        out["new_clients"] = 0.25
     return out
 
 
@@ -128,13 +141,13 @@ def _cases(quick: bool) -> Iterator[Case]:
             yield _case(data, "local", "local", {}, seed, quick)
             yield _case(data, "fedavg", "fedavg", {}, seed, quick)
             for lam in LAMBDAS:
-                yield _case(data, f"lam-{lam:g}", "pfednet", {"lam": lam}, seed, quick)
-            if data == "heart":
-                for lam in (0.004, 0.0125):
-                    yield _case(data, f"l1-{lam:g}", "pfednet", {"lam": lam, "p": 1}, seed, quick)
-            if data in ("heart", "kmeans"):
-                for name, options in RIVALS.items() if seed < 3 else ():
-                    yield _case(data, name, name, dict(options), seed, quick)
+                yield _case(data, f"lam-{lam:g}", "pfednet", {"lam": lam, **_sketch(data)}, seed, quick)
+            for name, method, options in (*_rivals(data), *_variants(data)):
+                yield _case(data, name, method, options, seed, quick)
+    for seed in range(5 if quick else 10):
+        yield _case("joining", "fedavg", "fedavg", {}, seed, quick)
+        for kind in ("label", "mean"):
+            yield _case("joining", kind, "pfednet", {"lam": 0.03, "sketch": kind}, seed, quick)
     for data, lam in BEST.items():
         for gamma in GAMMAS:
             options = {"lam": lam, "gamma": gamma, "gamma_unit": "median"}
@@ -147,12 +160,53 @@ def _cases(quick: bool) -> Iterator[Case]:
             yield _case(data, f"both-{levels}", "pfednet", both, 0, quick)
         for levels in QSGD:
             yield _case(data, f"qsgd-{levels}", "qsgd", {"levels": levels}, 0, quick)
-    for data in ("parts", "twins"):
+    for data in ("twins", "heads"):
         yield _case(data, "local", "local", {}, 0, quick)
         yield _case(data, "fedavg", "fedavg", {}, 0, quick)
+    for lam in (0.0, 0.01, 0.1):
+        yield _case("heads", f"split-{lam:g}", "pfednet", {"lam": lam, "layout": "split"}, 0, quick)
+    for layout in ("personal", "additive"):
+        yield _case("heads", f"{layout}-0.01", "pfednet", {"lam": 0.01, "layout": layout}, 0, quick)
+    for data in ("parts", "twins"):
         for kind in SKETCHES:
             yield _case(data, kind, "pfednet", {"lam": 0.03, "sketch": kind}, 0, quick)
             yield _case(data, f"{kind}-noise", "pfednet", {"lam": 0.03, "sketch": kind, "noise": 0.5}, 0, quick)
+
+
+def _sketch(data: str) -> dict[str, Any]:
+    """The sketch under which lambda is looked for: on `parts` one that finds the areas, else the default."""
+    return {"sketch": "mean"} if data == "parts" else {}
+
+
+def _rivals(data: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    if data in BATCHES:
+        yield "ifca", "ifca", {"clusters": 2}
+        for lam in PULLS:
+            yield f"l2gd-{lam:g}", "l2gd", {"lam": lam, "p": round(1 / BATCHES[data], 4)}
+        yield "ditto", "ditto", {}
+        yield "pfedme", "pfedme", {}
+
+
+def _variants(data: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """What else pFedNet may be, at the lambda that was best: other norms, step sizes, neighbours, layouts."""
+    if data == "heart":
+        for lam in (0.004, 0.0125):
+            yield f"l1-{lam:g}", "pfednet", {"lam": lam, "p": 1}
+        for lam in (0.06, 0.2):
+            yield f"inf-{lam:g}", "pfednet", {"lam": lam, "p": "inf"}
+        yield "paper-0.06", "pfednet", {"lam": 0.06, "z_step": "paper"}
+        yield "alone-0.05", "pfednet", {"lam": 0.0, "decay": "sqrt"}
+    if data in ("heart", "kmeans"):
+        lam = 0.06 if data == "heart" else 0.01
+        for eta in (0.05, 0.1, 0.2):
+            yield f"sqrt-{eta:g}", "pfednet", {"lam": lam, "decay": "sqrt", "eta": eta}
+    if data in ("kmeans", "parts"):
+        lam = 0.01 if data == "kmeans" else 0.03
+        for k in (1, 5):
+            yield f"k-{k}", "pfednet", {"lam": lam, "k": k, **_sketch(data)}
+        yield "additive", "pfednet", {"lam": lam, "layout": "additive", **_sketch(data)}
+        for weight in (0.0, lam):  # an additive model takes two steps for one: is it the sharing or the rate?
+            yield f"twice-{weight:g}", "pfednet", {"lam": weight, "eta": 2 * RATE, **_sketch(data)}
 
 
 def name_of(data: str, variant: str, seed: int) -> str:
@@ -167,11 +221,11 @@ def name_of(data: str, variant: str, seed: int) -> str:
 def _case(data: str, variant: str, method: str, options: dict[str, Any], seed: int, quick: bool) -> Case:
     settings = {**_settings(data, quick), "method": method, "options": options, "seed": seed}
     if method == "pfednet":
-        settings["options"] = {"eta": settings["training"]["lr"], **options}
+        settings["options"] = {"eta": RATE, **options}
+        settings["training"]["lr"] = settings["options"]["eta"]
     if method == "fedavg":
         settings["evaluation"] = {**settings["evaluation"], "ft": True}
-    cost = {"heart": 1, "areas-60": 1, "areas-250": 3, "parts": 4, "twins": 5, "kmeans": 6, "fashion": 9}[data]
-    return Case(name_of(data, variant, seed), data, settings, cost=float(cost))
+    return Case(name_of(data, variant, seed), data, settings, cost=COST.get(data, 1.0))
 
 
 def _done(runs: Path) -> dict[str, Summary]:
@@ -243,26 +297,36 @@ def _means(runs: Path, to: Path) -> bool:
     """Mean over the seeds, standard error, and the paired difference to the better of `local` and `fedavg`."""
     done = _done(runs)
     lines = []
-    for data in (*SEEDS, "parts", "twins"):
+    for data in (*SEEDS, "twins", "heads"):
         prefix = f"{data}-"
         mine = [name[len(prefix) :].rpartition("-")[0] for name in done if name.startswith(prefix)]
         alone, together = averages(done, data, "local"), averages(done, data, "fedavg")
         if not len(alone) or not len(together):
             continue
         name, better = max((("local", alone), ("fedavg", together)), key=lambda pair: float(pair[1].mean()))
-        lines += [f"## {data}", "", f"| run | seeds | pre | against {name} | post | validation | up | down |"]
-        lines += ["|---|---|---|---|---|---|---|---|"]
+        lines += [
+            f"## {data}",
+            "",
+            f"| run | lambda | seeds | pre | against {name} | post | validation | Mflop | up | down |",
+        ]
+        lines += ["|---|---|---|---|---|---|---|---|---|---|"]
+        checked: dict[str, float] = {}
         for variant in dict.fromkeys(mine):
             pre, post = averages(done, data, variant), averages(done, data, variant, "post")
             gap = pre - better[: len(pre)]
-            first = done[name_of(data, variant, 0)]["bytes"]
-            checked = np.mean([_validation(runs / name_of(data, variant, s)) for s in range(len(pre))])
+            first = done[name_of(data, variant, 0)]
+            checked[variant] = float(np.mean([_validation(runs / name_of(data, variant, s)) for s in range(len(pre))]))
             lines.append(
-                f"| {variant} | {len(pre)} | {_spread(pre)} | {_spread(gap, sign=True)} | {post.mean():.4f} "
-                f"| {checked:.4f} | {first['up']:,} | {first['down']:,} |"
+                f"| {variant} | {first['options'].get('lam', '')} | {len(pre)} | {_spread(pre)} "
+                f"| {_spread(gap, sign=True)} | {post.mean():.4f} | {checked[variant]:.4f} "
+                f"| {first['flops'] / 1e6:,.1f} | {first['bytes']['up']:,} | {first['bytes']['down']:,} |"
             )
         tuned = averages(done, data, "fedavg", "ft")
-        lines += [f"| fedavg-ft | {len(tuned)} | {_spread(tuned)} | | | | | |", ""] if len(tuned) else [""]
+        lines += [f"| fedavg-ft | | {len(tuned)} | {_spread(tuned)} | | | | | | |"] if len(tuned) else []
+        grid = {k: v for k, v in checked.items() if k in ("local", "fedavg") or k.startswith("lam-")}
+        chosen = max(grid, key=grid.__getitem__)
+        lines += ["", f"By validation one would choose {chosen} among local, fedavg and lambda.", ""]
+    lines += _joined(done)
     for data in ("parts", "twins"):
         lines += [f"## {data}: edges that join the same group", "", "| sketch | edges | same group |", "|---|---|---|"]
         for kind, network in _networks(runs, data).items():
@@ -270,6 +334,18 @@ def _means(runs: Path, to: Path) -> bool:
         lines.append("")
     to.write_text("\n".join(lines), encoding="utf-8")
     return bool(lines)
+
+
+def _joined(done: Mapping[str, Summary]) -> list[str]:
+    """What clients score that join after training, before and after an epoch of their own, and what joining costs."""
+    lines = ["## joining", "", "| run | seeds | new clients, pre | post | up | down |", "|---|---|---|---|---|---|"]
+    for variant in ("fedavg", "label", "mean"):
+        found = [s["new_clients"] for k in range(100) if (s := done.get(name_of("joining", variant, k)))]
+        if found:
+            pre, post = (np.array([one["accuracy"][point]["mean"] for one in found]) for point in ("pre", "post"))
+            sent = f"{found[0]['bytes']['up']:,} | {found[0]['bytes']['down']:,}"
+            lines.append(f"| {variant} | {len(found)} | {_spread(pre)} | {_spread(post)} | {sent} |")
+    return [*lines, ""]
 
 
 def _spread(values: Array, sign: bool = False) -> str:
@@ -302,8 +378,9 @@ def _draw_lambda(runs: Path, to: Path) -> bool:
     there = [data for data in SEEDS if all(len(averages(done, data, f"lam-{lam:g}")) for lam in LAMBDAS)]
     if not there:
         return False
-    figure = Figure(figsize=(3.2 * len(there), 3.2), layout="constrained")
-    for axes, data in zip(figure.subplots(1, len(there), squeeze=False)[0], there, strict=True):
+    rows = -(-len(there) // 3)
+    figure = Figure(figsize=(10, 3.2 * rows), layout="constrained")
+    for axes, data in zip(figure.subplots(rows, 3, squeeze=False).flat, there, strict=False):
         found = [averages(done, data, f"lam-{lam:g}") for lam in LAMBDAS]
         errors = [_error(one) for one in found]
         places = np.array([max(lam, 0.001) for lam in LAMBDAS])
@@ -396,19 +473,7 @@ def _draw_graphs(runs: Path, to: Path) -> bool:
         return False
     figure = Figure(figsize=(3 * len(found), 3.2), layout="constrained")
     for axes, (kind, network) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True):
-        draw_network(axes, network, lambda client: int(client) // 5)
+        plot_network(axes, network, lambda client: f"C{int(client) // 5}")
         axes.set_title(f"{kind}: {purity(network, 'parts'):.0%} within an area", fontsize=9)
     figure.savefig(to, dpi=120)
     return True
-
-
-def draw_network(axes: Any, network: Network, colour: Callable[[str], int]) -> None:
-    """Clients on a circle in the order of their names, and a line for each edge."""
-    order = np.argsort(np.argsort(np.array(network.clients)))
-    angles = 2 * np.pi * order / max(len(order), 1)
-    x, y = np.cos(angles), np.sin(angles)
-    for (i, j), weight in zip(network.graph.edges, network.graph.weights, strict=True):
-        axes.plot(x[[i, j]], y[[i, j]], "-", color="grey", lw=min(float(weight), 3.0), alpha=0.6)
-    axes.scatter(x, y, c=[f"C{colour(client)}" for client in network.clients], zorder=3, s=30)
-    axes.set_aspect("equal")
-    axes.axis("off")
