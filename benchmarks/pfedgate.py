@@ -32,6 +32,16 @@ from sparsona.slim import chain_of
 
 SHAPES = {"lenet-cifar": ((3, 32, 32), 10), "leaf-cnn": ((1, 28, 28), 62)}
 RECIPE = Recipe(lr=0.01, momentum=0.9, weight_decay=5e-4, clip=10.0)
+GATES: tuple[tuple[str, float, Any, Any, Any, int], ...] = (
+    ("density 1, ste=repo", 1.0, "repo", "greedy", "one", 1),
+    ("density 0.5, ste=repo", 0.5, "repo", "greedy", "one", 1),
+    ("density 0.3, ste=repo", 0.3, "repo", "greedy", "one", 1),
+    ("density 0.3, ste=repo, gate_pool=4", 0.3, "repo", "greedy", "one", 4),
+    ("density 0.3, ste=paper", 0.3, "paper", "greedy", "one", 1),
+    ("density 0.3, ste=repo, exact, two paths", 0.3, "repo", "exact", "two", 1),
+    ("density 0.5, the defaults: ste=paper, exact, two paths", 0.5, "paper", "exact", "two", 1),
+)
+"""The rows: density, straight-through rule, knapsack, paths and pooling. The authors' code is greedy with one path."""
 MEGABYTE = 2**20
 
 
@@ -62,16 +72,10 @@ def variants(model: str, batch: int) -> Iterator[Variant]:
     vector = 4 * bench.layout.size
     yield Variant("fedavg", lambda n: steps(n, None), lambda: _forward(bench, start, prepared), vector)
     cut, chain = Cut.of(bench.layout, 5), chain_of(bench.flat.module)
-    for density, ste, pool in (
-        (1.0, "repo", 1),
-        (0.5, "repo", 1),
-        (0.3, "repo", 1),
-        (0.3, "repo", 4),
-        (0.3, "paper", 1),
-    ):
-        design = Design(shape, len(cut), "one", pool)
+    for name, density, ste, knapsack, paths, pool in GATES:
+        design = Design(shape, len(cut), paths, pool)
         gate = design.initial(Chance(0), "c0")
-        budget = Budget(density, 0.2)
+        budget = Budget(density, 0.2, knapsack)
         frozen = block_scales(ready(design, gate), prepared, cut, budget)
         gated = Gated(start, gate, frozen, design, cut, budget, batch, False, bench.layout, chain)
 
@@ -84,7 +88,6 @@ def variants(model: str, batch: int) -> Iterator[Variant]:
             with torch.no_grad():
                 gated.predict(bench.forward, prepared)
 
-        name = f"density {density:g}, ste={ste}" + (f", gate_pool={pool}" if pool > 1 else "")
         kept = int(cut.sizes[frozen != 0].sum())
         yield Variant(name, train, predict, 4 * kept + gate.nbytes)
 

@@ -71,6 +71,8 @@ class Flawed(Method[State, State]):
         extra: dict[str, Vector] = {}
         if self.flaw == "leaks a gate":
             extra["gate"] = client.secret
+        if self.flaw == "leaks an old gate":
+            extra["gate"], client = client.secret, replace(client, secret=client.secret[::-1] + 1)
         if self.flaw == "leaks a sample":
             sample = local.bench._inputs[local.share.train[0]].numpy().ravel()
             return Fit(client, Message(weights=trained, sample=sample), trained)
@@ -101,6 +103,7 @@ def test_a_method_without_flaw_passes() -> None:
     [
         ("changes state", "state"),
         ("leaks a gate", "'secret' of c0 is declared private"),
+        ("leaks an old gate", "'secret' of c0 is declared private"),
         ("leaks a sample", "a training sample of c0 travels"),
         ("chance", "two runs of the same seed must give the same bits"),
         ("undeclared", "is a set"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import torch
@@ -66,6 +66,19 @@ class Training:
     seeded: AbstractContextManager[None]
 
 
+@runtime_checkable
+class Sparing(Protocol):
+    """A companion that runs less than the whole net, or more beside it, and says so.
+
+    `operations` are those of its own part for one sample's forward pass.
+    """
+
+    operations: int
+
+    def active(self) -> tuple[Mask | None, Mask | None]:
+        """The weights that the last step ran with, and those that it took the gradient of; None: all."""
+
+
 class Bench:
     """A worker's workplace: one module, the data, the device. Clients take turns on it."""
 
@@ -94,6 +107,8 @@ class Bench:
         """The operations counted so far; whoever wants those of one turn sets it to 0 before."""
         self.samples = 0.0
         """The samples trained on so far, one for every pass of training: what a device's time grows with."""
+        self._counter: Bench | None = None
+        """Where work is counted, if not here: a bench for other samples counts on the one that it was made from."""
 
     @property
     def layout(self) -> Layout:
@@ -109,8 +124,19 @@ class Bench:
 
     def count(self, samples: int, mask: Mask | None = None, passes: int = TRAINING) -> None:
         """Count the operations of so many samples on the weights of `mask`; a training step is three passes."""
-        self.flops += samples * passes * forward_flops(self.layout, self._costs, mask)
-        self.samples += samples * passes / TRAINING
+        counter = self._counter or self
+        counter.flops += samples * passes * forward_flops(self.layout, self._costs, mask)
+        counter.samples += samples * passes / TRAINING
+
+    def _count_step(self, samples: int, companion: Companion) -> None:
+        """Count a step of what the companion ran: a pass forward, one back to the inputs, and one to the weights."""
+        if not isinstance(companion, Sparing):
+            self.count(samples)
+            return
+        ran, moved = companion.active()
+        self.count(samples, ran, TRAINING - 1)
+        self.count(samples, moved, 1)
+        (self._counter or self).flops += samples * TRAINING * companion.operations
 
     def batch(self, indices: Indices, augment: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
         """Inputs and targets of some samples, normalised, on the device; images in channels_last memory."""
@@ -181,10 +207,12 @@ class Bench:
         return predictions
 
     def on(self, inputs: Array, targets: Array, objective: Objective) -> Bench:
-        """The same module and device with other raw samples, of the same units, and another objective."""
+        """The same module and device with other raw samples, of the same units, and another objective. What is done
+        there counts here."""
         out = Bench.__new__(Bench)
         out.__dict__.update(self.__dict__)
         out._inputs, out._targets, out.objective = view_of(inputs), view_of(targets), objective
+        out._counter = self._counter or self
         return out
 
     @property
@@ -295,11 +323,14 @@ class Bench:
                         weights.add_(pull, alpha=-rate * proximal.strength)
                     total += losses.detach().sum()
                 seen += len(indices)
+                if companion is not None:
+                    self._count_step(len(indices), companion)
         if companion is not None and companion.overwrites:
             with torch.no_grad():
                 flat.weights[:trainable] = weights
         trained = flat.read()
-        self.count(seen, mask if companion is None else None)
+        if companion is None:
+            self.count(seen, mask)
         self.loss = loss = float(total) / max(seen, 1)
         if not (np.isfinite(loss) and np.isfinite(trained).all()):
             raise Diverged(

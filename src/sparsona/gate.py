@@ -205,7 +205,10 @@ class Gating(Companion):
         self.used = np.zeros(len(cut), np.bool_)
         self._nets: dict[bytes, SlimNet] = {}
         self._places: dict[bytes, dict[int, slice]] = {}
+        self._masks: dict[bytes, Mask] = {}
         self.overwrites = self.chain is None
+        maps = [m for m in self.flat.module.modules() if isinstance(m, nn.Linear)]
+        self.operations = sum(2 * m.weight.numel() + m.out_features for m in maps)
 
     def forward(self, flat: Flat, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         self.flat.gradient.zero_()
@@ -236,6 +239,13 @@ class Gating(Companion):
             torch.mul(source[place], factors[block], out=flat.gradient[span])
         torch.autograd.backward(self.scale, torch.stack(slopes))
         return None if self.kept.all() else [self.cut.span(int(b)) for b in np.flatnonzero(self.kept)]
+
+    def active(self) -> tuple[Mask | None, Mask | None]:
+        """The blocks that are kept; with `ste` paper the others have a gradient, too."""
+        key = self.kept.tobytes()
+        if key not in self._masks:
+            self._masks[key] = self.cut.mask(self.kept)
+        return self._masks[key], None if self.ste == "paper" else self._masks[key]
 
     def _where(self, net: SlimNet | None) -> dict[int, slice]:
         key = self.kept.tobytes()

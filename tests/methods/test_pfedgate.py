@@ -20,7 +20,7 @@ from sparsona.method import Arrival, Turn
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.pfedgate import Own, PFedGate, Server
 from sparsona.recipe import Recipe
-from sparsona.testing import Tap, _arrays, _run, check_method, tiny_setup
+from sparsona.testing import Recorder, _arrays, _run, check_method, tiny_setup
 from sparsona.vector import Flat
 from sparsona.wire import decode
 
@@ -77,27 +77,39 @@ def test_an_open_gate_at_density_one_is_fedavg(paths: Any) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"paths": "one"}, {"ste": "repo", "density": 0.3}])
 def test_the_gate_is_in_no_message(options: dict[str, Any]) -> None:
-    """No stretch of four numbers of any gate that a client ever had is found in what it sends, nor in a downlink."""
+    """No stretch of four numbers of any gate that a client ever had, nor of its optimiser's memory, is found in what
+    anybody sends, nor in a downlink."""
     method = make_method("pfedgate", options)
-    rounds = _run(method, engine=Tap)
+    rounds = _run(method, engine=Recorder)
     engine = rounds.engine
-    assert isinstance(engine, Tap)
-    gates = [rounds.engine.store.get(name) for name in rounds.setup.task.clients]
+    assert isinstance(engine, Recorder)
+    states = [state for known in engine.states.values() for state in known]
     assert len(engine.sent) == 9
+    assert len(states) == 12, "before the first turn and after each of three"
+    memories = [state.moments.first for state in states if state.moments is not None]
+    assert len(memories) == 9
+    assert all(len(memory) and memory.any() for memory in memories)
+    arrays = [*(state.gate for state in states), *memories]
+    secrets = {chunk.tobytes() for array in arrays for chunk in _fours(array)}
+    assert len(secrets) > 1000
     layout = rounds.setup.task.layout
     for _, frame in engine.sent:
         message = decode(frame, rounds.setup.limit(), layout.lengths)
         assert set(message) == {"update", "examples"}
         assert len(message.blocks("update").values) <= layout.size
         held = b"".join(array.tobytes() for array in _arrays(message))
-        for own in gates:
-            for array in (own.gate, own.moments.first):
-                for start in range(0, len(array) - 4, 4):
-                    chunk = array[start : start + 4]
-                    assert len(np.unique(chunk)) <= 2 or chunk.tobytes() not in held
+        assert not any(chunk in held for chunk in secrets)
     down = method.send(rounds.server, "c1", Turn(rounds.setup.task, 3))
     assert set(down) == {"weights"}
     assert len(down.vector("weights")) == layout.size
+    held = down.vector("weights").tobytes()
+    assert not any(chunk in held for chunk in secrets)
+
+
+def _fours(array: np.ndarray) -> list[np.ndarray]:
+    """Stretches of four numbers, without those that are zeros or ones."""
+    fours = (array[start : start + 4] for start in range(0, len(array) - 4, 4))
+    return [four for four in fours if len(np.unique(four)) > 2]
 
 
 @pytest.mark.parametrize(
@@ -159,6 +171,45 @@ def test_the_gates_optimiser_goes_on_and_the_models_starts_anew() -> None:
     assert first.client.moments is not None
     assert second.client.moments is not None
     assert second.client.moments.step == 2 * first.client.moments.step
+    one = replace(RECIPE, steps=1)
+    with_memory, without = (
+        method.fit(first.client, down, replace(local, round=1, recipe=recipe))
+        for recipe in (one, replace(one, momentum=0.0))
+    )
+    assert with_memory.reply.blocks("update").values.any()
+    moved = [fit.reply.blocks("update").values for fit in (with_memory, without)]
+    assert np.array_equal(*moved), "the model's first step of a round knows no momentum"
+    assert not np.array_equal(with_memory.client.gate, without.client.gate), "the gate's does"
+
+
+@pytest.mark.parametrize(("ste", "moved"), [("repo", 1), ("paper", None)])
+def test_operations_are_those_of_the_blocks_that_are_kept(ste: Any, moved: int | None) -> None:
+    """Forward and back to the inputs run the kept blocks, the weights' gradient these or all; and the gate counts."""
+    method = PFedGate(density=0.3, ste=ste, paths="one")
+    setup, local = client(method)
+    fit = method.fit(method.start_client(setup.task, "c1"), Message(weights=setup.task.initial), local)
+    cut = method._cut(setup.task.layout)
+    update = fit.reply.blocks("update")
+    kept = cut.mask(np.isin(np.arange(len(cut)), update.kept))
+    by_tensor = {"0.weight": 32, "0.bias": 16, "3.weight": 2, "3.bias": 1, "5.weight": 2, "5.bias": 1}
+    ran, all_of_it = (
+        sum(price * int(mask[setup.task.layout[name].slice].sum()) for name, price in by_tensor.items())
+        for mask in (kept, np.ones_like(kept))
+    )
+    gate = (2 * 36 + 1) * len(cut)
+    assert local.bench.flops == local.examples * (2 * ran + (ran if moved else all_of_it) + 3 * gate)
+    assert local.bench.samples == pytest.approx(local.examples)
+    assert ran < 0.6 * all_of_it
+
+
+def test_a_sparse_client_counts_less_than_a_dense_one() -> None:
+    counted = {}
+    for density in (1.0, 0.3):
+        method = PFedGate(density=density, ste="repo", gate_pool=4)
+        setup, local = client(method)
+        method.fit(method.start_client(setup.task, "c1"), Message(weights=setup.task.initial), local)
+        counted[density] = local.bench.flops
+    assert counted[0.3] < counted[1.0]
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,36 @@ def test_heterofl_narrow_clients_train_a_smaller_net_as_if_it_had_zeros() -> Non
     assert np.allclose(fit.model, wanted, atol=1e-6)
 
 
+@pytest.mark.parametrize("options", [{}, {"scaler": False}, {"own_labels": False}, {"full": 1.0}])
+def test_heterofl_is_tested_as_the_net_that_it_trains(options: dict[str, Any]) -> None:
+    """At a rate of next to nothing the mean loss of the training is that of the model before and after it."""
+    method = HeteroFL(**{"rate": 0.5, "full": 0.0, **options})
+    local = client(method, recipe=Recipe(batch=16, lr=1e-20))
+    labels = local.targets()
+    local = replace(local, share=replace(local.share, train=local.share.train[labels != labels[0]]))
+    _, down, own, fit = exchange(method, local)
+    trained = local.bench.loss
+    before = method.personal(own, down, local)
+    assert local.losses(before).mean() == pytest.approx(trained, abs=1e-6)
+    assert local.losses(fit.model).mean() == pytest.approx(trained, abs=1e-6)
+    bare = np.zeros(local.layout.size, np.float32)
+    bare[method._mask(local.client, local.task)] = down.vector("weights")
+    if method.own_labels or (method.scaler and not method.full):
+        assert abs(local.losses(bare).mean() - trained) > 1e-3, "the bare weights are another net"
+
+
+def test_heterofl_narrow_clients_count_the_narrow_net() -> None:
+    """Half of 3 channels is 2, of 5 units 3: 2 x 9 and 2 weights and biases of the convolution, and so on."""
+    method = HeteroFL(rate=0.5, full=0.0)
+    local = client(method)
+    exchange(method, local)
+    narrow_net = 32 * 18 + 16 * 2 + 2 * 32 * 3 + 3 + 2 * 3 * 4 + 4
+    assert local.bench.flops == 3 * local.examples * narrow_net
+    whole = client(FedPer())
+    exchange(FedPer(), whole)
+    assert whole.bench.flops == 3 * whole.examples * (32 * 27 + 16 * 3 + 2 * 48 * 5 + 5 + 2 * 5 * 4 + 4)
+
+
 def test_heterofl_averages_over_those_who_have_a_weight() -> None:
     method = HeteroFL(rate=0.5, full=0.5)
     local = client(method)
@@ -233,6 +263,22 @@ def test_fedmd_sends_logits_and_learns_their_mean() -> None:
     assert not np.array_equal(second.client.weights, fit.client.weights)
     assert np.array_equal(method.personal(second.client, down, local), second.client.weights)
     assert own.ready is False
+
+
+def test_fedmd_work_on_public_samples_counts() -> None:
+    """Answering is a pass forward, and what is digested is trained on as much as the client's own samples."""
+    method = FedMD(align=40, pretrain=2, digest=3)
+    local = client(method)
+    server, down, _, fit = exchange(method, local)
+    each = 32 * 27 + 16 * 3 + 2 * 48 * 5 + 5 + 2 * 5 * 4 + 4
+    assert local.bench.samples == pytest.approx(2 * local.examples + 40 / 3)
+    assert local.bench.flops == each * (3 * 2 * local.examples + 40)
+    merged = method.merge(server, [Arrival("c1", fit.reply, 0)], Turn(local.task, 0))
+    down = method.send(merged, "c1", Turn(local.task, 0, 1)).stamped(replace(down.stamp, exchange=1))
+    local.bench.flops, local.bench.samples = 0, 0.0
+    method.fit(fit.client, down, local)
+    assert local.bench.samples == pytest.approx(3 * 40 + local.examples)
+    assert local.bench.flops == each * 3 * (3 * 40 + local.examples)
 
 
 def test_fedmd_public_data_must_fit() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from pydantic import Field
 
+from sparsona.bench import EVAL_BATCH
 from sparsona.dataset import Array
 from sparsona.local import Local
 from sparsona.message import Message, Positions, Vector
@@ -127,6 +128,7 @@ ABSOLUTE = Objective(_distance, lambda outputs: outputs, lambda predictions, tar
 
 
 def _answers(weights: Vector, inputs: Array, local: Local) -> Vector:
-    parts = torch.split(torch.from_numpy(inputs), 512)
+    local.bench.count(len(inputs), passes=1)
+    parts = torch.split(torch.from_numpy(inputs), EVAL_BATCH)
     outputs = [local.bench.forward(weights, local.bench.prepare(part)) for part in parts]
     return torch.cat(outputs).cpu().numpy().ravel()

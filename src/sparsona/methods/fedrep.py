@@ -22,7 +22,8 @@ from sparsona.vector import Layout
 class FedRep(Split):
     """Shared body, private head of the last `head` layers: `head_epochs` for the head, then the recipe's for the body.
 
-    A new client trains its head for `new_epochs` and leaves the body as it is.
+    A new client trains its head for `new_epochs` and leaves the body as it is. The authors let everyone do that before
+    the last test; here nobody is tested after more training than the others have.
     """
 
     head: Annotated[int, Field(ge=1)] = 1

@@ -19,7 +19,6 @@ from sparsona.methods import METHODS
 from sparsona.ops.masks import scatter
 from sparsona.ops.widths import narrow, output_rows
 from sparsona.slim.narrow import Narrow
-from sparsona.vector import Layout
 
 Rate = Annotated[float, Field(gt=0, le=1)]
 
@@ -36,8 +35,9 @@ class Server:
 class HeteroFL(Method[Server, None]):
     """A share `full` of the clients trains the whole net, the others one of `rate` times its width.
 
-    `scaler` divides the hidden layers' outputs by the width in training; `own_labels` leaves outputs that a client has
-    no samples of out of its loss and its say in the head. Half the width is a quarter of the weights: 0.7071 is half.
+    `scaler` divides the hidden layers' outputs by the width; `own_labels` leaves outputs that a client has no samples
+    of at 0, and out of its say in the head. A client is tested with the net that it trains: with its scaler, and with
+    its labels. Half the width is a quarter of the weights: 0.7071 is half.
     """
 
     rate: Rate = 0.7071
@@ -56,15 +56,13 @@ class HeteroFL(Method[Server, None]):
         return Message(weights=server.weights[self._mask(to, turn.task)])
 
     def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
-        mask, rate = self._mask(local.client, local.task), self._rate(local.client, local.task)
-        labels = self._labels(local)
-        factors = _factors(local.layout, rate if self.scaler else 1.0)
-        start = self.personal(client, down, local)
-        trained = local.train(start, mask=mask, companion=Narrow(mask, factors, labels)).weights
+        mask, labels = self._mask(local.client, local.task), self._labels(local)
+        beside = Narrow(mask, self._factors(local), labels)
+        trained = local.train(self._received(down, local), mask=mask, companion=beside).weights
         reply = Message(weights=trained[mask], examples=local.examples)
         if labels is not None:
             reply = Message(**reply.parts, labels=Positions.of(labels))
-        return Fit(None, reply, trained)
+        return Fit(None, reply, self._used(trained, local))
 
     def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
         layout = turn.task.layout
@@ -80,8 +78,16 @@ class HeteroFL(Method[Server, None]):
         return Server(np.where(holders > 0, total, server.weights).astype(np.float32))
 
     def personal(self, client: None, down: Message, local: Local) -> Vector:
+        return self._used(self._received(down, local), local)
+
+    def _received(self, down: Message, local: Local) -> Vector:
         mask = self._mask(local.client, local.task)
         return scatter(mask, down.vector("weights", int(mask.sum())))
+
+    def _used(self, weights: Vector, local: Local) -> Vector:
+        """The net as it trains, as plain weights: scaled, and without those that lead to labels not its own."""
+        out, labels = weights * self._factors(local), self._labels(local)
+        return out if labels is None else out * output_rows(local.layout, labels)
 
     def _rate(self, client: ClientId, task: Task) -> float:
         order = task.chance.rng("widths").permutation(len(task.clients))
@@ -95,14 +101,14 @@ class HeteroFL(Method[Server, None]):
         classes = local.task.classes
         return np.bincount(local.targets(), minlength=classes) > 0 if self.own_labels and classes else None
 
+    def _factors(self, local: Local) -> Vector:
+        """1 / rate for the hidden layers, 1 for the head."""
+        rate = self._rate(local.client, local.task) if self.scaler else 1.0
+        out = np.ones(local.layout.size, np.float32)
+        for tensor in local.layout.parameters:
+            if tensor.name.rpartition(".")[0] != local.layout.layers[-1]:
+                out[tensor.slice] = 1 / rate
+        return out
+
 
 _narrow = lru_cache(maxsize=16)(narrow)
-
-
-def _factors(layout: Layout, rate: float) -> Vector:
-    """1 / rate for the hidden layers, 1 for the head."""
-    out = np.ones(layout.trainable, np.float32)
-    for tensor in layout.parameters:
-        if tensor.name.rpartition(".")[0] != layout.layers[-1]:
-            out[tensor.slice] = 1 / rate
-    return out

@@ -19,6 +19,8 @@ class Narrow(Companion):
     `labels` are the outputs that the client has samples of; the others count as 0 in its loss.
     """
 
+    operations = 0
+
     def __init__(self, mask: Mask, factors: Vector, labels: Mask | None) -> None:
         self._mask = mask
         self._factors = torch.from_numpy(factors)
@@ -44,6 +46,9 @@ class Narrow(Companion):
         else:
             flat.gradient[self._net.index] = self._net.gradient * self._small
         return None
+
+    def active(self) -> tuple[Mask | None, Mask | None]:
+        return self._mask, self._mask
 
     def _prepare(self, flat: Flat) -> None:
         device = flat.weights.device
