@@ -5,7 +5,7 @@ They stay out of the lock. A way to have them without touching this environment:
     python -m venv ../peers && ../peers/bin/pip install -e . pfl "flwr[simulation]" fluke-fl
     ../peers/bin/python benchmarks/simulation.py
 
-fluke-fl pulls a torchvision that must fit the build of torch; it does without (`../peers/bin/pip uninstall torchvision`).
+fluke-fl pulls a torchvision that must fit the build of torch; it does without, so uninstall that if it does not fit.
 Each is used as its documentation says, with evaluation off; a round to warm up is not counted.
 """
 

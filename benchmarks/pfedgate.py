@@ -53,6 +53,15 @@ class Variant:
     train: Callable[[int], None]
     predict: Callable[[], None]
     model: int
+    bench: Bench
+
+    def standing(self) -> int:
+        """Bytes of the bench after a step: the weights, and the gradient if the step needs all of it."""
+        flat = self.bench.flat
+        vars(flat).pop("gradient", None)
+        flat.module.zero_grad(set_to_none=True)
+        self.train(1)
+        return flat.weights.nbytes + (flat.gradient.nbytes if "gradient" in vars(flat) else 0)
 
 
 def variants(model: str, batch: int) -> Iterator[Variant]:
@@ -70,7 +79,7 @@ def variants(model: str, batch: int) -> Iterator[Variant]:
         bench.train(start, RECIPE, batches, RECIPE.lr, companion=gating, companion_rate=RECIPE.lr)
 
     vector = 4 * bench.layout.size
-    yield Variant("fedavg", lambda n: steps(n, None), lambda: _forward(bench, start, prepared), vector)
+    yield Variant("fedavg", lambda n: steps(n, None), lambda: _forward(bench, start, prepared), vector, bench)
     cut, chain = Cut.of(bench.layout, 5), chain_of(bench.flat.module)
     for name, density, ste, knapsack, paths, pool in GATES:
         design = Design(shape, len(cut), paths, pool)
@@ -89,7 +98,7 @@ def variants(model: str, batch: int) -> Iterator[Variant]:
                 gated.predict(bench.forward, prepared)
 
         kept = int(cut.sizes[frozen != 0].sum())
-        yield Variant(name, train, predict, 4 * kept + gate.nbytes)
+        yield Variant(name, train, predict, 4 * kept + gate.nbytes, bench)
 
 
 def _forward(bench: Bench, weights: Vector, inputs: torch.Tensor) -> None:
@@ -138,11 +147,10 @@ def main() -> None:
                     one, more = (seconds(lambda n=n, row=row: row.train(n)) for n in (1, 1 + count))  # type: ignore[misc]
                     times[row.name].append((one, more, seconds(row.predict)))
             base: list[float] = []
-            standing = 2 * rows[0].model  # the bench's weights and gradients; all else is made and freed by `train`
             for row in rows:
                 one, more, inference = (min(column) for column in zip(*times[row.name], strict=True))
                 step = (more - one) / count
-                memory = (standing + peak(lambda row=row: row.train(2))) / MEGABYTE  # type: ignore[misc]
+                memory = (row.standing() + peak(lambda row=row: row.train(2))) / MEGABYTE  # type: ignore[misc]
                 inferred = (row.model + peak(row.predict)) / MEGABYTE
                 numbers = [1e3 * step, memory, 1e3 * inference, inferred]
                 base = base or numbers

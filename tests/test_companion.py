@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from sparsona.bench import Bench
-from sparsona.companion import Companion
+from sparsona.companion import Companion, Moved
 from sparsona.local import Local
 from sparsona.methods.fedavg import FedAvg
 from sparsona.recipe import Recipe
@@ -38,18 +38,13 @@ class Halved(Companion):
         outputs: torch.Tensor = flat.module(inputs)
         return outputs
 
-    def backward(self, flat: Flat, weights: torch.Tensor) -> Sequence[slice] | None:
+    def backward(self, flat: Flat, weights: torch.Tensor) -> Moved | None:
         assert self.own is not None
         self.own[1][0] = torch.dot(flat.gradient, weights)
         flat.gradient.mul_(self.factor)
         spans = self.halves[self.steps % len(self.halves)]
         self.steps += 1
-        if spans is not None:
-            kept = torch.zeros_like(flat.gradient)
-            for span in spans:
-                kept[span] = 1
-            flat.gradient.mul_(kept)
-        return spans
+        return None if spans is None else [(span, flat.gradient[span]) for span in spans]
 
 
 def client() -> Local:

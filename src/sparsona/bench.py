@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from sparsona.chance import Chance
-from sparsona.companion import Beside, Companion
+from sparsona.companion import Beside, Companion, Moved
 from sparsona.dataset import Array, Dataset, Indices
 from sparsona.errors import Diverged, InputError
 from sparsona.message import Mask, Vector
@@ -275,7 +275,7 @@ class Bench:
         flat, trainable = self.flat, self.layout.trainable
         flat.load(start)
         flat.module.train()
-        weights, gradient = flat.weights[:trainable], flat.gradient
+        weights, module_runs = flat.weights[:trainable], companion is None or companion.overwrites
         if companion is not None and companion.overwrites:
             weights = weights.clone()
         active = None if mask is None else self._vector(mask[:trainable].astype(np.float32))
@@ -287,37 +287,43 @@ class Bench:
         for indices, importance in batches:
             inputs, targets = self.batch(indices, recipe.augment)
             for _ in range(recipe.repeats):
-                gradient.zero_()
+                if module_runs:
+                    flat.gradient.zero_()
                 outputs = flat.module(inputs) if companion is None else companion.forward(flat, weights, inputs)
                 losses = self.objective.loss(_outputs(outputs), targets)
                 if importance is not None:
                     losses = losses * self._vector(importance)
                 torch.autograd.backward(losses.mean())
                 with torch.no_grad():
-                    spans = None
+                    moved: Moved | None = None
                     if companion is not None:
-                        spans = companion.backward(flat, weights)
+                        moved = companion.backward(flat, weights)
                         if beside is not None:
                             beside.step()
-                    if towards is not None and proximal is not None and not proximal.apart:
-                        gradient.add_(weights - towards, alpha=proximal.strength)
-                    if active is not None:
-                        gradient.mul_(active)
+                    pieces = ((slice(0, trainable), flat.gradient),) if moved is None else moved
+                    for span, slope in pieces:
+                        if towards is not None and proximal is not None and not proximal.apart:
+                            slope.add_(weights[span] - towards[span], alpha=proximal.strength)
+                        if active is not None:
+                            slope.mul_(active[span])
                     if recipe.clip is not None:
-                        gradient.mul_((recipe.clip / (gradient.norm() + 1e-6)).clamp(max=1.0))
-                    for span in (slice(None),) if spans is None else spans:
+                        norms = [slope.norm() for _, slope in pieces]
+                        norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm()
+                        for _, slope in pieces:
+                            slope.mul_((recipe.clip / (norm + 1e-6)).clamp(max=1.0))
+                    for span, slope in pieces:
                         if recipe.weight_decay:
                             if active is None:
-                                gradient[span].add_(weights[span], alpha=recipe.weight_decay)
+                                slope.add_(weights[span], alpha=recipe.weight_decay)
                             else:
-                                gradient[span].addcmul_(weights[span], active[span], value=recipe.weight_decay)
-                        if spans is None:
+                                slope.addcmul_(weights[span], active[span], value=recipe.weight_decay)
+                        if moved is None:
                             optimizer = optimizer or recipe.stepper(rate, weights, moments)
-                            optimizer.step(weights, gradient)
+                            optimizer.step(weights, slope)
                             continue
                         if span.start not in parts:  # a memory for every span: others are not moved, nor forgotten
                             parts[span.start] = recipe.stepper(rate, weights[span], None)
-                        parts[span.start].step(weights[span], gradient[span])
+                        parts[span.start].step(weights[span], slope)
                     if towards is not None and proximal is not None and proximal.apart:
                         pull = weights - towards if active is None else (weights - towards) * active
                         weights.add_(pull, alpha=-rate * proximal.strength)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 
 from sparsona.optimizer import Moments, Optimizer
 from sparsona.recipe import Recipe
 from sparsona.vector import Flat
+
+Moved: TypeAlias = Sequence[tuple[slice, torch.Tensor]]
+"""Spans of the weights, always cut at the same places, and the gradient of each, which the step may write to."""
 
 
 class Companion(ABC):
@@ -24,17 +28,17 @@ class Companion(ABC):
     moments: Moments | None = None
     needs_pairs: bool = False
     overwrites: bool = True
-    """Whether `forward` writes to the module's own weights; otherwise these are the ones that are trained."""
+    """Whether `forward` runs the module, with weights that it writes there; otherwise these are the ones that are
+    trained, and ``flat.gradient`` is not used."""
 
     @abstractmethod
     def forward(self, flat: Flat, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         """The outputs for a batch."""
 
     @abstractmethod
-    def backward(self, flat: Flat, weights: torch.Tensor) -> Sequence[slice] | None:
-        """After the loss's backward pass: make ``flat.gradient`` that of `weights`, and set the own gradient.
-
-        Returned are the spans that this step may move, always cut at the same places; None: everything moves.
+    def backward(self, flat: Flat, weights: torch.Tensor) -> Moved | None:
+        """After the loss's backward pass: what this step may move, and set the own gradient. None: everything moves,
+        by ``flat.gradient``.
         """
 
 

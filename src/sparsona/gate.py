@@ -6,7 +6,7 @@ al., "Differentiable Learning-to-Normalize via Switchable Normalization", ICLR 2
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Literal
@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from sparsona.chance import Chance
-from sparsona.companion import Companion
+from sparsona.companion import Companion, Moved
 from sparsona.errors import InputError
 from sparsona.message import Mask, Vector
 from sparsona.ops import knapsack
@@ -226,7 +226,7 @@ class Gating(Companion):
             outputs = net(inputs, training=True)
         return F.relu(outputs) if self.logit_relu else outputs
 
-    def backward(self, flat: Flat, weights: torch.Tensor) -> Sequence[slice] | None:
+    def backward(self, flat: Flat, weights: torch.Tensor) -> Moved | None:
         """dL/d(scale of block l) = <weights of l, dL/d(what the net ran with)>, and from there into the gate."""
         net = self._net(flat)
         source = flat.gradient if net is None else net.gradient
@@ -236,9 +236,11 @@ class Gating(Companion):
         for block, place in where.items():
             span = self.cut.span(block)
             slopes[block] = torch.dot(weights[span], source[place])
-            torch.mul(source[place], factors[block], out=flat.gradient[span])
+            source[place].mul_(factors[block])
         torch.autograd.backward(self.scale, torch.stack(slopes))
-        return None if self.kept.all() else [self.cut.span(int(b)) for b in np.flatnonzero(self.kept)]
+        if self.kept.all():
+            return None
+        return [(self.cut.span(block), source[place]) for block, place in where.items() if self.kept[block]]
 
     def active(self) -> tuple[Mask | None, Mask | None]:
         """The blocks that are kept; with `ste` paper the others have a gradient, too."""
@@ -316,7 +318,7 @@ class Scores(Companion):
         outputs: torch.Tensor = flat.module(inputs)
         return outputs
 
-    def backward(self, flat: Flat, weights: torch.Tensor) -> Sequence[slice] | None:
+    def backward(self, flat: Flat, weights: torch.Tensor) -> Moved | None:
         assert self.own is not None
         soft = self.scores.sigmoid()
         slope = flat.gradient[self._region] * weights[self._region] * soft * (1 - soft)

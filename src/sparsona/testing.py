@@ -329,6 +329,7 @@ def check_model(build: Callable[..., nn.Module], shape: tuple[int, ...], outputs
     if len(shape) == 3 and not torch.allclose(answer, flat.module(channels_last(inputs)), atol=1e-4):
         raise ContractError("the model answers differently when its input is in channels_last memory")
     flat.module.train()
+    gradient = flat.gradient
     torch.autograd.backward(flat.module(inputs).sum())
-    if not torch.isfinite(flat.gradient).all():
+    if not torch.isfinite(gradient).all():
         raise ContractError("the gradient is not finite")

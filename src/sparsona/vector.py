@@ -122,7 +122,8 @@ def view_of(array: npt.NDArray[Any]) -> torch.Tensor:
 
 
 class Flat:
-    """A module whose weights and gradients are views of two flat buffers, so that a step is one axpy.
+    """A module whose weights and gradients are views of two flat buffers, so that a step is one axpy. The buffer of
+    the gradients is made when it is first asked for.
 
     >>> flat = Flat(nn.Linear(2, 1))
     >>> flat.load(np.array([1, 2, 3], np.float32))
@@ -135,7 +136,6 @@ class Flat:
         self.module = module.to(device)
         self.layout = Layout.of(module)
         self.weights = torch.empty(self.layout.size, device=device)
-        self.gradient = torch.zeros(self.layout.trainable, device=device)
         owners = dict(module.named_modules())
         for (name, tensor, buffer), place in zip(list(_tensors(module)), self.layout.tensors, strict=True):
             view = self.weights[place.slice].view(place.shape)
@@ -145,8 +145,14 @@ class Flat:
                 owner, _, leaf = name.rpartition(".")
                 owners[owner]._buffers[leaf] = view
             else:
-                tensor.data = view
-                tensor.grad = self.gradient[place.slice].view(place.shape)
+                tensor.data, tensor.grad = view, None
+
+    @cached_property
+    def gradient(self) -> torch.Tensor:
+        out = torch.zeros(self.layout.trainable, device=self.weights.device)
+        for parameter, place in zip(self.module.parameters(), self.layout.parameters, strict=True):
+            parameter.grad = out[place.slice].view(place.shape)
+        return out
 
     def load(self, vector: Vector) -> None:
         if vector.shape != (self.layout.size,):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 
-from sparsona.companion import Companion
+from sparsona.companion import Companion, Moved
 from sparsona.message import Mask, Vector
 from sparsona.slim import SlimNet, chain_or_none, plan
 from sparsona.vector import Flat
@@ -40,7 +38,7 @@ class Narrow(Companion):
         outputs: torch.Tensor = flat.module(inputs) if self._net is None else self._net(inputs, training=True)
         return outputs if self._absent is None else outputs.masked_fill(self._absent, 0.0)
 
-    def backward(self, flat: Flat, weights: torch.Tensor) -> Sequence[slice] | None:
+    def backward(self, flat: Flat, weights: torch.Tensor) -> Moved | None:
         if self._net is None:
             flat.gradient.mul_(self._factors)
         else:
