@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 import torch
 
 os.environ.setdefault("COLUMNS", "120")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts the suite in the background ignores it
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
