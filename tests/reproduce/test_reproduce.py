@@ -113,10 +113,17 @@ def test_the_cases_of_fedpse(quick: bool) -> None:
     assert all(claim.check({}) is None for claim in paper.claims)
 
 
-@pytest.mark.parametrize("name", ["fedpse", "fedspa"])
-def test_a_card_holds_every_claim_and_every_run(name: str) -> None:
+@pytest.mark.parametrize("name", PAPERS.names())
+def test_a_card_holds_every_claim(name: str) -> None:
     """No verdict is left out because it is unfavourable."""
+    file = {"spfl": "spfl-plga", "plga": "spfl-plga"}.get(name, name)
+    card = (Path(__file__).parents[2] / "docs" / "papers" / f"{file}.md").read_text()
+    claims = [claim.text for claim in PAPERS.get(name)(True).claims]
+    assert claims
+    assert [text for text in claims if f"| {text} |" not in card] == []
+
+
+@pytest.mark.parametrize("name", ["fedpse", "fedspa"])
+def test_a_card_holds_every_run(name: str) -> None:
     card = (Path(__file__).parents[2] / "docs" / "papers" / f"{name}.md").read_text()
-    paper = PAPERS.get(name)(True)
-    assert [claim.text for claim in paper.claims if f"| {claim.text} |" not in card] == []
-    assert [case.name for case in paper.cases if f"| {case.name} |" not in card] == []
+    assert [case.name for case in PAPERS.get(name)(True).cases if f"| {case.name} |" not in card] == []
