@@ -201,7 +201,9 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="the two smaller sizes, little training, fewer repetitions"
     )
-    quick = parser.parse_args().quick
+    parser.add_argument("--times", action="store_true", help="the second table only: zstd-19 takes most of the time")
+    asked = parser.parse_args()
+    quick = asked.quick
     torch.set_num_threads(1)
     sizes = table("Bytes", ["bits/pos", "bound", "of bound", "bits/value", "bytes", "of zstd-19", "of COO"])
     times = table("Milliseconds", ["encode", "decode", "both", "memcpy", "zstd-3", "unzstd-3", "enc MB/s", "dec MB/s"])
@@ -218,8 +220,10 @@ def main() -> None:
         start = [row.source, f"{row.size:,}", density]
         repeat = 3 if quick or row.size > 10**7 else 9
         times.add_row(*start, *time_cells(row, frame, repeat if row.size > 10**5 else 30))
-        sizes.add_row(*start, *size_cells(row, frame))
-    console.print(sizes)
+        if not asked.times:
+            sizes.add_row(*start, *size_cells(row, frame))
+    if not asked.times:
+        console.print(sizes)
     console.print(times)
 
 
