@@ -365,7 +365,7 @@ def quick(work: Work) -> Work:
 
 
 def table(works: list[Work], methods: list[str], workers: int) -> list[str]:
-    """(a) and (b) are measured again between the other rows: the machine may be faster at one time than at another."""
+    """(b) is measured again between the other rows: the machine may be faster at one time than at another."""
     found: dict[str, dict[str, list[float]]] = {}
 
     def measure(row: str, work: Work, function: Callable[[], float]) -> None:
@@ -379,19 +379,16 @@ def table(works: list[Work], methods: list[str], workers: int) -> list[str]:
             raise
         found.setdefault(row, {}).setdefault(work.name, []).append(value)
 
-    def measure_bases(work: Work) -> None:
-        measure(BARE, work, lambda: bare(work))
-        measure(LIMIT, work, lambda: limit(work, workers))
-
     known = peers()
     with Crew[Task](workers) as crew:
         for work in works:
-            measure_bases(work)
+            measure(BARE, work, lambda w=work: bare(w))  # type: ignore[misc]
+            measure(LIMIT, work, lambda w=work: limit(w, workers))  # type: ignore[misc]
             for method in methods:
                 for way in work.ways:
                     row = f"(c) sparsona {method}{way}"
                     measure(row, work, lambda w=work, m=method, y=way: ours(w, m, y, crew, workers))  # type: ignore[misc]
-                measure_bases(work)
+                measure(LIMIT, work, lambda w=work: limit(w, workers))  # type: ignore[misc]
     for name, function in known.items():
         for work in works:
             measure(name, work, lambda w=work, f=function: f(w, workers))  # type: ignore[misc]
