@@ -113,7 +113,7 @@ def test_the_cases_of_fedpse(quick: bool) -> None:
     assert all(claim.check({}) is None for claim in paper.claims)
 
 
-@pytest.mark.parametrize("name", PAPERS.names())
+@pytest.mark.parametrize("name", [name for name in PAPERS.names() if not name.startswith("test")])
 def test_a_card_holds_every_claim(name: str) -> None:
     """No verdict is left out because it is unfavourable."""
     file = {"spfl": "spfl-plga", "plga": "spfl-plga"}.get(name, name)
