@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -66,19 +66,6 @@ class Training:
     seeded: AbstractContextManager[None]
 
 
-@runtime_checkable
-class Sparing(Protocol):
-    """A companion that runs less than the whole net, or more beside it, and says so.
-
-    `operations` are those of its own part for one sample's forward pass.
-    """
-
-    operations: int
-
-    def active(self) -> tuple[Mask | None, Mask | None]:
-        """The weights that the last step ran with, and those that it took the gradient of; None: all."""
-
-
 class Bench:
     """A worker's workplace: one module, the data, the device. Clients take turns on it."""
 
@@ -130,9 +117,6 @@ class Bench:
 
     def _count_step(self, samples: int, companion: Companion) -> None:
         """Count a step of what the companion ran: a pass forward, one back to the inputs, and one to the weights."""
-        if not isinstance(companion, Sparing):
-            self.count(samples)
-            return
         ran, moved = companion.active()
         self.count(samples, ran, TRAINING - 1)
         self.count(samples, moved, 1)

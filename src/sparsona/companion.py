@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import torch
 
+from sparsona.message import Mask
 from sparsona.optimizer import Moments, Optimizer
 from sparsona.recipe import Recipe
 from sparsona.vector import Flat
@@ -30,6 +31,8 @@ class Companion(ABC):
     overwrites: bool = True
     """Whether `forward` runs the module, with weights that it writes there; otherwise these are the ones that are
     trained, and ``flat.gradient`` is not used."""
+    operations: int = 0
+    """Those of its own part for one sample's forward pass."""
 
     @abstractmethod
     def forward(self, flat: Flat, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
@@ -40,6 +43,10 @@ class Companion(ABC):
         """After the loss's backward pass: what this step may move, and set the own gradient. None: everything moves,
         by ``flat.gradient``.
         """
+
+    def active(self) -> tuple[Mask | None, Mask | None]:
+        """The weights that the last step ran with, and those that it took the gradient of; None: all."""
+        return None, None
 
 
 @dataclass(frozen=True)

@@ -155,9 +155,14 @@ def report(paper: Paper, name: str, quick: bool, out: Path) -> str:
         lines.append("")
     if paper.claims:
         lines += ["## Claims", "", "| claim | holds here |", "|---|---|"]
-        verdicts = {True: "yes", False: "no", None: "not run"}
-        lines += [f"| {claim.text} | {verdicts[claim.check(done)]} |" for claim in paper.claims]
+        lines += verdicts(paper.claims, done)
     return "\n".join(lines) + "\n"
+
+
+def verdicts(claims: Sequence[Claim], done: Mapping[str, Summary]) -> list[str]:
+    """A row of a table for each claim: whether it holds in these runs."""
+    words = {True: "yes", False: "no", None: "not run"}
+    return [f"| {claim.text} | {words[claim.check(done)]} |" for claim in claims]
 
 
 def _row(case: Case, found: Summary) -> list[str]:

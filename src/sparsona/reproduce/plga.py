@@ -19,7 +19,7 @@ from typing import Any
 from sparsona.checkpoint import write_atomically
 from sparsona.records import Line
 from sparsona.report import curves
-from sparsona.reproduce import PAPERS, Case, Claim, Paper, Summary, finished
+from sparsona.reproduce import PAPERS, Case, Claim, Paper, Summary, finished, verdicts
 from sparsona.reproduce.spfl import PARTITIONS, SEEDS, Row, above, deviation, means, means_of, within
 from sparsona.rundir import RunDir
 
@@ -186,9 +186,7 @@ def _real_post(cases: Sequence[Case]) -> Callable[[Path, Path], bool]:
         for name in pre:
             count = next(found["clients"] for case, found in done.items() if case.rpartition("-")[0] == name)
             lines.append(f"| {name} | {deviation(pre[name])} | {deviation(post[name])} | {count} |")
-        lines += ["", "| claim | holds for them |", "|---|---|"]
-        verdicts = {True: "yes", False: "no", None: "not run"}
-        lines += [f"| {claim.text} | {verdicts[claim.check(done)]} |" for claim in AT_POST]
+        lines += ["", "| claim | holds for them |", "|---|---|", *verdicts(AT_POST, done)]
         write_atomically(to, "\n".join(lines) + "\n")
         return bool(done)
 

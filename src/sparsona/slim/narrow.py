@@ -17,8 +17,6 @@ class Narrow(Companion):
     `labels` are the outputs that the client has samples of; the others count as 0 in its loss.
     """
 
-    operations = 0
-
     def __init__(self, mask: Mask, factors: Vector, labels: Mask | None) -> None:
         self._mask = mask
         self._factors = torch.from_numpy(factors)
