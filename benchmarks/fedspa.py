@@ -19,17 +19,17 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from sparsona.bench import Bench
 from sparsona.chance import Chance
-from sparsona.dataset import Dataset, Share
-from sparsona.engines._crew import ENVIRONMENT
-from sparsona.local import Local
+from sparsona.data.dataset import ClientSplit, Dataset
+from sparsona.engines.pool.processes import ENVIRONMENT
 from sparsona.method import Task
 from sparsona.methods.fedspa import FedSpa
 from sparsona.models import MODELS
-from sparsona.objective import classification
-from sparsona.recipe import Recipe
-from sparsona.vector import Flat
+from sparsona.training.config import TrainConfig
+from sparsona.training.local import Local
+from sparsona.training.objective import classification
+from sparsona.training.runner import ModelRunner
+from sparsona.training.vector import Flat
 
 CLASSES, SAMPLES, EPOCHS, REPEATS = 26, 600, 5, 15
 MASKED_LIMIT, SEARCH_LIMIT = 1.05, 0.20
@@ -45,9 +45,9 @@ def client() -> Local:
         flat = Flat(MODELS.get("lenet5")((1, 28, 28), CLASSES))
     task = Task(flat.layout, flat.read(), ("c0",), 100, (1, 28, 28), CLASSES, chance)
     none = np.zeros(0, np.int64)
-    recipe = Recipe(epochs=1, batch=128, lr=0.01, weight_decay=5e-4, clip=10.0)
-    bench = Bench(flat.module, data, classification(), chance)
-    return Local("c0", 0, task, recipe, Share("c0", np.arange(SAMPLES), none, none), bench)
+    config = TrainConfig(epochs=1, batch=128, lr=0.01, weight_decay=5e-4, clip=10.0)
+    runner = ModelRunner(flat.module, data, classification(), chance)
+    return Local("c0", 0, task, config, ClientSplit("c0", np.arange(SAMPLES), none, none), runner)
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -142,7 +142,7 @@ def fluke(work: Work, workers: int) -> float:
     from fluke import DDict, FlukeENV
     from fluke.algorithms.fedavg import FedAVG
     from fluke.data import DataContainer, DataSplitter
-    from fluke.server import Server
+    from fluke.server import ServerState
 
     inputs, targets = work.inputs(), work.targets()
     everyone = inputs.repeat(work.clients, 1, 1, 1), targets.repeat(work.clients)
@@ -162,16 +162,16 @@ def fluke(work: Work, workers: int) -> float:
     )
     algorithm = FedAVG(work.clients, splitter, hyper)
     marks: list[float] = []
-    aggregate = Server.aggregate
+    aggregate = ServerState.aggregate
 
     def timed(self, *args, **kwargs):
         out = aggregate(self, *args, **kwargs)
         marks.append(time.perf_counter())
         return out
 
-    Server.aggregate = timed
+    ServerState.aggregate = timed
     try:
         algorithm.run(n_rounds=work.rounds + 1, eligible_perc=work.sampled / work.clients)
     finally:
-        Server.aggregate = aggregate
+        ServerState.aggregate = aggregate
     return _speed(work, marks)

@@ -19,19 +19,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from sparsona.bench import Bench
 from sparsona.chance import Chance
-from sparsona.dataset import Dataset
-from sparsona.gate import Budget, Design, Gated, Gating, block_scales, ready
+from sparsona.data.dataset import Dataset
 from sparsona.message import Vector
+from sparsona.methods.pfedgate.blocks import Cut
+from sparsona.methods.pfedgate.gate import Budget, Design, Gated, Gating, block_scales, ready
 from sparsona.models import MODELS
-from sparsona.objective import classification
-from sparsona.ops.blocks import Cut
-from sparsona.recipe import Recipe
-from sparsona.slim import chain_of
+from sparsona.training.config import TrainConfig
+from sparsona.training.objective import classification
+from sparsona.training.runner import ModelRunner
+from sparsona.training.slim import chain_of
 
 SHAPES = {"lenet-cifar": ((3, 32, 32), 10), "leaf-cnn": ((1, 28, 28), 62)}
-RECIPE = Recipe(lr=0.01, momentum=0.9, weight_decay=5e-4, clip=10.0)
+RECIPE = TrainConfig(lr=0.01, momentum=0.9, weight_decay=5e-4, clip=10.0)
 GATES: tuple[tuple[str, float, Any, Any, Any, int], ...] = (
     ("density 1, ste=repo", 1.0, "repo", "greedy", "one", 1),
     ("density 0.5, ste=repo", 0.5, "repo", "greedy", "one", 1),
@@ -53,11 +53,11 @@ class Variant:
     train: Callable[[int], None]
     predict: Callable[[], None]
     model: int
-    bench: Bench
+    runner: ModelRunner
 
     def standing(self) -> int:
-        """Bytes of the bench after a step: the weights, and the gradient if the step needs all of it."""
-        flat = self.bench.flat
+        """Bytes of the runner after a step: the weights, and the gradient if the step needs all of it."""
+        flat = self.runner.flat
         vars(flat).pop("gradient", None)
         flat.module.zero_grad(set_to_none=True)
         self.train(1)
@@ -70,23 +70,23 @@ def variants(model: str, batch: int) -> Iterator[Variant]:
     inputs = rng.integers(0, 256, (batch, *shape)).astype(np.uint8)
     data = Dataset("noise", inputs, rng.integers(0, classes, batch), classes, mean=(0.5,), std=(0.25,))
     with Chance(0).torch("initial weights"):
-        bench = Bench(MODELS.get(model)(shape, classes), data, classification(), Chance(0))
-    start, indices = bench.flat.read(), np.arange(batch)
-    prepared = bench.batch(indices)[0]
+        runner = ModelRunner(MODELS.get(model)(shape, classes), data, classification(), Chance(0))
+    start, indices = runner.flat.read(), np.arange(batch)
+    prepared = runner.batch(indices)[0]
 
     def steps(count: int, gating: Gating | None) -> None:
         batches = iter([(indices, None)] * count)
-        bench.train(start, RECIPE, batches, RECIPE.lr, companion=gating, companion_rate=RECIPE.lr)
+        runner.train(start, RECIPE, batches, RECIPE.lr, transform=gating, transform_rate=RECIPE.lr)
 
-    vector = 4 * bench.layout.size
-    yield Variant("fedavg", lambda n: steps(n, None), lambda: _forward(bench, start, prepared), vector, bench)
-    cut, chain = Cut.of(bench.layout, 5), chain_of(bench.flat.module)
+    vector = 4 * runner.layout.size
+    yield Variant("fedavg", lambda n: steps(n, None), lambda: _forward(runner, start, prepared), vector, runner)
+    cut, chain = Cut.of(runner.layout, 5), chain_of(runner.flat.module)
     for name, density, ste, knapsack, paths, pool in GATES:
         design = Design(shape, len(cut), paths, pool)
         gate = design.initial(Chance(0), "c0")
         budget = Budget(density, 0.2, knapsack)
         frozen = block_scales(ready(design, gate), prepared, cut, budget)
-        gated = Gated(start, gate, frozen, design, cut, budget, batch, False, bench.layout, chain)
+        gated = Gated(start, gate, frozen, design, cut, budget, batch, False, runner.layout, chain)
 
         def train(
             count: int, budget: Budget = budget, ste: Any = ste, design: Design = design, gate: Vector = gate
@@ -95,14 +95,14 @@ def variants(model: str, batch: int) -> Iterator[Variant]:
 
         def predict(gated: Gated = gated) -> None:
             with torch.no_grad():
-                gated.predict(bench.forward, prepared)
+                gated.predict(runner.forward, prepared)
 
         kept = int(cut.sizes[frozen != 0].sum())
-        yield Variant(name, train, predict, 4 * kept + gate.nbytes, bench)
+        yield Variant(name, train, predict, 4 * kept + gate.nbytes, runner)
 
 
-def _forward(bench: Bench, weights: Vector, inputs: torch.Tensor) -> None:
-    bench.forward(weights, inputs)
+def _forward(runner: ModelRunner, weights: Vector, inputs: torch.Tensor) -> None:
+    runner.forward(weights, inputs)
 
 
 def seconds(run: Callable[[], None]) -> float:

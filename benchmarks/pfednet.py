@@ -20,10 +20,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from sparsona.ops import network_lasso
-from sparsona.ops.fused_lasso import fused_lasso, runs
-from sparsona.ops.graph import knn_graph
-from sparsona.ops.network_lasso import Norm, network_prox
+from sparsona.methods.pfednet import network_lasso
+from sparsona.methods.pfednet.fused_lasso import fused_lasso, runs
+from sparsona.methods.pfednet.graph import knn_graph
+from sparsona.methods.pfednet.network_lasso import Norm, network_prox
 
 
 def seconds(work: Callable[[], Any], repeats: int = 3) -> float:

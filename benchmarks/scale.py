@@ -23,9 +23,9 @@ import numpy as np
 
 from sparsona.data import from_arrays
 from sparsona.engines.pool import Pool
+from sparsona.federation.rounds import Rounds
 from sparsona.prepare import prepare
-from sparsona.records import Journal
-from sparsona.rounds import Rounds
+from sparsona.runs.records import RunLog
 
 EACH, SECONDS = 10, 4.0
 
@@ -55,9 +55,9 @@ def measure(method: str, clients: int) -> Grown:
     setup = prepared.setup
     engine = Pool(setup)
     try:
-        sizes = {name: len(share.test) for name, share in setup.federation.shares.items()}
-        journal = Journal(sizes, setup.objective.higher_is_better)
-        loop = Rounds(setup, engine, prepared.schedule, prepared.experiment.evaluation, journal)
+        sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
+        run_log = RunLog(sizes, setup.objective.higher_is_better)
+        loop = Rounds(setup, engine, prepared.schedule, prepared.experiment.evaluation, run_log)
         start = time.perf_counter() - began
         for warm in range(2):
             loop._round(warm)

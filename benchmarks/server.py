@@ -22,12 +22,12 @@ import numpy as np
 
 from sparsona.chance import Chance
 from sparsona.message import Message, Sparse, Vector
-from sparsona.method import Arrival, Task, Turn
+from sparsona.method import Arrival, ServerContext, Task
 from sparsona.methods.fedpse import FedPSE
 from sparsona.models.cnn_mcmahan import cnn_mcmahan
 from sparsona.ops.packed import Packed
 from sparsona.ops.topk import kept, top_supports
-from sparsona.vector import Flat
+from sparsona.training.vector import Flat
 
 P = 0.9
 
@@ -52,12 +52,12 @@ def replies(where: Task, clients: int) -> list[Arrival]:
     return out
 
 
-def sparse_version(arrivals: Sequence[Arrival], turn: Turn) -> list[Packed]:
+def sparse_version(arrivals: Sequence[Arrival], context: ServerContext) -> list[Packed]:
     method = FedPSE(sparsity=P)
-    return list(method.merge(method.start_server(turn.task), arrivals, turn).owed.values())
+    return list(method.aggregate(method.start_server(context.task), arrivals, context).owed.values())
 
 
-def dense_version(arrivals: Sequence[Arrival], turn: Turn) -> list[Vector]:
+def dense_version(arrivals: Sequence[Arrival], context: ServerContext) -> list[Vector]:
     """Figures 10 to 12 of the paper, their errors mended: indices are arrays of zeros and ones."""
     updates = [a.message.sparse("update").dense() for a in arrivals]
     examples = [float(a.message.examples()) for a in arrivals]
@@ -67,14 +67,14 @@ def dense_version(arrivals: Sequence[Arrival], turn: Turn) -> list[Vector]:
     total = reduce(np.add, (u.astype(np.float64) * n for u, n in zip(updates, examples, strict=True)))
     mean = np.divide(total, count, out=np.zeros(len(total)), where=count > 0).astype(np.float32)
     owed = [np.zeros_like(u) for u in updates]
-    for layer, tensor in enumerate(turn.task.layout.parameters):
+    for layer, tensor in enumerate(context.task.layout.parameters):
         s = mean[tensor.slice]
         top = s.copy()
         top[np.argsort(-np.absolute(s), kind="stable")[kept(tensor.size, P) :]] = 0
         s_index = np.sign(np.absolute(top))
         s_norm = top / (float(np.linalg.norm(top)) or 1.0)
         for arrival, update, out in zip(arrivals, updates, owed, strict=True):
-            rng = turn.rng("dps", arrival.client, layer)
+            rng = context.rng("dps", arrival.client, layer)
             u = update[tensor.slice]
             c_index = np.sign(np.absolute(u))
             u_norm = u / (float(np.linalg.norm(u)) or 1.0)
@@ -102,13 +102,13 @@ def memory(field: str) -> float:
 def one(version: str, clients: int) -> None:
     """Run one version; print what it took, how many entries the clients are owed, and the sum of their magnitudes."""
     where = task()
-    arrivals, turn = replies(where, clients), Turn(where, 0)
+    arrivals, context = replies(where, clients), ServerContext(where, 0)
     run = sparse_version if version == "sparse" else dense_version
-    run(replies(where, 2), turn)  # what is compiled on first use is compiled here
+    run(replies(where, 2), context)  # what is compiled on first use is compiled here
     before = memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
     began = time.process_time()
-    owed = run(arrivals, turn)
+    owed = run(arrivals, context)
     seconds = time.process_time() - began
     peak = memory("VmHWM") - before
     values = [e.values if isinstance(e, Packed) else e[e != 0] for e in owed]

@@ -1,5 +1,5 @@
-"""The N x N similarity of N clients' replies, from their frames: SPFL's `merge` of a measuring pass, against what one
-would write first.
+"""The N x N similarity of N clients' replies, from their frames: SPFL's `aggregate` of a measuring pass, against what
+one would write first.
 
     python benchmarks/similarity.py [--clients 10 100 500] [--weights 1660000]
 
@@ -23,15 +23,15 @@ from pathlib import Path
 
 import numpy as np
 
-from sparsona.checkpoint import Flight
+from sparsona.federation.rounds import Arrivals
+from sparsona.layout import Layout, Tensor
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, Turn
+from sparsona.method import Arrival, ServerContext
 from sparsona.methods.spfl import SPFL
 from sparsona.ops import pairwise
 from sparsona.ops.pairwise import Matrix
-from sparsona.rounds import Arrivals
+from sparsona.runs.checkpoint import PendingReply
 from sparsona.testing import tiny_setup
-from sparsona.vector import Layout, Tensor
 from sparsona.wire import Limit, encode
 
 TENSORS = {"conv1": (0.003, 0.5), "conv2": (0.03, 0.3), "fc1": (0.96, 0.2), "fc2": (0.007, 1.0)}
@@ -44,17 +44,17 @@ def layout_of(weights: int) -> Layout:
     return Layout(tuple(Tensor(f"{name}.weight", (stop - start, 1), start, stop) for name, start, stop in places))
 
 
-def merge(arrivals: Sequence[Arrival], layout: Layout) -> Matrix:
+def aggregate(arrivals: Sequence[Arrival], layout: Layout) -> Matrix:
     """The method itself."""
     start = np.zeros(layout.size, np.float32)
     task = replace(tiny_setup(SPFL()).task, layout=layout, initial=start)
-    return SPFL().merge(SPFL().start_server(task), arrivals, Turn(task, 0)).similarity.stages["base"]
+    return SPFL().aggregate(SPFL().start_server(task), arrivals, ServerContext(task, 0)).similarity.stages["base"]
 
 
 def held(arrivals: Sequence[Arrival], layout: Layout) -> Matrix:
     """The same with all replies decoded at once."""
     pairwise.HELD = sys.maxsize
-    return merge(arrivals, layout)
+    return aggregate(arrivals, layout)
 
 
 def decoded(arrivals: Sequence[Arrival]) -> list[Vector]:
@@ -85,7 +85,7 @@ def pairs(arrivals: Sequence[Arrival], layout: Layout) -> Matrix:
     return out
 
 
-WAYS = {"merge": merge, "held": held, "naive": naive, "pairs": pairs}
+WAYS = {"aggregate": aggregate, "held": held, "naive": naive, "pairs": pairs}
 
 
 def write(file: Path, clients: int, weights: int) -> list[int]:
@@ -101,9 +101,9 @@ def write(file: Path, clients: int, weights: int) -> list[int]:
 def measure(way: str, file: Path, ends: Sequence[int], weights: int) -> dict[str, float]:
     """Processor seconds and memory of one way, in this process."""
     frames, layout = np.memmap(file, np.uint8, "r"), layout_of(weights)
-    flights = [Flight(0, f"c{i:04}", 0, frames[a:b]) for i, (a, b) in enumerate(itertools.pairwise(ends))]
+    flights = [PendingReply(0, f"c{i:04}", 0, frames[a:b]) for i, (a, b) in enumerate(itertools.pairwise(ends))]
     arrivals = Arrivals(flights, Limit(3 * weights), layout.lengths)
-    merge(arrivals[:1], layout)  # compiles what is compiled
+    aggregate(arrivals[:1], layout)  # compiles what is compiled
     tracemalloc.start()
     began = time.process_time()
     matrix = WAYS[way](arrivals, layout)

@@ -40,25 +40,25 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from sparsona import client as client_module
-from sparsona import rounds as rounds_module
-from sparsona.bench import Bench, channels_last
 from sparsona.chance import Chance
-from sparsona.client import Setup
-from sparsona.dataset import Dataset, Federation, Share
+from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.engines import Engine
-from sparsona.engines._crew import ENVIRONMENT, Crew
 from sparsona.engines.inprocess import InProcess
 from sparsona.engines.pool import Pool, Task, cores
+from sparsona.engines.pool.processes import ENVIRONMENT, WorkerPool
+from sparsona.federation import rounds as rounds_module
+from sparsona.federation import worker as client_module
+from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.schedule import Sampled
+from sparsona.federation.worker import Setup
 from sparsona.method import Task as MethodTask
 from sparsona.methods import METHODS
 from sparsona.models import MODELS
-from sparsona.objective import classification
-from sparsona.recipe import Recipe
-from sparsona.records import Journal
-from sparsona.rounds import Evaluation, Rounds
-from sparsona.schedule import Sampled
-from sparsona.vector import Flat
+from sparsona.runs.records import RunLog
+from sparsona.training.config import TrainConfig
+from sparsona.training.objective import classification
+from sparsona.training.runner import ModelRunner, channels_last
+from sparsona.training.vector import Flat
 from sparsona.wire import PackingName
 
 CLASSES, RATE = 10, 0.01
@@ -130,12 +130,12 @@ class Work:
         train = np.arange(self.clients * self.samples).reshape(self.clients, -1)
         test = np.arange(self.clients * self.samples, total).reshape(self.clients, -1)
         none = np.zeros(0, np.int64)
-        shares = {name: Share(name, train[i], none, test[i]) for i, name in enumerate(names)}
+        shares = {name: ClientSplit(name, train[i], none, test[i]) for i, name in enumerate(names)}
         flat = Flat(self.module())
         task = MethodTask(flat.layout, flat.read(), tuple(names), 10**6, self.shape, CLASSES, Chance(0))
-        recipe = Recipe(batch=self.batch, lr=RATE)
+        config = TrainConfig(batch=self.batch, lr=RATE)
         federation = Federation(data, shares)
-        means = METHODS.get(method)(), task, federation, flat.module, classification(), recipe, "cpu"
+        means = METHODS.get(method)(), task, federation, flat.module, classification(), config, "cpu"
         return Setup(*means, way.trainer, way.packing)
 
 
@@ -245,18 +245,18 @@ def _limit_process(line: Connection[Any, Any], work: Work) -> None:
 
 
 def loop_of(setup: Setup, engine: Engine, work: Work, evaluation: Evaluation) -> Rounds:
-    sizes = {name: len(share.test) for name, share in setup.federation.shares.items()}
-    return Rounds(setup, engine, Sampled(sample=work.sampled / work.clients), evaluation, Journal(sizes, True))
+    sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
+    return Rounds(setup, engine, Sampled(sample=work.sampled / work.clients), evaluation, RunLog(sizes, True))
 
 
-def ours(work: Work, method: str, way: Way, crew: Crew[Task], workers: int) -> float:
+def ours(work: Work, method: str, way: Way, crew: WorkerPool[Task], workers: int) -> float:
     """Sparsona on the pool, from the first downlink of a round to the merged model."""
     setup = work.setup(method, way)
     engine = Pool(setup, workers, crew)
     loop = loop_of(setup, engine, work, Evaluation(every=0))
 
     def round_() -> None:
-        loop.journal.write(loop._round(loop.done).values())
+        loop.run_log.write(loop._round(loop.done).values())
         loop.done += 1
 
     try:
@@ -274,7 +274,7 @@ def timed(spent: dict[str, float]) -> Iterator[None]:
     places: list[tuple[Any, str, str]] = [
         (client_module, "encode", "encode"), (client_module, "decode", "decode"),
         (rounds_module, "encode", "encode"), (rounds_module, "decode", "decode"),
-        (Rounds, "_merge", "merge"), (Bench, "scores", "evaluate"), (Bench, "train", "train"),
+        (Rounds, "_merge", "merge"), (ModelRunner, "scores", "evaluate"), (ModelRunner, "train", "train"),
     ]  # fmt: skip
     saved = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
     for owner, name, what in places:
@@ -380,7 +380,7 @@ def table(works: list[Work], methods: list[str], workers: int) -> list[str]:
         found.setdefault(row, {}).setdefault(work.name, []).append(value)
 
     known = peers()
-    with Crew[Task](workers) as crew:
+    with WorkerPool[Task](workers) as crew:
         for work in works:
             measure(BARE, work, lambda w=work: bare(w))  # type: ignore[misc]
             measure(LIMIT, work, lambda w=work: limit(w, workers))  # type: ignore[misc]

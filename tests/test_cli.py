@@ -17,8 +17,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from sparsona import cli
-from sparsona.rounds import Rounds
-from sparsona.rundir import RunDir
+from sparsona.federation.rounds import Rounds
+from sparsona.runs.directory import RunDirectory
 
 
 class Shell:
@@ -262,7 +262,7 @@ def test_ctrl_c_before_the_first_round_is_done_prints_a_command_that_goes_on_the
 ) -> None:
     words = ("run", "local", "--rounds", 1, "--clients", 2, "--engine", "inprocess", "--out", "my run", "--quiet")
     with monkeypatch.context() as patched:
-        patched.setattr(RunDir, "open", interrupt)
+        patched.setattr(RunDirectory, "open", interrupt)
         assert sparsona(*words) == (130, "", "interrupted: nothing was done\n")
     told = "interrupted: continue with sparsona run 'my run/experiment.toml' --resume\n"
     again = *shlex.split(told.partition("sparsona ")[2]), "--quiet"

@@ -11,14 +11,14 @@ import pytest
 from torch import nn
 
 from sparsona.errors import ContractError
-from sparsona.local import Local
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, Task, Turn
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
 from sparsona.models import MODELS
 from sparsona.partition import PARTITIONS
 from sparsona.testing import check_method, check_model, check_partitioner
+from sparsona.training.local import Local
 
 
 @pytest.mark.parametrize("name", METHODS.names())
@@ -59,10 +59,10 @@ class Flawed(Method[State, State]):
     def start_client(self, task: Task, client: ClientId) -> State:
         return State(task.initial, task.chance.rng("gate", client=client).random(40).astype(np.float32))
 
-    def send(self, server: State, to: ClientId, turn: Turn) -> Message:
+    def send(self, server: State, to: ClientId, context: ServerContext) -> Message:
         if self.flaw == "changes state":
             server.weights[0] += 1
-        if self.flaw == "unknown client" and to not in turn.task.clients:
+        if self.flaw == "unknown client" and to not in context.task.clients:
             raise KeyError(to)
         return Message(weights=server.weights)
 
@@ -74,13 +74,13 @@ class Flawed(Method[State, State]):
         if self.flaw == "leaks an old gate":
             extra["gate"], client = client.secret, replace(client, secret=client.secret[::-1] + 1)
         if self.flaw == "leaks a sample":
-            sample = local.bench._inputs[local.share.train[0]].numpy().ravel()
+            sample = local.runner._inputs[local.split.train[0]].numpy().ravel()
             return Fit(client, Message(weights=trained, sample=sample), trained)
         if self.flaw == "chance":
             trained = trained + np.random.default_rng().normal(size=len(trained)).astype(np.float32)
         return Fit(replace(client, weights=trained), Message(weights=trained, **extra), trained)
 
-    def merge(self, server: State, arrivals: Sequence[Arrival], turn: Turn) -> State:
+    def aggregate(self, server: State, arrivals: Sequence[Arrival], context: ServerContext) -> State:
         if self.flaw == "needs everyone":
             assert len(arrivals) == 3
         weights = server.weights
@@ -90,7 +90,7 @@ class Flawed(Method[State, State]):
             return State(weights, {1, 2})  # type: ignore[arg-type]
         return replace(server, weights=weights)
 
-    def personal(self, client: State, down: Message, local: Local) -> Vector:
+    def personal_model(self, client: State, down: Message, local: Local) -> Vector:
         return client.weights
 
 

@@ -7,15 +7,36 @@
 """
 
 from sparsona.api import PersonalModel, Result, run
-from sparsona.dataset import Dataset
+from sparsona.data.dataset import Dataset
+from sparsona.layout import Layout
 from sparsona.message import Blocks, Levels, Message, Positions, Sparse, Ternary, Vector
-from sparsona.method import Arrival, Exchange, Fit, Method, Predictor, Task, Turn
-from sparsona.objective import Objective, classification, multilabel, regression
-from sparsona.vector import Layout
+from sparsona.method import Arrival, Fit, Method, Phase, Predictor, ServerContext, Task
+from sparsona.training.objective import Objective, classification, multilabel, regression
 from sparsona.version import __version__
 
 __all__ = [
-    "Arrival", "Blocks", "Dataset", "Exchange", "Fit", "Layout", "Levels", "Message", "Method", "Objective",
-    "PersonalModel", "Positions", "Predictor", "Result", "Sparse", "Task", "Ternary", "Turn", "Vector",
-    "__version__", "classification", "multilabel", "regression", "run",
+    "Arrival",
+    "Blocks",
+    "Dataset",
+    "Fit",
+    "Layout",
+    "Levels",
+    "Message",
+    "Method",
+    "Objective",
+    "PersonalModel",
+    "Phase",
+    "Positions",
+    "Predictor",
+    "Result",
+    "ServerContext",
+    "Sparse",
+    "Task",
+    "Ternary",
+    "Vector",
+    "__version__",
+    "classification",
+    "multilabel",
+    "regression",
+    "run",
 ]  # fmt: skip

@@ -18,26 +18,26 @@ import torch
 from safetensors.numpy import load_file
 from torch import nn
 
-from sparsona.bench import Bench
-from sparsona.checkpoint import Keeper
-from sparsona.client import Outcome, Setup
 from sparsona.data import from_arrays
-from sparsona.dataset import Array, Dataset
+from sparsona.data.dataset import Array, Dataset
 from sparsona.engines import ENGINES
 from sparsona.errors import InputError
-from sparsona.evaluate import POINTS, summarise
 from sparsona.experiment import assign
+from sparsona.federation.evaluation import POINTS, summarise
+from sparsona.federation.rounds import Rounds
+from sparsona.federation.schedule import Schedule
+from sparsona.federation.worker import Outcome, Setup
 from sparsona.method import ClientId, Method, Model
-from sparsona.objective import Objective
-from sparsona.ops.network import Network
+from sparsona.methods.pfednet.network import Network
 from sparsona.ops.pairwise import Similarity
 from sparsona.prepare import GIVEN, Prepared, prepare
-from sparsona.records import Journal, RoundReport
 from sparsona.report.similarity import network_of, save, save_network, similarity_of
-from sparsona.rounds import Rounds
-from sparsona.rundir import RunDir
-from sparsona.schedule import Schedule
-from sparsona.state import digest
+from sparsona.runs.checkpoint import Checkpointer
+from sparsona.runs.directory import RunDirectory
+from sparsona.runs.records import RoundReport, RunLog
+from sparsona.runs.state import digest
+from sparsona.training.objective import Objective
+from sparsona.training.runner import ModelRunner
 from sparsona.version import __version__
 from sparsona.wire import Ledger
 
@@ -50,25 +50,25 @@ class PersonalModel:
 
     client: ClientId
     model: Model
-    _bench: Bench = field(repr=False)
+    _runner: ModelRunner = field(repr=False)
 
     def predict(self, inputs: Array) -> Array:
         """Predictions for raw inputs, of the shape and units of the data that it was trained on."""
-        return self._bench.predict(self.model, np.ascontiguousarray(inputs))
+        return self._runner.predict(self.model, np.ascontiguousarray(inputs))
 
     def tensors(self) -> dict[str, Array]:
         """The weights by name, where the model is one vector."""
         if not isinstance(self.model, np.ndarray):
             raise InputError(f"the model of {self.client} is a {type(self.model).__name__}, not one set of weights")
-        return dict(self._bench.layout.named(self.model))
+        return dict(self._runner.layout.named(self.model))
 
 
 class Models(Mapping[ClientId, PersonalModel]):
     """Every client's own model. Those that a run directory holds are read when they are asked for, and models that
     several clients share are held once: memory does not grow with the clients if it need not."""
 
-    def __init__(self, clients: tuple[ClientId, ...], bench: Bench, folder: RunDir | None) -> None:
-        self._bench = bench
+    def __init__(self, clients: tuple[ClientId, ...], runner: ModelRunner, folder: RunDirectory | None) -> None:
+        self._runner = runner
         self._folder = folder
         self._held: dict[ClientId, Model | None] = dict.fromkeys(clients)
         self._same: dict[bytes, Model] = {}
@@ -85,8 +85,8 @@ class Models(Mapping[ClientId, PersonalModel]):
         if model is None:
             assert self._folder is not None
             named = load_file(self._folder.model_file(client))
-            model = np.concatenate([named[tensor.name].reshape(-1) for tensor in self._bench.layout.tensors])
-        return PersonalModel(client, model, self._bench)
+            model = np.concatenate([named[tensor.name].reshape(-1) for tensor in self._runner.layout.tensors])
+        return PersonalModel(client, model, self._runner)
 
     def __iter__(self) -> Iterator[ClientId]:
         return iter(self._held)
@@ -156,12 +156,12 @@ def run(
         objective=objective,
         schedule=None if isinstance(schedule, Mapping) else schedule,
     )
-    return execute(prepared, RunDir(Path(out)) if out is not None else None, resume, on_round)
+    return execute(prepared, RunDirectory(Path(out)) if out is not None else None, resume, on_round)
 
 
 def execute(
     prepared: Prepared,
-    folder: RunDir | None = None,
+    folder: RunDirectory | None = None,
     resume: bool = False,
     on_round: Callable[[RoundReport], None] = lambda report: None,
     on_start: Callable[[int], None] = lambda done: None,
@@ -170,13 +170,13 @@ def execute(
     setup, experiment = prepared.setup, prepared.experiment
     if folder is not None:
         folder.open(experiment, resume)
-    sizes = {name: len(share.test) for name, share in setup.federation.shares.items()}
-    journal = Journal(sizes, setup.objective.higher_is_better, folder.records if folder else None)
-    keeper = Keeper(folder.checkpoint) if folder else None
+    sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
+    run_log = RunLog(sizes, setup.objective.higher_is_better, folder.records if folder else None)
+    checkpointer = Checkpointer(folder.checkpoint) if folder else None
     with _repeatable():
         engine = ENGINES.get(experiment.engine)(setup, experiment.workers)
         try:
-            rounds = Rounds(setup, engine, prepared.schedule, experiment.evaluation, journal, keeper)
+            rounds = Rounds(setup, engine, prepared.schedule, experiment.evaluation, run_log, checkpointer)
             if resume:
                 rounds.resume()
             on_start(rounds.done)
@@ -186,12 +186,12 @@ def execute(
             engine.close()
 
 
-def _finish(prepared: Prepared, rounds: Rounds, folder: RunDir | None) -> Result:
-    setup, experiment, journal = prepared.setup, prepared.experiment, rounds.journal
+def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> Result:
+    setup, experiment, run_log = prepared.setup, prepared.experiment, rounds.run_log
     notes = _notes(prepared)
-    module = copy.deepcopy(setup.module)  # a bench takes its module's weights over: the engine still needs its own
-    bench = Bench(module, setup.federation.data, setup.objective, setup.task.chance, setup.device)
-    models = Models(setup.task.clients, bench, folder)
+    module = copy.deepcopy(setup.module)  # a runner takes its module's weights over: the engine still needs its own
+    runner = ModelRunner(module, setup.federation.data, setup.objective, setup.task.chance, setup.device)
+    models = Models(setup.task.clients, runner, folder)
     for outcome in rounds.finish("personal", setup.task.clients):
         assert outcome.model is not None
         if folder is not None:
@@ -199,7 +199,7 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDir | None) -> Result
         models.add(outcome.job.client, outcome.model)
     joining = rounds.join(prepared.newcomers)
     joined = list(rounds.finish("adapt", prepared.newcomers))
-    up, down = (sum((getattr(r, way) for r in journal.rounds), Ledger()) for way in ("up", "down"))
+    up, down = (sum((getattr(r, way) for r in run_log.rounds), Ledger()) for way in ("up", "down"))
     summary: dict[str, Any] = {
         "sparsona": __version__,
         "method": experiment.method,
@@ -212,14 +212,14 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDir | None) -> Result
         "rounds": experiment.rounds,
         "seed": experiment.seed,
         "metric": setup.objective.metric_name,
-        setup.objective.metric_name: {point: journal.last(point) for point in POINTS if journal.last(point)},
-        "picked": _picked(journal),
+        setup.objective.metric_name: {point: run_log.last(point) for point in POINTS if run_log.last(point)},
+        "picked": _picked(run_log),
         "bytes": {"up": up.total, "down": down.total, "parts": {"up": _parts(up), "down": _parts(down)}},
         "paper_bytes": {
-            "up": sum(r.paper_up for r in journal.rounds),
-            "down": sum(r.paper_down for r in journal.rounds),
+            "up": sum(r.paper_up for r in run_log.rounds),
+            "down": sum(r.paper_down for r in run_log.rounds),
         },
-        "flops": sum(r.flops for r in journal.rounds),
+        "flops": sum(r.flops for r in run_log.rounds),
         "simulated_seconds": round(rounds.clock, 3),
         "seconds": round(rounds.seconds, 3),
         "peak_rss_mb": round(max(_peak_rss_mb(), getattr(rounds.engine, "peak_rss_mb", 0.0)), 1),
@@ -235,7 +235,7 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDir | None) -> Result
             save_network(network, folder.path)
         folder.write_summary(summary)
     path = folder.path if folder else None
-    return Result(summary, tuple(journal.rounds), models, journal.scores, path, similarity, network)
+    return Result(summary, tuple(run_log.rounds), models, run_log.scores, path, similarity, network)
 
 
 def _digest(rounds: Rounds) -> str:
@@ -250,14 +250,14 @@ def _parts(ledger: Ledger) -> dict[str, float]:
     return {kind: value for kind, value in dataclasses.asdict(ledger).items() if value}
 
 
-def _picked(journal: Journal) -> dict[str, Any]:
-    picks = {point: journal.picked(point) for point in POINTS}
+def _picked(run_log: RunLog) -> dict[str, Any]:
+    picks = {point: run_log.picked(point) for point in POINTS}
     return {p: {"round": r.round, **r.scores[p]} for p, r in picks.items() if r is not None}
 
 
 def _joined(outcomes: list[Outcome], joining: list[Outcome], setup: Setup) -> dict[str, Any]:
     """What new clients scored, and the bytes by which they joined and got their models."""
-    sizes = {o.job.client: len(setup.federation.shares[o.job.client].test) for o in outcomes}
+    sizes = {o.job.client: len(setup.federation.splits[o.job.client].test) for o in outcomes}
     scores = {p: {o.job.client: o.scores[p].test for o in outcomes if p in o.scores} for p in ("pre", "post")}
     higher = setup.objective.higher_is_better
     return {

@@ -19,16 +19,16 @@ from sparsona import reproduce as papers
 from sparsona.api import execute
 from sparsona.chance import Chance
 from sparsona.errors import DataError, InputError, SparsonaError
-from sparsona.evaluate import POINTS
 from sparsona.experiment import Experiment, assign, option_names, read
+from sparsona.federation.evaluation import POINTS
 from sparsona.methods import METHODS
 from sparsona.partition._split import class_counts, federate
 from sparsona.prepare import prepare
 from sparsona.report import console as show
 from sparsona.report import curves
 from sparsona.report.plots import draw_classes
-from sparsona.rundir import RunDir
-from sparsona.slim.export import export_slim
+from sparsona.runs.directory import RunDirectory
+from sparsona.training.slim.export import export_slim
 from sparsona.version import __version__
 
 app = typer.Typer(
@@ -89,14 +89,14 @@ def run(
     experiment = prepared.experiment
     if folder is None:
         stem = _stem(experiment.method, experiment)
-        there = RunDir.around(file)
+        there = RunDirectory.around(file)
         folder = (there.path if there else _latest(stem)) if resume else _fresh(stem)
     metric = prepared.setup.objective.metric_name
     try:
         with show.RoundProgress(err, experiment.method, experiment.rounds, metric, quiet) as progress:
-            result = execute(prepared, RunDir(folder), resume, progress.advance, progress.started)
+            result = execute(prepared, RunDirectory(folder), resume, progress.advance, progress.started)
     except KeyboardInterrupt:
-        written = RunDir(folder).experiment_file
+        written = RunDirectory(folder).experiment_file
         how = f"continue with sparsona run {quote(str(written))} --resume" if written.exists() else "nothing was done"
         err.print(f"interrupted: {how}", soft_wrap=True, highlight=False)
         raise typer.Exit(130) from None
@@ -150,7 +150,7 @@ def compare(
     metric, summaries = prepared[0].setup.objective.metric_name, []
     for name, one in zip(names, prepared, strict=True):
         with show.RoundProgress(err, name, one.experiment.rounds, metric, quiet=False) as progress:
-            result = execute(one, RunDir(folder / name), resume, progress.advance, progress.started)
+            result = execute(one, RunDirectory(folder / name), resume, progress.advance, progress.started)
         summaries.append(result.summary)
     title = f"{first.data}, {first.clients} clients, {first.partition}, {first.rounds} rounds, seed {first.seed}"
     out.print(show.comparison(summaries, title))
@@ -202,14 +202,14 @@ def export(
         sizes = export_slim(run, client, to)
         out.print(f"wrote {to}: {sizes.after} numbers instead of {sizes.before}", soft_wrap=True)
         return
-    RunDir(run).export(client, to)
+    RunDirectory(run).export(client, to)
     out.print(f"wrote {to}", soft_wrap=True)
 
 
 @app.command()
 def wire(run: Annotated[Path, typer.Argument(help="a run directory")]) -> None:
     """Where the bytes of a run went, and how far its positions are from the entropy bound."""
-    summary = RunDir(run).summary()
+    summary = RunDirectory(run).summary()
     out.print(show.breakdown(summary))
 
 
@@ -221,7 +221,7 @@ def draw(
 ) -> None:
     """Accuracy against rounds, bytes and simulated seconds: a curve a run."""
     folders = [inner for given in runs for inner in _runs_in(given)]
-    summaries = [RunDir(folder).summary() for folder in folders]
+    summaries = [RunDirectory(folder).summary() for folder in folders]
     if point not in POINTS:
         raise InputError(f"{point!r} is no point of evaluation: choose one of {', '.join(POINTS)}")
     metric = summaries[0]["metric"]

@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from sparsona.errors import InputError
+from sparsona.federation.rounds import Evaluation
+from sparsona.federation.schedule import Sampled
 from sparsona.method import Method
 from sparsona.methods import METHODS
-from sparsona.recipe import Recipe
 from sparsona.registry import suggest
-from sparsona.rounds import Evaluation
-from sparsona.schedule import Sampled
+from sparsona.training.config import TrainConfig
 from sparsona.wire import PackingName
 
 FREE = ("engine", "workers", "device")
@@ -60,7 +60,7 @@ class Experiment(BaseModel):
     trainer: Literal["plain", "batched"] = "plain"
     packing: PackingName = "tight"
     options: dict[str, Any] = {}
-    training: Recipe = Recipe()
+    training: TrainConfig = TrainConfig()
     schedule: Sampled = Sampled()
     split: Split = Split()
     evaluation: Evaluation = Evaluation()
@@ -75,7 +75,7 @@ class Experiment(BaseModel):
 
 
 SECTIONS: dict[str, type] = {
-    "training": Recipe,
+    "training": TrainConfig,
     "schedule": Sampled,
     "split": Split,
     "evaluation": Evaluation,
@@ -149,7 +149,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def assign(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """Apply ``key=value`` pairs: a method's option, a key of the training recipe, or ``section.key``.
+    """Apply ``key=value`` pairs: a method's option, a key of the training config, or ``section.key``.
 
     >>> assign({"method": "fedprox"}, ["mu=0.5", "lr=0.05", "schedule.dropout=0.1"])["training"]
     {'lr': 0.05}
@@ -171,12 +171,12 @@ def assign(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, An
 def _section(method: str, name: str) -> str:
     if method and name in option_names(METHODS.get(method)):
         return "options"
-    if name in {f.name for f in dataclasses.fields(Recipe)}:
+    if name in {f.name for f in dataclasses.fields(TrainConfig)}:
         return "training"
     if name in Experiment.model_fields:
         return ""
     options = option_names(METHODS.get(method)) if method else []
-    known = [*options, *(f.name for f in dataclasses.fields(Recipe)), *Experiment.model_fields]
+    known = [*options, *(f.name for f in dataclasses.fields(TrainConfig)), *Experiment.model_fields]
     raise InputError(f"--set: nothing is called {name!r}{suggest(name, known)}")
 
 

@@ -149,12 +149,12 @@ NUMBER_TYPES = ("float32", "float16", "int8", "uint8", "int16", "int32", "int64"
 class Stamp:
     """What the loop writes on every message.
 
-    `exchange` counts the exchanges of a round. `acked` is the round of the last reply of this client that reached the
+    `phase` counts the phases of a round. `acked` is the round of the last reply of this client that reached the
     server, -1 if none did: a client that sent later than that knows that its reply was lost.
     """
 
     round: int = 0
-    exchange: int = 0
+    phase: int = 0
     acked: int = -1
 
 
@@ -190,8 +190,8 @@ class Message:
         return self.stamp.round
 
     @property
-    def exchange(self) -> int:
-        return self.stamp.exchange
+    def phase(self) -> int:
+        return self.stamp.phase
 
     @property
     def acked(self) -> int:

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 
 from sparsona.chance import Chance
+from sparsona.layout import Layout
 from sparsona.message import Message, Vector
-from sparsona.vector import Layout
 
 if TYPE_CHECKING:
-    from sparsona.local import Local
+    from sparsona.training.local import Local
 
 ClientId: TypeAlias = str
 S = TypeVar("S")
@@ -55,7 +55,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Exchange:
+class Phase:
     """One send-fit-merge turn of the loop. `everyone` asks all clients, whoever the schedule has sampled.
 
     `joining`: a client that joins after training takes this turn of round 0 first, so that the server knows it.
@@ -66,16 +66,16 @@ class Exchange:
     joining: bool = False
 
 
-TRAIN = Exchange("train")
+TRAIN = Phase("train")
 
 
 @dataclass(frozen=True)
-class Turn:
-    """Where the server stands: the round (from 0), the exchange within it, and whose replies are still under way."""
+class ServerContext:
+    """Where the server stands: the round (from 0), the phase within it, and whose replies are still under way."""
 
     task: Task
     round: int
-    exchange: int = 0
+    phase: int = 0
     waiting: Mapping[ClientId, int] = field(default_factory=dict)
 
     def rng(self, purpose: str, client: ClientId = "", layer: int = 0) -> np.random.Generator:
@@ -95,7 +95,7 @@ class Arrival:
 class Fit(Generic[C]):
     """What a client's turn gives: its new state, its reply, and its model after training (the `post` point).
 
-    `model` is None in an exchange that trains nothing.
+    `model` is None in an phase that trains nothing.
     """
 
     client: C
@@ -122,7 +122,7 @@ class Method(ABC, Generic[S, C]):
         """What `client` knows before its first round, whenever it joins."""
 
     @abstractmethod
-    def send(self, server: S, to: ClientId, turn: Turn) -> Message:
+    def send(self, server: S, to: ClientId, context: ServerContext) -> Message:
         """The downlink for one client, known or new. Changes nothing: it is also called to evaluate."""
 
     @abstractmethod
@@ -130,24 +130,24 @@ class Method(ABC, Generic[S, C]):
         """The client's turn: read the downlink, train, answer."""
 
     @abstractmethod
-    def merge(self, server: S, arrivals: Sequence[Arrival], turn: Turn) -> S:
+    def aggregate(self, server: S, arrivals: Sequence[Arrival], context: ServerContext) -> S:
         """Fold the replies in. There is at least one; they come sorted by client, whatever their order on the wire.
 
         Each message is decoded when it is asked for, so one pass over `arrivals` holds one message at a time.
         """
 
     @abstractmethod
-    def personal(self, client: C, down: Message, local: Local) -> Model:
+    def personal_model(self, client: C, down: Message, local: Local) -> Model:
         """The client's own model as assembled from its state and the downlink: what is tested, saved, exported."""
 
-    def exchanges(self, round: int) -> tuple[Exchange, ...]:
-        """The turns of this round. `down.exchange` and `turn.exchange` count them."""
+    def phases(self, round: int) -> tuple[Phase, ...]:
+        """The turns of this round. `down.phase` and `turn.phase` count them."""
         return (TRAIN,)
 
     def adapt(self, client: C, down: Message, local: Local) -> Fit[C]:
         """What a client that joins after training does with its data. By default the same as a round."""
         return self.fit(client, down, local)
 
-    def volume(self, task: Task) -> int:
+    def max_numbers(self, task: Task) -> int:
         """The most numbers that one message may hold: a peer that sends more is refused before memory is taken."""
         return 2 * task.layout.size + 4096

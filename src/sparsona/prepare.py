@@ -14,25 +14,25 @@ import numpy as np
 import torch
 from torch import nn
 
-from sparsona.batched import stack_of
-from sparsona.bench import Bench
 from sparsona.chance import Chance
-from sparsona.client import Setup
 from sparsona.data import load
-from sparsona.dataset import Dataset, Federation
+from sparsona.data.dataset import Dataset, Federation
 from sparsona.engines import ENGINES
-from sparsona.engines._shared import picklable
 from sparsona.engines.pool import cores
+from sparsona.engines.pool.shared import picklable
 from sparsona.errors import InputError
 from sparsona.experiment import Experiment, build
+from sparsona.federation.schedule import Schedule
+from sparsona.federation.worker import Setup
 from sparsona.method import ClientId, Method, Task
 from sparsona.methods import METHODS
 from sparsona.models import MODELS
-from sparsona.objective import Objective, classification, multilabel, regression
 from sparsona.partition._split import federate
 from sparsona.registry import bind, split_spec
-from sparsona.schedule import Schedule
-from sparsona.vector import Flat
+from sparsona.training.batched import stack_of
+from sparsona.training.objective import Objective, classification, multilabel, regression
+from sparsona.training.runner import ModelRunner
+from sparsona.training.vector import Flat
 
 log = logging.getLogger(__name__)
 GIVEN = "(given in Python)"
@@ -100,9 +100,9 @@ def prepare(
         _trainer(experiment, module),
         experiment.packing,
     )
-    bench = Bench(module, dataset, setup.objective, chance, experiment.device)
-    _probe(bench, dataset, shape)
-    engine = _engine(experiment, setup, bench) if experiment.engine == "auto" else experiment.engine
+    runner = ModelRunner(module, dataset, setup.objective, chance, experiment.device)
+    _probe(runner, dataset, shape)
+    engine = _engine(experiment, setup, runner) if experiment.engine == "auto" else experiment.engine
     experiment = experiment.model_copy(update={"engine": engine, "trainer": setup.trainer})
     return Prepared(experiment, setup, newcomers, schedule or experiment.schedule)
 
@@ -134,19 +134,19 @@ def _trainer(experiment: Experiment, module: nn.Module) -> Literal["plain", "bat
     return "batched"
 
 
-def _engine(experiment: Experiment, setup: Setup, bench: Bench) -> str:
+def _engine(experiment: Experiment, setup: Setup, runner: ModelRunner) -> str:
     """The pool, unless its start would take longer than it saves. Results do not depend on the choice."""
     if min(experiment.workers or cores(), cores()) < 2 or experiment.device != "cpu":
         return "inprocess"
-    recipe, evaluation = setup.recipe, experiment.evaluation
+    config, evaluation = setup.config, experiment.evaluation
     turns = experiment.schedule.sample
     if evaluation.every and evaluation.post == "everyone":
         turns += (1 - turns) / evaluation.every
-    examples = [len(share.train) for share in setup.federation.shares.values()]
-    steps = sum(recipe.steps or recipe.epochs * math.ceil(n / recipe.batch) for n in examples) * recipe.repeats
-    bench.flops = 0
-    bench.count(1)
-    seconds = turns * experiment.rounds * steps * (SECONDS_A_STEP + recipe.batch * bench.flops * SECONDS_A_FLOP)
+    examples = [len(share.train) for share in setup.federation.splits.values()]
+    steps = sum(config.steps or config.epochs * math.ceil(n / config.batch) for n in examples) * config.repeats
+    runner.flops = 0
+    runner.count(1)
+    seconds = turns * experiment.rounds * steps * (SECONDS_A_STEP + config.batch * runner.flops * SECONDS_A_FLOP)
     return "pool" if seconds > WORTHWHILE and picklable(setup) else "inprocess"
 
 
@@ -199,12 +199,12 @@ def _module(
         return builder(shape, outputs, **options)
 
 
-def _probe(bench: Bench, data: Dataset, shape: tuple[int, ...]) -> None:
+def _probe(runner: ModelRunner, data: Dataset, shape: tuple[int, ...]) -> None:
     """Ask the model about two samples, so that one that does not fit is named before anything is trained."""
     try:
-        inputs, targets = bench.batch(np.arange(2) % len(data))
-        answer = bench.forward(bench.flat.read(), inputs)
-        losses = bench.objective.loss(answer, targets)
+        inputs, targets = runner.batch(np.arange(2) % len(data))
+        answer = runner.forward(runner.flat.read(), inputs)
+        losses = runner.objective.loss(answer, targets)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(f"the model does not fit {data.name}, whose samples have shape {shape}: {reason}") from None

@@ -21,23 +21,23 @@ import numpy as np
 import torch
 from torch import nn
 
-from sparsona.bench import channels_last
 from sparsona.chance import Chance
-from sparsona.checkpoint import Keeper
-from sparsona.client import Job, Outcome, Setup
-from sparsona.dataset import Dataset, Indices, Samples
+from sparsona.data.dataset import Dataset, Indices, Samples
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import ContractError, InputError
+from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.schedule import Plan, Sampled, Schedule
+from sparsona.federation.worker import Job, Outcome, Setup
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Method, Task
-from sparsona.objective import classification
 from sparsona.partition._split import federate
-from sparsona.recipe import Recipe
-from sparsona.records import Journal
-from sparsona.rounds import Evaluation, Rounds
-from sparsona.schedule import Plan, Sampled, Schedule
-from sparsona.state import digest, pack, unpack
-from sparsona.vector import Flat
+from sparsona.runs.checkpoint import Checkpointer
+from sparsona.runs.records import RunLog
+from sparsona.runs.state import digest, pack, unpack
+from sparsona.training.config import TrainConfig
+from sparsona.training.objective import classification
+from sparsona.training.runner import channels_last
+from sparsona.training.vector import Flat
 from sparsona.wire import decode
 
 ROUNDS = 3
@@ -52,8 +52,12 @@ def check_method(method: Method[Any, Any]) -> None:
     _same("two runs of the same seed", reference, _run(method))
     _same("replies in another order", reference, _run(method, engine=Backwards))
     with tempfile.TemporaryDirectory() as folder:
-        _run(method, keeper=Keeper(Path(folder)), stop=1)
-        _same("a run that was stopped and resumed", reference, _run(method, keeper=Keeper(Path(folder)), resume=True))
+        _run(method, checkpointer=Checkpointer(Path(folder)), stop=1)
+        _same(
+            "a run that was stopped and resumed",
+            reference,
+            _run(method, checkpointer=Checkpointer(Path(folder)), resume=True),
+        )
     _run(method, clients=1)
     _run(method, schedule=Sampled(sample=0.4))
     _run(method, schedule=Silent("c1"))
@@ -79,7 +83,7 @@ def tiny_setup(method: Method[Any, Any], clients: int = 3, rounds: int = ROUNDS)
     flat = Flat(module)
     names = tuple(sorted(federation.clients))
     task = Task(flat.layout, flat.read(), names, rounds, (1, 6, 6), classes, chance)
-    return Setup(method, task, federation, module, classification(), Recipe(batch=16, lr=0.05))
+    return Setup(method, task, federation, module, classification(), TrainConfig(batch=16, lr=0.05))
 
 
 class Backwards(InProcess):
@@ -115,14 +119,14 @@ def _run(
     clients: int = 3,
     schedule: Schedule | None = None,
     engine: type[InProcess] = InProcess,
-    keeper: Keeper | None = None,
+    checkpointer: Checkpointer | None = None,
     stop: int = 0,
     resume: bool = False,
 ) -> Rounds:
     setup = tiny_setup(method, clients)
-    sizes = {name: len(share.test) for name, share in setup.federation.shares.items()}
+    sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
     made = engine(setup)
-    rounds = Rounds(setup, made, schedule or Sampled(), Evaluation(), Journal(sizes, True), keeper)
+    rounds = Rounds(setup, made, schedule or Sampled(), Evaluation(), RunLog(sizes, True), checkpointer)
     if resume:
         rounds.resume()
     if stop:
@@ -169,7 +173,9 @@ def _imports(method: Method[Any, Any]) -> None:
         names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         for name in names:
-            if name.startswith(("sparsona.engines", "sparsona.wire", "sparsona.rounds", "sparsona.client")):
+            if name.startswith(
+                ("sparsona.engines", "sparsona.wire", "sparsona.federation.rounds", "sparsona.federation.worker")
+            ):
                 raise ContractError(f"{type(method).__name__} imports {name}: a method knows neither engine nor wire")
 
 
@@ -185,9 +191,9 @@ def _newcomer(rounds: Rounds) -> None:
     """A client that the server never heard of is served, has a model, and can adapt."""
     setup = rounds.setup
     name = "somebody new"
-    shares = {**setup.federation.shares, name: setup.federation.shares[setup.task.clients[0]]}
-    wider = dataclasses.replace(setup, federation=dataclasses.replace(setup.federation, shares=shares))
-    later = Rounds(wider, InProcess(wider), rounds.schedule, rounds.evaluation, rounds.journal)
+    shares = {**setup.federation.splits, name: setup.federation.splits[setup.task.clients[0]]}
+    wider = dataclasses.replace(setup, federation=dataclasses.replace(setup.federation, splits=shares))
+    later = Rounds(wider, InProcess(wider), rounds.schedule, rounds.evaluation, rounds.run_log)
     later.server, later.acked = rounds.server, rounds.acked
     before = digest(rounds.server)
     for outcome in later.finish("adapt", [name]):
@@ -215,10 +221,10 @@ class Recorder(Tap):
     """Keeps also every state that clients have had, the first one included. Their optimisers have a memory to leak, and
     even a client of one batch takes two steps: after one from a common start its own model may be the one it sends."""
 
-    recipe = Recipe(epochs=2, batch=16, lr=0.005, momentum=0.9)
+    config = TrainConfig(epochs=2, batch=16, lr=0.005, momentum=0.9)
 
     def __init__(self, setup: Setup, workers: int = 1) -> None:
-        super().__init__(dataclasses.replace(setup, recipe=self.recipe), workers)
+        super().__init__(dataclasses.replace(setup, config=self.config), workers)
         self.states = {client: [self.store.get(client)] for client in setup.task.clients}
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
@@ -231,7 +237,7 @@ class Recorder(Tap):
 class PlainRecorder(Recorder):
     """For methods that refuse momentum."""
 
-    recipe = Recipe(epochs=2, batch=16, lr=0.05)
+    config = TrainConfig(epochs=2, batch=16, lr=0.05)
 
 
 def _private(method: Method[Any, Any]) -> None:
@@ -249,7 +255,7 @@ def _private(method: Method[Any, Any]) -> None:
     for client, frame in engine.sent:
         message = decode(frame, setup.limit(), setup.task.layout.lengths)
         held = b"".join(array.tobytes() for array in _arrays(message))
-        share = setup.federation.shares[client]
+        share = setup.federation.splits[client]
         if any(setup.federation.data.inputs[i].tobytes() in held for i in share.train):
             raise ContractError(f"a training sample of {client} travels in a message")
         for state, field in product(engine.states[client], type(method).private):

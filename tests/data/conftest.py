@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from sparsona import data
-from sparsona.dataset import Dataset
+from sparsona.data.dataset import Dataset
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from sparsona.data import File, Source, Store, _fetch, fetch
-from sparsona.dataset import Dataset
+from sparsona.data.dataset import Dataset
 from sparsona.errors import DataError
 
 CONTENT = np.random.default_rng(0).bytes(300_000)

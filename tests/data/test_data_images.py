@@ -13,7 +13,7 @@ import pytest
 
 from sparsona import data
 from sparsona.data import cifar_10, cifar_100
-from sparsona.dataset import Array
+from sparsona.data.dataset import Array
 from sparsona.errors import DataError, InputError
 
 RNG = np.random.default_rng(0)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sparsona import data
-from sparsona.dataset import Dataset
+from sparsona.data.dataset import Dataset
 
 Real = Callable[[str], Dataset]
 

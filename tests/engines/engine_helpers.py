@@ -15,18 +15,18 @@ import torch
 from torch import nn
 
 from sparsona.chance import Chance
-from sparsona.client import Setup
 from sparsona.engines import Engine
 from sparsona.errors import InputError, WireError
-from sparsona.local import Local as Client
+from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.schedule import Plan, Schedule
+from sparsona.federation.worker import Setup
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, Task, Turn
-from sparsona.records import Journal, RoundReport
-from sparsona.rounds import Evaluation, Rounds
-from sparsona.schedule import Plan, Schedule
-from sparsona.state import digest
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.runs.records import RoundReport, RunLog
+from sparsona.runs.state import digest
 from sparsona.testing import tiny_setup
-from sparsona.vector import Flat
+from sparsona.training.local import Local as Client
+from sparsona.training.vector import Flat
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Stateful(Method[Memory, Memory]):
     def start_client(self, task: Task, client: ClientId) -> Memory:
         return Memory(task.initial, 0)
 
-    def send(self, server: Memory, to: ClientId, turn: Turn) -> Message:
+    def send(self, server: Memory, to: ClientId, context: ServerContext) -> Message:
         return Message(weights=server.weights)
 
     def fit(self, client: Memory, down: Message, local: Client) -> Fit[Memory]:
@@ -80,13 +80,13 @@ class Stateful(Method[Memory, Memory]):
         reply = Message(weights=trained, examples=local.examples)
         return Fit(Memory(trained, client.turns + 1), reply, trained)
 
-    def merge(self, server: Memory, arrivals: Sequence[Arrival], turn: Turn) -> Memory:
-        total = np.zeros(turn.task.layout.size, np.float64)
+    def aggregate(self, server: Memory, arrivals: Sequence[Arrival], context: ServerContext) -> Memory:
+        total = np.zeros(context.task.layout.size, np.float64)
         for arrival in arrivals:
             total += arrival.message.vector("weights")
         return Memory((total / len(arrivals)).astype(np.float32), server.turns + len(arrivals))
 
-    def personal(self, client: Memory, down: Message, local: Client) -> Vector:
+    def personal_model(self, client: Memory, down: Message, local: Client) -> Vector:
         return client.weights
 
     def _misbehave(self) -> None:
@@ -133,14 +133,14 @@ class Run:
 
 
 def run(engine: Engine, setup: Setup, schedule: Schedule | None = None, evaluation: Evaluation | None = None) -> Run:
-    sizes = {name: len(share.test) for name, share in setup.federation.shares.items()}
-    journal = Journal(sizes, True)
-    loop = Rounds(setup, engine, schedule or Half(), evaluation or Evaluation(), journal)
+    sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
+    run_log = RunLog(sizes, True)
+    loop = Rounds(setup, engine, schedule or Half(), evaluation or Evaluation(), run_log)
     loop.run()
     models = {o.job.client: o.model for o in loop.finish("personal", setup.task.clients)}
     digests = engine.store.digests(setup.task.clients)
     engine.close()
-    return Run(digest(loop.server), digests, tuple(journal.rounds), dict(sorted(models.items())))
+    return Run(digest(loop.server), digests, tuple(run_log.rounds), dict(sorted(models.items())))
 
 
 def alive(pid: int) -> bool:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from engine_helpers import Half, Stateful, run
 
-from sparsona.bench import Bench
-from sparsona.client import Meter
 from sparsona.engines.inprocess import InProcess
+from sparsona.federation.rounds import Evaluation
+from sparsona.federation.worker import Meter
 from sparsona.method import Method
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.fedavg_ft import FedAvgFT
 from sparsona.methods.local import Local
-from sparsona.rounds import Evaluation
 from sparsona.testing import tiny_setup
+from sparsona.training.runner import ModelRunner
 
 
 @pytest.mark.parametrize("method", [Stateful(), Local(), FedAvg(), FedAvgFT()])
@@ -28,13 +28,13 @@ def test_skipping_changes_no_score(method: Method[object, object], monkeypatch: 
 
 def test_whoever_did_not_train_is_not_measured_again(monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[int] = []
-    scores = Bench.scores
+    scores = ModelRunner.scores
 
-    def counted(self: Bench, *args: object) -> tuple[float, ...]:
+    def counted(self: ModelRunner, *args: object) -> tuple[float, ...]:
         measured.append(1)
         return scores(self, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Bench, "scores", counted)
+    monkeypatch.setattr(ModelRunner, "scores", counted)
     monkeypatch.setattr(Meter, "WORTHWHILE", 0)
     setup = tiny_setup(Local(), 4, rounds=4)
     run(InProcess(setup), setup, Half(), Evaluation(post="participants"))

@@ -20,30 +20,30 @@ import torch
 from engine_helpers import ButOne, Half, Stateful, alive, run
 from torch import nn
 
-from sparsona.checkpoint import Keeper
-from sparsona.client import Outcome
-from sparsona.engines._crew import Crew
-from sparsona.engines._shared import Block, Shares, mapped, picklable, seal
 from sparsona.engines.inprocess import InProcess
 from sparsona.engines.pool import Pool, Task, cores
+from sparsona.engines.pool.processes import WorkerPool
+from sparsona.engines.pool.shared import Block, SplitTable, mapped, picklable, seal
 from sparsona.errors import Diverged, InputError, SparsonaError, WireError
+from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.worker import Outcome
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
-from sparsona.recipe import Recipe
-from sparsona.records import Journal
-from sparsona.rounds import Evaluation, Rounds
+from sparsona.runs.checkpoint import Checkpointer
+from sparsona.runs.records import RunLog
 from sparsona.testing import tiny_setup
-from sparsona.wire import Memo
+from sparsona.training.config import TrainConfig
+from sparsona.wire import EncodeCache
 
 
 @pytest.fixture(scope="module")
-def crew() -> Iterator[Crew[Task]]:
+def crew() -> Iterator[WorkerPool[Task]]:
     """Processes take seconds to start: the tests here share them."""
-    with Crew(3) as crew:
+    with WorkerPool(3) as crew:
         yield crew
 
 
-def test_every_method_gives_the_same_bits_with_any_number_of_workers(crew: Crew[Task]) -> None:
+def test_every_method_gives_the_same_bits_with_any_number_of_workers(crew: WorkerPool[Task]) -> None:
     for name, kind in METHODS:
         setup = tiny_setup(kind(), clients=3, rounds=3)
         reference = run(InProcess(setup), setup, ButOne())  # two turns each: the second starts from what was kept
@@ -55,7 +55,7 @@ def test_every_method_gives_the_same_bits_with_any_number_of_workers(crew: Crew[
 
 
 def test_a_worker_that_is_killed_is_replaced_and_nothing_else_changes(
-    crew: Crew[Task], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    crew: WorkerPool[Task], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     reference = run(InProcess(tiny_setup(Stateful(), 4)), tiny_setup(Stateful(), 4))
     setup = tiny_setup(Stateful("die once", str(tmp_path / "died")), 4)
@@ -65,7 +65,7 @@ def test_a_worker_that_is_killed_is_replaced_and_nothing_else_changes(
     assert (found.server, found.clients, found.rounds) == (reference.server, reference.clients, reference.rounds)
 
 
-def test_kill_9_from_outside_while_all_work(crew: Crew[Task], caplog: pytest.LogCaptureFixture) -> None:
+def test_kill_9_from_outside_while_all_work(crew: WorkerPool[Task], caplog: pytest.LogCaptureFixture) -> None:
     plain = tiny_setup(Stateful(), 4, rounds=4)
     reference = run(InProcess(plain), plain)
     setup = tiny_setup(Stateful("slow"), 4, rounds=4)
@@ -99,7 +99,7 @@ def test_kill_9_from_outside_while_all_work(crew: Crew[Task], caplog: pytest.Log
     assert (found.server, found.clients, found.rounds) == (reference.server, reference.clients, reference.rounds)
 
 
-def test_a_turn_that_kills_every_worker_is_given_up(crew: Crew[Task]) -> None:
+def test_a_turn_that_kills_every_worker_is_given_up(crew: WorkerPool[Task]) -> None:
     setup = tiny_setup(Stateful("die"), 4)
     with pytest.raises(SparsonaError, match=r"died \(exit code 3\) in the turn of c1: .*--engine inprocess") as caught:
         run(Pool(setup, 2, crew), setup)
@@ -115,7 +115,9 @@ def test_a_turn_that_kills_every_worker_is_given_up(crew: Crew[Task]) -> None:
         ("odd", RuntimeError, "Odd: 1 and 2"),
     ],
 )
-def test_an_error_in_a_worker_is_raised_here(crew: Crew[Task], trouble: str, kind: type[Exception], line: str) -> None:
+def test_an_error_in_a_worker_is_raised_here(
+    crew: WorkerPool[Task], trouble: str, kind: type[Exception], line: str
+) -> None:
     setup = tiny_setup(Stateful(trouble), 2)
     with pytest.raises(kind) as caught:
         run(Pool(setup, 1, crew), setup)
@@ -125,8 +127,8 @@ def test_an_error_in_a_worker_is_raised_here(crew: Crew[Task], trouble: str, kin
     assert bool(notes) == (not issubclass(kind, SparsonaError)), "a trace where the error is not one of ours"
 
 
-def test_divergence_reads_as_in_one_process(crew: Crew[Task]) -> None:
-    setup = replace(tiny_setup(FedAvg(), 1), recipe=Recipe(lr=1e30, epochs=4))
+def test_divergence_reads_as_in_one_process(crew: WorkerPool[Task]) -> None:
+    setup = replace(tiny_setup(FedAvg(), 1), config=TrainConfig(lr=1e30, epochs=4))
     lines = []
     for engine in (InProcess(setup), Pool(setup, 1, crew)):
         with pytest.raises(Diverged) as caught:
@@ -135,7 +137,7 @@ def test_divergence_reads_as_in_one_process(crew: Crew[Task]) -> None:
     assert lines[0] == lines[1]
 
 
-def test_a_module_that_fails_in_the_worker_keeps_its_error(crew: Crew[Task]) -> None:
+def test_a_module_that_fails_in_the_worker_keeps_its_error(crew: WorkerPool[Task]) -> None:
     setup = tiny_setup(FedAvg(), 2)
     wrong = replace(setup, module=nn.Sequential(nn.Flatten(), nn.Linear(7, 4)))
     with pytest.raises((RuntimeError, InputError), match=r"shapes cannot be multiplied|does not fit a model"):
@@ -169,11 +171,11 @@ def test_the_samples_are_not_in_what_is_sent() -> None:
         inputs, _, indices, bounds, payload = mapped(os.dup(block.handle), sealed.places)
         assert len(payload) < 2 * weights, "every weight once, although all share one buffer"
         assert np.array_equal(inputs, setup.federation.data.inputs)
-        shares = Shares(tuple(setup.federation.shares), bounds, indices)
-        for name, share in setup.federation.shares.items():
+        shares = SplitTable(tuple(setup.federation.splits), bounds, indices)
+        for name, share in setup.federation.splits.items():
             for part in ("train", "validation", "test"):
                 assert np.array_equal(getattr(shares[name], part), getattr(share, part))
-        assert list(shares) == list(setup.federation.shares)
+        assert list(shares) == list(setup.federation.splits)
         assert len(shares) == 3
     finally:
         block.close()
@@ -187,19 +189,19 @@ def test_writing_to_shared_samples_changes_nobody_elses() -> None:
     block.close()
 
 
-def test_jobs_are_made_when_a_worker_is_free(crew: Crew[Task]) -> None:
+def test_jobs_are_made_when_a_worker_is_free(crew: WorkerPool[Task]) -> None:
     """Downlinks of thousands of clients must not stand in memory together."""
     setup = tiny_setup(FedAvg(), 6, rounds=1)
     made, ahead = 0, []
     engine = Pool(setup, 2, crew)
-    loop = Rounds(setup, engine, Half(), Evaluation(), Journal({f"c{i}": 1 for i in range(6)}, True))
+    loop = Rounds(setup, engine, Half(), Evaluation(), RunLog({f"c{i}": 1 for i in range(6)}, True))
     jobs = list(loop.setup.task.clients) * 5
 
     def lazily() -> Iterator[object]:
         nonlocal made
         for client in jobs:
             made += 1
-            yield loop._trial("personal", loop._turn(0, 0), client, Memo())
+            yield loop._trial("personal", loop._turn(0, 0), client, EncodeCache())
 
     for number, _ in enumerate(engine.run(lazily())):  # type: ignore[arg-type]
         ahead.append(made - number)
@@ -211,11 +213,11 @@ def test_jobs_are_made_when_a_worker_is_free(crew: Crew[Task]) -> None:
 def thirty(pool: Pool) -> Iterator[Outcome]:
     """The outcomes of five evaluations of six clients, as they come."""
     setup = pool._setup
-    loop = Rounds(setup, pool, Half(), Evaluation(), Journal({}, True))
-    return pool.run(loop._trial("personal", loop._turn(0, 0), c, Memo()) for c in setup.task.clients * 5)
+    loop = Rounds(setup, pool, Half(), Evaluation(), RunLog({}, True))
+    return pool.run(loop._trial("personal", loop._turn(0, 0), c, EncodeCache()) for c in setup.task.clients * 5)
 
 
-def test_who_leaves_jobs_unfinished_does_not_disturb_who_comes_next(crew: Crew[Task]) -> None:
+def test_who_leaves_jobs_unfinished_does_not_disturb_who_comes_next(crew: WorkerPool[Task]) -> None:
     setup = tiny_setup(Stateful(), 6)
     one = Pool(setup, 2, crew)
     left = thirty(one)
@@ -235,7 +237,7 @@ def test_who_leaves_jobs_unfinished_does_not_disturb_who_comes_next(crew: Crew[T
     two.close()
 
 
-def test_jobs_that_were_given_up_for_others_are_not_passed_over_in_silence(crew: Crew[Task]) -> None:
+def test_jobs_that_were_given_up_for_others_are_not_passed_over_in_silence(crew: WorkerPool[Task]) -> None:
     setup = tiny_setup(Stateful(), 6)
     pool = Pool(setup, 2, crew)
     first, second = thirty(pool), thirty(pool)
@@ -247,7 +249,7 @@ def test_jobs_that_were_given_up_for_others_are_not_passed_over_in_silence(crew:
     pool.close()
 
 
-def test_a_set_up_that_failed_is_not_the_next_ones_failure(crew: Crew[Task]) -> None:
+def test_a_set_up_that_failed_is_not_the_next_ones_failure(crew: WorkerPool[Task]) -> None:
     setup = tiny_setup(FedAvg(), 2)
     Pool(replace(setup, module=Unfit(), trainer="batched"), 1, crew).close()
     assert run(Pool(setup, 1, crew), setup).clients == run(InProcess(setup), setup).clients
@@ -262,21 +264,21 @@ class Unfit(nn.Module):
 
 def test_the_longest_turns_come_first() -> None:
     setup = tiny_setup(FedAvg(), 4)
-    shares = setup.federation.shares
-    loop = Rounds(setup, InProcess(setup), Half(), Evaluation(), Journal({}, True))
+    shares = setup.federation.splits
+    loop = Rounds(setup, InProcess(setup), Half(), Evaluation(), RunLog({}, True))
     sizes = [len(shares[client].train) for client in loop._longest_first(setup.task.clients)]
     assert sizes == sorted(sizes, reverse=True)
 
 
 def test_workers_write_states_into_the_run_directory_and_a_stopped_run_goes_on(
-    crew: Crew[Task], tmp_path: Path
+    crew: WorkerPool[Task], tmp_path: Path
 ) -> None:
     setup = tiny_setup(Stateful(), 4, rounds=4)
     reference = run(InProcess(setup), setup)
 
     def loop(engine: InProcess | Pool) -> Rounds:
         return Rounds(
-            setup, engine, Half(), Evaluation(), Journal({f"c{i}": 1 for i in range(4)}, True), Keeper(tmp_path)
+            setup, engine, Half(), Evaluation(), RunLog({f"c{i}": 1 for i in range(4)}, True), Checkpointer(tmp_path)
         )
 
     first = loop(Pool(setup, 2, crew))
@@ -307,15 +309,15 @@ import sys, time
 sys.path.insert(0, {here!r})
 from engine_helpers import Stateful
 from sparsona.engines.pool import Pool
-from sparsona.rounds import Evaluation, Rounds
-from sparsona.records import Journal
+from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.runs.records import RunLog
 from engine_helpers import Half
 from sparsona.testing import tiny_setup
 
 if __name__ == "__main__":
     setup = tiny_setup(Stateful(), 4, rounds=100000)
     engine = Pool(setup, 2)
-    loop = Rounds(setup, engine, Half(), Evaluation(every=0), Journal({{}}, True))
+    loop = Rounds(setup, engine, Half(), Evaluation(every=0), RunLog({{}}, True))
     def told(report):
         if report.round == 2:
             print(engine.store.scratch, *(member.pid for member in engine._crew.members), flush=True)

@@ -10,19 +10,20 @@ import pytest
 from torch import nn
 
 import sparsona
-from sparsona.bench import Trained
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
+from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.schedule import Plan
+from sparsona.layout import Layout
 from sparsona.message import Message, Stamp, Vector
-from sparsona.method import Arrival, Task, Turn
-from sparsona.methods.fedstc import FedSTC, Own
+from sparsona.method import Arrival, ServerContext, Task
+from sparsona.methods.fedstc import ClientState, FedSTC
 from sparsona.ops.ternary import ternarise
-from sparsona.optimizer import Moments
-from sparsona.records import Journal
-from sparsona.rounds import Evaluation, Rounds
-from sparsona.schedule import Plan
+from sparsona.runs.records import RunLog
 from sparsona.testing import check_method, tiny_setup
-from sparsona.vector import Flat, Layout
+from sparsona.training.optimizer import Moments
+from sparsona.training.runner import Trained
+from sparsona.training.vector import Flat
 
 
 def task(width: int = 49) -> Task:
@@ -47,7 +48,7 @@ class Scripted:
         return Trained(start + self.change, 0.1, 20, Moments(0, self.change, self.change))
 
 
-def fit(method: FedSTC, own: Own, local: Any, down: Message | None = None, acked: int = -1) -> Any:
+def fit(method: FedSTC, own: ClientState, local: Any, down: Message | None = None, acked: int = -1) -> Any:
     return method.fit(own, (down or Message()).stamped(Stamp(local.round, 0, acked)), local)
 
 
@@ -77,12 +78,12 @@ def test_the_server_averages_compresses_and_remembers_the_rest() -> None:
     parts = {c: ternarise(noise(i), where.layout, 0.9) for i, c in enumerate("ab")}
     arrivals = [Arrival(c, Message(update=t, examples=n), 0) for (c, t), n in zip(parts.items(), (1, 3), strict=True)]
     for method, weights in ((FedSTC(), (0.25, 0.75)), (FedSTC(mean="clients"), (0.5, 0.5))):
-        server = method.merge(method.start_server(where), arrivals, Turn(where, 0))
+        server = method.aggregate(method.start_server(where), arrivals, ServerContext(where, 0))
         mean = weights[0] * parts["a"].dense() + weights[1] * parts["b"].dense()
         sent = ternarise(mean.astype(np.float32), where.layout, 0.9)
         assert np.allclose(server.weights, where.initial + sent.dense(), atol=1e-6)
         assert np.allclose(server.residual, mean - sent.dense(), atol=1e-6)
-        again = method.merge(server, arrivals, Turn(where, 1))
+        again = method.aggregate(server, arrivals, ServerContext(where, 1))
         more = ternarise(mean.astype(np.float32) + server.residual, where.layout, 0.9)
         assert np.allclose(again.weights, server.weights + more.dense(), atol=1e-6)
 
@@ -113,8 +114,8 @@ class Script:
 
 def rounds_of(method: FedSTC, schedule: Script) -> Rounds:
     setup = tiny_setup(method, rounds=len(schedule.invited))
-    journal = Journal({k: len(s.test) for k, s in setup.federation.shares.items()}, True)
-    loop = Rounds(setup, InProcess(setup), schedule, Evaluation(every=0), journal)
+    run_log = RunLog({k: len(s.test) for k, s in setup.federation.splits.items()}, True)
+    loop = Rounds(setup, InProcess(setup), schedule, Evaluation(every=0), run_log)
     loop.run()
     return loop
 
@@ -140,16 +141,16 @@ def test_a_client_that_was_away_gets_what_it_missed_and_no_more() -> None:
     parts: list[Any] = []
     for number in range(5):
         reply = Message(update=ternarise(noise(number, 300), layout, 0.9), examples=1)
-        server = method.merge(server, [Arrival("a", reply, number)], Turn(where, number))
-        parts.append(list(method.send(server, "a", Turn(where, number + 1))))
+        server = method.aggregate(server, [Arrival("a", reply, number)], ServerContext(where, number))
+        parts.append(list(method.send(server, "a", ServerContext(where, number + 1))))
     assert parts == [[f"t{n}"] for n in range(5)], "one ternary broadcast for a client that is always there"
     assert sorted(server.broadcasts) == [2, 3, 4]
     assert server.forgotten == 1
     away = replace(server, answered={"b": 3, "c": 2, "d": 1})
-    assert list(method.send(away, "b", Turn(where, 5))) == ["t3", "t4"]
-    assert list(method.send(away, "c", Turn(where, 5))) == ["t2", "t3", "t4"]
-    assert list(method.send(away, "d", Turn(where, 5))) == ["weights"], "what it missed is forgotten"
-    assert list(method.send(away, "somebody new", Turn(where, 5))) == ["weights"]
+    assert list(method.send(away, "b", ServerContext(where, 5))) == ["t3", "t4"]
+    assert list(method.send(away, "c", ServerContext(where, 5))) == ["t2", "t3", "t4"]
+    assert list(method.send(away, "d", ServerContext(where, 5))) == ["weights"], "what it missed is forgotten"
+    assert list(method.send(away, "somebody new", ServerContext(where, 5))) == ["weights"]
 
 
 def test_the_whole_model_is_sent_where_it_is_smaller() -> None:
@@ -157,10 +158,10 @@ def test_the_whole_model_is_sent_where_it_is_smaller() -> None:
     server = method.start_server(where)
     for number in range(40):
         reply = Message(update=ternarise(noise(number), where.layout, 0.5), examples=1)
-        server = method.merge(server, [Arrival("a", reply, number)], Turn(where, number))
+        server = method.aggregate(server, [Arrival("a", reply, number)], ServerContext(where, number))
     assert server.forgotten == -1
-    assert list(method.send(server, "b", Turn(where, 40))) == ["weights"]
-    assert list(method.send(server, "a", Turn(where, 40))) == ["t39"]
+    assert list(method.send(server, "b", ServerContext(where, 40))) == ["weights"]
+    assert list(method.send(server, "a", ServerContext(where, 40))) == ["t39"]
 
 
 def test_bytes_are_a_fraction_of_a_bit_a_weight_both_ways() -> None:

@@ -45,7 +45,7 @@ def test_it_finds_two_groups_with_opposite_labels() -> None:
 
 def test_a_cluster_that_nobody_chose_stays_as_it_was() -> None:
     from sparsona.message import Message
-    from sparsona.method import Arrival, Turn
+    from sparsona.method import Arrival, ServerContext
 
     method = IFCA(clusters=2)
     task = tiny_setup(method).task
@@ -54,6 +54,6 @@ def test_a_cluster_that_nobody_chose_stays_as_it_was() -> None:
     replies = [
         Arrival(c, Message(weights=k * ones, cluster=1, examples=n), 0) for c, k, n in (("a", 1, 1), ("b", 5, 3))
     ]
-    after = method.merge(server, replies, Turn(task, 0))
+    after = method.aggregate(server, replies, ServerContext(task, 0))
     np.testing.assert_array_equal(after.models[0], server.models[0])
     np.testing.assert_array_equal(after.models[1], 4 * ones)

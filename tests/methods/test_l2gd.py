@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import sparsona
-from sparsona.bench import Bench
 from sparsona.errors import InputError
-from sparsona.local import Local
 from sparsona.message import Message, Stamp
-from sparsona.methods.l2gd import L2GD, Own
+from sparsona.methods.l2gd import L2GD, ClientState
 from sparsona.testing import check_method, tiny_setup
+from sparsona.training.local import Local
+from sparsona.training.runner import ModelRunner
 
 
 def test_the_contract() -> None:
@@ -22,8 +22,8 @@ def test_the_contract() -> None:
 
 def local_of(method: L2GD, round: int) -> Local:
     setup = tiny_setup(method)
-    bench = Bench(setup.module, setup.federation.data, setup.objective, setup.task.chance)
-    return Local("c0", round, setup.task, setup.recipe, setup.federation.shares["c0"], bench)
+    runner = ModelRunner(setup.module, setup.federation.data, setup.objective, setup.task.chance)
+    return Local("c0", round, setup.task, setup.config, setup.federation.splits["c0"], runner)
 
 
 def test_the_steps_towards_the_mean() -> None:
@@ -38,8 +38,8 @@ def test_the_steps_towards_the_mean() -> None:
     expected = w.astype(np.float64)
     for _ in range(steps):
         expected = expected - eta * 0.5 / (3 * 0.3) * (expected - mean)
-    np.testing.assert_allclose(method.personal(Own(w), down, local), expected, atol=1e-6)
-    np.testing.assert_array_equal(method.personal(Own(None), down, local), mean)
+    np.testing.assert_allclose(method.personal_model(ClientState(w), down, local), expected, atol=1e-6)
+    np.testing.assert_array_equal(method.personal_model(ClientState(None), down, local), mean)
 
 
 def test_the_coin_is_the_same_for_all_and_fair() -> None:

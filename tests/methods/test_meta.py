@@ -10,39 +10,39 @@ import pytest
 from torch import nn
 
 import sparsona
-from sparsona.bench import Bench, Minibatch, Vectors
 from sparsona.chance import Chance
-from sparsona.dataset import Dataset, Share
+from sparsona.data.dataset import ClientSplit, Dataset
 from sparsona.errors import Diverged, InputError
-from sparsona.local import Local
 from sparsona.message import Message
 from sparsona.method import Fit, Method, Task
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.fedupdate import FedUpdate
 from sparsona.methods.per_fedavg import PerFedAvg
-from sparsona.methods.pfedme import Own, PFedMe
+from sparsona.methods.pfedme import ClientState, PFedMe
 from sparsona.methods.spfl import SPFL
-from sparsona.objective import regression
-from sparsona.recipe import Recipe
 from sparsona.testing import tiny_setup
+from sparsona.training.config import TrainConfig
+from sparsona.training.local import Local
+from sparsona.training.objective import regression
+from sparsona.training.runner import Minibatch, ModelRunner, Vectors
 
 A = 2.0
 """The curvature: with inputs 1 and targets 0 the squared loss of one weight is w^2."""
 
 
-def quadratic(recipe: Recipe) -> Local:
+def quadratic(config: TrainConfig) -> Local:
     data = Dataset("quadratic", np.ones((8, 1), np.float32), np.zeros(8, np.float32), 0)
-    bench = Bench(nn.Linear(1, 1, bias=False), data, regression(), Chance(0))
+    runner = ModelRunner(nn.Linear(1, 1, bias=False), data, regression(), Chance(0))
     rows = np.arange(8)
-    task = Task(bench.layout, np.ones(1, np.float32), ("a",), 5, (1,), 0, Chance(0))
-    return Local("a", 0, task, recipe, Share("a", rows, rows[:0], rows), bench)
+    task = Task(runner.layout, np.ones(1, np.float32), ("a",), 5, (1,), 0, Chance(0))
+    return Local("a", 0, task, config, ClientSplit("a", rows, rows[:0], rows), runner)
 
 
-def fitted(method: Method[Any, Any], recipe: Recipe, state: Any = None, w: float = 1.0) -> Fit[Any]:
-    return method.fit(state, Message(weights=np.array([w], np.float32)), quadratic(recipe))
+def fitted(method: Method[Any, Any], config: TrainConfig, state: Any = None, w: float = 1.0) -> Fit[Any]:
+    return method.fit(state, Message(weights=np.array([w], np.float32)), quadratic(config))
 
 
-ONE = Recipe(steps=1, batch=8, lr=0.1)
+ONE = TrainConfig(steps=1, batch=8, lr=0.1)
 
 
 def sent(fit: Fit[Any]) -> float:
@@ -51,10 +51,10 @@ def sent(fit: Fit[Any]) -> float:
 
 @pytest.mark.parametrize("steps", [1, 4])
 def test_two_steps_on_a_batch_are_the_square_of_one(steps: int) -> None:
-    recipe = replace(ONE, steps=steps)
-    fit = SPFL().fit(None, Message(weights=np.ones(1, np.float32)).stamped(_stamp(1)), quadratic(recipe))
+    config = replace(ONE, steps=steps)
+    fit = SPFL().fit(None, Message(weights=np.ones(1, np.float32)).stamped(_stamp(1)), quadratic(config))
     assert fit.model[0] == pytest.approx((1 - 0.1 * A) ** (2 * steps), rel=1e-5)
-    once = SPFL(steps="one").fit(None, Message(weights=np.ones(1, np.float32)).stamped(_stamp(1)), quadratic(recipe))
+    once = SPFL(steps="one").fit(None, Message(weights=np.ones(1, np.float32)).stamped(_stamp(1)), quadratic(config))
     assert once.model[0] == pytest.approx((1 - 0.1 * A) ** steps, rel=1e-5)
 
 
@@ -81,11 +81,11 @@ def test_per_fedavg_as_the_repository_has_it() -> None:
 def test_the_meta_gradient_is_the_derivative_of_the_adapted_loss() -> None:
     """With one batch for all, the Hessian variant is the gradient of f(w - alpha grad f(w)): checked by differences."""
     setup = tiny_setup(FedAvg())
-    share = setup.federation.shares["c0"]
+    share = setup.federation.splits["c0"]
     smooth = nn.Sequential(nn.Conv2d(1, 3, 3), nn.Tanh(), nn.Flatten(), nn.Linear(48, 5), nn.Tanh(), nn.Linear(5, 4))
-    bench = Bench(smooth, setup.federation.data, setup.objective, setup.task.chance)
-    batch = Minibatch(bench, share.train, setup.recipe)
-    w, alpha = bench.flat.read(), np.float32(0.5)
+    runner = ModelRunner(smooth, setup.federation.data, setup.objective, setup.task.chance)
+    batch = Minibatch(runner, share.train, setup.config)
+    w, alpha = runner.flat.read(), np.float32(0.5)
 
     def adapted(v: np.ndarray) -> float:
         ahead = v - alpha * batch.gradient(v)
@@ -102,7 +102,7 @@ def test_the_meta_gradient_is_the_derivative_of_the_adapted_loss() -> None:
 
 def test_pfedme_by_hand() -> None:
     method = PFedMe(lambda_=15.0, inner=3, eta=0.01, eta_p=0.02, mu=0.001)
-    fit = fitted(method, replace(ONE, steps=2), Own(np.zeros(0, np.float32)))
+    fit = fitted(method, replace(ONE, steps=2), ClientState(np.zeros(0, np.float32)))
     theta = w = 1.0
     for _ in range(2):
         for _ in range(3):
@@ -111,12 +111,12 @@ def test_pfedme_by_hand() -> None:
     assert sent(fit) == pytest.approx(w, rel=1e-5)
     assert fit.client.theta[0] == pytest.approx(theta, rel=1e-5)
     local = quadratic(ONE)
-    assert method.personal(fit.client, Message(weights=np.ones(1, np.float32)), local)[0] == fit.client.theta[0]
+    assert method.personal_model(fit.client, Message(weights=np.ones(1, np.float32)), local)[0] == fit.client.theta[0]
 
 
 def test_pfedme_in_fedems_form() -> None:
     method = PFedMe(lambda_=0.5, variant="fedem")
-    fit = fitted(method, ONE, Own(np.array([2.0], np.float32)))
+    fit = fitted(method, ONE, ClientState(np.array([2.0], np.float32)))
     assert sent(fit) == pytest.approx(2 - 0.1 * (A * 2 + 0.5 * (2 - 1)), rel=1e-5)
     assert fit.client.theta[0] == sent(fit)
 
@@ -129,30 +129,30 @@ def test_pfedme_server_follows_by_beta() -> None:
 
 def test_fedupdate_is_one_step_before_use() -> None:
     local = quadratic(ONE)
-    found = FedUpdate().personal(None, Message(weights=np.ones(1, np.float32)), local)
+    found = FedUpdate().personal_model(None, Message(weights=np.ones(1, np.float32)), local)
     assert found[0] == pytest.approx(1 - 0.1 * A, rel=1e-5)
-    two = FedUpdate(ft_steps=2).personal(None, Message(weights=np.ones(1, np.float32)), local)
+    two = FedUpdate(ft_steps=2).personal_model(None, Message(weights=np.ones(1, np.float32)), local)
     assert two[0] == pytest.approx((1 - 0.1 * A) ** 2, rel=1e-5)
 
 
 def test_plain_steps_of_iterate_are_train() -> None:
     setup = tiny_setup(FedAvg())
-    recipe = replace(setup.recipe, epochs=2, weight_decay=0.01, clip=0.5)
-    bench = Bench(setup.module, setup.federation.data, setup.objective, setup.task.chance)
-    local = Local("c0", 1, setup.task, recipe, setup.federation.shares["c0"], bench)
+    config = replace(setup.config, epochs=2, weight_decay=0.01, clip=0.5)
+    runner = ModelRunner(setup.module, setup.federation.data, setup.objective, setup.task.chance)
+    local = Local("c0", 1, setup.task, config, setup.federation.splits["c0"], runner)
 
     def step(vectors: Vectors, batches: tuple[Minibatch, ...]) -> Vectors:
         return (vectors[0] - np.float32(local.rate) * batches[0].gradient(vectors[0]),)
 
-    bench.flops, bench.samples = 0, 0.0
+    runner.flops, runner.samples = 0, 0.0
     wanted = local.train(setup.task.initial)
-    counted, loss = (bench.flops, bench.samples), bench.loss
-    bench.flops, bench.samples = 0, 0.0
+    counted, loss = (runner.flops, runner.samples), runner.loss
+    runner.flops, runner.samples = 0, 0.0
     (found,) = local.iterate((setup.task.initial,), step)
     assert np.allclose(found, wanted.weights, atol=1e-6)
-    assert (bench.flops, bench.samples) == counted
-    assert bench.samples == wanted.examples
-    assert bench.loss == pytest.approx(loss, rel=1e-5)
+    assert (runner.flops, runner.samples) == counted
+    assert runner.samples == wanted.examples
+    assert runner.loss == pytest.approx(loss, rel=1e-5)
 
 
 def test_batchnorm_statistics_move_in_iterate() -> None:
@@ -162,9 +162,9 @@ def test_batchnorm_statistics_move_in_iterate() -> None:
 
 
 def test_batches_of_one_step_are_drawn_apart() -> None:
-    local = quadratic(Recipe(steps=3, batch=2, lr=0.1))
+    local = quadratic(TrainConfig(steps=3, batch=2, lr=0.1))
     seen: list[tuple[np.ndarray, np.ndarray]] = []
-    names = [[i for i, _ in local._batches(local.recipe, None, n)] for n in ("train", "train/1")]
+    names = [[i for i, _ in local._batches(local.config, None, n)] for n in ("train", "train/1")]
 
     def step(vectors: Vectors, batches: tuple[Minibatch, ...]) -> Vectors:
         assert len(batches) == 2

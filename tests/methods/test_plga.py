@@ -11,21 +11,21 @@ import pytest
 
 import sparsona
 from sparsona.engines.inprocess import InProcess
+from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.schedule import Sampled
+from sparsona.layout import Layout
 from sparsona.message import Message, Stamp
-from sparsona.method import Arrival, Method, Turn
-from sparsona.methods._rebasing import Server
+from sparsona.method import Arrival, Method, ServerContext
+from sparsona.methods._rebasing import ServerState
 from sparsona.methods.fedasync import FedAsync
 from sparsona.methods.fedavg_drop import FedAvgDrop
 from sparsona.methods.fedavg_stale import FedAvgStale
 from sparsona.methods.lga import LGA
-from sparsona.methods.plga import PLGA, Own
+from sparsona.methods.plga import PLGA, ClientState
 from sparsona.ops.rebase import share
 from sparsona.ops.similarity import cosine
-from sparsona.records import Journal
-from sparsona.rounds import Evaluation, Rounds
-from sparsona.schedule import Sampled
+from sparsona.runs.records import RunLog
 from sparsona.testing import tiny_setup
-from sparsona.vector import Layout
 
 SETUP = tiny_setup(LGA())
 LAYOUT = SETUP.task.layout
@@ -39,13 +39,13 @@ def noise(seed: int, scale: float = 0.1) -> np.ndarray:
 START, AFTER, NOW, DELTA = noise(1), noise(2), noise(3), noise(4)
 
 
-def server_at(now: np.ndarray = NOW, since: int = 3) -> Server:
-    return Server(now, since, {0: START, 1: AFTER}, {}, {})
+def server_at(now: np.ndarray = NOW, since: int = 3) -> ServerState:
+    return ServerState(now, since, {0: START, 1: AFTER}, {}, {})
 
 
-def late(method: LGA | PLGA, trained: np.ndarray, now: np.ndarray = NOW, round: int = 3) -> Server:
+def late(method: LGA | PLGA, trained: np.ndarray, now: np.ndarray = NOW, round: int = 3) -> ServerState:
     arrivals = [Arrival("c0", Message(weights=trained, examples=5), 0)]
-    return method.merge(server_at(now), arrivals, Turn(SETUP.task, round))
+    return method.aggregate(server_at(now), arrivals, ServerContext(SETUP.task, round))
 
 
 def shares_of(layout: Layout) -> np.ndarray:
@@ -88,9 +88,9 @@ def test_a_client_that_learned_nothing_is_the_model_of_today() -> None:
 
 
 def test_one_round_late_needs_no_correction() -> None:
-    server = Server(AFTER, 1, {0: START}, {}, {})
+    server = ServerState(AFTER, 1, {0: START}, {}, {})
     reply = [Arrival("c0", Message(weights=START + DELTA, examples=5), 0)]
-    out = LGA(lambda_dc=1e6).merge(server, reply, Turn(SETUP.task, 1))
+    out = LGA(lambda_dc=1e6).aggregate(server, reply, ServerContext(SETUP.task, 1))
     assert np.array_equal(out.weights, AFTER + (START + DELTA - START))
     assert out.term["c0"] == 0.0
 
@@ -108,7 +108,7 @@ def test_the_personal_model_of_a_late_client_is_mixed_by_the_server() -> None:
     corrected = NOW + s * DELTA * DELTA * (NOW - AFTER) + DELTA
     wanted = START + (1 - s) * (corrected - START) + s * (NOW - START)
     assert np.allclose(out.personal["c0"], wanted, atol=1e-6)
-    again = PLGA().merge(out, [Arrival("c0", Message(weights=NOW, examples=5), 4)], Turn(SETUP.task, 4))
+    again = PLGA().aggregate(out, [Arrival("c0", Message(weights=NOW, examples=5), 4)], ServerContext(SETUP.task, 4))
     assert again.personal == {}, "dropped when used"
 
 
@@ -117,13 +117,13 @@ def test_a_corrected_model_that_is_the_model_of_today_stays_so() -> None:
 
 
 def test_the_personal_model_of_a_client_on_time_is_its_own_affair() -> None:
-    client, down = Own(START, START + DELTA, 0), Message(weights=AFTER).stamped(Stamp(1, 0, 0))
+    client, down = ClientState(START, START + DELTA, 0), Message(weights=AFTER).stamped(Stamp(1, 0, 0))
     local: Any = type("L", (), {"layout": LAYOUT})()
-    found = PLGA().personal(client, down, local)
+    found = PLGA().personal_model(client, down, local)
     s = shares_of(LAYOUT)
     assert np.allclose(found, START + (1 - s) * DELTA + s * (AFTER - START), atol=1e-6)
-    newcomer = Own(np.zeros(0, np.float32), np.zeros(0, np.float32), -1)
-    assert np.array_equal(PLGA().personal(newcomer, down, local), AFTER)
+    newcomer = ClientState(np.zeros(0, np.float32), np.zeros(0, np.float32), -1)
+    assert np.array_equal(PLGA().personal_model(newcomer, down, local), AFTER)
 
 
 @pytest.mark.parametrize("method", ["plga", "lga", "fedavg-stale", "fedavg-drop"])
@@ -140,8 +140,8 @@ def test_with_nobody_late_the_server_is_fedavgs_bit_for_bit(method: str) -> None
 def rounds_of(method: Method[Any, Any], setup: Any = None, schedule: Sampled | None = None, rounds: int = 9) -> Rounds:
     setup = setup or tiny_setup(method, rounds=rounds)
     schedule = (schedule or Sampled(stragglers=2)).among(setup.task.clients)
-    sizes = dict.fromkeys(setup.federation.shares, 1)
-    loop = Rounds(setup, InProcess(setup), schedule, Evaluation(every=0), Journal(sizes, True))
+    sizes = dict.fromkeys(setup.federation.splits, 1)
+    loop = Rounds(setup, InProcess(setup), schedule, Evaluation(every=0), RunLog(sizes, True))
     loop.run()
     return loop
 
@@ -152,9 +152,9 @@ def test_what_the_server_keeps_for_late_clients_is_bounded_and_dropped() -> None
     class Watched(LGA):
         """LGA, watched."""
 
-        def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
-            out = super().merge(server, arrivals, turn)
-            wanted = {r + step for r in turn.waiting.values() for step in (0, 1) if r + step <= turn.round}
+        def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+            out = super().aggregate(server, arrivals, context)
+            wanted = {r + step for r in context.waiting.values() for step in (0, 1) if r + step <= context.round}
             assert set(out.history) == wanted
             kept.append(len(out.history))
             return out
@@ -172,16 +172,16 @@ def test_a_personal_model_is_dropped_once_its_client_is_at_work_again(start_from
     class Watched(PLGA):
         """PLGA, watched."""
 
-        def send(self, server: Server, to: str, turn: Turn) -> Message:
-            message = super().send(server, to, turn)
+        def send(self, server: ServerState, to: str, context: ServerContext) -> Message:
+            message = super().send(server, to, context)
             if "personal" in message:
                 given.add(to)
             return message
 
-        def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
-            out = super().merge(server, arrivals, turn)
-            assert set(out.personal) == {a.client for a in arrivals if a.round < turn.round}
-            assert not set(out.personal) & set(turn.waiting)
+        def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+            out = super().aggregate(server, arrivals, context)
+            assert set(out.personal) == {a.client for a in arrivals if a.round < context.round}
+            assert not set(out.personal) & set(context.waiting)
             kept.append(len(out.personal))
             return out
 
@@ -195,9 +195,9 @@ def test_a_personal_model_is_dropped_once_its_client_is_at_work_again(start_from
 def test_a_personal_model_stays_until_its_client_has_got_it() -> None:
     out = late(PLGA(), START + DELTA)
     other = [Arrival("c1", Message(weights=NOW, examples=5), 4)]
-    idle = PLGA().merge(out, other, Turn(SETUP.task, 4))
+    idle = PLGA().aggregate(out, other, ServerContext(SETUP.task, 4))
     assert np.array_equal(idle.personal["c0"], out.personal["c0"]), "not asked, or its reply was lost"
-    busy = PLGA().merge(out, other, Turn(SETUP.task, 4, waiting={"c0": 4}))
+    busy = PLGA().aggregate(out, other, ServerContext(SETUP.task, 4, waiting={"c0": 4}))
     assert busy.personal == {}
 
 
@@ -205,8 +205,8 @@ def test_dropping_used_personal_models_changes_no_result() -> None:
     class Hoarding(PLGA):
         """PLGA that keeps every personal model until the next reply of its client."""
 
-        def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
-            out = super().merge(server, arrivals, turn)
+        def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+            out = super().aggregate(server, arrivals, context)
             there = {a.client for a in arrivals}
             old = {k: own for k, own in server.personal.items() if k not in there}
             return replace(out, personal={**old, **out.personal})
@@ -214,7 +214,7 @@ def test_dropping_used_personal_models_changes_no_result() -> None:
     scores, weights = [], []
     for method in (PLGA(start_from="personalised"), Hoarding(start_from="personalised")):
         loop = rounds_of(method, tiny_setup(method, clients=6, rounds=10), Sampled(window=0.02))
-        scores.append(loop.journal.scores)
+        scores.append(loop.run_log.scores)
         weights.append(loop.server.weights)
     assert len(loop.server.personal) > 3, "the other one hoards"
     assert scores[0] == scores[1]
@@ -236,28 +236,28 @@ def test_late_models_are_averaged_or_dropped() -> None:
         Arrival("c0", Message(weights=START, examples=1), 0),
         Arrival("c1", Message(weights=NOW, examples=3), 2),
     ]
-    turn = Turn(SETUP.task, 2)
-    from sparsona.methods._averaging import Server as Plain
+    context = ServerContext(SETUP.task, 2)
+    from sparsona.methods._averaging import ServerState as Plain
 
-    stale = FedAvgStale().merge(Plain(weights), arrivals, turn).weights
+    stale = FedAvgStale().aggregate(Plain(weights), arrivals, context).weights
     assert np.allclose(stale, (START + 3 * NOW) / 4, atol=1e-6)
-    assert np.array_equal(FedAvgDrop().merge(Plain(weights), arrivals, turn).weights, NOW)
-    assert np.array_equal(FedAvgDrop().merge(Plain(weights), arrivals[:1], turn).weights, weights)
+    assert np.array_equal(FedAvgDrop().aggregate(Plain(weights), arrivals, context).weights, NOW)
+    assert np.array_equal(FedAvgDrop().aggregate(Plain(weights), arrivals[:1], context).weights, weights)
 
 
 def test_fedasync_takes_models_in_one_by_one() -> None:
-    from sparsona.methods.fedasync import Server as State
+    from sparsona.methods.fedasync import ServerState as State
 
     replies = [
         Arrival("c0", Message(weights=START, version=5, examples=1), 1),
         Arrival("c1", Message(weights=AFTER, version=2, examples=9), 0),
     ]
-    out = FedAsync().merge(State(NOW, 5), replies, Turn(SETUP.task, 1))
+    out = FedAsync().aggregate(State(NOW, 5), replies, ServerContext(SETUP.task, 1))
     x = 0.4 * NOW + 0.6 * START
     late = 0.6 * (1 + 6 - 2) ** -0.5
     assert np.allclose(out.weights, (1 - late) * x + late * AFTER, atol=1e-6)
     assert out.version == 7
-    code = FedAsync(variant="repository").merge(State(NOW, 5), replies, Turn(SETUP.task, 1))
+    code = FedAsync(variant="repository").aggregate(State(NOW, 5), replies, ServerContext(SETUP.task, 1))
     s = 0.8 / np.sqrt(2)
     wanted = (0.8 * START + 0.2 * NOW + 9 * (s * AFTER + (1 - s) * NOW)) / 10
     assert np.allclose(code.weights, wanted, atol=1e-6)

@@ -13,38 +13,38 @@ from torch import nn
 
 import sparsona
 from sparsona.chance import Chance
-from sparsona.checkpoint import Flight
-from sparsona.client import Setup
 from sparsona.engines.inprocess import InProcess
+from sparsona.federation.rounds import Arrivals, Evaluation, Rounds
+from sparsona.federation.schedule import Plan, Sampled, Schedule
+from sparsona.federation.worker import Setup
+from sparsona.layout import Layout
 from sparsona.message import Message
-from sparsona.method import Arrival, Method, Turn
-from sparsona.methods._similar import Measuring, Server, sorted_out
+from sparsona.method import Arrival, Method, ServerContext
+from sparsona.methods._similar import Measuring, ServerState, sorted_out
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.spfl import SPFL
 from sparsona.methods.spfl_w import SPFLw
 from sparsona.models import MODELS
 from sparsona.ops import pairwise
 from sparsona.ops.pairwise import Matrix, Similarity, cosines, row_softmax
-from sparsona.records import Journal
-from sparsona.rounds import Arrivals, Evaluation, Rounds
-from sparsona.schedule import Plan, Sampled, Schedule
+from sparsona.runs.checkpoint import PendingReply
+from sparsona.runs.records import RunLog
 from sparsona.testing import tiny_setup
-from sparsona.vector import Layout
 from sparsona.wire import Limit, encode
 
 
 def train(setup: Setup, schedule: Schedule | None = None) -> Rounds:
-    loop = Rounds(setup, InProcess(setup), schedule or Sampled(), Evaluation(every=0), Journal({}, True))
-    loop.journal._sizes = dict.fromkeys(setup.federation.shares, 1)
+    loop = Rounds(setup, InProcess(setup), schedule or Sampled(), Evaluation(every=0), RunLog({}, True))
+    loop.run_log._sizes = dict.fromkeys(setup.federation.splits, 1)
     loop.run()
     return loop
 
 
-def state_of(setup: Setup, similarity: Similarity, spread: float = 0.0) -> Server:
+def state_of(setup: Setup, similarity: Similarity, spread: float = 0.0) -> ServerState:
     start = setup.task.initial
     rng = np.random.default_rng(1)
     models = {k: (start + spread * rng.normal(size=len(start))).astype(np.float32) for k in setup.task.clients}
-    return Server(start, start, models, similarity)
+    return ServerState(start, start, models, similarity)
 
 
 def updates_of(setup: Setup, examples: Sequence[int] = (10, 10, 10)) -> list[Arrival]:
@@ -56,7 +56,7 @@ def updates_of(setup: Setup, examples: Sequence[int] = (10, 10, 10)) -> list[Arr
     ]
 
 
-def mixed(method: Measuring, setup: Setup, server: Server) -> dict[str, np.ndarray]:
+def mixed(method: Measuring, setup: Setup, server: ServerState) -> dict[str, np.ndarray]:
     """The models that `method` makes of `updates_of`."""
     return method.mixed(server, sorted_out(updates_of(setup), setup.task.layout.size)[1], setup.task.layout)
 
@@ -81,11 +81,11 @@ def test_identical_clients_are_fedavg_for_ever(method: Method[Any, Any]) -> None
 
     def same(method: Method[Any, Any]) -> Rounds:
         setup = tiny_setup(method, rounds=4)
-        first = setup.federation.shares["c0"]
-        federation = replace(setup.federation, shares=dict.fromkeys(setup.task.clients, first))
+        first = setup.federation.splits["c0"]
+        federation = replace(setup.federation, splits=dict.fromkeys(setup.task.clients, first))
         task = replace(setup.task, chance=Same(11))
-        recipe = replace(setup.recipe, repeats=2)
-        return train(replace(setup, federation=federation, task=task, recipe=recipe))
+        config = replace(setup.config, repeats=2)
+        return train(replace(setup, federation=federation, task=task, config=config))
 
     ours, plain = same(method), same(FedAvg())
     for model in ours.server.models.values():
@@ -172,8 +172,8 @@ def test_weights_are_mixed_by_the_same_shares() -> None:
 def test_only_those_who_answer_are_mixed_and_the_others_stay() -> None:
     setup = tiny_setup(SPFL())
     server = state_of(setup, Similarity((), {}), spread=0.1)
-    turn = Turn(setup.task, 1)
-    after = SPFL(head="mixed").merge(server, updates_of(setup)[:2], turn)
+    turn = ServerContext(setup.task, 1)
+    after = SPFL(head="mixed").aggregate(server, updates_of(setup)[:2], turn)
     assert np.array_equal(after.models["c2"], server.models["c2"])
     mean = np.mean([a.message.vector("update") for a in updates_of(setup)[:2]], axis=0)
     assert np.allclose(after.models["c0"], server.models["c0"] + mean, atol=1e-6)
@@ -232,10 +232,10 @@ def test_who_misses_a_measuring_pass_keeps_its_model() -> None:
     setup = tiny_setup(SPFL(gamma=1), clients=4)
     old = state_of(setup, Similarity(("c0", "c1", "c2"), {}), spread=0.1)
     mean, before = old.mean + np.float32(1), {k: old.models[k] for k in ("c0", "c1")}
-    server = Server(old.common, mean, before, old.similarity)
+    server = ServerState(old.common, mean, before, old.similarity)
     rng = np.random.default_rng(4)
     measured = [Arrival("c0", Message(measured=rng.normal(size=len(mean)).astype(np.float32)), 1)]
-    after = SPFL(gamma=1).merge(server, measured, Turn(setup.task, 1))
+    after = SPFL(gamma=1).aggregate(server, measured, ServerContext(setup.task, 1))
     assert np.array_equal(after.model("c0"), mean)
     assert np.array_equal(after.model("c1"), before["c1"])
     assert np.array_equal(after.model("c2"), old.common), "it stood at the last mean, and still does"
@@ -258,7 +258,7 @@ def flights_of(layout: Layout, part: str, clients: int) -> Arrivals:
     rng = np.random.default_rng(6)
     messages = [Message(**{part: rng.normal(size=layout.size).astype(np.float32)}, examples=5) for _ in range(clients)]
     frames = [np.frombuffer(encode(message, layout.lengths).data, np.uint8) for message in messages]
-    flights = [Flight(0, f"c{i:02}", 0, frame) for i, frame in enumerate(frames)]
+    flights = [PendingReply(0, f"c{i:02}", 0, frame) for i, frame in enumerate(frames)]
     return Arrivals(flights, Limit(3 * layout.size), layout.lengths)
 
 
@@ -270,13 +270,13 @@ def test_replies_are_not_all_decoded_at_once(method: Measuring, monkeypatch: pyt
     task = replace(tiny_setup(method).task, layout=layout, initial=start, clients=names)
     measuring, training = flights_of(layout, "measured", clients), flights_of(layout, "update", clients)
 
-    def merged() -> tuple[Server, int, Server]:
+    def merged() -> tuple[ServerState, int, ServerState]:
         server = method.start_server(task)
         tracemalloc.start()
-        server = method.merge(server, measuring, Turn(task, 0))
+        server = method.aggregate(server, measuring, ServerContext(task, 0))
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return server, peak, method.merge(server, training, Turn(task, 0, 1))
+        return server, peak, method.aggregate(server, training, ServerContext(task, 0, 1))
 
     whole, all_at_once, models = merged()
     monkeypatch.setattr(pairwise, "HELD", 6 * layout.size)

@@ -10,42 +10,42 @@ import pytest
 import torch
 
 import sparsona
-from sparsona.bench import Bench
 from sparsona.errors import InputError
 from sparsona.experiment import make_method
-from sparsona.local import Local
+from sparsona.layout import Layout
 from sparsona.message import Message, Positions
-from sparsona.method import Arrival, Method, Turn
+from sparsona.method import Arrival, Method, ServerContext
 from sparsona.methods import METHODS
+from sparsona.methods.fedem import ClientState as Share
 from sparsona.methods.fedem import FedEM, Mixture
-from sparsona.methods.fedem import Own as Share
 from sparsona.methods.fedmask import FedMask, agreed
 from sparsona.methods.fedmd import FedMD
 from sparsona.methods.fedper import FedPer
 from sparsona.methods.fedrep import FedRep
 from sparsona.methods.heterofl import HeteroFL
-from sparsona.methods.heterofl import Server as Wide
+from sparsona.methods.heterofl import ServerState as Wide
+from sparsona.methods.heterofl.widths import narrow, output_rows
 from sparsona.methods.lg_fedavg import LGFedAvg
 from sparsona.models import MODELS
 from sparsona.ops.parts import last_layers
-from sparsona.ops.widths import narrow, output_rows
-from sparsona.recipe import Recipe
 from sparsona.testing import check_method, tiny_setup
-from sparsona.vector import Layout
+from sparsona.training.config import TrainConfig
+from sparsona.training.local import Local
+from sparsona.training.runner import ModelRunner
 
 NAMES = ("fedper", "fedrep", "lg-fedavg", "fedem", "heterofl", "fedmask", "fedmd")
 
 
-def client(method: Method[Any, Any], name: str = "c1", recipe: Recipe | None = None) -> Local:
+def client(method: Method[Any, Any], name: str = "c1", config: TrainConfig | None = None) -> Local:
     setup = tiny_setup(method)
-    bench = Bench(setup.module, setup.federation.data, setup.objective, setup.task.chance)
-    return Local(name, 0, setup.task, recipe or setup.recipe, setup.federation.shares[name], bench)
+    runner = ModelRunner(setup.module, setup.federation.data, setup.objective, setup.task.chance)
+    return Local(name, 0, setup.task, config or setup.config, setup.federation.splits[name], runner)
 
 
-def exchange(method: Method[Any, Any], local: Local) -> tuple[Any, Message, Any, Any]:
+def phase(method: Method[Any, Any], local: Local) -> tuple[Any, Message, Any, Any]:
     """The server, its downlink, and the client's turn from scratch."""
     server = method.start_server(local.task)
-    down = method.send(server, local.client, Turn(local.task, 0))
+    down = method.send(server, local.client, ServerContext(local.task, 0))
     own = method.start_client(local.task, local.client)
     return server, down, own, method.fit(own, down, local)
 
@@ -60,7 +60,7 @@ def test_conformance(name: str) -> None:
 )
 def test_only_the_shared_layers_travel(method: Any, layers: tuple[str, ...]) -> None:
     local = client(method)
-    _, down, own, fit = exchange(method, local)
+    _, down, own, fit = phase(method, local)
     size = sum(t.size for t in local.layout.tensors if t.name.rpartition(".")[0] in layers)
     assert len(down.vector("shared")) == len(fit.reply.vector("shared")) == size
     assert len(own.kept) == local.layout.size - size
@@ -70,16 +70,16 @@ def test_only_the_shared_layers_travel(method: Any, layers: tuple[str, ...]) -> 
 
 def test_fedper_trains_all_at_once_as_fedavg_does() -> None:
     local = client(FedPer())
-    _, _, _, fit = exchange(FedPer(), local)
+    _, _, _, fit = phase(FedPer(), local)
     assert np.array_equal(fit.model, local.train(local.task.initial).weights)
 
 
 def test_fedrep_trains_the_head_and_then_the_body() -> None:
     method = FedRep(head_epochs=2)
     local = client(method)
-    _, _, _, fit = exchange(method, local)
+    _, _, _, fit = phase(method, local)
     head = last_layers(local.layout, 1)
-    first = local.train(local.task.initial, replace(local.recipe, epochs=2), mask=head, stream="head").weights
+    first = local.train(local.task.initial, replace(local.config, epochs=2), mask=head, stream="head").weights
     assert np.array_equal(first[~head], local.task.initial[~head])
     assert np.array_equal(fit.model[head], first[head])
     assert np.array_equal(fit.model, local.train(first, mask=~head, stream="body").weights)
@@ -89,7 +89,7 @@ def test_fedrep_newcomers_leave_the_body_alone() -> None:
     method = FedRep(new_epochs=3)
     local = client(method)
     server = method.start_server(local.task)
-    down = method.send(server, "new", Turn(local.task, 3))
+    down = method.send(server, "new", ServerContext(local.task, 3))
     fit = method.adapt(method.start_client(local.task, "new"), down, local)
     head = last_layers(local.layout, 1)
     assert np.array_equal(fit.model[~head], server.shared)
@@ -101,32 +101,32 @@ def test_lg_fedavg_takes_the_plain_mean() -> None:
     size = int(last_layers(local.layout, 2).sum())
     replies = [Message(shared=np.full(size, v, np.float32), examples=n) for v, n in ((1, 10), (3, 90))]
     arrivals = [Arrival(f"c{i}", reply, 0) for i, reply in enumerate(replies)]
-    assert (method.merge(method.start_server(local.task), arrivals, Turn(local.task, 0)).shared == 2).all()
+    assert (method.aggregate(method.start_server(local.task), arrivals, ServerContext(local.task, 0)).shared == 2).all()
     body = local.layout.size - int(last_layers(local.layout, 1).sum())
     replies = [Message(shared=np.full(body, v, np.float32), examples=n) for v, n in ((1, 10), (3, 90))]
     arrivals = [Arrival(f"c{i}", reply, 0) for i, reply in enumerate(replies)]
-    by_examples = FedPer().merge(FedPer().start_server(local.task), arrivals, Turn(local.task, 0)).shared
+    by_examples = FedPer().aggregate(FedPer().start_server(local.task), arrivals, ServerContext(local.task, 0)).shared
     assert np.allclose(by_examples, 2.8)
 
 
 def test_a_head_must_leave_something() -> None:
     with pytest.raises(InputError, match="3 layers"):
-        exchange(FedPer(head=3), client(FedPer()))
+        phase(FedPer(head=3), client(FedPer()))
 
 
 def test_fedem_expectation_and_prediction() -> None:
     method, local = FedEM(), client(FedEM())
-    server, down, _, fit = exchange(method, local)
+    server, down, _, fit = phase(method, local)
     losses = np.stack([local.losses(model) for model in server.models], 1).astype(np.float64)
     share = np.exp(-losses) / np.exp(-losses).sum(1, keepdims=True)
     assert np.allclose(fit.client.mixture, share.mean(0), atol=1e-6)
     for m in range(3):
         wanted = local.train(server.models[m], importance=share[:, m], stream=f"learner {m}").weights
         assert np.array_equal(fit.reply.vector(f"model{m}"), wanted)
-    model = method.personal(Share(np.array([1, 0, 0], np.float32)), down, local)
+    model = method.personal_model(Share(np.array([1, 0, 0], np.float32)), down, local)
     inputs = local.inputs()
-    alone = local.bench.outputs(server.models[0], inputs).softmax(1)
-    assert torch.allclose(local.bench.outputs(model, inputs).exp(), alone, atol=1e-6)
+    alone = local.runner.outputs(server.models[0], inputs).softmax(1)
+    assert torch.allclose(local.runner.outputs(model, inputs).exp(), alone, atol=1e-6)
     newcomer = method.adapt(method.start_client(local.task, "new"), down, local)
     assert isinstance(newcomer.model, Mixture)
     assert not len(newcomer.reply)
@@ -159,14 +159,14 @@ def test_what_cannot_be_narrowed_says_so() -> None:
 def test_heterofl_at_full_width_without_its_extras_is_masked_fedavg() -> None:
     method = HeteroFL(full=1.0, own_labels=False)
     local = client(method)
-    _, _, _, fit = exchange(method, local)
+    _, _, _, fit = phase(method, local)
     assert np.allclose(fit.model, local.train(local.task.initial).weights, atol=1e-7)
 
 
 def test_heterofl_narrow_clients_train_a_smaller_net_as_if_it_had_zeros() -> None:
     method = HeteroFL(rate=0.5, full=0.0, scaler=False, own_labels=False)
     local = client(method)
-    _, down, _, fit = exchange(method, local)
+    _, down, _, fit = phase(method, local)
     mask = narrow(local.layout, 0.5)
     assert len(down.vector("weights")) == mask.sum()
     assert (fit.model[~mask] == 0).all()
@@ -178,12 +178,12 @@ def test_heterofl_narrow_clients_train_a_smaller_net_as_if_it_had_zeros() -> Non
 def test_heterofl_is_tested_as_the_net_that_it_trains(options: dict[str, Any]) -> None:
     """At a rate of next to nothing the mean loss of the training is that of the model before and after it."""
     method = HeteroFL(**{"rate": 0.5, "full": 0.0, **options})
-    local = client(method, recipe=Recipe(batch=16, lr=1e-20))
+    local = client(method, config=TrainConfig(batch=16, lr=1e-20))
     labels = local.targets()
-    local = replace(local, share=replace(local.share, train=local.share.train[labels != labels[0]]))
-    _, down, own, fit = exchange(method, local)
-    trained = local.bench.loss
-    before = method.personal(own, down, local)
+    local = replace(local, split=replace(local.split, train=local.split.train[labels != labels[0]]))
+    _, down, own, fit = phase(method, local)
+    trained = local.runner.loss
+    before = method.personal_model(own, down, local)
     assert local.losses(before).mean() == pytest.approx(trained, abs=1e-6)
     assert local.losses(fit.model).mean() == pytest.approx(trained, abs=1e-6)
     bare = np.zeros(local.layout.size, np.float32)
@@ -196,12 +196,12 @@ def test_heterofl_narrow_clients_count_the_narrow_net() -> None:
     """Half of 3 channels is 2, of 5 units 3: 2 x 9 and 2 weights and biases of the convolution, and so on."""
     method = HeteroFL(rate=0.5, full=0.0)
     local = client(method)
-    exchange(method, local)
+    phase(method, local)
     narrow_net = 32 * 18 + 16 * 2 + 2 * 32 * 3 + 3 + 2 * 3 * 4 + 4
-    assert local.bench.flops == 3 * local.examples * narrow_net
+    assert local.runner.flops == 3 * local.examples * narrow_net
     whole = client(FedPer())
-    exchange(FedPer(), whole)
-    assert whole.bench.flops == 3 * whole.examples * (32 * 27 + 16 * 3 + 2 * 48 * 5 + 5 + 2 * 5 * 4 + 4)
+    phase(FedPer(), whole)
+    assert whole.runner.flops == 3 * whole.examples * (32 * 27 + 16 * 3 + 2 * 48 * 5 + 5 + 2 * 5 * 4 + 4)
 
 
 def test_heterofl_averages_over_those_who_have_a_weight() -> None:
@@ -217,7 +217,7 @@ def test_heterofl_averages_over_those_who_have_a_weight() -> None:
                               labels=Positions.of(owned[name])), 0)
         for i, name in enumerate(task.clients)
     ]  # fmt: skip
-    merged = method.merge(Wide(task.initial), arrivals, Turn(task, 0)).weights
+    merged = method.aggregate(Wide(task.initial), arrivals, ServerContext(task, 0)).weights
     for place in range(layout.size):
         held = [
             i + 1.0
@@ -230,7 +230,7 @@ def test_heterofl_averages_over_those_who_have_a_weight() -> None:
 def test_fedmask_sends_bits_and_never_moves_a_weight() -> None:
     method = FedMask(keep=0.5)
     local = client(method)
-    _, _, own, fit = exchange(method, local)
+    _, _, own, fit = phase(method, local)
     region = last_layers(local.layout, 2)
     assert np.array_equal(fit.model[~region], local.task.initial[~region])
     used = fit.model[region] != 0
@@ -249,19 +249,19 @@ def test_fedmask_agreement_by_client() -> None:
 def test_fedmd_sends_logits_and_learns_their_mean() -> None:
     method = FedMD(align=40, pretrain=2)
     local = client(method)
-    server, down, own, fit = exchange(method, local)
+    server, down, own, fit = phase(method, local)
     assert fit.model is None
     assert set(fit.reply) == {"logits", "examples"}
     assert len(fit.reply.vector("logits")) == 40 * 4
     other = Message(logits=fit.reply.vector("logits") + 2, examples=1)
-    turn = Turn(local.task, 0)
-    merged = method.merge(server, [Arrival("c0", other, 0), Arrival("c1", fit.reply, 0)], turn)
+    turn = ServerContext(local.task, 0)
+    merged = method.aggregate(server, [Arrival("c0", other, 0), Arrival("c1", fit.reply, 0)], turn)
     assert np.allclose(merged.logits, fit.reply.vector("logits") + 1, atol=1e-5)
-    down = method.send(merged, "c1", Turn(local.task, 0, 1)).stamped(replace(down.stamp, exchange=1))
+    down = method.send(merged, "c1", ServerContext(local.task, 0, 1)).stamped(replace(down.stamp, phase=1))
     second = method.fit(fit.client, down, local)
     assert set(second.reply) == {"examples"}
     assert not np.array_equal(second.client.weights, fit.client.weights)
-    assert np.array_equal(method.personal(second.client, down, local), second.client.weights)
+    assert np.array_equal(method.personal_model(second.client, down, local), second.client.weights)
     assert own.ready is False
 
 
@@ -269,21 +269,21 @@ def test_fedmd_work_on_public_samples_counts() -> None:
     """Answering is a pass forward, and what is digested is trained on as much as the client's own samples."""
     method = FedMD(align=40, pretrain=2, digest=3)
     local = client(method)
-    server, down, _, fit = exchange(method, local)
+    server, down, _, fit = phase(method, local)
     each = 32 * 27 + 16 * 3 + 2 * 48 * 5 + 5 + 2 * 5 * 4 + 4
-    assert local.bench.samples == pytest.approx(2 * local.examples + 40 / 3)
-    assert local.bench.flops == each * (3 * 2 * local.examples + 40)
-    merged = method.merge(server, [Arrival("c1", fit.reply, 0)], Turn(local.task, 0))
-    down = method.send(merged, "c1", Turn(local.task, 0, 1)).stamped(replace(down.stamp, exchange=1))
-    local.bench.flops, local.bench.samples = 0, 0.0
+    assert local.runner.samples == pytest.approx(2 * local.examples + 40 / 3)
+    assert local.runner.flops == each * (3 * 2 * local.examples + 40)
+    merged = method.aggregate(server, [Arrival("c1", fit.reply, 0)], ServerContext(local.task, 0))
+    down = method.send(merged, "c1", ServerContext(local.task, 0, 1)).stamped(replace(down.stamp, phase=1))
+    local.runner.flops, local.runner.samples = 0, 0.0
     method.fit(fit.client, down, local)
-    assert local.bench.samples == pytest.approx(3 * 40 + local.examples)
-    assert local.bench.flops == each * 3 * (3 * 40 + local.examples)
+    assert local.runner.samples == pytest.approx(3 * 40 + local.examples)
+    assert local.runner.flops == each * 3 * (3 * 40 + local.examples)
 
 
 def test_fedmd_public_data_must_fit() -> None:
     with pytest.raises(InputError, match="public=digits"):
-        exchange(FedMD(public="digits"), client(FedMD()))
+        phase(FedMD(public="digits"), client(FedMD()))
     result = sparsona.run("fedmd", data="digits", clients=2, rounds=1, options={"public": "digits", "align": 50})
     assert result.summary["accuracy"]["post"]["mean"] > 0.5
 

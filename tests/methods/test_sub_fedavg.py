@@ -11,23 +11,23 @@ import pytest
 from torch import nn
 from watching import LoseOnce, local_of, watch
 
-from sparsona.client import Setup
 from sparsona.errors import InputError
 from sparsona.experiment import make_method
+from sparsona.federation.worker import Setup
+from sparsona.layout import Layout
 from sparsona.message import Message, Positions
-from sparsona.method import Arrival, Turn
-from sparsona.methods._masked import Server
+from sparsona.method import Arrival, ServerContext
+from sparsona.methods._masked import ServerState
 from sparsona.methods.sub_fedavg import SubFedAvg, pruned
 from sparsona.ops.masks import pack, unpack
-from sparsona.recipe import Recipe
 from sparsona.testing import check_method, tiny_setup
-from sparsona.vector import Layout
+from sparsona.training.config import TrainConfig
 
 EAGER = {"distance": 0.0, "accuracy": 0.0, "rate": 0.2}
 
 
 def two_epochs(setup: Setup) -> Setup:
-    return replace(setup, recipe=Recipe(epochs=2, batch=8, lr=0.1))
+    return replace(setup, config=TrainConfig(epochs=2, batch=8, lr=0.1))
 
 
 @pytest.mark.parametrize("options", [{}, EAGER, {**EAGER, "land": True}])
@@ -86,7 +86,7 @@ def test_it_prunes_only_if_all_three_conditions_hold(options: dict[str, float], 
     setup = two_epochs(tiny_setup(method))
     local, size = local_of(setup), setup.task.layout.size
     state = method.start_client(setup.task, "c0")
-    down = method.send(method.start_server(setup.task), "c0", Turn(setup.task, 0))
+    down = method.send(method.start_server(setup.task), "c0", ServerContext(setup.task, 0))
     fit = method.fit(state, down, local)
     mask = unpack(fit.client.next, size)
     assert mask.all() is not np.bool_(prunes)
@@ -97,25 +97,25 @@ def test_it_prunes_only_if_all_three_conditions_hold(options: dict[str, float], 
 
 
 def test_one_epoch_never_prunes_but_steps_do() -> None:
-    for recipe, prunes in (
-        (Recipe(epochs=1, batch=8), False),
-        (Recipe(steps=1, batch=8), False),
-        (Recipe(steps=6, batch=8), True),
+    for config, prunes in (
+        (TrainConfig(epochs=1, batch=8), False),
+        (TrainConfig(steps=1, batch=8), False),
+        (TrainConfig(steps=6, batch=8), True),
     ):
-        run = watch(SubFedAvg(**EAGER), rounds=1, change=lambda s, r=recipe: replace(s, recipe=r))  # type: ignore[arg-type, misc]
+        run = watch(SubFedAvg(**EAGER), rounds=1, change=lambda s, r=config: replace(s, config=r))  # type: ignore[arg-type, misc]
         assert bool(run.mask("c0", 1).mean() < 1) is prunes
 
 
 def test_training_is_as_long_as_the_recipe_says_and_keeps_its_momentum() -> None:
-    for recipe in (Recipe(epochs=3, batch=8, momentum=0.9), Recipe(steps=7, batch=8)):
+    for config in (TrainConfig(epochs=3, batch=8, momentum=0.9), TrainConfig(steps=7, batch=8)):
         method = SubFedAvg(target=1.0)
-        setup = replace(tiny_setup(method), recipe=recipe)
+        setup = replace(tiny_setup(method), config=config)
         local = local_of(setup)
-        down = method.send(method.start_server(setup.task), "c0", Turn(setup.task, 0))
+        down = method.send(method.start_server(setup.task), "c0", ServerContext(setup.task, 0))
         method.fit(method.start_client(setup.task, "c0"), down, local)
-        counted, local.bench.flops = local.bench.flops, 0
+        counted, local.runner.flops = local.runner.flops, 0
         local.train(setup.task.initial)
-        assert counted == local.bench.flops
+        assert counted == local.runner.flops
 
 
 def test_a_position_is_averaged_over_those_who_trained_it() -> None:
@@ -125,7 +125,7 @@ def test_a_position_is_averaged_over_those_who_trained_it() -> None:
     a, b = np.ones(size, np.bool_), np.ones(size, np.bool_)
     a[:2] = False  # a has lost 0 and 1, b 1 and 2
     b[1:3] = False
-    server = Server(np.full(size, 9, np.float32), {"a": pack(a), "b": pack(b)})
+    server = ServerState(np.full(size, 9, np.float32), {"a": pack(a), "b": pack(b)})
     none = Positions(size, np.zeros(0, np.int64))
     last = np.array([size - 1])
     kept = a.copy()
@@ -134,7 +134,7 @@ def test_a_position_is_averaged_over_those_who_trained_it() -> None:
         Arrival("a", Message(values=np.full(int(kept.sum()), 2, np.float32), change=Positions(size, last)), 0),
         Arrival("b", Message(values=np.full(int(b.sum()), 4, np.float32), change=none), 0),
     ]
-    after = method.merge(server, replies, Turn(setup.task, 0))
+    after = method.aggregate(server, replies, ServerContext(setup.task, 0))
     assert after.weights[[0, 1, 2, 3, size - 1]].tolist() == [4, 9, 2, 3, 2]
     assert (unpack(after.masks["a"], size) == kept).all()
 
@@ -148,7 +148,7 @@ def test_after_a_lost_reply_the_mask_of_the_server_counts() -> None:
 
 def test_bytes_shrink_with_the_masks_both_ways() -> None:
     run = watch(SubFedAvg(**EAGER), rounds=5, change=two_epochs)  # type: ignore[arg-type]
-    reports = run.rounds.journal.rounds
+    reports = run.rounds.run_log.rounds
     assert reports[0].paper_down == 3 * 4 * run.task.layout.size
     for before, after, done in zip(reports, reports[1:], range(1, 5), strict=False):
         active = sum(int(run.mask(client, done).sum()) for client in run.task.clients)

@@ -11,8 +11,8 @@ from watching import local_of, watch
 from sparsona.errors import InputError, WireError
 from sparsona.experiment import make_method
 from sparsona.message import Message
-from sparsona.method import Arrival, Turn
-from sparsona.methods._averaging import Server
+from sparsona.method import Arrival, ServerContext
+from sparsona.methods._averaging import ServerState
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.subsampling import Subsampling
 from sparsona.testing import check_method, tiny_setup
@@ -31,11 +31,11 @@ def test_all_of_the_update_is_fedavg() -> None:
 def test_what_is_not_sent_does_not_move() -> None:
     method = Subsampling(keep=0.3)
     setup = tiny_setup(method)
-    server, turn = method.start_server(setup.task), Turn(setup.task, 0)
+    server, turn = method.start_server(setup.task), ServerContext(setup.task, 0)
     fit = method.fit(None, method.send(server, "c0", turn), local_of(setup))
     mask = method.sample(fit.reply.integer("seed"), setup.task.layout)
     assert mask.sum() == int(0.3 * setup.task.layout.size + 0.5) == len(fit.reply.vector("values"))
-    after = method.merge(server, [Arrival("c0", fit.reply, 0)], turn).weights
+    after = method.aggregate(server, [Arrival("c0", fit.reply, 0)], turn).weights
     assert (after[~mask] == setup.task.initial[~mask]).all()
     assert isinstance(fit.model, np.ndarray)
     assert np.abs(after[mask] - fit.model[mask]).max() < 1e-6
@@ -45,7 +45,7 @@ def test_what_is_not_sent_does_not_move() -> None:
 def test_masks_are_fresh_for_every_client_and_round() -> None:
     method = Subsampling()
     setup = tiny_setup(method)
-    down = method.send(method.start_server(setup.task), "c0", Turn(setup.task, 0))
+    down = method.send(method.start_server(setup.task), "c0", ServerContext(setup.task, 0))
     seeds = {
         method.fit(None, down, local_of(setup, client, round)).reply.integer("seed")
         for client in ("c0", "c1")
@@ -58,7 +58,7 @@ def test_masks_are_fresh_for_every_client_and_round() -> None:
 
 def test_rescaled_updates_are_right_on_average() -> None:
     setup = tiny_setup(Subsampling())
-    size, turn = setup.task.layout.size, Turn(setup.task, 0)
+    size, turn = setup.task.layout.size, ServerContext(setup.task, 0)
     update = np.linspace(-1, 1, size).astype(np.float32)
     for rescale in (True, False):
         method = Subsampling(keep=0.25, rescale=rescale)
@@ -66,14 +66,14 @@ def test_rescaled_updates_are_right_on_average() -> None:
             Arrival(f"c{i}", Message(values=update[method.sample(i, setup.task.layout)], seed=i, examples=5), 0)
             for i in range(4000)
         ]
-        step = method.merge(Server(np.zeros(size, np.float32)), replies, turn).weights
+        step = method.aggregate(ServerState(np.zeros(size, np.float32)), replies, turn).weights
         assert np.abs(step - update * (1 if rescale else 0.25)).max() < (0.1 if rescale else 0.03)
 
 
 def test_half_up_and_all_down() -> None:
     run = watch(Subsampling())
     size = run.task.layout.size
-    for report in run.rounds.journal.rounds:
+    for report in run.rounds.run_log.rounds:
         assert report.paper_down == 3 * 4 * size
         assert report.paper_up == 3 * 4 * ((size + 1) // 2)
         assert report.up.positions == 0
@@ -83,10 +83,10 @@ def test_a_reply_that_does_not_fit_its_seed_is_refused() -> None:
     method = Subsampling()
     setup = tiny_setup(method)
     with pytest.raises(WireError):
-        method.merge(
+        method.aggregate(
             method.start_server(setup.task),
             [Arrival("c0", Message(values=np.zeros(3, np.float32), seed=1, examples=5), 0)],
-            Turn(setup.task, 0),
+            ServerContext(setup.task, 0),
         )
 
 

@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from sparsona.bench import Bench
 from sparsona.chance import Chance
-from sparsona.client import Setup
 from sparsona.engines.inprocess import InProcess
-from sparsona.local import Local
+from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.schedule import Plan, Sampled, Schedule
+from sparsona.federation.worker import Setup
 from sparsona.method import Method, Task
 from sparsona.methods._masked import Masked
 from sparsona.partition._split import federate
-from sparsona.recipe import Recipe
-from sparsona.records import Journal
-from sparsona.rounds import Evaluation, Rounds
-from sparsona.schedule import Plan, Sampled, Schedule
+from sparsona.runs.records import RunLog
 from sparsona.testing import tiny_setup
+from sparsona.training.config import TrainConfig
+from sparsona.training.local import Local
+from sparsona.training.runner import ModelRunner
 
 
 @dataclass
@@ -50,24 +50,24 @@ def watch(
     change: Callable[[Setup], Setup] = lambda setup: setup,
 ) -> Watched:
     setup = change(tiny_setup(method, clients, rounds))
-    sizes = {name: len(share.test) for name, share in setup.federation.shares.items()}
-    loop = Rounds(setup, InProcess(setup), schedule or Sampled(), Evaluation(every=0), Journal(sizes, True))
+    sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
+    loop = Rounds(setup, InProcess(setup), schedule or Sampled(), Evaluation(every=0), RunLog(sizes, True))
     out = Watched(loop, [loop.server])
     loop.run(lambda _: out.servers.append(loop.server))
     return out
 
 
 def local_of(setup: Setup, client: str = "c0", round: int = 0) -> Local:
-    bench = Bench(setup.module, setup.federation.data, setup.objective, setup.task.chance)
-    return Local(client, round, setup.task, setup.recipe, setup.federation.shares[client], bench)
+    runner = ModelRunner(setup.module, setup.federation.data, setup.objective, setup.task.chance)
+    return Local(client, round, setup.task, setup.config, setup.federation.splits[client], runner)
 
 
 def equal_shares(setup: Setup) -> Setup:
-    """Every client with the same number of samples, and a recipe with everything switched on."""
+    """Every client with the same number of samples, and a config with everything switched on."""
     clients = len(setup.task.clients)
     federation = federate(setup.federation.data, "iid", clients, setup.task.chance)
-    recipe = Recipe(epochs=2, batch=16, lr=0.05, momentum=0.9, weight_decay=5e-4, clip=10.0, decay=0.998)
-    return replace(setup, federation=federation, recipe=recipe)
+    config = TrainConfig(epochs=2, batch=16, lr=0.05, momentum=0.9, weight_decay=5e-4, clip=10.0, decay=0.998)
+    return replace(setup, federation=federation, config=config)
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from sparsona.errors import WireError
+from sparsona.layout import Layout
 from sparsona.message import Positions
 from sparsona.ops.masks import annealed, flipped, majority, masked_mean, pack, random_mask, regrown, scatter, unpack
 from sparsona.ops.mean import weighted_mean
-from sparsona.vector import Layout
 
 
 def plain_regrown(active: np.ndarray, weights: np.ndarray, scores: np.ndarray, rate: float) -> np.ndarray:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from torch import nn
 
+from sparsona.layout import Layout
 from sparsona.ops import pairwise
 from sparsona.ops.pairwise import Lazy, Similarity, add_mixtures, cosines, mixed_cosines, row_softmax
 from sparsona.ops.similarity import cosine
 from sparsona.ops.stages import stage_spans, weight_tensors
-from sparsona.vector import Layout
 
 
 def vectors(count: int, size: int, seed: int = 0) -> list[np.ndarray]:

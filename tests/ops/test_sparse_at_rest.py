@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from torch import nn
 
 from sparsona.errors import WireError
+from sparsona.layout import Layout
 from sparsona.message import Message, Sparse
 from sparsona.method import Arrival
 from sparsona.ops.buffers import buffers_of, with_buffers, with_mean_buffers
 from sparsona.ops.packed import Packed
 from sparsona.ops.similarity import cosine
 from sparsona.ops.sparse import add
-from sparsona.vector import Layout
 
 SPARSE = st.sets(st.integers(0, 36), max_size=37).map(
     lambda s: Sparse(37, np.array(sorted(s), np.int64), np.arange(len(s), dtype=np.float32) - 3)

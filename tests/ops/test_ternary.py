@@ -7,8 +7,8 @@ import pytest
 from torch import nn
 
 from sparsona.errors import WireError
+from sparsona.layout import Layout
 from sparsona.ops.ternary import as_sparse, no_ternary, ternarise, ternary_bits
-from sparsona.vector import Layout
 
 LAYOUT = Layout.of(nn.Linear(4, 2))
 

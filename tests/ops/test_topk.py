@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from sparsona.layout import Layout
 from sparsona.models.convnet2 import convnet2
 from sparsona.ops.topk import kept, top_supports, topk_support
-from sparsona.vector import Layout
 
 VECTORS = arrays(
     np.float32, st.integers(1, 60), elements=st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.0, -2.5, 3.0, 1e-30])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparsona.chance import Chance
-from sparsona.dataset import Array, Indices, Samples
+from sparsona.data.dataset import Array, Indices, Samples
 from sparsona.errors import InputError
 from sparsona.partition import PARTITIONS
 from sparsona.partition._deal import client_names

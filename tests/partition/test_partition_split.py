@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparsona.chance import Chance
-from sparsona.dataset import Array, Dataset, Federation, Samples
+from sparsona.data.dataset import Array, Dataset, Federation, Samples
 from sparsona.errors import InputError
 from sparsona.partition import PARTITIONS
 from sparsona.partition._split import class_counts, federate
@@ -30,7 +30,7 @@ def published(classes: int, train: int, test: int) -> Dataset:
 
 def sound(federation: Federation) -> None:
     every = []
-    for name, share in federation.shares.items():
+    for name, share in federation.splits.items():
         assert share.name == name
         for part in (share.train, share.validation, share.test):
             assert part.dtype == np.int64
@@ -45,7 +45,7 @@ def sound(federation: Federation) -> None:
 
 def counts_tested(federation: Federation) -> Array:
     data = federation.data
-    rows = [np.bincount(data.targets[s.test], minlength=data.classes) for s in federation.shares.values()]
+    rows = [np.bincount(data.targets[s.test], minlength=data.classes) for s in federation.splits.values()]
     return np.stack(rows)
 
 
@@ -55,7 +55,7 @@ def dealt(federation: Federation) -> Array:
     return np.stack(
         [
             np.bincount(data.targets[np.concatenate([s.train, s.validation])], minlength=data.classes)
-            for s in federation.shares.values()
+            for s in federation.splits.values()
         ]
     )
 
@@ -71,9 +71,9 @@ def test_sound_and_repeatable(spec: str, use: str) -> None:
     sound(federation)
     assert federation.clients == ("c0", "c1", "c2", "c3", "c4", "c5")
     again = federate(data, spec, 6, Chance(3), use=use)
-    for name, share in federation.shares.items():
+    for name, share in federation.splits.items():
         for field in ("train", "validation", "test"):
-            assert np.array_equal(getattr(share, field), getattr(again.shares[name], field))
+            assert np.array_equal(getattr(share, field), getattr(again.splits[name], field))
 
 
 @pytest.mark.parametrize("spec", SPECS)
@@ -85,7 +85,7 @@ def test_official_tests_follow_the_training_classes(spec: str) -> None:
     assert (abs(test - quota) < 1).all()
     assert (test[train == 0] == 0).all()
     assert (abs(test.sum(1) - quota.sum(1)) < 2).all()
-    for share in federation.shares.values():
+    for share in federation.splits.values():
         assert (np.concatenate([share.train, share.validation]) < 600).all()
         assert (share.test >= 600).all()
 
@@ -128,7 +128,7 @@ def test_official_tests_of_a_class_that_nobody_holds_stay_unused() -> None:
 def test_train_ignores_and_pooled_joins_the_official_test_part() -> None:
     data = published(10, 50, 50)
     for use, total in (("train", 500), ("pooled", 1000)):
-        shares = federate(data, "iid", 5, Chance(0), use=use).shares.values()
+        shares = federate(data, "iid", 5, Chance(0), use=use).splits.values()
         seen = np.concatenate([np.concatenate([s.train, s.validation, s.test]) for s in shares])
         assert len(seen) == total
         assert (seen >= 500).any() == (use == "pooled")
@@ -137,7 +137,7 @@ def test_train_ignores_and_pooled_joins_the_official_test_part() -> None:
 def test_own_split_is_stratified() -> None:
     data = dataset(np.repeat(np.arange(4), 100))
     federation = federate(data, "dirichlet-classes:1.0", 3, Chance(0), test=0.2, validation=0.25)
-    for share in federation.shares.values():
+    for share in federation.splits.values():
         total = len(share.train) + len(share.validation) + len(share.test)
         assert len(share.test) == int(total * 0.2 + 0.5)
         assert len(share.validation) == int((total - len(share.test)) * 0.25 + 0.5)
@@ -150,7 +150,7 @@ def test_own_split_is_stratified() -> None:
 
 def test_six_two_two() -> None:
     """pFedGate's split: a fifth to test on, a quarter of the rest to validate on."""
-    share = federate(dataset(np.zeros(100, np.int64)), "iid", 1, Chance(0), validation=0.25).shares["c0"]
+    share = federate(dataset(np.zeros(100, np.int64)), "iid", 1, Chance(0), validation=0.25).splits["c0"]
     assert [len(share.train), len(share.validation), len(share.test)] == [60, 20, 20]
 
 
@@ -167,7 +167,7 @@ def test_remainders_do_not_always_fall_on_the_same_classes() -> None:
 
 def test_tiny_clients() -> None:
     data = dataset(np.arange(6) % 2)
-    share = federate(data, "iid", 3, Chance(0), test=0.9, validation=0.9).shares["c0"]
+    share = federate(data, "iid", 3, Chance(0), test=0.9, validation=0.9).splits["c0"]
     assert [len(share.train), len(share.validation), len(share.test)] == [1, 0, 1]
     with pytest.raises(InputError, match="client 'c0' gets 1 samples and needs 2; ask for fewer clients"):
         federate(data, "iid", 6, Chance(0))
@@ -175,7 +175,7 @@ def test_tiny_clients() -> None:
 
 def test_no_validation() -> None:
     federation = federate(published(4, 30, 5), "iid", 3, Chance(0), validation=0)
-    assert all(not len(share.validation) for share in federation.shares.values())
+    assert all(not len(share.validation) for share in federation.splits.values())
 
 
 @given(
@@ -211,9 +211,9 @@ def test_regression() -> None:
     data = dataset(np.linspace(0, 1, 120, dtype=np.float32), official_test=20)
     federation = federate(data, "iid", 4, Chance(0))
     sound(federation)
-    assert [len(share.test) for share in federation.shares.values()] == [5] * 4
+    assert [len(share.test) for share in federation.splits.values()] == [5] * 4
     assert {name: row.tolist() for name, row in class_counts(federation).items()} == {
-        name: [len(share.train)] for name, share in federation.shares.items()
+        name: [len(share.train)] for name, share in federation.splits.items()
     }
     sound(federate(data, "quantity", 4, Chance(0), use="pooled"))
 
@@ -229,10 +229,10 @@ def test_groups_with_their_own_official_tests() -> None:
     groups = np.concatenate([np.repeat([0, 1], 10), np.repeat([1, 0], [2, 3])])
     data = dataset(np.arange(25) % 2, official_test=5, groups=groups, group_names=("basel", "zurich"))
     federation = federate(data, "groups", 2, Chance(0))
-    assert federation.shares["basel"].test.tolist() == [22, 23, 24]
-    assert federation.shares["zurich"].test.tolist() == [20, 21]
+    assert federation.splits["basel"].test.tolist() == [22, 23, 24]
+    assert federation.splits["zurich"].test.tolist() == [20, 21]
     pooled = federate(data, "groups", 0, Chance(0), use="pooled")
-    assert sum(len(share.test) for share in pooled.shares.values()) == 5
+    assert sum(len(share.test) for share in pooled.splits.values()) == 5
     # Another partition of the same data does not look at groups.
     assert federate(data, "iid", 5, Chance(0)).clients == ("c0", "c1", "c2", "c3", "c4")
 

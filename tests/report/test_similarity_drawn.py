@@ -10,7 +10,7 @@ import pytest
 
 import sparsona
 from sparsona.errors import InputError
-from sparsona.ops.network import Network
+from sparsona.methods.pfednet.network import Network
 from sparsona.ops.pairwise import Similarity
 from sparsona.report.similarity import (
     draw_graph,

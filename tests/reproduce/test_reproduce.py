@@ -10,7 +10,7 @@ import pytest
 
 from sparsona.errors import InputError
 from sparsona.experiment import build
-from sparsona.methods.fedpse import Server
+from sparsona.methods.fedpse import ServerState
 from sparsona.reproduce import PAPERS, Case, Claim, Paper, finished, reproduce, score, server_state
 from sparsona.reproduce.fedpse import METHODS, TABLE_1, fedpse, name_of
 
@@ -81,7 +81,7 @@ def test_the_table_can_be_made_of_what_is_there(tmp_path: Path) -> None:
 
 def test_what_the_server_knew_can_be_read(tmp_path: Path) -> None:
     reproduce(NAME, True, tmp_path, "short", lambda text: None)
-    state = server_state(tmp_path / "short", Server)
+    state = server_state(tmp_path / "short", ServerState)
     assert sorted(state.distance) == ["c0", "c1", "c2"]
     assert all(0 <= d <= 1 for d in state.distance.values())
     done = finished(small(True), tmp_path)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from sparsona.experiment import build
-from sparsona.records import Line
 from sparsona.report.curves import Mark
 from sparsona.reproduce import PAPERS
 from sparsona.reproduce.plga import at_second, equal_seconds, trained_last
 from sparsona.reproduce.spfl import GAMMA, above, means_of, within
+from sparsona.runs.records import ClientRecord
 
 
 @pytest.mark.parametrize("name", ["spfl", "plga"])
@@ -96,10 +96,10 @@ def test_the_first_second_that_is_read_is_one_that_all_have_reached() -> None:
 def test_who_was_under_way_in_the_last_round_is_left_out(tmp_path: Path) -> None:
     """Its `post` is of a training that never was."""
     lines = [
-        Line(1, "a", took_part=True, test={"pre": 0.0, "post": 0.0}),
-        Line(2, "a", took_part=True, test={"pre": 0.5, "post": 0.7}),
-        Line(2, "b", took_part=True, test={"pre": 0.7, "post": 0.8}),
-        Line(2, "c", took_part=False, test={"pre": 0.9, "post": 0.1}),
+        ClientRecord(1, "a", took_part=True, test={"pre": 0.0, "post": 0.0}),
+        ClientRecord(2, "a", took_part=True, test={"pre": 0.5, "post": 0.7}),
+        ClientRecord(2, "b", took_part=True, test={"pre": 0.7, "post": 0.8}),
+        ClientRecord(2, "c", took_part=False, test={"pre": 0.9, "post": 0.1}),
     ]
     (tmp_path / "records.jsonl").write_text("".join(line.text() for line in lines))
     found = trained_last(tmp_path)

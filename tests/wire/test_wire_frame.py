@@ -11,7 +11,7 @@ from wire_cases import LAYOUT, cases, same, seal
 
 from sparsona.errors import WireError
 from sparsona.message import Blocks, Levels, Message, Positions, Sparse, Stamp, Ternary
-from sparsona.wire import Frame, Ledger, Limit, Memo, Seen, decode, encode, parts
+from sparsona.wire import DecodeCache, EncodeCache, Frame, Ledger, Limit, decode, encode, parts
 
 ROOMY = Limit(elements=10**6)
 
@@ -165,9 +165,9 @@ def test_what_was_decoded_can_be_changed() -> None:
 
 def test_a_memo_gives_the_same_bytes_and_encodes_once() -> None:
     weights = np.random.default_rng(0).normal(size=1000).astype(np.float32)
-    indices, memo = np.arange(0, 1000, 3), Memo()
+    indices, memo = np.arange(0, 1000, 3), EncodeCache()
 
-    def frames(memo: Memo | None) -> list[Frame]:
+    def frames(memo: EncodeCache | None) -> list[Frame]:
         messages = [Message(weights=weights, mask=Positions(1000, indices), client=client) for client in range(20)]
         return [encode(m.stamped(Stamp(round=i)), None, memo) for i, m in enumerate(messages)]
 
@@ -179,7 +179,7 @@ def test_a_memo_gives_the_same_bytes_and_encodes_once() -> None:
 
 
 def test_a_memo_tells_layouts_and_arrays_apart() -> None:
-    memo, indices = Memo(), np.arange(0, 2510, 5)
+    memo, indices = EncodeCache(), np.arange(0, 2510, 5)
     one, two = Message(p=Positions(2510, indices)), Message(p=Positions(2510, indices + 1))
     for message in (one, two, one):
         for layout in (None, LAYOUT):
@@ -187,19 +187,19 @@ def test_a_memo_tells_layouts_and_arrays_apart() -> None:
 
 
 def test_a_memo_goes_by_content_to_the_bit_and_stays_small() -> None:
-    memo, shared = Memo(), np.arange(50, dtype=np.float32)
+    memo, shared = EncodeCache(), np.arange(50, dtype=np.float32)
     with patch("sparsona.wire.frame.parts.encode", wraps=parts.encode) as coder:
         for i in range(200):
             own = np.full(50, i, np.float32)
             assert encode(Message(shared=shared.copy(), own=own), None, memo).data
     assert coder.call_count == 1 + 200, "equal arrays are one, whoever made them"
-    assert len(memo._kept) == Memo.KEPT
+    assert len(memo._kept) == EncodeCache.KEPT
     zeros = [encode(Message(v=np.array([zero, 1] * 20, np.float32)), None, memo) for zero in (0.0, -0.0)]
     assert zeros[0].data != zeros[1].data
 
 
 def test_what_came_before_is_not_decoded_again() -> None:
-    seen, limit = Seen(), Limit(elements=100)
+    seen, limit = DecodeCache(), Limit(elements=100)
     first, again, other = (
         decode(encode(Message(w=np.full(9, value, np.float32)).stamped(Stamp(round))).data, limit, seen=seen)
         for round, value in ((3, 0.5), (4, 0.5), (4, 0.25))
@@ -213,7 +213,7 @@ def test_what_came_before_is_not_decoded_again() -> None:
 
 def test_what_was_never_seen_is_not_known() -> None:
     with pytest.raises(WireError, match="ends in the number of parts"):
-        decode(seal(b"\xb7S\x01\xac\x02\0\0" + bytes(4)), ROOMY, seen=Seen())
+        decode(seal(b"\xb7S\x01\xac\x02\0\0" + bytes(4)), ROOMY, seen=DecodeCache())
 
 
 def test_plain_packing_takes_no_more_than_the_numbers_and_a_bitmap() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from wire_cases import same
 
 from sparsona.message import NUMBER_TYPES, Blocks, Levels, Message, Part, Positions, Sparse, Stamp, Ternary
-from sparsona.wire import Limit, Memo, Seen, Tensors, decode, encode
+from sparsona.wire import DecodeCache, EncodeCache, Limit, Tensors, decode, encode
 
 EXTREME = [0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF]
 EXTREME += [pattern | 1 << 31 for pattern in EXTREME]
@@ -24,8 +24,8 @@ def check(message: Message, layout: Tensors | None = None) -> None:
     frame = encode(message, layout)
     assert frame.ledger.total == len(frame.data)
     assert same(decode(frame.data, Limit(elements=100_000), layout), message)
-    assert encode(message, layout, Memo()) == frame
-    plain, seen = encode(message, layout, packing="plain"), Seen()
+    assert encode(message, layout, EncodeCache()) == frame
+    plain, seen = encode(message, layout, packing="plain"), DecodeCache()
     assert plain.ledger.total == len(plain.data)
     for _ in range(2):
         assert same(decode(plain.data, Limit(elements=100_000), layout, seen), message)

@@ -91,7 +91,7 @@ def cases() -> list[Case]:
         Case("integer", Message(examples=1234)),
         Case("integers", Message(a=0, b=-1, c=2**63 - 1, d=-(2**63))),
         Case("reals", Message(a=0.5, b=0.1, c=float("inf"), d=-0.0, e=1e300)),
-        Case("stamped", Message(x=1).stamped(Stamp(round=300, exchange=2, acked=299))),
+        Case("stamped", Message(x=1).stamped(Stamp(round=300, phase=2, acked=299))),
         Case("names", Message(**{"": 1, "größe": 2, "self": 3, "a" * 255: 4})),
         Case("floats-empty", Message(v=np.zeros(0, np.float32))),
         Case("floats-raw", Message(v=odd.view(np.float32))),

@@ -15,7 +15,7 @@ from sparsona.data._fetch import Fetched, FetchedFile, Progress, fetch
 from sparsona.data._own import from_arrays, from_torch
 from sparsona.data._source import DATASETS, File, Source, source
 from sparsona.data._store import Store, roots
-from sparsona.dataset import Dataset
+from sparsona.data.dataset import Dataset
 from sparsona.registry import bind, split_spec
 
 __all__ = [

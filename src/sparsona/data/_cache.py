@@ -12,21 +12,21 @@ from pathlib import Path
 import numpy as np
 
 from sparsona.data._store import Store
-from sparsona.dataset import Array
+from sparsona.data.dataset import Array
 
 FOLDER = ".arrays"
 log = logging.getLogger(__name__)
 
 
 def cached(
-    store: Store, files: Sequence[Path], recipe: str, make: Callable[[], Mapping[str, Array]]
+    store: Store, files: Sequence[Path], config: str, make: Callable[[], Mapping[str, Array]]
 ) -> Mapping[str, Array]:
     """What `make` returns for these files, from disk where it was made before.
 
-    The key holds the content of the files and the `recipe`, so a changed archive and a changed tokenizer both
+    The key holds the content of the files and the `config`, so a changed archive and a changed tokenizer both
     give new arrays. A cache that cannot be read is made anew; one that cannot be written is done without.
     """
-    name = f"{store.source.name}-{fingerprint(store, files, recipe)}.npz"
+    name = f"{store.source.name}-{fingerprint(store, files, config)}.npz"
     for root in store.roots:
         arrays = _read(root / FOLDER / name)
         if arrays is not None:
@@ -41,8 +41,8 @@ def cached(
     return arrays
 
 
-def fingerprint(store: Store, files: Sequence[Path], recipe: str) -> str:
-    digest = hashlib.sha256(recipe.encode())
+def fingerprint(store: Store, files: Sequence[Path], config: str) -> str:
+    digest = hashlib.sha256(config.encode())
     for path in files:
         with store.reading(path), path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from sparsona.data._store import Store
-from sparsona.dataset import Array
+from sparsona.data.dataset import Array
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)
 PIXELS = 3 * 32 * 32

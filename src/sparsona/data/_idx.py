@@ -9,7 +9,7 @@ import numpy as np
 
 from sparsona.data._source import File
 from sparsona.data._store import Store
-from sparsona.dataset import Array
+from sparsona.data.dataset import Array
 
 UNSIGNED_BYTE = 8
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import torch.utils.data
 
-from sparsona.dataset import Array, Dataset, Indices
+from sparsona.data.dataset import Array, Dataset, Indices
 from sparsona.errors import DataError
 
 Pair = tuple[Any, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sparsona.dataset import Dataset
+from sparsona.data.dataset import Dataset
 from sparsona.registry import Registry
 
 

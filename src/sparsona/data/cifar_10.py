@@ -7,7 +7,7 @@ import numpy as np
 from sparsona.data._cifar import MEAN, STD, read_batches
 from sparsona.data._source import File, source
 from sparsona.data._store import Store
-from sparsona.dataset import Dataset
+from sparsona.data.dataset import Dataset
 
 RECORDS = 10_000
 TRAIN = tuple(f"cifar-10-batches-bin/data_batch_{k}.bin" for k in range(1, 6))

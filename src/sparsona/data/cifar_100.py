@@ -7,7 +7,7 @@ import numpy as np
 from sparsona.data._cifar import MEAN, STD, read_batches
 from sparsona.data._source import File, source
 from sparsona.data._store import Store
-from sparsona.dataset import Dataset
+from sparsona.data.dataset import Dataset
 
 TRAIN_RECORDS, TEST_RECORDS = 50_000, 10_000
 TRAIN, TEST = "cifar-100-binary/train.bin", "cifar-100-binary/test.bin"

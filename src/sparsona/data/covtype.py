@@ -12,7 +12,7 @@ import numpy as np
 
 from sparsona.data._source import File, source
 from sparsona.data._store import Store
-from sparsona.dataset import Dataset
+from sparsona.data.dataset import Dataset
 
 NAME, ROWS, NUMERIC, AREAS, FEATURES = "covtype.data.gz", 581_012, 10, 4, 54
 # Over all rows; the columns of 0 and 1 stay as they are.

@@ -8,7 +8,7 @@ import numpy as np
 
 from sparsona.data._source import source
 from sparsona.data._store import Store
-from sparsona.dataset import Dataset
+from sparsona.data.dataset import Dataset
 
 
 @source(

@@ -14,7 +14,7 @@ import numpy as np
 from sparsona.data._idx import read_parts
 from sparsona.data._source import File, source
 from sparsona.data._store import Store
-from sparsona.dataset import Dataset
+from sparsona.data.dataset import Dataset
 from sparsona.errors import InputError
 from sparsona.registry import suggest
 

@@ -18,7 +18,7 @@ import numpy as np
 from sparsona.data._cache import cached
 from sparsona.data._source import File, source
 from sparsona.data._store import Store
-from sparsona.dataset import Array, Dataset
+from sparsona.data.dataset import Array, Dataset
 
 PATTERN = "all_data/all_data_*.json"
 CHARACTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase

@@ -18,8 +18,8 @@ import numpy as np
 from sparsona.data._own import from_arrays
 from sparsona.data._source import source
 from sparsona.data._store import Store
+from sparsona.data.dataset import Array, Dataset
 from sparsona.data.npz import pairs, read_npz
-from sparsona.dataset import Array, Dataset
 from sparsona.errors import DataError
 
 TARGETS = ("label", "target", "y")

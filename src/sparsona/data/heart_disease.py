@@ -11,7 +11,7 @@ import numpy as np
 
 from sparsona.data._source import File, source
 from sparsona.data._store import Store
-from sparsona.dataset import Array, Dataset
+from sparsona.data.dataset import Array, Dataset
 
 COLUMNS = 13
 HOSPITALS = {

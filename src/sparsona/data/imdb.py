@@ -18,7 +18,7 @@ import numpy as np
 from sparsona.data._cache import cached
 from sparsona.data._source import File, source
 from sparsona.data._store import Store
-from sparsona.dataset import Array, Dataset
+from sparsona.data.dataset import Array, Dataset
 
 ARCHIVE, LABELLED = "aclImdb_v1.tar.gz", "aclImdb_labelled.tar.gz"
 VOCABULARY, LENGTH, PAD, UNKNOWN = 10_000, 256, 0, 1

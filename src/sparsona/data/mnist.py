@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparsona.data._idx import idx_files, read_parts
 from sparsona.data._source import source
 from sparsona.data._store import Store
-from sparsona.dataset import Dataset
+from sparsona.data.dataset import Dataset
 
 # The publisher's own server turns programs away; the first two are the copies that others rely on.
 URLS = (

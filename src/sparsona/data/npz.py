@@ -15,7 +15,7 @@ import numpy as np
 from sparsona.data._own import assemble, checked_pair
 from sparsona.data._source import source
 from sparsona.data._store import Store
-from sparsona.dataset import Array, Dataset
+from sparsona.data.dataset import Array, Dataset
 from sparsona.errors import DataError
 
 NOBODY = -1

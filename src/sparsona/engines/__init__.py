@@ -1,13 +1,13 @@
-"""The engines: what runs the clients' turns. All share the server's loop in :mod:`sparsona.rounds`."""
+"""The engines: what runs the clients' turns. All share the server's loop in :mod:`sparsona.federation.rounds`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from sparsona.client import Job, Outcome, Setup
+from sparsona.federation.worker import Job, Outcome, Setup
 from sparsona.registry import Registry
-from sparsona.store import ClientStore
+from sparsona.runs.store import ClientStore
 
 
 class Engine(Protocol):

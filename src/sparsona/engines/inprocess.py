@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from sparsona.client import Job, Outcome, Setup, Worker, groups
 from sparsona.engines import ENGINES
-from sparsona.store import ClientStore
+from sparsona.federation.worker import Job, Outcome, Setup, Worker, groups
+from sparsona.runs.store import ClientStore
 
 
 @ENGINES.add

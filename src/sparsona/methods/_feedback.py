@@ -6,11 +6,11 @@ import warnings
 
 import numpy as np
 
-from sparsona.bench import Trained
 from sparsona.errors import Diverged
-from sparsona.local import Local
 from sparsona.message import Vector
-from sparsona.optimizer import Moments
+from sparsona.training.local import Local
+from sparsona.training.optimizer import Moments
+from sparsona.training.runner import Trained
 
 
 def trained_with(

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sparsona.local import Local
 from sparsona.message import Mask, Message, Vector
-from sparsona.method import Arrival, ClientId, Method, Task, Turn
+from sparsona.method import Arrival, ClientId, Method, ServerContext, Task
 from sparsona.ops.masks import Bits, flipped, pack, scatter, unpack
+from sparsona.training.local import Local
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerState:
     """The dense global model, the masks of the clients whose mask is not the first one any more, and the models that
     replies under way started from, by round."""
 
@@ -37,7 +37,7 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Client:
+class ClientState:
     """The mask under which the client last trained, and the next one, which its reply of round `sent` announced."""
 
     mask: Bits
@@ -51,33 +51,33 @@ class Client:
         return unpack(self.next if down.acked >= self.sent else self.mask, size)
 
 
-class Masked(Method[Server, Client], ABC):
-    """Client k gets the global weights that its mask m_k shows; its model is m_k * w."""
+class Masked(Method[ServerState, ClientState], ABC):
+    """ClientState k gets the global weights that its mask m_k shows; its model is m_k * w."""
 
     @abstractmethod
     def first_mask(self, task: Task, client: ClientId) -> Mask:
         """The mask of a client that has not replied yet."""
 
-    def start_server(self, task: Task) -> Server:
-        return Server(task.initial, {})
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial, {})
 
-    def start_client(self, task: Task, client: ClientId) -> Client:
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
         first = pack(self.first_mask(task, client))
-        return Client(first, first)
+        return ClientState(first, first)
 
-    def send(self, server: Server, to: ClientId, turn: Turn) -> Message:
-        return Message(values=server.weights[self.mask_of(server, to, turn.task)])
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return Message(values=server.weights[self.mask_of(server, to, context.task)])
 
-    def personal(self, client: Client, down: Message, local: Local) -> Vector:
+    def personal_model(self, client: ClientState, down: Message, local: Local) -> Vector:
         return received(down, client.held(down, local.layout.size))
 
-    def mask_of(self, server: Server, client: ClientId, task: Task) -> Mask:
+    def mask_of(self, server: ServerState, client: ClientId, task: Task) -> Mask:
         """The mask of a client as the server knows it."""
         if client in server.masks:
             return unpack(server.masks[client], task.layout.size)
         return self.first_mask(task, client)
 
-    def read(self, server: Server, arrival: Arrival, task: Task) -> tuple[Mask, Mask]:
+    def read(self, server: ServerState, arrival: Arrival, task: Task) -> tuple[Mask, Mask]:
         """The mask under which the client has trained, and its next one."""
         mask = self.mask_of(server, arrival.client, task)
         return mask, flipped(mask, arrival.message.positions("change")) if "change" in arrival.message else mask

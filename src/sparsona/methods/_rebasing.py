@@ -11,18 +11,18 @@ from typing import Annotated, Literal, TypeVar
 import numpy as np
 from pydantic import Field
 
+from sparsona.layout import Layout
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Method, Task, Turn
+from sparsona.method import Arrival, ClientId, Method, ServerContext, Task
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.rebase import agreement, by_span, correction, share
 from sparsona.ops.stages import stage_spans
-from sparsona.vector import Layout
 
 C = TypeVar("C")
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerState:
     """The global model, sent since round `since`, and older ones by the first round that sent them.
 
     `personal` is what late clients get beside the global model, until they are at work again; `term` the size of each
@@ -49,7 +49,7 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Rebasing(Method[Server, C], ABC):
+class Rebasing(Method[ServerState, C], ABC):
     """`eq`: whether a late model is put onto the model of today (11) or stays on the one it started from (10). `per`:
     a cosine a tensor, or a stage. `raw`: the correction is scaled by the cosine itself. `lambda_dc` scales it."""
 
@@ -58,28 +58,28 @@ class Rebasing(Method[Server, C], ABC):
     raw: bool = False
     lambda_dc: Annotated[float, Field(ge=0)] = 1.0
 
-    def start_server(self, task: Task) -> Server:
-        return Server(task.initial, 0, {}, {}, {})
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial, 0, {}, {}, {})
 
-    def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
-        personal = {k: own for k, own in server.personal.items() if k not in turn.waiting}  # they have got theirs
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        personal = {k: own for k, own in server.personal.items() if k not in context.waiting}  # they have got theirs
         term = dict(server.term)
 
         def corrected() -> Iterator[tuple[float, Vector]]:
             for a in arrivals:
-                weights = a.message.vector("weights", turn.task.layout.size)
+                weights = a.message.vector("weights", context.task.layout.size)
                 personal.pop(a.client, None)
-                if a.round < turn.round:
-                    weights, own, term[a.client] = self.rebased(server, weights, a.round, turn.task.layout)
+                if a.round < context.round:
+                    weights, own, term[a.client] = self.rebased(server, weights, a.round, context.task.layout)
                     if own is not None:
                         personal[a.client] = own
                 yield a.message.examples(), weights
 
         weights = weighted_mean(corrected())
-        return Server(weights, turn.round + 1, server.awaited(turn.waiting), personal, term)
+        return ServerState(weights, context.round + 1, server.awaited(context.waiting), personal, term)
 
     def rebased(
-        self, server: Server, trained: Vector, started: int, layout: Layout
+        self, server: ServerState, trained: Vector, started: int, layout: Layout
     ) -> tuple[Vector, Vector | None, float]:
         """The late model corrected, the personal one made of it, and the size of the correction."""
         now, start, after = server.weights, server.at(started), server.at(started + 1)
@@ -101,6 +101,6 @@ class Rebasing(Method[Server, C], ABC):
     def spans(self, layout: Layout) -> list[list[slice]]:
         return [[t.slice] for t in layout.parameters] if self.per == "tensor" else list(stage_spans(layout).values())
 
-    def send(self, server: Server, to: ClientId, turn: Turn) -> Message:
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         own = server.personal.get(to)
         return Message(weights=server.weights) if own is None else Message(weights=server.weights, personal=own)

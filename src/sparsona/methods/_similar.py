@@ -11,16 +11,16 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sparsona.local import Local
+from sparsona.layout import Layout
 from sparsona.message import Message, Vector
-from sparsona.method import TRAIN, Arrival, ClientId, Exchange, Fit, Method, Task, Turn
+from sparsona.method import TRAIN, Arrival, ClientId, Fit, Method, Phase, ServerContext, Task
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.pairwise import Lazy, Matrix, Similarity, Vectors, fits
-from sparsona.vector import Layout
+from sparsona.training.local import Local
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerState:
     """`common`, from which the last measuring pass started; the models w_i of the clients that are elsewhere; and the
     mean now of all clients that were ever heard of, from which the next pass starts. A new client stands at `common`.
     """
@@ -36,15 +36,15 @@ class Server:
     def known(self) -> list[ClientId]:
         return sorted({*self.similarity.clients, *self.models})
 
-    def measured(self, clients: Sequence[ClientId], similarity: Similarity) -> Server:
+    def measured(self, clients: Sequence[ClientId], similarity: Similarity) -> ServerState:
         """After a pass from the mean: those who took part stand there, the absent keep their models."""
         kept = {k: self.model(k) for k in self.known() if k not in clients}
-        return Server(self.mean, self.mean, kept, similarity)
+        return ServerState(self.mean, self.mean, kept, similarity)
 
-    def moved(self, models: dict[ClientId, Vector]) -> Server:
+    def moved(self, models: dict[ClientId, Vector]) -> ServerState:
         return replace(self, models={**self.models, **models})
 
-    def averaged(self) -> Server:
+    def averaged(self) -> ServerState:
         return replace(self, mean=weighted_mean((1.0, self.model(k)) for k in self.known()))
 
 
@@ -72,7 +72,7 @@ def sorted_out(arrivals: Sequence[Arrival], size: int) -> tuple[Replies, Replies
 
 
 @dataclass(frozen=True)
-class Measuring(Method[Server, None], ABC):
+class Measuring(Method[ServerState, None], ABC):
     """Client i has its own model w_i, made of all clients' work by softmax(S_ij), S measured every `gamma` rounds.
 
     `steps`: gradient steps on every batch, the second on the same batch from where the first has led.
@@ -86,33 +86,33 @@ class Measuring(Method[Server, None], ABC):
         """S by stage, of what the clients learned from the common start."""
 
     @abstractmethod
-    def mixed(self, server: Server, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
+    def mixed(self, server: ServerState, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
         """The new models of those who answered."""
 
-    def exchanges(self, round: int) -> tuple[Exchange, ...]:
-        return (Exchange("measure"), TRAIN) if round % self.gamma == 0 else (TRAIN,)
+    def phases(self, round: int) -> tuple[Phase, ...]:
+        return (Phase("measure"), TRAIN) if round % self.gamma == 0 else (TRAIN,)
 
-    def start_server(self, task: Task) -> Server:
-        return Server(task.initial, task.initial, {}, Similarity((), {}))
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial, task.initial, {}, Similarity((), {}))
 
     def start_client(self, task: Task, client: ClientId) -> None:
         return None
 
-    def send(self, server: Server, to: ClientId, turn: Turn) -> Message:
-        if self._measures(turn.round, turn.exchange):
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        if self._measures(context.round, context.phase):
             return Message(weights=server.mean)
         return Message(weights=server.model(to))
 
     def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
         start = down.vector("weights", local.layout.size)
-        recipe = replace(local.recipe, repeats=2 if self.steps == "two" else 1)
-        if self._measures(down.round, down.exchange):
-            return Fit(None, Message(measured=local.train(start, recipe, stream="measure").weights - start), None)
-        trained = local.train(start, recipe).weights
+        config = replace(local.config, repeats=2 if self.steps == "two" else 1)
+        if self._measures(down.round, down.phase):
+            return Fit(None, Message(measured=local.train(start, config, stream="measure").weights - start), None)
+        trained = local.train(start, config).weights
         return Fit(None, Message(update=trained - start, examples=local.examples), trained)
 
-    def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
-        layout = turn.task.layout
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        layout = context.task.layout
         measured, trained = sorted_out(arrivals, layout.size)
         if measured.clients:
             stages = self.similarities(measured.updates, layout)
@@ -125,8 +125,8 @@ class Measuring(Method[Server, None], ABC):
     def smoothed(self, old: Similarity, names: Sequence[ClientId], stages: dict[str, Matrix]) -> Similarity:
         return old.updated(names, stages)
 
-    def personal(self, client: None, down: Message, local: Local) -> Vector:
+    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
         return down.vector("weights", local.layout.size)
 
-    def _measures(self, round: int, exchange: int) -> bool:
-        return round % self.gamma == 0 and exchange == 0
+    def _measures(self, round: int, phase: int) -> bool:
+        return round % self.gamma == 0 and phase == 0

@@ -7,30 +7,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sparsona.local import Local
+from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, Task, Turn
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.parts import joined
-from sparsona.vector import Layout
+from sparsona.training.local import Local
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerState:
     """The shared part."""
 
     shared: Vector
 
 
 @dataclass(frozen=True)
-class Own:
+class ClientState:
     """The client's own part."""
 
     kept: Vector
 
 
 @dataclass(frozen=True)
-class Split(Method[Server, Own], ABC):
+class Split(Method[ServerState, ClientState], ABC):
     """What is left to say is which part is shared, and how a client trains."""
 
     private: ClassVar[tuple[str, ...]] = ("kept",)
@@ -46,26 +46,28 @@ class Split(Method[Server, Own], ABC):
         """What a reply counts in the mean."""
         return message.examples()
 
-    def start_server(self, task: Task) -> Server:
-        return Server(task.initial[self.shared(task.layout)])
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial[self.shared(task.layout)])
 
-    def start_client(self, task: Task, client: ClientId) -> Own:
-        return Own(task.initial[~self.shared(task.layout)])
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
+        return ClientState(task.initial[~self.shared(task.layout)])
 
-    def send(self, server: Server, to: ClientId, turn: Turn) -> Message:
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message(shared=server.shared)
 
-    def fit(self, client: Own, down: Message, local: Local) -> Fit[Own]:
-        return self._answer(self.train(self.personal(client, down, local), self.shared(local.layout), local), local)
+    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        return self._answer(
+            self.train(self.personal_model(client, down, local), self.shared(local.layout), local), local
+        )
 
-    def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         size = len(server.shared)
-        return Server(weighted_mean((self.weight(a.message), a.message.vector("shared", size)) for a in arrivals))
+        return ServerState(weighted_mean((self.weight(a.message), a.message.vector("shared", size)) for a in arrivals))
 
-    def personal(self, client: Own, down: Message, local: Local) -> Vector:
+    def personal_model(self, client: ClientState, down: Message, local: Local) -> Vector:
         shared = self.shared(local.layout)
         return joined(shared, down.vector("shared", int(shared.sum())), client.kept)
 
-    def _answer(self, trained: Vector, local: Local) -> Fit[Own]:
+    def _answer(self, trained: Vector, local: Local) -> Fit[ClientState]:
         shared = self.shared(local.layout)
-        return Fit(Own(trained[~shared]), Message(shared=trained[shared], examples=local.examples), trained)
+        return Fit(ClientState(trained[~shared]), Message(shared=trained[shared], examples=local.examples), trained)

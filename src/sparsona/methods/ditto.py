@@ -8,19 +8,19 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from sparsona.bench import Proximal
-from sparsona.local import Local
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Fit, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import Averaging, received
-from sparsona.recipe import Recipe
+from sparsona.training.config import TrainConfig
+from sparsona.training.local import Local
+from sparsona.training.runner import Proximal
 
 Epochs = Annotated[int, Field(ge=1)] | None
 
 
 @dataclass(frozen=True)
-class Client:
+class ClientState:
     """The personal model, which never leaves the client."""
 
     own: Vector
@@ -28,11 +28,11 @@ class Client:
 
 @METHODS.add
 @dataclass(frozen=True)
-class Ditto(Averaging[Client]):
+class Ditto(Averaging[ClientState]):
     """FedAvg, and a personal model for every client that is held near the global one.
 
     `form`: the pull towards w is part of the loss (loss), or a step of its own after each step (shrink, as in DisPFL's
-    code: the gradient is clipped without it). Epochs are those of the training recipe unless given here.
+    code: the gradient is clipped without it). Epochs are those of the training config unless given here.
     """
 
     private: ClassVar[tuple[str, ...]] = ("own",)
@@ -42,19 +42,19 @@ class Ditto(Averaging[Client]):
     global_epochs: Epochs = None
     personal_epochs: Epochs = None
 
-    def start_client(self, task: Task, client: ClientId) -> Client:
-        return Client(task.initial)
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
+        return ClientState(task.initial)
 
-    def fit(self, client: Client, down: Message, local: Local) -> Fit[Client]:
+    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         w = received(down, local)
-        trained = local.train(w, _recipe(local, self.global_epochs)).weights
+        trained = local.train(w, _config(local, self.global_epochs)).weights
         towards = Proximal(w, self.lam, apart=self.form == "shrink")
-        own = local.train(client.own, _recipe(local, self.personal_epochs), proximal=towards, stream="personal").weights
-        return Fit(Client(own), Message(weights=trained, examples=local.examples), own)
+        own = local.train(client.own, _config(local, self.personal_epochs), proximal=towards, stream="personal").weights
+        return Fit(ClientState(own), Message(weights=trained, examples=local.examples), own)
 
-    def personal(self, client: Client, down: Message, local: Local) -> Vector:
+    def personal_model(self, client: ClientState, down: Message, local: Local) -> Vector:
         return client.own
 
 
-def _recipe(local: Local, epochs: int | None) -> Recipe:
-    return local.recipe if epochs is None else replace(local.recipe, epochs=epochs, steps=None)
+def _config(local: Local, epochs: int | None) -> TrainConfig:
+    return local.config if epochs is None else replace(local.config, epochs=epochs, steps=None)

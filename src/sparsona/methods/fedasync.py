@@ -10,19 +10,19 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from sparsona.bench import Proximal
-from sparsona.local import Local
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, Task, Turn
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import received
 from sparsona.ops.mean import weighted_mean
+from sparsona.training.local import Local
+from sparsona.training.runner import Proximal
 
 DEFAULT_A = {"constant": 0.0, "polynomial": 0.5, "hinge": 10.0}
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerState:
     """The global model, and how many models it has taken in."""
 
     weights: Vector
@@ -31,7 +31,7 @@ class Server:
 
 @METHODS.add
 @dataclass(frozen=True)
-class FedAsync(Method[Server, None]):
+class FedAsync(Method[ServerState, None]):
     """One global model that takes in models one by one, late ones with less weight.
 
     `staleness` s(D), D counted in models taken in: 1, (1 + D)^-a, or 1 up to D = b and 1 / (a (D - b) + 1) beyond. A
@@ -46,13 +46,13 @@ class FedAsync(Method[Server, None]):
     rho: Annotated[float, Field(ge=0)] = 0.005
     variant: Literal["paper", "repository"] = "paper"
 
-    def start_server(self, task: Task) -> Server:
-        return Server(task.initial, 0)
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial, 0)
 
     def start_client(self, task: Task, client: ClientId) -> None:
         return None
 
-    def send(self, server: Server, to: ClientId, turn: Turn) -> Message:
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message(weights=server.weights, version=server.version)
 
     def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
@@ -62,18 +62,18 @@ class FedAsync(Method[Server, None]):
         reply = Message(weights=trained, version=down.integer("version"), examples=local.examples)
         return Fit(None, reply, trained)
 
-    def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
-        x, version, size = server.weights, server.version, turn.task.layout.size
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        x, version, size = server.weights, server.version, context.task.layout.size
         if self.variant == "repository":
-            shares = ((0.8 * (turn.round - a.round + 1) ** -0.5, a.message) for a in arrivals)
-            return Server(
+            shares = ((0.8 * (context.round - a.round + 1) ** -0.5, a.message) for a in arrivals)
+            return ServerState(
                 weighted_mean((m.examples(), _mixed(x, m.vector("weights", size), s)) for s, m in shares),
                 version + len(arrivals),
             )
         for a in arrivals:
             x = _mixed(x, a.message.vector("weights", size), self.share(version - a.message.integer("version")))
             version += 1
-        return Server(x, version)
+        return ServerState(x, version)
 
     def share(self, late: int) -> float:
         """alpha s(D).
@@ -86,7 +86,7 @@ class FedAsync(Method[Server, None]):
             return self.alpha / (a * (late - self.b) + 1) if late > self.b else self.alpha
         return self.alpha * (1 + late) ** -a if self.staleness == "polynomial" else self.alpha
 
-    def personal(self, client: None, down: Message, local: Local) -> Vector:
+    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
         return received(down, local)
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparsona.local import Local
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Fit, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import Averaging, received
+from sparsona.training.local import Local
 
 
 @METHODS.add
@@ -24,5 +24,5 @@ class FedAvg(Averaging[None]):
         trained = local.train(received(down, local)).weights
         return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
-    def personal(self, client: None, down: Message, local: Local) -> Vector:
+    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
         return received(down, local)

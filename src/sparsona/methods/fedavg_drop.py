@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparsona.local import Local
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Task, Turn
+from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Averaging, Server, received
+from sparsona.methods._averaging import Averaging, ServerState, received
+from sparsona.training.local import Local
 
 
 @METHODS.add
@@ -26,9 +26,9 @@ class FedAvgDrop(Averaging[None]):
         trained = local.train(received(down, local)).weights
         return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
-    def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
-        on_time = [a for a in arrivals if a.round == turn.round]
-        return super().merge(server, on_time, turn) if on_time else server
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        on_time = [a for a in arrivals if a.round == context.round]
+        return super().aggregate(server, on_time, context) if on_time else server
 
-    def personal(self, client: None, down: Message, local: Local) -> Vector:
+    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
         return received(down, local)

@@ -8,11 +8,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sparsona.local import Local
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Fit, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import Averaging, received
+from sparsona.training.local import Local
 
 
 @METHODS.add
@@ -29,6 +29,6 @@ class FedAvgFT(Averaging[None]):
         trained = local.train(received(down, local)).weights
         return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
-    def personal(self, client: None, down: Message, local: Local) -> Vector:
-        recipe = replace(local.recipe, epochs=self.ft_epochs, steps=None)
-        return local.train(received(down, local), recipe, stream="fine-tune").weights
+    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
+        config = replace(local.config, epochs=self.ft_epochs, steps=None)
+        return local.train(received(down, local), config, stream="fine-tune").weights

@@ -14,22 +14,22 @@ import torch
 from pydantic import Field
 
 from sparsona.errors import InputError
-from sparsona.local import Local
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, Task, Turn
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.ops.mean import weighted_mean
+from sparsona.training.local import Local
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerState:
     """The shared models theta_m."""
 
     models: tuple[Vector, ...]
 
 
 @dataclass(frozen=True)
-class Own:
+class ClientState:
     """pi: how much of each model the client's samples are."""
 
     mixture: Vector
@@ -52,7 +52,7 @@ class Mixture:
 
 @METHODS.add
 @dataclass(frozen=True)
-class FedEM(Method[Server, Own]):
+class FedEM(Method[ServerState, ClientState]):
     """A private mixture of `learners` shared models.
 
     E: q_nm ~ pi_m exp(-loss_m(x_n)), pi_m = mean_n q_nm. M: each model is trained on the loss weighted by q_m. A new
@@ -63,18 +63,18 @@ class FedEM(Method[Server, Own]):
 
     learners: Annotated[int, Field(ge=1)] = 3
 
-    def start_server(self, task: Task) -> Server:
+    def start_server(self, task: Task) -> ServerState:
         if not task.classes:
             raise InputError("fedem mixes the probabilities of classes: it needs a data set with classes")
-        return Server(tuple(_other(task, m) for m in range(self.learners)))
+        return ServerState(tuple(_other(task, m) for m in range(self.learners)))
 
-    def start_client(self, task: Task, client: ClientId) -> Own:
-        return Own(np.full(self.learners, 1 / self.learners, np.float32))
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
+        return ClientState(np.full(self.learners, 1 / self.learners, np.float32))
 
-    def send(self, server: Server, to: ClientId, turn: Turn) -> Message:
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message(**{f"model{m}": model for m, model in enumerate(server.models)})
 
-    def fit(self, client: Own, down: Message, local: Local) -> Fit[Own]:
+    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         own, share = self._expect(client, down, local)
         models = tuple(
             local.train(start, importance=share[:, m], stream=f"learner {m}").weights
@@ -83,33 +83,33 @@ class FedEM(Method[Server, Own]):
         parts = {f"model{m}": model for m, model in enumerate(models)}
         return Fit(own, Message(examples=local.examples, **parts), Mixture(models, own.mixture))
 
-    def adapt(self, client: Own, down: Message, local: Local) -> Fit[Own]:
+    def adapt(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         own, _ = self._expect(client, down, local)
         return Fit(own, Message(), Mixture(self._models(down, local), own.mixture))
 
-    def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
-        size = turn.task.layout.size
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        size = context.task.layout.size
         means = (
             weighted_mean((a.message.examples(), a.message.vector(f"model{m}", size)) for a in arrivals)
             for m in range(self.learners)
         )
-        return Server(tuple(means))
+        return ServerState(tuple(means))
 
-    def personal(self, client: Own, down: Message, local: Local) -> Mixture:
+    def personal_model(self, client: ClientState, down: Message, local: Local) -> Mixture:
         return Mixture(self._models(down, local), client.mixture)
 
-    def volume(self, task: Task) -> int:
+    def max_numbers(self, task: Task) -> int:
         return (self.learners + 1) * task.layout.size + 4096
 
     def _models(self, down: Message, local: Local) -> tuple[Vector, ...]:
         return tuple(down.vector(f"model{m}", local.layout.size) for m in range(self.learners))
 
-    def _expect(self, client: Own, down: Message, local: Local) -> tuple[Own, npt.NDArray[np.float64]]:
+    def _expect(self, client: ClientState, down: Message, local: Local) -> tuple[ClientState, npt.NDArray[np.float64]]:
         losses = np.stack([local.losses(model) for model in self._models(down, local)], axis=1).astype(np.float64)
         scores = np.log(np.maximum(client.mixture, 1e-12)) - losses
         share = np.exp(scores - scores.max(1, keepdims=True))
         share /= share.sum(1, keepdims=True)
-        return Own(share.mean(0).astype(np.float32)), share
+        return ClientState(share.mean(0).astype(np.float32)), share
 
 
 def _other(task: Task, learner: int) -> Vector:

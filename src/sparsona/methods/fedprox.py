@@ -8,12 +8,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sparsona.bench import Proximal
-from sparsona.local import Local
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Fit, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import Averaging, received
+from sparsona.training.local import Local
+from sparsona.training.runner import Proximal
 
 
 @METHODS.add
@@ -31,5 +31,5 @@ class FedProx(Averaging[None]):
         trained = local.train(start, proximal=Proximal(start, self.mu) if self.mu else None).weights
         return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
-    def personal(self, client: None, down: Message, local: Local) -> Vector:
+    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
         return received(down, local)

@@ -8,19 +8,19 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sparsona.local import Local
+from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
 from sparsona.method import Fit
 from sparsona.methods import METHODS
-from sparsona.methods._split import Own, Split
+from sparsona.methods._split import ClientState, Split
 from sparsona.ops.parts import last_layers
-from sparsona.vector import Layout
+from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
 class FedRep(Split):
-    """Shared body, private head of the last `head` layers: `head_epochs` for the head, then the recipe's for the body.
+    """Shared body, private head of the last `head` layers: `head_epochs` for the head, then the config's for the body.
 
     A new client trains its head for `new_epochs` and leaves the body as it is. The authors let everyone do that before
     the last test; here nobody is tested after more training than the others have.
@@ -38,10 +38,12 @@ class FedRep(Split):
         headed = self._head(start, shared, local, self.head_epochs)
         return local.train(headed, mask=shared, stream="body").weights
 
-    def adapt(self, client: Own, down: Message, local: Local) -> Fit[Own]:
-        trained = self._head(self.personal(client, down, local), self.shared(local.layout), local, self.new_epochs)
+    def adapt(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        trained = self._head(
+            self.personal_model(client, down, local), self.shared(local.layout), local, self.new_epochs
+        )
         return self._answer(trained, local)
 
     def _head(self, start: Vector, shared: Mask, local: Local, epochs: int) -> Vector:
-        recipe = replace(local.recipe, epochs=epochs, steps=None, lr=self.head_lr or local.recipe.lr)
-        return local.train(start, recipe, mask=~shared, stream="head").weights
+        config = replace(local.config, epochs=epochs, steps=None, lr=self.head_lr or local.config.lr)
+        return local.train(start, config, mask=~shared, stream="head").weights

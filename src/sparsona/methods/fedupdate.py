@@ -8,11 +8,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sparsona.local import Local
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Fit, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import Averaging, received
+from sparsona.training.local import Local
 
 
 @METHODS.add
@@ -29,5 +29,5 @@ class FedUpdate(Averaging[None]):
         trained = local.train(received(down, local)).weights
         return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
-    def personal(self, client: None, down: Message, local: Local) -> Vector:
-        return local.train(received(down, local), replace(local.recipe, steps=self.ft_steps), stream="update").weights
+    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
+        return local.train(received(down, local), replace(local.config, steps=self.ft_steps), stream="update").weights

@@ -12,16 +12,16 @@ import numpy as np
 from pydantic import Field
 
 from sparsona.errors import WireError
-from sparsona.local import Local
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, Task, Turn
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.ops.initial import initial_model
 from sparsona.ops.mean import weighted_mean
+from sparsona.training.local import Local
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerState:
     """The clusters' models."""
 
     models: tuple[Vector, ...]
@@ -29,18 +29,18 @@ class Server:
 
 @METHODS.add
 @dataclass(frozen=True)
-class IFCA(Method[Server, None]):
+class IFCA(Method[ServerState, None]):
     """Clustered federated learning: `clusters` models, each client in the cluster whose model has the lowest loss."""
 
     clusters: Annotated[int, Field(ge=1)] = 3
 
-    def start_server(self, task: Task) -> Server:
-        return Server(tuple(initial_model(task, number) for number in range(self.clusters)))
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(tuple(initial_model(task, number) for number in range(self.clusters)))
 
     def start_client(self, task: Task, client: ClientId) -> None:
         return None
 
-    def send(self, server: Server, to: ClientId, turn: Turn) -> Message:
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message(**{f"model{j}": model for j, model in enumerate(server.models)})
 
     def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
@@ -48,20 +48,20 @@ class IFCA(Method[Server, None]):
         trained = local.train(start).weights
         return Fit(None, Message(weights=trained, cluster=cluster, examples=local.examples), trained)
 
-    def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
-        size, models = turn.task.layout.size, list(server.models)
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        size, models = context.task.layout.size, list(server.models)
         clusters = [a.message.integer("cluster") for a in arrivals]
         if not set(clusters) <= set(range(self.clusters)):
             raise WireError(f"a reply names cluster {max(clusters)}, there are {self.clusters}")
         for cluster in sorted(set(clusters)):
             mine = (a.message for a, c in zip(arrivals, clusters, strict=True) if c == cluster)
             models[cluster] = weighted_mean((m.examples(), m.vector("weights", size)) for m in mine)
-        return Server(tuple(models))
+        return ServerState(tuple(models))
 
-    def personal(self, client: None, down: Message, local: Local) -> Vector:
+    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
         return self._best(down, local)[1]
 
-    def volume(self, task: Task) -> int:
+    def max_numbers(self, task: Task) -> int:
         return (self.clusters + 1) * task.layout.size + 4096
 
     def _best(self, down: Message, local: Local) -> tuple[int, Vector]:

@@ -12,22 +12,22 @@ import numpy as np
 from pydantic import Field
 
 from sparsona.errors import InputError
-from sparsona.local import Local
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, Task, Turn
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.ops.mean import weighted_mean
+from sparsona.training.local import Local
 
 
 @dataclass(frozen=True)
-class Server:
+class ServerState:
     """The mean of the models, once there is one."""
 
     mean: Vector | None
 
 
 @dataclass(frozen=True)
-class Own:
+class ClientState:
     """The client's model w_n, once it has one."""
 
     weights: Vector | None
@@ -35,35 +35,35 @@ class Own:
 
 @METHODS.add
 @dataclass(frozen=True)
-class L2GD(Method[Server, Own]):
+class L2GD(Method[ServerState, ClientState]):
     """Local models drawn to their mean by a penalty `lam`; a step is one towards the mean with probability `p`.
 
-    A round is all the steps between two exchanges: on average 1/(1-p) towards the mean, then 1/p on batches of the
-    recipe. The recipe's rate is the local step eta / (N (1-p)); a step towards the mean is then lr * lam * (1-p) / p.
+    A round is all the steps between two phases: on average 1/(1-p) towards the mean, then 1/p on batches of the
+    config. The config's rate is the local step eta / (N (1-p)); a step towards the mean is then lr * lam * (1-p) / p.
     """
 
     lam: Annotated[float, Field(ge=0)] = 0.1
     p: Annotated[float, Field(gt=0, lt=1)] = 0.05
 
-    def start_server(self, task: Task) -> Server:
-        return Server(None)
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(None)
 
-    def start_client(self, task: Task, client: ClientId) -> Own:
-        return Own(None)
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
+        return ClientState(None)
 
-    def send(self, server: Server, to: ClientId, turn: Turn) -> Message:
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message() if server.mean is None else Message(mean=server.mean)
 
-    def fit(self, client: Own, down: Message, local: Local) -> Fit[Own]:
+    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         steps = int(local.task.chance.rng("l2gd/local", round=local.round).geometric(self.p))
-        trained = local.train(self.personal(client, down, local), replace(local.recipe, steps=steps)).weights
-        return Fit(Own(trained), Message(weights=trained), trained)
+        trained = local.train(self.personal_model(client, down, local), replace(local.config, steps=steps)).weights
+        return Fit(ClientState(trained), Message(weights=trained), trained)
 
-    def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
-        size = turn.task.layout.size
-        return Server(weighted_mean((1, a.message.vector("weights", size)) for a in arrivals))
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        size = context.task.layout.size
+        return ServerState(weighted_mean((1, a.message.vector("weights", size)) for a in arrivals))
 
-    def personal(self, client: Own, down: Message, local: Local) -> Vector:
+    def personal_model(self, client: ClientState, down: Message, local: Local) -> Vector:
         """w_n after the steps towards the mean that stand at the beginning of this round."""
         mean = down.vector("mean", local.layout.size) if "mean" in down else local.task.initial
         if client.weights is None:

@@ -8,12 +8,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sparsona.local import Local
+from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
 from sparsona.methods import METHODS
 from sparsona.methods._split import Split
 from sparsona.ops.parts import last_layers
-from sparsona.vector import Layout
+from sparsona.training.local import Local
 
 
 @METHODS.add

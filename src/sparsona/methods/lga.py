@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparsona.local import Local
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Fit, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import received
 from sparsona.methods._rebasing import Rebasing
+from sparsona.training.local import Local
 
 
 @METHODS.add
@@ -29,5 +29,5 @@ class LGA(Rebasing[None]):
         trained = local.train(received(down, local)).weights
         return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
-    def personal(self, client: None, down: Message, local: Local) -> Vector:
+    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
         return received(down, local)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparsona.local import Local as Client
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, Task, Turn
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
+from sparsona.training.local import Local as Client
 
 
 @dataclass(frozen=True)
-class Own:
+class ClientState:
     """The client's model."""
 
     weights: Vector
@@ -20,24 +20,24 @@ class Own:
 
 @METHODS.add
 @dataclass(frozen=True)
-class Local(Method[None, Own]):
+class Local(Method[None, ClientState]):
     """Each client keeps and trains its own model."""
 
     def start_server(self, task: Task) -> None:
         return None
 
-    def start_client(self, task: Task, client: ClientId) -> Own:
-        return Own(task.initial)
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
+        return ClientState(task.initial)
 
-    def send(self, server: None, to: ClientId, turn: Turn) -> Message:
+    def send(self, server: None, to: ClientId, context: ServerContext) -> Message:
         return Message()
 
-    def fit(self, client: Own, down: Message, local: Client) -> Fit[Own]:
+    def fit(self, client: ClientState, down: Message, local: Client) -> Fit[ClientState]:
         trained = local.train(client.weights).weights
-        return Fit(Own(trained), Message(), trained)
+        return Fit(ClientState(trained), Message(), trained)
 
-    def merge(self, server: None, arrivals: Sequence[Arrival], turn: Turn) -> None:
+    def aggregate(self, server: None, arrivals: Sequence[Arrival], context: ServerContext) -> None:
         return None
 
-    def personal(self, client: Own, down: Message, local: Client) -> Vector:
+    def personal_model(self, client: ClientState, down: Message, local: Client) -> Vector:
         return client.weights

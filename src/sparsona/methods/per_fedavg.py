@@ -10,12 +10,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from sparsona.bench import Minibatch, Vectors
-from sparsona.local import Local
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Fit, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import Averaging, received
+from sparsona.training.local import Local
+from sparsona.training.runner import Minibatch, Vectors
 
 Rate = Annotated[float, Field(gt=0)]
 
@@ -56,10 +56,10 @@ class PerFedAvg(Averaging[None]):
         model = trained if self.variant == "repository" else self._adapted(trained, local)
         return Fit(None, Message(weights=trained, examples=local.examples), model)
 
-    def personal(self, client: None, down: Message, local: Local) -> Vector:
+    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
         start = received(down, local)
         return start if self.variant == "repository" else self._adapted(start, local)
 
     def _adapted(self, start: Vector, local: Local) -> Vector:
-        one = replace(local.recipe, steps=1, repeats=1, momentum=0.0, lr=self.alpha or local.recipe.lr)
+        one = replace(local.config, steps=1, repeats=1, momentum=0.0, lr=self.alpha or local.config.lr)
         return local.train(start, one, stream="adapt").weights

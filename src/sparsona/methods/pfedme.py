@@ -10,18 +10,18 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from sparsona.bench import Minibatch, Proximal, Step, Vectors
-from sparsona.local import Local
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Task, Turn
+from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Averaging, Server, received
+from sparsona.methods._averaging import Averaging, ServerState, received
+from sparsona.training.local import Local
+from sparsona.training.runner import Minibatch, Proximal, Step, Vectors
 
 Positive = Annotated[float, Field(gt=0)]
 
 
 @dataclass(frozen=True)
-class Own:
+class ClientState:
     """theta_k; empty before the first training."""
 
     theta: Vector
@@ -29,7 +29,7 @@ class Own:
 
 @METHODS.add
 @dataclass(frozen=True)
-class PFedMe(Averaging[Own]):
+class PFedMe(Averaging[ClientState]):
     """A personal model on a spring: `inner` steps towards the client's data, held by `lambda_` near the global model.
 
     Steps of theta are `eta_p` long (the learning rate where not given), those of w_k `eta`; `mu` is weight decay of
@@ -45,17 +45,17 @@ class PFedMe(Averaging[Own]):
     beta: Positive = 1.0
     variant: Literal["paper", "fedem"] = "paper"
 
-    def start_client(self, task: Task, client: ClientId) -> Own:
-        return Own(np.zeros(0, np.float32))
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
+        return ClientState(np.zeros(0, np.float32))
 
-    def fit(self, client: Own, down: Message, local: Local) -> Fit[Own]:
+    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         w = received(down, local)
         if self.variant == "fedem":
-            recipe, pull = replace(local.recipe, momentum=0.0), Proximal(w, self.lambda_)
-            theta = sent = local.train(self.personal(client, down, local), recipe, proximal=pull).weights
+            config, pull = replace(local.config, momentum=0.0), Proximal(w, self.lambda_)
+            theta = sent = local.train(self.personal_model(client, down, local), config, proximal=pull).weights
         else:
             theta, sent = local.iterate((w, w), self._step(local))
-        return Fit(Own(theta), Message(weights=sent, examples=local.examples), theta)
+        return Fit(ClientState(theta), Message(weights=sent, examples=local.examples), theta)
 
     def _step(self, local: Local) -> Step:
         eta_p, pull, mu = (np.float32(v) for v in (self.eta_p or local.rate, self.lambda_, self.mu))
@@ -69,11 +69,11 @@ class PFedMe(Averaging[Own]):
 
         return step
 
-    def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
-        mean = super().merge(server, arrivals, turn).weights
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        mean = super().aggregate(server, arrivals, context).weights
         if self.beta == 1.0:
-            return Server(mean)
-        return Server(np.float32(1 - self.beta) * server.weights + np.float32(self.beta) * mean)
+            return ServerState(mean)
+        return ServerState(np.float32(1 - self.beta) * server.weights + np.float32(self.beta) * mean)
 
-    def personal(self, client: Own, down: Message, local: Local) -> Vector:
+    def personal_model(self, client: ClientState, down: Message, local: Local) -> Vector:
         return client.theta if len(client.theta) else received(down, local)

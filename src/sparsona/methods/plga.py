@@ -12,17 +12,17 @@ from typing import Literal
 
 import numpy as np
 
-from sparsona.local import Local
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Fit, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import received
 from sparsona.methods._rebasing import Rebasing
 from sparsona.ops.rebase import agreement, by_span, share
+from sparsona.training.local import Local
 
 
 @dataclass(frozen=True)
-class Own:
+class ClientState:
     """The model of the last downlink, and what the client has made of it in round `round`."""
 
     start: Vector
@@ -32,7 +32,7 @@ class Own:
 
 @METHODS.add
 @dataclass(frozen=True)
-class PLGA(Rebasing[Own]):
+class PLGA(Rebasing[ClientState]):
     """LGA, and a personal model: the client's own and the global one, mixed as far as they agree.
 
     `start_from`: where the next training starts, at the global model or at the personal one. `eq` 11 adds a late
@@ -42,17 +42,19 @@ class PLGA(Rebasing[Own]):
 
     start_from: Literal["global", "personalised"] = "global"
 
-    def start_client(self, task: Task, client: ClientId) -> Own:
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
         nothing = np.zeros(0, np.float32)
-        return Own(nothing, nothing, -1)
+        return ClientState(nothing, nothing, -1)
 
-    def fit(self, client: Own, down: Message, local: Local) -> Fit[Own]:
+    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         start = received(down, local)
-        trained = local.train(self.personal(client, down, local) if self.start_from != "global" else start).weights
-        own = Own(start, trained, down.round)
+        trained = local.train(
+            self.personal_model(client, down, local) if self.start_from != "global" else start
+        ).weights
+        own = ClientState(start, trained, down.round)
         return Fit(own, Message(weights=trained, examples=local.examples), trained)
 
-    def personal(self, client: Own, down: Message, local: Local) -> Vector:
+    def personal_model(self, client: ClientState, down: Message, local: Local) -> Vector:
         now = received(down, local)
         if client.round < 0:
             return now

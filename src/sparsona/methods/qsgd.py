@@ -12,15 +12,15 @@ import numpy as np
 from pydantic import Field
 
 from sparsona.errors import WireError
-from sparsona.local import Local
+from sparsona.layout import Layout
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Task, Turn
+from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Averaging, Server, received
+from sparsona.methods._averaging import Averaging, ServerState, received
 from sparsona.ops.buffers import buffers_of, with_mean_buffers
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.quantise import Quantised, quantise, restored
-from sparsona.vector import Layout
+from sparsona.training.local import Local
 
 
 @METHODS.add
@@ -45,14 +45,14 @@ class QSGD(Averaging[None]):
         parts = buffers_of(trained, layout)
         return Fit(None, Message(steps=sent.steps, norms=sent.norms, examples=local.examples, **parts), trained)
 
-    def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
-        layout = turn.task.layout
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        layout = context.task.layout
         mean = weighted_mean((a.message.examples(), self._update(a.message, layout)) for a in arrivals)
         weights = server.weights.copy()
         weights[: layout.trainable] += mean
-        return Server(with_mean_buffers(weights, arrivals, layout))
+        return ServerState(with_mean_buffers(weights, arrivals, layout))
 
-    def personal(self, client: None, down: Message, local: Local) -> Vector:
+    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
         return received(down, local)
 
     def _update(self, message: Message, layout: Layout) -> Vector:

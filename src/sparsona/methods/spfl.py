@@ -12,13 +12,13 @@ from typing import Literal
 
 import numpy as np
 
+from sparsona.layout import Layout, Tensor
 from sparsona.message import Vector
 from sparsona.method import ClientId
 from sparsona.methods import METHODS
-from sparsona.methods._similar import Measuring, Replies, Server
+from sparsona.methods._similar import Measuring, Replies, ServerState
 from sparsona.ops.pairwise import Matrix, Vectors, add_mixtures, cosines, mixed_cosines, row_softmax
 from sparsona.ops.stages import BASE, HEAD, stage_spans, weight_tensors
-from sparsona.vector import Layout, Tensor
 
 ALPHA = 0.01
 BASE_WEIGHTS = {3: (0.5, 0.3, 0.2)}
@@ -45,7 +45,7 @@ class SPFL(Measuring):
         tensors = {stage: weight_tensors(layout, stage) for stage in stages}
         return mixed_cosines(updates, {s: weighed(t, BASE_WEIGHTS if s == BASE else {}) for s, t in tensors.items()})
 
-    def mixed(self, server: Server, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
+    def mixed(self, server: ServerState, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
         models = [server.model(k).copy() for k in replies.clients]
         own, sizes = np.eye(len(models)), np.array(replies.examples, np.float64)
         mixtures = []

@@ -11,14 +11,14 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
+from sparsona.layout import Layout
 from sparsona.message import Vector
 from sparsona.method import ClientId
 from sparsona.methods import METHODS
-from sparsona.methods._similar import Measuring, Replies, Server
+from sparsona.methods._similar import Measuring, Replies, ServerState
 from sparsona.methods.spfl import weighed
 from sparsona.ops.pairwise import Lazy, Matrix, Similarity, Vectors, add_mixtures, mixed_cosines, row_softmax
 from sparsona.ops.stages import weight_tensors
-from sparsona.vector import Layout
 
 WHOLE = "whole"
 WEIGHTS = {4: (0.4, 0.2, 0.2, 0.2)}
@@ -41,7 +41,7 @@ class SPFLw(Measuring):
     def smoothed(self, old: Similarity, names: Sequence[ClientId], stages: dict[str, Matrix]) -> Similarity:
         return old.updated(names, stages, self.keep)
 
-    def mixed(self, server: Server, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
+    def mixed(self, server: ServerState, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
         clients, updates = replies.clients, replies.updates
         trained = Lazy(len(clients), lambda i: server.model(clients[i]) + updates[i])
         models = [np.zeros(layout.size, np.float32) for _ in clients]

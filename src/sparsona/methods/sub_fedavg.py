@@ -12,16 +12,16 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from sparsona.bench import Trained
-from sparsona.local import Local
+from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Positions, Vector
-from sparsona.method import Arrival, ClientId, Fit, Task, Turn
+from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._masked import Client, Masked, Server, received
+from sparsona.methods._masked import ClientState, Masked, ServerState, received
 from sparsona.ops.masks import masked_mean, pack, scatter
-from sparsona.vector import Layout
+from sparsona.training.local import Local
+from sparsona.training.runner import Trained
 
-Share = Annotated[float, Field(ge=0, le=1)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 @METHODS.add
@@ -35,22 +35,22 @@ class SubFedAvg(Masked):
     epoch gives one mask, so nothing is ever pruned then: use at least two.
     """
 
-    rate: Share = 0.05
-    target: Share = 0.5
-    distance: Share = 1e-4
-    accuracy: Share = 0.5
+    rate: Fraction = 0.05
+    target: Fraction = 0.5
+    distance: Fraction = 1e-4
+    accuracy: Fraction = 0.5
     land: bool = False
 
     def first_mask(self, task: Task, client: ClientId) -> Mask:
         return np.ones(task.layout.size, np.bool_)
 
-    def fit(self, client: Client, down: Message, local: Local) -> Fit[Client]:
+    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         mask = client.held(down, local.layout.size)
         early, late = _train(received(down, mask), mask, local)
         following = self.next_mask(mask, early.weights, late.weights, local)
         trained = np.where(following, late.weights, np.float32(0))
         reply = Message(values=trained[following], change=Positions.of(mask ^ following))
-        return Fit(Client(pack(mask), pack(following), local.round), reply, trained)
+        return Fit(ClientState(pack(mask), pack(following), local.round), reply, trained)
 
     def next_mask(self, mask: Mask, early: Vector, late: Vector, local: Local) -> Mask:
         layout, density = local.layout, float(mask[: local.layout.trainable].mean())
@@ -63,28 +63,28 @@ class SubFedAvg(Masked):
             return mask
         return two
 
-    def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         """At every position the mean over those who trained it; what they have just pruned counts as their zero."""
         masks = dict(server.masks)
 
         def replies() -> Iterator[tuple[Mask, Vector]]:
             for arrival in arrivals:
-                mask, following = self.read(server, arrival, turn.task)
+                mask, following = self.read(server, arrival, context.task)
                 masks[arrival.client] = pack(following)
                 values = arrival.message.vector("values", int(np.count_nonzero(following)))
                 yield mask, scatter(following, values)[mask]
 
-        return Server(masked_mean(server.weights, replies(), everyone=False), masks)
+        return ServerState(masked_mean(server.weights, replies(), everyone=False), masks)
 
 
 def _train(start: Vector, mask: Mask, local: Local) -> tuple[Trained, Trained]:
-    """The models after the first epoch and after the last; where the recipe counts steps, after the first step."""
-    recipe = local.recipe
-    first, rest = replace(recipe, epochs=1), replace(recipe, epochs=max(1, recipe.epochs - 1))
-    if recipe.steps is not None:
-        first, rest = replace(recipe, steps=1), replace(recipe, steps=max(1, recipe.steps - 1))
+    """The models after the first epoch and after the last; where the config counts steps, after the first step."""
+    config = local.config
+    first, rest = replace(config, epochs=1), replace(config, epochs=max(1, config.epochs - 1))
+    if config.steps is not None:
+        first, rest = replace(config, steps=1), replace(config, steps=max(1, config.steps - 1))
     early = local.train(start, first, mask=mask)
-    if (recipe.steps or recipe.epochs) == 1:
+    if (config.steps or config.epochs) == 1:
         return early, early
     return early, local.train(early.weights, rest, mask=mask, moments=early.moments, stream="rest")
 

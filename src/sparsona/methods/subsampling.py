@@ -10,14 +10,14 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from sparsona.local import Local
+from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Task, Turn
+from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Averaging, Server, received
+from sparsona.methods._averaging import Averaging, ServerState, received
 from sparsona.ops.masks import scatter
 from sparsona.ops.mean import weighted_mean
-from sparsona.vector import Layout
+from sparsona.training.local import Local
 
 
 @METHODS.add
@@ -49,17 +49,17 @@ class Subsampling(Averaging[None]):
         mask[rng.choice(layout.trainable, left_out, replace=False, shuffle=False)] = False
         return mask
 
-    def merge(self, server: Server, arrivals: Sequence[Arrival], turn: Turn) -> Server:
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         def updates() -> Iterator[tuple[float, Vector]]:
             for arrival in arrivals:
-                mask = self.sample(abs(arrival.message.integer("seed")), turn.task.layout)
+                mask = self.sample(abs(arrival.message.integer("seed")), context.task.layout)
                 values = arrival.message.vector("values", int(np.count_nonzero(mask)))
                 yield arrival.message.examples(), scatter(mask, values)
 
         step = weighted_mean(updates())
         if self.rescale:
-            step[: turn.task.layout.trainable] /= np.float32(self.keep)
-        return Server(server.weights + step)
+            step[: context.task.layout.trainable] /= np.float32(self.keep)
+        return ServerState(server.weights + step)
 
-    def personal(self, client: None, down: Message, local: Local) -> Vector:
+    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
         return received(down, local)

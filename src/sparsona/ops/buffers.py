@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from sparsona.layout import Layout
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival
 from sparsona.ops.mean import weighted_mean
-from sparsona.vector import Layout
 
 
 def buffers_of(vector: Vector, layout: Layout) -> dict[str, Vector]:

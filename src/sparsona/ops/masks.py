@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsona.errors import WireError
+from sparsona.layout import Layout
 from sparsona.message import Mask, Positions, Vector
 from sparsona.ops.topk import topk_support
-from sparsona.vector import Layout
 
 Bits: TypeAlias = npt.NDArray[np.uint8]
 

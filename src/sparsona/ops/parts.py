@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from sparsona.errors import InputError
+from sparsona.layout import Layout
 from sparsona.message import Mask, Vector
-from sparsona.vector import Layout
 
 
 def last_layers(layout: Layout, count: int) -> Mask:

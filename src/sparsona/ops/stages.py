@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparsona.vector import Layout, Tensor
+from sparsona.layout import Layout, Tensor
 
 BASE, HEAD = "base", "head"
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from sparsona.errors import WireError
+from sparsona.layout import Layout
 from sparsona.message import Sparse, Ternary, Vector
 from sparsona.ops.topk import top_supports
-from sparsona.vector import Layout
 
 
 def ternarise(vector: Vector, layout: Layout, sparsity: float) -> Ternary:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from sparsona.dataset import Indices
+from sparsona.data.dataset import Indices
 from sparsona.registry import Registry
 
 PARTITIONS: Registry[Callable[..., Mapping[str, Indices]]] = Registry("partition", __name__)

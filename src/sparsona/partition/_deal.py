@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sparsona.dataset import Array, Indices, Samples
+from sparsona.data.dataset import Array, Indices, Samples
 from sparsona.errors import InputError
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from sparsona.chance import Chance
-from sparsona.dataset import Dataset, Federation, Indices, Samples, Share
+from sparsona.data.dataset import ClientSplit, Dataset, Federation, Indices, Samples
 from sparsona.errors import InputError
 from sparsona.partition import PARTITIONS
 from sparsona.partition._deal import are_classes, ranks
@@ -39,7 +39,7 @@ def federate(
 
     >>> data = Dataset("toy", np.zeros((100, 2), np.float32), np.repeat(np.arange(2), 50), classes=2)
     >>> federation = federate(data, "iid", 2, Chance(0))
-    >>> [(len(s.train), len(s.validation), len(s.test)) for s in federation.shares.values()]
+    >>> [(len(s.train), len(s.validation), len(s.test)) for s in federation.splits.values()]
     [(36, 4, 10), (36, 4, 10)]
     """
     if use not in USES:
@@ -75,7 +75,7 @@ def federate(
             rest, tested = _set_aside(part, strata, count, rng)
         count = min(_round(validation * len(rest)), len(rest) - 1)
         train, checked = _set_aside(rest, strata, count, rng)
-        shares[client] = Share(client, train, checked, tested)
+        shares[client] = ClientSplit(client, train, checked, tested)
     return Federation(data, shares)
 
 
@@ -89,8 +89,8 @@ def class_counts(federation: Federation) -> dict[str, Indices]:
     """
     targets, classes = federation.data.targets, federation.data.classes
     if not are_classes(targets):
-        return {name: np.array([len(share.train)]) for name, share in federation.shares.items()}
-    labels = {name: targets[share.train] for name, share in federation.shares.items()}
+        return {name: np.array([len(share.train)]) for name, share in federation.splits.items()}
+    labels = {name: targets[share.train] for name, share in federation.splits.items()}
     return {name: np.bincount(row[row >= 0], minlength=classes) for name, row in labels.items()}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsona.chance import Chance
-from sparsona.dataset import Indices, Samples
+from sparsona.data.dataset import Indices, Samples
 from sparsona.partition import PARTITIONS
 from sparsona.partition._deal import (
     by_owner,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sparsona.chance import Chance
-from sparsona.dataset import Indices, Samples
+from sparsona.data.dataset import Indices, Samples
 from sparsona.errors import InputError
 from sparsona.partition import PARTITIONS
 from sparsona.partition._deal import by_owner, client_names

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparsona.chance import Chance
-from sparsona.dataset import Indices, Samples
+from sparsona.data.dataset import Indices, Samples
 from sparsona.partition import PARTITIONS
 from sparsona.partition._deal import check_clients, cut, even, named
 

@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 from sparsona.chance import Chance
-from sparsona.dataset import Indices, Samples
+from sparsona.data.dataset import Indices, Samples
 from sparsona.partition import PARTITIONS
 from sparsona.partition._deal import check_clients, check_ratio, class_numbers, cut_both, interleaved, named
 

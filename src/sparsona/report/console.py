@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from sparsona.dataset import Indices
-from sparsona.records import RoundReport
+from sparsona.data.dataset import Indices
+from sparsona.runs.records import RoundReport
 
 
 def size(count: float) -> str:
@@ -157,7 +157,7 @@ def _short(count: int) -> str:
 
 
 def class_table(counts: Mapping[str, Indices], names: Sequence[str], most: int = 40) -> Table:
-    """Training samples by client and class; a cell's shade is its share of the client's samples."""
+    """TrainJob samples by client and class; a cell's shade is its share of the client's samples."""
     table = Table(title="training samples by client and class", title_justify="left", box=None, padding=(0, 0, 0, 1))
     table.add_column("client", no_wrap=True)
     table.add_column("samples", justify="right", no_wrap=True)

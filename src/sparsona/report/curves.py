@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from sparsona.errors import RunError
-from sparsona.evaluate import summarise
-from sparsona.records import Line
-from sparsona.rundir import RunDir
+from sparsona.federation.evaluation import summarise
+from sparsona.runs.directory import RunDirectory
+from sparsona.runs.records import ClientRecord
 
 Over: TypeAlias = Literal["rounds", "bytes", "seconds", "flops"]
 
@@ -36,11 +36,11 @@ class Mark:
 
 def marks(folder: Path, point: str) -> list[Mark]:
     """The rounds of a run in which all clients were measured at `point`."""
-    rounds: dict[int, list[Line]] = {}
-    file = RunDir(folder).records
+    rounds: dict[int, list[ClientRecord]] = {}
+    file = RunDirectory(folder).records
     try:
         with file.open(encoding="utf-8") as lines:
-            for line in map(Line.parse, lines):
+            for line in map(ClientRecord.parse, lines):
                 rounds.setdefault(line.round, []).append(line)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{file} cannot be read ({error}): run the experiment again into another --out") from None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sparsona.dataset import Indices
+from sparsona.data.dataset import Indices
 from sparsona.errors import InputError
 
 

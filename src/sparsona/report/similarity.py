@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sparsona.errors import InputError
-from sparsona.ops.network import Network
+from sparsona.methods.pfednet.network import Network
 from sparsona.ops.pairwise import Matrix, Similarity
 
 SUFFIXES = (".png", ".svg", ".pdf")

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sparsona.api import execute
-from sparsona.checkpoint import write_atomically
 from sparsona.errors import InputError
 from sparsona.prepare import prepare
-from sparsona.records import RoundReport
 from sparsona.registry import Registry
-from sparsona.rundir import RunDir
-from sparsona.state import unpack
+from sparsona.runs.checkpoint import write_atomically
+from sparsona.runs.directory import RunDirectory
+from sparsona.runs.records import RoundReport
+from sparsona.runs.state import unpack
 
 Summary: TypeAlias = Mapping[str, Any]
 """What summary.json of a run holds."""
@@ -83,7 +83,7 @@ def reproduce(
     out.mkdir(parents=True, exist_ok=True)
     for number, case in enumerate(chosen if run else (), 1):
         title = f"[{number}/{len(chosen)}] {case.name}"
-        summary = _run(case, RunDir(out / case.name), lambda text, title=title: say(f"{title}: {text}"))  # type: ignore[misc]
+        summary = _run(case, RunDirectory(out / case.name), lambda text, title=title: say(f"{title}: {text}"))  # type: ignore[misc]
         say(f"{title}: {_scores(summary)}, {summary['seconds']:.0f} s")
         write_atomically(table, report(paper, name, quick, out))
     write_atomically(table, report(paper, name, quick, out))
@@ -93,7 +93,7 @@ def reproduce(
     return table
 
 
-def _run(case: Case, folder: RunDir, say: Callable[[str], None]) -> Summary:
+def _run(case: Case, folder: RunDirectory, say: Callable[[str], None]) -> Summary:
     """The summary of a case: of the finished run, or of the run that is made or continued now."""
     if folder.summary_file.exists():
         return folder.summary()
@@ -108,7 +108,7 @@ def _run(case: Case, folder: RunDir, say: Callable[[str], None]) -> Summary:
 
 def finished(paper: Paper, out: Path) -> dict[str, Summary]:
     """The summaries of the cases that are done, by name."""
-    folders = {case.name: RunDir(out / case.name) for case in paper.cases}
+    folders = {case.name: RunDirectory(out / case.name) for case in paper.cases}
     return {name: folder.summary() for name, folder in folders.items() if folder.summary_file.exists()}
 
 
@@ -133,7 +133,7 @@ def higher(one: str, other: str, point: str = "pre", other_point: str = "") -> C
 
 def server_state(folder: Path, kind: type) -> Any:
     """What the server of a finished run knew at the end; `kind` is the class of the method's server state."""
-    checkpoint = RunDir(folder).checkpoint
+    checkpoint = RunDirectory(folder).checkpoint
     name = json.loads((checkpoint / "manifest.json").read_text())["server"]
     return unpack((checkpoint / name).read_bytes(), kind)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsona.methods.fedpse import Server
+from sparsona.methods.fedpse import ServerState
 from sparsona.reproduce import PAPERS, Case, Check, Claim, Paper, Summary, finished, higher, score, server_state
 
 METHODS = ("local", "fedavg", "fedstc", "fedscr", "fedpse")
@@ -220,7 +220,7 @@ def distances(runs: Path) -> dict[float, Any]:
     folders = {ratio: runs / _fm(ratio, "fedpse") for ratio in LAMBDAS}
     if any(not (folder / "summary.json").exists() for folder in folders.values()):
         return {}
-    return {r: np.array(list(server_state(folder, Server).distance.values())) for r, folder in folders.items()}
+    return {r: np.array(list(server_state(folder, ServerState).distance.values())) for r, folder in folders.items()}
 
 
 def _draw_distance(runs: Path, to: Path) -> bool:

@@ -17,16 +17,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from sparsona.bench import Bench
-from sparsona.checkpoint import write_atomically
 from sparsona.data import describe, load, roots
-from sparsona.dataset import Indices
+from sparsona.data.dataset import Indices
 from sparsona.experiment import read
-from sparsona.gate import Gated, block_scales, ready
 from sparsona.message import Vector
+from sparsona.methods.pfedgate.gate import Gated, block_scales, ready
 from sparsona.prepare import prepare
 from sparsona.reproduce import PAPERS, Case, Check, Claim, Paper, Summary, score
-from sparsona.state import unpack
+from sparsona.runs.checkpoint import write_atomically
+from sparsona.runs.state import unpack
+from sparsona.training.runner import ModelRunner
 
 TABLE_1 = {
     # on cifar-10 and on EMNIST: mean and bottom decile
@@ -314,21 +314,21 @@ class Masks:
 def masks(run: Path) -> Masks:
     """Look at the gates of a finished run."""
     setup = prepare(read(run / "experiment.toml"), origin=str(run)).setup
-    bench = Bench(setup.module, setup.federation.data, setup.objective, setup.task.chance)
+    runner = ModelRunner(setup.module, setup.federation.data, setup.objective, setup.task.chance)
 
     def scales(model: Gated, samples: Indices, size: int, training: bool) -> Vector:
         gate = ready(model.design, model.gate).train(training)
         parts = [samples[i : i + size] for i in range(0, len(samples), size)]
         found = [
-            block_scales(gate, bench.batch(p)[0], model.cut, model.budget) for p in parts if len(p) > 1 or size == 1
+            block_scales(gate, runner.batch(p)[0], model.cut, model.budget) for p in parts if len(p) > 1 or size == 1
         ]
         return np.stack(found)
 
     rows = []
     for client, model in gates(run).items():
-        share, sizes = setup.federation.shares[client], model.cut.sizes / model.cut.sizes.sum()
+        share, sizes = setup.federation.splits[client], model.cut.sizes / model.cut.sizes.sum()
         tested = scales(model, share.test, model.batch, False) if model.batch else model.frozen[None]
-        evaluated, trained = (scales(model, share.train, setup.recipe.batch, mode) for mode in (False, True))
+        evaluated, trained = (scales(model, share.train, setup.config.batch, mode) for mode in (False, True))
         kept = trained != 0
         rows.append(
             (

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from sparsona.data import describe, load, roots
-from sparsona.dataset import Array, Dataset
-from sparsona.methods.pfednet import Server
-from sparsona.ops.cluster import clustered, typical
-from sparsona.ops.network import Network
-from sparsona.records import Line
+from sparsona.data.dataset import Array, Dataset
+from sparsona.methods.pfednet import ServerState
+from sparsona.methods.pfednet.cluster import clustered, typical
+from sparsona.methods.pfednet.network import Network
 from sparsona.report.similarity import plot_network
 from sparsona.reproduce import PAPERS, Case, Check, Claim, Paper, Summary, finished, score, server_state
-from sparsona.rundir import RunDir
+from sparsona.runs.directory import RunDirectory
+from sparsona.runs.records import ClientRecord
 
 LAMBDAS = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2, 2.0)
 GAMMAS = (0.01, 0.03, 0.1, 0.3, 1.0)
@@ -78,7 +78,7 @@ def excerpt(name: str) -> str:
 
 
 def _owners(name: str, data: Dataset, rng: np.random.Generator) -> tuple[int, int, Array]:
-    """Training and test samples of a client, and whose each sample is (-1: nobody's)."""
+    """TrainJob and test samples of a client, and whose each sample is (-1: nobody's)."""
     if name == "twins":  # five groups of four clients with the same two classes
         return 40, 200, data.targets // 2 * 4 + rng.integers(0, 4, len(data))
     assert data.groups is not None
@@ -103,7 +103,7 @@ def _normalised(data: Dataset) -> Array:
 def pfednet(quick: bool) -> Paper:
     """Every setting with all values of lambda; gamma, levels and sketches where they tell something."""
     return Paper(
-        "pFedNet: Communication Efficient Training of Federated Model Over Unbalanced Labels",
+        "pFedNet: Communication Efficient TrainJob of Federated Model Over Unbalanced Labels",
         list(_cases(quick)),
         CLAIMS,
         {
@@ -288,7 +288,7 @@ CLAIMS = [
 
 def _validation(folder: Path) -> float:
     """The clients' mean score on their validation samples after the last round."""
-    lines = [Line.parse(text) for text in RunDir(folder).records.read_text().splitlines()]
+    lines = [ClientRecord.parse(text) for text in RunDirectory(folder).records.read_text().splitlines()]
     last = max(line.round for line in lines)
     return float(np.nanmean([line.validation.get("pre", np.nan) for line in lines if line.round == last]))
 
@@ -361,7 +361,7 @@ def _error(values: Array) -> float:
 def _networks(runs: Path, data: str) -> dict[str, Network]:
     kinds = [f"{kind}{noise}" for noise in ("", "-noise") for kind in SKETCHES]
     folders = {kind: runs / name_of(data, kind, 0) for kind in kinds}
-    return {k: server_state(f, Server).network for k, f in folders.items() if (f / "summary.json").exists()}
+    return {k: server_state(f, ServerState).network for k, f in folders.items() if (f / "summary.json").exists()}
 
 
 def purity(network: Network, data: str) -> float:

@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from sparsona.checkpoint import write_atomically
-from sparsona.methods._similar import Server
+from sparsona.methods._similar import ServerState
 from sparsona.report.similarity import draw_heat_map
 from sparsona.reproduce import PAPERS, Case, Check, Claim, Paper, Summary, finished, score, server_state
+from sparsona.runs.checkpoint import write_atomically
 
 PARTITIONS = {"noniid": "classes:6:own", "iid": "classes:6:shared"}
 SETTINGS = (("mnist", "noniid"), ("cifar-10", "noniid"), ("mnist", "iid"), ("cifar-10", "iid"))
@@ -220,5 +220,5 @@ def _draw(runs: Path, to: Path) -> bool:
     folder = next((f for f in sorted(runs.glob("*-noniid-spfl-1")) if (f / "summary.json").exists()), None)
     if folder is None:
         return False
-    draw_heat_map(server_state(folder, Server).similarity, to)
+    draw_heat_map(server_state(folder, ServerState).similarity, to)
     return True

@@ -10,8 +10,8 @@
 array([  3, 500])
 """
 
-from sparsona.wire.frame import Frame, Limit, Memo, Seen, decode, encode
+from sparsona.wire.frame import DecodeCache, EncodeCache, Frame, Limit, decode, encode
 from sparsona.wire.ledger import Ledger
 from sparsona.wire.parts import PackingName, Tensors
 
-__all__ = ["Frame", "Ledger", "Limit", "Memo", "PackingName", "Seen", "Tensors", "decode", "encode"]
+__all__ = ["DecodeCache", "EncodeCache", "Frame", "Ledger", "Limit", "PackingName", "Tensors", "decode", "encode"]

@@ -2,7 +2,7 @@
 
     magic        2 bytes   b7 53
     version      1 byte    1
-    stamp        varints   round, exchange, acked + 1
+    stamp        varints   round, phase, acked + 1
     parts        varint    how many
     each part    1 byte    its kind
                  1 byte    the length of its name
@@ -60,7 +60,7 @@ class Frame:
     ledger: Ledger
 
 
-class Memo:
+class EncodeCache:
     """Bodies that were encoded before: what goes to many clients alike is encoded once, and a few are remembered.
 
     An array must not change while a memo that has seen it is in use. Make a new one for every turn.
@@ -90,7 +90,7 @@ class _Known:
     body: Piece
 
 
-class Seen:
+class DecodeCache:
     """The parts that were decoded last: what came to many clients alike is decoded once. Nobody can write to them."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ def _same(one: Part, other: Part) -> bool:
 
 
 def encode(
-    message: Message, layout: Tensors | None = None, memo: Memo | None = None, packing: PackingName = "tight"
+    message: Message, layout: Tensors | None = None, memo: EncodeCache | None = None, packing: PackingName = "tight"
 ) -> Frame:
     """The frame of `message`.
 
@@ -148,9 +148,9 @@ def encode(
     if not len(message):
         return Frame(b"", Ledger())
     stamp = message.stamp
-    stamps = (stamp.round, stamp.exchange, stamp.acked + 1)
+    stamps = (stamp.round, stamp.phase, stamp.acked + 1)
     if not all(0 <= n <= _STAMP_MOST for n in stamps):
-        raise WireError(f"{stamp} cannot travel: rounds and exchanges count from 0, acked from -1")
+        raise WireError(f"{stamp} cannot travel: rounds and phases count from 0, acked from -1")
     start = MAGIC + bytes([VERSION]) + b"".join(varint(n) for n in (*stamps, len(message)))
     pieces = [Piece.header(start)]
     for name, part in message.parts.items():
@@ -161,7 +161,7 @@ def encode(
     return Frame(whole.data, whole.ledger)
 
 
-def decode(data: bytes, limit: Limit, layout: Tensors | None = None, seen: Seen | None = None) -> Message:
+def decode(data: bytes, limit: Limit, layout: Tensors | None = None, seen: DecodeCache | None = None) -> Message:
     """The message in the frame `data`; a :class:`~sparsona.errors.WireError` if it is not one, or exceeds `limit`.
 
     `seen` is for a receiver that gets the same parts again and again, always under the same limit and layout.
@@ -182,8 +182,8 @@ def decode(data: bytes, limit: Limit, layout: Tensors | None = None, seen: Seen 
     if zlib.crc32(memoryview(data)[:-4]) != int.from_bytes(data[-4:], "little"):
         raise WireError("the frame is damaged: its checksum does not fit")
     reader = Reader(memoryview(data)[3:-4], limit.elements)
-    round_, exchange, acked = (reader.varint("a stamp", most=_STAMP_MOST) for _ in range(3))
-    stamp = Stamp(round_, exchange, acked - 1)
+    round_, phase, acked = (reader.varint("a stamp", most=_STAMP_MOST) for _ in range(3))
+    stamp = Stamp(round_, phase, acked - 1)
     if seen is None:
         return Message(**_decode_parts(reader, limit, layout)).stamped(stamp)
     body = bytes(memoryview(data)[-4 - reader.remaining : -4])

@@ -1,0 +1,216 @@
+"""A set-up on its way to worker processes: the samples in one block of memory that all map, the rest as bytes."""
+
+from __future__ import annotations
+
+import io
+import mmap
+import os
+import pickle
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from multiprocessing import spawn
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from sparsona.data.dataset import Array, ClientSplit, Federation, Indices
+from sparsona.errors import InputError
+from sparsona.federation.worker import Setup
+
+ALIGN = 64
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an array stands in the block."""
+
+    start: int
+    dtype: str
+    shape: tuple[int, ...]
+
+
+class Block:
+    """Arrays in a piece of memory that has a file descriptor and no name.
+
+    The kernel frees it when the last process that holds it ends, however that happens: nothing can be left behind.
+    """
+
+    def __init__(self, arrays: tuple[Array, ...]) -> None:
+        places: list[Place] = []
+        end = 0
+        for array in arrays:
+            start = -(-end // ALIGN) * ALIGN
+            places.append(Place(start, array.dtype.str, array.shape))
+            end = start + array.nbytes
+        self.places = tuple(places)
+        self.handle = _nameless()
+        os.ftruncate(self.handle, max(end, 1))
+        with mmap.mmap(self.handle, max(end, 1)) as memory:
+            for array, place in zip(arrays, self.places, strict=True):
+                target = np.ndarray(place.shape, place.dtype, memory, place.start)
+                target[...] = array
+                del target
+
+    def close(self) -> None:
+        if self.handle >= 0:
+            os.close(self.handle)
+            self.handle = -1
+
+
+def _nameless() -> int:
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("sparsona")
+    handle, path = tempfile.mkstemp(prefix="sparsona-")
+    os.unlink(path)
+    return handle
+
+
+def mapped(handle: int, places: tuple[Place, ...]) -> tuple[Array, ...]:
+    """The arrays of a block in another process. Writing to one would change a private copy of the page."""
+    memory = mmap.mmap(handle, 0, access=mmap.ACCESS_COPY)
+    os.close(handle)
+    return tuple(np.ndarray(place.shape, place.dtype, memory, place.start) for place in places)
+
+
+class Slot:
+    """A letter box between two processes: memory that both map and that grows with the letters.
+
+    What is put in stays until something else is, so the two must agree on whose move it is.
+    """
+
+    def __init__(self, handle: int | None = None) -> None:
+        self.handle = _nameless() if handle is None else handle
+        self._memory: mmap.mmap | None = None
+
+    def put(self, message: object) -> int:
+        """The length of what was put in: tell it to the other side."""
+        data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        if self._memory is None or len(data) > len(self._memory):
+            os.ftruncate(self.handle, 1 << max(16, (len(data) - 1).bit_length()))
+            self._map()
+        assert self._memory is not None
+        self._memory[: len(data)] = data
+        return len(data)
+
+    def get(self, length: int) -> Any:
+        if self._memory is None or length > len(self._memory):
+            self._map()
+        assert self._memory is not None
+        with memoryview(self._memory) as whole, whole[:length] as letter:
+            return ForkingPickler.loads(letter)
+
+    def close(self) -> None:
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
+        os.close(self.handle)
+
+    def _map(self) -> None:
+        if self._memory is not None:
+            self._memory.close()
+        self._memory = mmap.mmap(self.handle, 0)
+
+
+class SplitTable(Mapping[str, ClientSplit]):
+    """Who has which samples, in two arrays, however many clients there are."""
+
+    def __init__(self, names: tuple[str, ...], bounds: Indices, indices: Indices) -> None:
+        self._rows = {name: row for row, name in enumerate(names)}
+        self._bounds = bounds
+        self._indices = indices
+
+    def __getitem__(self, name: str) -> ClientSplit:
+        train, validation, test, end = self._bounds[self._rows[name]]
+        own = self._indices
+        return ClientSplit(name, own[train:validation], own[validation:test], own[test:end])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """What a worker must be told to find a set-up in the block; `main` is what it takes to import the user's script."""
+
+    places: tuple[Place, ...]
+    main: Mapping[str, Any]
+
+
+def seal(setup: Setup) -> tuple[Sealed, Block]:
+    """The set-up for worker processes, and the block of memory that they share."""
+    data, shares = setup.federation.data, setup.federation.splits
+    parts = [part for share in shares.values() for part in (share.train, share.validation, share.test)]
+    indices = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    ends = np.cumsum([len(part) for part in parts]).reshape(-1, 3)
+    bounds = np.column_stack([np.concatenate([[0], ends[:-1, 2]]), ends]) if parts else np.zeros((0, 4), np.int64)
+    nothing = np.zeros((0, *data.inputs.shape[1:]), data.inputs.dtype)
+    bare = replace(data, inputs=nothing, targets=data.targets[:0], groups=None)
+    payload = _pickled(replace(setup, federation=Federation(bare)), tuple(shares))
+    main = _main(payload)
+    block = Block((data.inputs, data.targets, indices, bounds.astype(np.int64), np.frombuffer(payload, np.uint8)))
+    return Sealed(block.places, main), block
+
+
+def unseal(sealed: Sealed, handle: int) -> Setup:
+    """In a worker: the set-up with the samples and shares put back."""
+    inputs, targets, indices, bounds, payload = mapped(handle, sealed.places)
+    setup: Setup
+    setup, names = ForkingPickler.loads(payload.data)
+    data = replace(setup.federation.data, inputs=inputs, targets=targets)
+    return replace(setup, federation=Federation(data, SplitTable(names, bounds, indices)))
+
+
+class _Pickler(pickle.Pickler):
+    """Writes each weight by itself: a module's weights are views of one buffer, which would go with every one."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, nn.Parameter):
+            return nn.Parameter, (obj.detach().clone(), obj.requires_grad)
+        if isinstance(obj, torch.Tensor):
+            return torch.Tensor.__reduce_ex__(obj.detach().clone(), 5)  # type: ignore[no-untyped-call]
+        return NotImplemented
+
+
+def _pickled(setup: Setup, names: tuple[str, ...]) -> bytes:
+    out = io.BytesIO()
+    try:
+        _Pickler(out, pickle.HIGHEST_PROTOCOL).dump((setup, names))
+    except (pickle.PicklingError, AttributeError, TypeError, RecursionError) as error:
+        problem = " ".join(str(error).split())
+        raise InputError(
+            f"a model, method or objective cannot be sent to worker processes ({problem}): "
+            "define it at the top of a module, or choose --engine inprocess"
+        ) from None
+    return out.getvalue()
+
+
+def picklable(setup: Setup) -> bool:
+    """Whether worker processes can have this set-up without importing the user's script a second time."""
+    data = replace(setup.federation.data, inputs=_NONE, targets=_NONE, groups=None)
+    try:
+        return b"__main__" not in _pickled(replace(setup, federation=Federation(data)), ())
+    except InputError:
+        return False
+
+
+_NONE = np.zeros(0, np.float32)
+
+
+def _main(payload: bytes) -> dict[str, Any]:
+    """What the payload takes from the user's script makes every worker import it; else nobody does."""
+    if b"__main__" not in payload:
+        return {}
+    if not hasattr(sys.modules["__main__"], "__file__"):
+        raise InputError(
+            "a class of this interactive session cannot be sent to worker processes: "
+            "move it into a module, or choose --engine inprocess"
+        )
+    return {key: value for key, value in spawn.get_preparation_data("worker").items() if key.startswith("init_main")}

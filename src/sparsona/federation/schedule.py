@@ -1,0 +1,109 @@
+"""Who takes part in a round, who fails, whose reply comes late, and how long it all takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal, Protocol
+
+from pydantic import Field
+
+from sparsona.chance import Chance
+from sparsona.errors import InputError
+from sparsona.federation.clock import Timing, fleet
+from sparsona.method import ClientId
+from sparsona.registry import suggest
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One round. `crashed` clients get their downlink and nothing more is heard of them: they remember nothing of it.
+    `lost` ones train, but their reply does not arrive. A reply with a `delay` arrives that many rounds later; others
+    when `timing`, which is asked once their length is known, says so: at once if there is none."""
+
+    invited: tuple[ClientId, ...]
+    crashed: frozenset[ClientId] = frozenset()
+    lost: frozenset[ClientId] = frozenset()
+    delay: Mapping[ClientId, int] = field(default_factory=dict)
+    timing: Timing | None = None
+
+
+class Schedule(Protocol):
+    """Plans a round; `idle` are the clients whose last reply is not still under way."""
+
+    def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan: ...
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A random share of the clients each round, some of whom fail or are late.
+
+    `availability` is the chance that a client can be reached at all, for everyone or by name; `dropout` the chance
+    that an invited client dies before it trains, `loss` that its reply is lost after it has trained. `stragglers` are
+    SPFL's: the m-th of so many clients (or each by name) takes part in one round, misses m, and so on. In the missed
+    rounds it is `straggling` late, under way with the answer that comes in the last of them; or absent, after an
+    answer that was on time.
+
+    `devices` gives rounds a duration on a virtual clock: a preset (phone-4g, phone-wifi, hospital, sensor), several
+    joined by +, or a CSV file. The server waits for the slowest, or until the `deadline`, after which replies are
+    lost; or aggregates every `window` seconds whatever has come by then.
+
+    >>> Sampled(sample=0.5).plan(0, ["a", "b", "c", "d"], Chance(0)).invited
+    ('a', 'c')
+    """
+
+    sample: Annotated[float, Field(gt=0, le=1)] = 1.0
+    dropout: Fraction = 0.0
+    loss: Fraction = 0.0
+    availability: Fraction | dict[str, Fraction] = 1.0
+    stragglers: Annotated[int, Field(ge=0)] | dict[str, Annotated[int, Field(ge=0)]] = 0
+    straggling: Literal["late", "absent"] = "late"
+    devices: str = "phone-4g"
+    deadline: Seconds | None = None
+    window: Seconds | None = None
+
+    def among(self, clients: Sequence[ClientId]) -> Sampled:
+        """The same schedule for these clients: names are checked, the stragglers are named."""
+        for setting in ("availability", "stragglers"):
+            by_name = getattr(self, setting)
+            for name in by_name if isinstance(by_name, dict) else ():
+                if name not in clients:
+                    raise InputError(f"schedule.{setting} names an unknown client {name!r}{suggest(name, clients)}")
+        if self.deadline is not None and self.window is not None:
+            raise InputError("schedule.deadline and schedule.window exclude each other: drop one of them")
+        for client in clients:
+            fleet(self.devices).device(client, Chance(0))
+        if isinstance(self.stragglers, dict) or not self.stragglers:
+            return self
+        if self.stragglers > len(clients):
+            raise InputError(f"schedule.stragglers={self.stragglers} of {len(clients)} clients: lower it")
+        late = sorted(clients)[: self.stragglers]
+        return replace(self, stragglers={client: m for m, client in enumerate(late, 1)})
+
+    def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan:
+        def happens(what: str, client: ClientId, probability: float) -> bool:
+            return bool(chance.rng(f"schedule/{what}", round=round, client=client).random() < probability)
+
+        late = self.stragglers if isinstance(self.stragglers, dict) else {}
+        if self.stragglers and not late:
+            raise InputError("a schedule with a number of stragglers must know the clients: call among(clients) first")
+        names = sorted(idle)
+        if self.straggling == "absent":
+            names, late = [k for k in names if round % (late.get(k, 0) + 1) == 0], {}
+        wanted = max(1, int(self.sample * len(names) + 0.5)) if names else 0
+        timing = Timing(fleet(self.devices), chance, self.deadline, self.window)
+        reach = {k: self._reach(k) * timing.fleet.device(k, chance).availability for k in names}
+        names = [k for k in names if reach[k] == 1.0 or happens("availability", k, reach[k])]
+        if wanted < len(names):
+            chosen = chance.rng("schedule/sample", round=round).choice(len(names), wanted, replace=False)
+            names = [names[i] for i in sorted(chosen)]
+        crashed = frozenset(k for k in names if self.dropout and happens("dropout", k, self.dropout))
+        lost = frozenset(k for k in names if self.loss and k not in crashed and happens("loss", k, self.loss))
+        delay = {k: late[k] for k in names if late.get(k)}
+        return Plan(tuple(names), crashed, lost, delay, timing)
+
+    def _reach(self, client: ClientId) -> float:
+        return self.availability.get(client, 1.0) if isinstance(self.availability, dict) else self.availability

@@ -1,0 +1,123 @@
+"""FedMask: Li, Sun, Li, Pu, Li, Chen, "FedMask: Joint Computation and Communication-Efficient Personalized Federated
+Learning via Heterogeneous Masks", SenSys 2021. All share one model that is never trained; a client learns which of the
+weights of its last layers to use, and only bits travel. The original code is not public: what is not in the abstract
+is our choice, and said here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from sparsona.layout import Layout
+from sparsona.message import Mask, Message, Positions, Vector
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.methods import METHODS
+from sparsona.methods.pfedgate.gate import Scores
+from sparsona.ops.masks import Bits, pack, unpack
+from sparsona.ops.parts import last_layers
+from sparsona.ops.topk import kept
+from sparsona.training.local import Local
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """Each client's last mask, a bit a weight."""
+
+    masks: dict[ClientId, Bits]
+
+
+@dataclass(frozen=True)
+class ClientState:
+    """A score for every weight that may be masked, and the weights that survived the one pruning; none: not yet."""
+
+    scores: Vector
+    alive: Bits | None = None
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class FedMask(Method[ServerState, ClientState]):
+    """Frozen common weights, personal binary masks on the last `layers` (0: all), a bit a weight each way.
+
+    After a client's first training the share `keep` of its weights with the highest scores survives. Where two or more
+    masks have a weight, the clients' majority decides; elsewhere a client's own bit stays. A client takes the server's
+    bit over by the sign of its score.
+    """
+
+    layers: Annotated[int, Field(ge=0)] = 2
+    keep: Annotated[float, Field(gt=0, le=1)] = 0.5
+    score_lr: Annotated[float, Field(gt=0)] = 10.0
+
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState({})
+
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
+        count = int(self._region(task.layout).sum())
+        return ClientState(task.chance.rng("scores").uniform(0.0, 0.1, count).astype(np.float32))
+
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        if not server.masks:
+            return Message()
+        size = int(self._region(context.task.layout).sum())
+        own = unpack(server.masks[to], size) if to in server.masks else None
+        return Message(mask=Positions.of(agreed((unpack(bits, size) for bits in server.masks.values()), own)))
+
+    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        client, region = self._received(client, down), self._region(local.layout)
+        weights, size = local.task.initial, int(region.sum())
+        alive = np.ones(size, np.bool_) if client.alive is None else unpack(client.alive, size)
+        config = replace(local.config, lr=self.score_lr, weight_decay=0.0)
+        learnt = Scores(client.scores, region, alive, config, local.runner.device)
+        local.train(weights, mask=np.zeros(len(weights), np.bool_), transform=learnt)
+        scores: Vector = learnt.scores.cpu().numpy()
+        if client.alive is None:
+            alive = np.zeros(size, np.bool_)
+            alive[np.argsort(-scores, kind="stable")[: kept(size, 1 - self.keep)]] = True
+        client = ClientState(scores, pack(alive))
+        mask = (scores >= 0) & alive
+        reply = Message(mask=Positions.of(mask), examples=local.examples)
+        return Fit(client, reply, _masked(weights, region, mask))
+
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        return ServerState({**server.masks, **{a.client: pack(a.message.positions("mask").mask()) for a in arrivals}})
+
+    def personal_model(self, client: ClientState, down: Message, local: Local) -> Vector:
+        client, region = self._received(client, down), self._region(local.layout)
+        alive = True if client.alive is None else unpack(client.alive, len(client.scores))
+        return _masked(local.task.initial, region, (client.scores >= 0) & alive)
+
+    def _region(self, layout: Layout) -> Mask:
+        if self.layers and self.layers < len(layout.layers):
+            return last_layers(layout, self.layers) & (np.arange(layout.size) < layout.trainable)
+        return np.arange(layout.size) < layout.trainable
+
+    def _received(self, client: ClientState, down: Message) -> ClientState:
+        if "mask" not in down:
+            return client
+        size = np.maximum(np.abs(client.scores), np.float32(1e-6))
+        return replace(client, scores=np.where(down.positions("mask").mask(), size, -size))
+
+
+def agreed(masks: Iterable[Mask], own: Mask | None) -> Mask:
+    """The majority where two or more masks have a weight, elsewhere the client's own bit; for a newcomer the majority.
+
+    >>> a, b, c = (np.array(m, bool) for m in ([1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]))
+    >>> agreed([a, b, c], own=c)
+    array([ True, False, False,  True])
+    """
+    votes, count = np.zeros(0, np.int64), 0
+    for mask in masks:
+        votes = mask.astype(np.int64) if not count else votes + mask
+        count += 1
+    majority: Mask = 2 * votes >= count
+    return majority if own is None else np.where(votes >= 2, majority, own)
+
+
+def _masked(weights: Vector, region: Mask, mask: Mask) -> Vector:
+    out = weights.copy()
+    out[region] *= mask
+    return out

@@ -1,0 +1,134 @@
+"""FedMD: Li, Wang, "FedMD: Heterogenous Federated Learning via Model Distillation", NeurIPS workshop 2019. Models stay
+at home; clients tell what they make of public samples, the server averages the logits, and clients learn them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
+
+import numpy as np
+import torch
+from pydantic import Field
+
+from sparsona.data.dataset import Array
+from sparsona.message import Message, Positions, Vector
+from sparsona.method import TRAIN, Arrival, ClientId, Fit, Method, Phase, ServerContext, Task
+from sparsona.methods import METHODS
+from sparsona.methods.fedmd.public import SYNTHETIC, loaded, public_samples
+from sparsona.ops.mean import weighted_mean
+from sparsona.training.local import Local
+from sparsona.training.objective import Objective
+from sparsona.training.runner import EVAL_BATCH
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """The public samples asked for last, and the mean logits for them."""
+
+    asked: Positions
+    logits: Vector
+
+
+@dataclass(frozen=True)
+class ClientState:
+    """The client's model, and whether it was trained on its own samples before the first phase."""
+
+    weights: Vector
+    ready: bool = False
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class FedMD(Method[ServerState, ClientState]):
+    """Only logits travel: `align` samples of the `public` data set are answered, averaged and learnt each round.
+
+    `public` is a data set of the same shape of sample; `synthetic` is noise in its place, and no more than a stand-in.
+    A client first trains `pretrain` epochs alone, then digests the mean logits for `digest` epochs and trains on its
+    own samples by the config. The authors also pre-train on the public labels; here these are not looked at.
+    """
+
+    private: ClassVar[tuple[str, ...]] = ("weights",)
+
+    public: str = SYNTHETIC
+    align: Annotated[int, Field(ge=1)] = 500
+    pretrain: Annotated[int, Field(ge=0)] = 5
+    digest: Annotated[int, Field(ge=1)] = 1
+    digest_batch: Annotated[int, Field(ge=1)] = 256
+    digest_lr: Annotated[float, Field(gt=0)] = 0.001
+
+    def start_server(self, task: Task) -> ServerState:
+        none = np.zeros(0, np.int64)
+        return ServerState(Positions(self._count(), none), np.zeros(0, np.float32))
+
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
+        return ClientState(task.initial)
+
+    def phases(self, round: int) -> tuple[Phase, ...]:
+        return (Phase("logits"), TRAIN)
+
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        if context.phase == 0:
+            return Message(asked=self._asked(context))
+        return Message(asked=server.asked, logits=server.logits)
+
+    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        public = public_samples(self.public, local.runner.raw, self.align, local.task.chance)
+        asked = down.positions("asked").indices
+        if down.phase == 0:
+            client = self._ready(client, local)
+            answers = _answers(client.weights, public[asked], local)
+            return Fit(client, Message(logits=answers, examples=local.examples), None)
+        weights = client.weights
+        if len(asked):
+            targets = down.vector("logits").reshape(len(asked), -1)
+            config = replace(local.config, epochs=self.digest, steps=None, batch=self.digest_batch)
+            config = replace(config, optimizer="adam", lr=self.digest_lr, weight_decay=0.0)
+            weights = local.on(public[asked], targets, ABSOLUTE).train(weights, config, stream="digest").weights
+        trained = local.train(weights, stream="revisit").weights
+        return Fit(ClientState(trained, True), Message(examples=local.examples), trained)
+
+    def adapt(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        return self.fit(self._ready(client, local), down, local)
+
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        answers = [a for a in arrivals if "logits" in a.message and a.round == context.round]
+        if context.phase or not answers:
+            return server
+        return ServerState(self._asked(context), weighted_mean((1.0, a.message.vector("logits")) for a in answers))
+
+    def personal_model(self, client: ClientState, down: Message, local: Local) -> Vector:
+        return client.weights
+
+    def max_numbers(self, task: Task) -> int:
+        outputs = task.layout.parameters[-1].shape[0]
+        return (self.align + 1) * outputs + self._count() + 4096
+
+    def _count(self) -> int:
+        return self.align if self.public == SYNTHETIC else len(loaded(self.public))
+
+    def _asked(self, context: ServerContext) -> Positions:
+        """This round's public samples."""
+        count = self._count()
+        chosen = context.rng("public").choice(count, min(self.align, count), replace=False)
+        return Positions(count, np.sort(chosen))
+
+    def _ready(self, client: ClientState, local: Local) -> ClientState:
+        if client.ready or not self.pretrain:
+            return replace(client, ready=True)
+        config = replace(local.config, epochs=self.pretrain, steps=None)
+        return ClientState(local.train(client.weights, config, stream="pretrain").weights, True)
+
+
+def _distance(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return (outputs - targets).abs().mean(1)
+
+
+ABSOLUTE = Objective(_distance, lambda outputs: outputs, lambda predictions, targets: float("nan"), "distance", False)
+
+
+def _answers(weights: Vector, inputs: Array, local: Local) -> Vector:
+    local.runner.count(len(inputs), passes=1)
+    parts = torch.split(torch.from_numpy(inputs), EVAL_BATCH)
+    outputs = [local.runner.forward(weights, local.runner.prepare(part)) for part in parts]
+    return torch.cat(outputs).cpu().numpy().ravel()

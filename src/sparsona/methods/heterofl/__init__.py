@@ -1,0 +1,114 @@
+"""HeteroFL: Diao, Ding, Tarokh, "HeteroFL: Computation and Communication Efficient Federated Learning for Heterogeneous
+Clients", ICLR 2021. Weak clients train a narrower net, the first channels of every layer; the server averages each
+weight over those who have it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated
+
+import numpy as np
+from pydantic import Field
+
+from sparsona.message import Mask, Message, Positions, Vector
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.methods import METHODS
+from sparsona.methods.heterofl.narrow import Narrow
+from sparsona.methods.heterofl.widths import narrow, output_rows
+from sparsona.ops.masks import scatter
+from sparsona.training.local import Local
+
+Rate = Annotated[float, Field(gt=0, le=1)]
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """The full-width model."""
+
+    weights: Vector
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class HeteroFL(Method[ServerState, None]):
+    """A share `full` of the clients trains the whole net, the others one of `rate` times its width.
+
+    `scaler` divides the hidden layers' outputs by the width; `own_labels` leaves outputs that a client has no samples
+    of at 0, and out of its say in the head. A client is tested with the net that it trains: with its scaler, and with
+    its labels. Half the width is a quarter of the weights: 0.7071 is half.
+    """
+
+    rate: Rate = 0.7071
+    full: Annotated[float, Field(ge=0, le=1)] = 0.1
+    scaler: bool = True
+    own_labels: bool = True
+
+    def start_server(self, task: Task) -> ServerState:
+        narrow(task.layout, self.rate)
+        return ServerState(task.initial)
+
+    def start_client(self, task: Task, client: ClientId) -> None:
+        return None
+
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return Message(weights=server.weights[self._mask(to, context.task)])
+
+    def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
+        mask, labels = self._mask(local.client, local.task), self._labels(local)
+        beside = Narrow(mask, self._factors(local), labels)
+        trained = local.train(self._received(down, local), mask=mask, transform=beside).weights
+        reply = Message(weights=trained[mask], examples=local.examples)
+        if labels is not None:
+            reply = Message(**reply.parts, labels=Positions.of(labels))
+        return Fit(None, reply, self._used(trained, local))
+
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        layout = context.task.layout
+        total, holders = np.zeros(layout.size), np.zeros(layout.size, np.int32)
+        for arrival in arrivals:
+            mask, message = self._mask(arrival.client, context.task), arrival.message
+            values = scatter(mask, message.vector("weights", int(mask.sum())))
+            if "labels" in message:
+                mask = mask & output_rows(layout, message.positions("labels").mask())
+            total[mask] += values[mask]
+            holders += mask
+        np.divide(total, holders, out=total, where=holders > 0)
+        return ServerState(np.where(holders > 0, total, server.weights).astype(np.float32))
+
+    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
+        return self._used(self._received(down, local), local)
+
+    def _received(self, down: Message, local: Local) -> Vector:
+        mask = self._mask(local.client, local.task)
+        return scatter(mask, down.vector("weights", int(mask.sum())))
+
+    def _used(self, weights: Vector, local: Local) -> Vector:
+        """The net as it trains, as plain weights: scaled, and without those that lead to labels not its own."""
+        out, labels = weights * self._factors(local), self._labels(local)
+        return out if labels is None else out * output_rows(local.layout, labels)
+
+    def _rate(self, client: ClientId, task: Task) -> float:
+        order = task.chance.rng("widths").permutation(len(task.clients))
+        strong = {task.clients[i] for i in order[: round(self.full * len(task.clients))]}
+        return 1.0 if client in strong else self.rate
+
+    def _mask(self, client: ClientId, task: Task) -> Mask:
+        return _narrow(task.layout, self._rate(client, task))
+
+    def _labels(self, local: Local) -> Mask | None:
+        classes = local.task.classes
+        return np.bincount(local.targets(), minlength=classes) > 0 if self.own_labels and classes else None
+
+    def _factors(self, local: Local) -> Vector:
+        """1 / rate for the hidden layers, 1 for the head."""
+        rate = self._rate(local.client, local.task) if self.scaler else 1.0
+        out = np.ones(local.layout.size, np.float32)
+        for tensor in local.layout.parameters:
+            if tensor.name.rpartition(".")[0] != local.layout.layers[-1]:
+                out[tensor.slice] = 1 / rate
+        return out
+
+
+_narrow = lru_cache(maxsize=16)(narrow)

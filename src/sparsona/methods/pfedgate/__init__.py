@@ -1,0 +1,154 @@
+"""pFedGate: Chen, Yao, Gao, Ding, Li, "Efficient Personalized Federated Learning via Sparse Model-Adaptation", ICML
+2023. One global model, and on every client a private gating layer that scales its blocks and drops most of them, batch
+by batch. Where the paper and the authors' code (yxdyc/pFedGate) differ, an option says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from sparsona.layout import Layout
+from sparsona.message import Message, Vector
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.methods import METHODS
+from sparsona.methods.pfedgate.blocks import Cut, blockwise_mean
+from sparsona.methods.pfedgate.gate import Budget, Design, Gated, Gating, block_scales, cut_of, ready
+from sparsona.ops.buffers import buffers_of, with_mean_buffers
+from sparsona.training.local import Local
+from sparsona.training.optimizer import Moments
+from sparsona.training.slim import Chain, chain_or_none
+
+Fraction = Annotated[float, Field(gt=0, le=1)]
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """The global model."""
+
+    weights: Vector
+
+
+@dataclass(frozen=True)
+class ClientState:
+    """The gate phi_i with its norms' statistics, its optimiser's memory, and how dense this client's model is."""
+
+    gate: Vector
+    moments: Moments | None
+    density: float
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class PFedGate(Method[ServerState, ClientState]):
+    """A private gate on each client makes a sparse model of the global one, for every batch its own.
+
+    `density` is the share of weights kept; several are dealt out in turn. `blocks` a tensor, of equal sizes or with a
+    first one as small as the least density (`split`). `ste` gives dropped blocks a gradient (`paper`) or not (`repo`:
+    then training is really smaller, too, unless `slim` is off). `test_batch` samples share a model; 0: one for all.
+    Blocks are chosen by the paper's `exact` knapsack or by the authors' `greedy` one, which in small nets may drop a
+    class's outputs. Scales start at sigmoid(`gate_start`): the paper's 0 halves every layer, 3 nearly keeps them.
+    """
+
+    private: ClassVar[tuple[str, ...]] = ("gate", "moments")
+
+    density: Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)] = 0.5
+    blocks: Annotated[int, Field(ge=1)] = 5
+    split: Literal["equal", "paper"] = "equal"
+    knapsack: Literal["greedy", "exact"] = "exact"
+    ste: Literal["paper", "repo"] = "paper"
+    paths: Literal["one", "two"] = "two"
+    gate_lr: Annotated[float, Field(gt=0)] = 0.1
+    gate_pool: Annotated[int, Field(ge=1)] = 1
+    gate_start: float = 3.0
+    post_norm: bool = True
+    logit_relu: bool = False
+    slim: bool = True
+    test_batch: Annotated[int, Field(ge=0)] = 128
+    new_epochs: Annotated[int, Field(ge=1)] = 1
+
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial)
+
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
+        densities = self._densities()
+        place = task.clients.index(client) if client in task.clients else task.chance.rng("density", client=client)
+        turn = place if isinstance(place, int) else int(place.integers(len(densities)))
+        gate = self._design(task).initial(task.chance, client)
+        return ClientState(gate, None, densities[turn % len(densities)])
+
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return Message(weights=server.weights)
+
+    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        start, layout = down.vector("weights", local.layout.size), local.layout
+        gating = self._gating(client, local)
+        trained = local.train(start, transform=gating)
+        client = replace(client, gate=gating.flat.read(), moments=trained.transform)
+        update = gating.cut.take(trained.weights - start, gating.used)
+        reply = Message(update=update, examples=local.examples, **buffers_of(trained.weights, layout))
+        return Fit(client, reply, self._model(client, trained.weights, local))
+
+    def adapt(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        """A new client leaves the global model as it is and trains its gate only."""
+        weights = down.vector("weights", local.layout.size)
+        gating = self._gating(client, local)
+        config = replace(local.config, epochs=self.new_epochs, steps=None)
+        trained = local.train(weights, config, mask=np.zeros(len(weights), np.bool_), transform=gating)
+        client = replace(client, gate=gating.flat.read(), moments=trained.transform)
+        return Fit(client, Message(), self._model(client, weights, local))
+
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        layout = context.task.layout
+        cut = self._cut(layout)
+        mean = blockwise_mean(cut, ((a.message.examples(), a.message.blocks("update")) for a in arrivals))
+        weights = server.weights.copy()
+        weights[: len(mean)] += mean
+        return ServerState(with_mean_buffers(weights, arrivals, layout))
+
+    def personal_model(self, client: ClientState, down: Message, local: Local) -> Gated:
+        return self._model(client, down.vector("weights", local.layout.size), local)
+
+    def _model(self, client: ClientState, weights: Vector, local: Local) -> Gated:
+        design, cut, budget = self._design(local.task), self._cut(local.layout), self._budget(client)
+        gate = ready(design, client.gate, local.runner.device)
+        frozen = block_scales(gate, local.inputs(), cut, budget)
+        test, chain = (self.test_batch, self.logit_relu), self._chain(local)
+        return Gated(weights, client.gate, frozen, design, cut, budget, *test, local.layout, chain)
+
+    def _gating(self, client: ClientState, local: Local) -> Gating:
+        return Gating(
+            self._design(local.task),
+            self._cut(local.layout),
+            self._budget(client),
+            client.gate,
+            replace(local.config, lr=self.gate_lr),
+            client.moments,
+            ste=self.ste,
+            logit_relu=self.logit_relu,
+            chain=self._chain(local),
+            device=local.runner.device,
+        )
+
+    def _chain(self, local: Local) -> Chain | None:
+        return chain_or_none(local.runner.flat.module) if self.slim else None
+
+    def _densities(self) -> tuple[float, ...]:
+        return self.density if isinstance(self.density, tuple) else (self.density,)
+
+    def _least(self, density: float) -> float:
+        return min(max(1 / self.blocks, 0.1), density)
+
+    def _cut(self, layout: Layout) -> Cut:
+        return cut_of(layout, self.blocks, self.split, self._least(min(self._densities())))
+
+    def _budget(self, client: ClientState) -> Budget:
+        smallest = min(self._densities()) if self.split == "paper" else client.density
+        return Budget(client.density, self._least(smallest), self.knapsack)
+
+    def _design(self, task: Task) -> Design:
+        blocks = len(self._cut(task.layout))
+        return Design(task.shape, blocks, self.paths, self.gate_pool, self.post_norm, self.gate_start)

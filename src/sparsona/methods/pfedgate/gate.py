@@ -1,0 +1,397 @@
+"""pFedGate's gating layer: from a batch it makes a scale for every block of the model, and zeros for most of them.
+
+Chen et al., "Efficient Personalized Federated Learning via Sparse Model-Adaptation", ICML 2023; SwitchNorm is Luo et
+al., "Differentiable Learning-to-Normalize via Switchable Normalization", ICLR 2019.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from sparsona.chance import Chance
+from sparsona.errors import InputError
+from sparsona.layout import Layout
+from sparsona.message import Mask, Vector
+from sparsona.methods.pfedgate import knapsack
+from sparsona.methods.pfedgate.blocks import Cut
+from sparsona.training.config import TrainConfig
+from sparsona.training.optimizer import Moments
+from sparsona.training.slim import Chain, SlimNet, plan
+from sparsona.training.transform import GradientSpans, WeightTransform
+from sparsona.training.vector import Flat, view_of
+
+
+class SwitchNorm2d(nn.Module):
+    """Instance, layer and batch norm at once, mixed by two learnt softmaxes, one for means and one for variances.
+
+    Variances are those of the population. In evaluation the batch's are the running ones.
+    """
+
+    running_mean: torch.Tensor
+    running_var: torch.Tensor
+
+    def __init__(self, channels: int, eps: float = 1e-5, momentum: float = 0.9) -> None:
+        super().__init__()
+        self.eps = eps
+        self.momentum = momentum
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+        self.mean_weight = nn.Parameter(torch.ones(3))
+        self.var_weight = nn.Parameter(torch.ones(3))
+        self.register_buffer("running_mean", torch.zeros(channels))
+        self.register_buffer("running_var", torch.ones(channels))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mean_in = x.mean((2, 3))
+        var_in = x.var((2, 3), unbiased=False)
+        square = var_in + mean_in.square()
+        mean_ln = mean_in.mean(1, keepdim=True)
+        var_ln = square.mean(1, keepdim=True) - mean_ln.square()
+        mean_bn, var_bn = self.running_mean, self.running_var
+        if self.training:
+            mean_bn = mean_in.mean(0)
+            var_bn = square.mean(0) - mean_bn.square()
+            with torch.no_grad():
+                self.running_mean.lerp_(mean_bn, 1 - self.momentum)
+                self.running_var.lerp_(var_bn, 1 - self.momentum)
+        m, v = self.mean_weight.softmax(0), self.var_weight.softmax(0)
+        mean = m[0] * mean_in + m[1] * mean_ln + m[2] * mean_bn
+        scale = self.weight * (v[0] * var_in + v[1] * var_ln + v[2] * var_bn + self.eps).rsqrt()
+        return x * scale[:, :, None, None] + (self.bias - mean * scale)[:, :, None, None]
+
+
+@dataclass(frozen=True)
+class Design:
+    """How a gate is built: for samples of `shape`, `blocks` numbers out; the images are first averaged over `pool` by
+    `pool` pixels; two `paths` give importance and scale apart. `start` is the mean logit that scales begin with."""
+
+    shape: tuple[int, ...]
+    blocks: int
+    paths: Literal["one", "two"] = "two"
+    pool: int = 1
+    post_norm: bool = True
+    start: float = 0.0
+
+    @property
+    def image(self) -> tuple[int, int, int]:
+        """The samples as images: a row of features is one of one channel."""
+        if len(self.shape) == 3:
+            return self.shape[0], self.shape[1], self.shape[2]
+        return 1, prod(self.shape), 1
+
+    def module(self) -> Gate:
+        return Gate(self)
+
+    def initial(self, chance: Chance, client: str) -> Vector:
+        with chance.torch("gate", client=client):
+            return Flat(self.module()).read()
+
+
+class Gate(nn.Module):
+    """SwitchNorm of the inputs, one linear map to the blocks' logits, batch norm, sigmoid, the mean over the batch."""
+
+    def __init__(self, design: Design) -> None:
+        super().__init__()
+        self.design = design
+        channels, height, width = design.image
+        if design.pool > min(height, width):
+            raise InputError(f"gate_pool={design.pool} is more than samples of shape {design.shape} have: lower it")
+        features = channels * (height // design.pool) * (width // design.pool)
+        self.pre_norm = SwitchNorm2d(channels)
+        self.scale = nn.Linear(features, design.blocks)
+        self.scale_norm = nn.BatchNorm1d(design.blocks) if design.post_norm else nn.Identity()
+        if design.paths == "two":
+            self.importance = nn.Linear(features, design.blocks)
+            self.importance.load_state_dict(self.scale.state_dict())
+            self.importance_norm = nn.BatchNorm1d(design.blocks) if design.post_norm else nn.Identity()
+            self.importance_norm.load_state_dict(self.scale_norm.state_dict())
+        last = self.scale_norm if isinstance(self.scale_norm, nn.BatchNorm1d) else self.scale
+        nn.init.constant_(last.bias, design.start)
+        if design.paths == "two" and not design.post_norm:
+            nn.init.zeros_(self.importance.bias)
+
+    def logits(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """For every sample those of the blocks' importance and those of their scale."""
+        if not inputs.is_floating_point():
+            raise InputError("pfedgate's gate reads numbers, not tokens: use images or tables")
+        x = self.pre_norm(inputs.reshape(len(inputs), *self.design.image))
+        if self.design.pool > 1:
+            x = F.avg_pool2d(x, self.design.pool)
+        x = x.flatten(1)
+        scale = self.scale_norm(self.scale(x))
+        if self.design.paths == "one":
+            return scale, scale
+        return self.importance_norm(self.importance(x)), scale
+
+    def forward(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """G, the importance of each block, and M, its scale: means over the batch."""
+        importance, scale = self.logits(inputs)
+        mean = scale.sigmoid().mean(0)
+        return (mean, mean) if importance is scale else (importance.sigmoid().mean(0), mean)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much of the model a client keeps, and how the blocks are chosen: `least` of every tensor is always kept."""
+
+    density: float
+    least: float
+    knapsack: Literal["greedy", "exact"] = "greedy"
+
+    def choose(self, cut: Cut, importance: Vector) -> Mask:
+        """I*: the first block of every tensor, and of the others the most important that fit.
+
+        The greedy way is that of the authors' code: linear layers and the others have budgets of their own, and blocks
+        are taken by importance. The exact one is the paper's: one budget, the best choice. Both see it in tenths.
+        """
+        kept = np.array(cut.first)
+        if self.density >= 1:
+            return np.ones(len(cut), np.bool_)
+        values = np.rint(10 * importance).astype(np.int64)
+        linear, sizes = np.array(cut.linear), cut.sizes
+        if self.knapsack == "exact":
+            room = int(self.density * sizes.sum() + 1e-9) - int(sizes[kept].sum())
+            free = np.flatnonzero(~kept)
+            if room > 0:
+                kept[free[knapsack.exact(values[free], sizes[free], room)]] = True
+            return kept
+        for group in (linear, ~linear):
+            free = np.flatnonzero(group & ~np.array(cut.first))
+            room = round((self.density - self.least) * int(sizes[free].sum()))
+            kept[free[knapsack.greedy(values[free], sizes[free], room)]] = True
+        return kept
+
+
+class Gating(WeightTransform):
+    """Trains a gate beside the weights. `used` marks the blocks that any batch has kept.
+
+    Given the module's `chain`, a step is taken in a really smaller net, unless dropped blocks want gradients, too.
+    """
+
+    needs_pairs = True
+
+    def __init__(
+        self,
+        design: Design,
+        cut: Cut,
+        budget: Budget,
+        gate: Vector,
+        config: TrainConfig,
+        moments: Moments | None = None,
+        *,
+        ste: Literal["paper", "repo"] = "paper",
+        logit_relu: bool = False,
+        chain: Chain | None = None,
+        device: str = "cpu",
+    ) -> None:
+        self.flat = Flat(design.module(), device)
+        self.flat.load(gate)
+        self.flat.module.train()
+        self.own = (self.flat.weights[: self.flat.layout.trainable], self.flat.gradient)
+        self.config = config
+        self.moments = moments
+        self.cut = cut
+        self.budget = budget
+        self.ste = ste
+        self.logit_relu = logit_relu
+        self.chain = chain if ste == "repo" and budget.density < 1 else None
+        self.used = np.zeros(len(cut), np.bool_)
+        self._nets: dict[bytes, SlimNet] = {}
+        self._places: dict[bytes, dict[int, slice]] = {}
+        self._masks: dict[bytes, Mask] = {}
+        self.overwrites = self.chain is None
+        maps = [m for m in self.flat.module.modules() if isinstance(m, nn.Linear)]
+        self.operations = sum(2 * m.weight.numel() + m.out_features for m in maps)
+
+    def forward(self, flat: Flat, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        self.flat.gradient.zero_()
+        importance, scale = self.flat.module(inputs)
+        self.kept, self.scale = gated(importance, scale, self.cut, self.budget, self.ste)
+        self.used |= self.kept
+        net = self._net(flat)
+        with torch.no_grad():
+            target = flat.weights[: self.cut.bounds[-1]] if net is None else net.weights
+            fill(target, weights, self.scale, self.cut, self._where(net))
+        if net is None:
+            outputs: torch.Tensor = flat.module(inputs)
+        else:
+            net.gradient.zero_()
+            outputs = net(inputs, training=True)
+        return F.relu(outputs) if self.logit_relu else outputs
+
+    def backward(self, flat: Flat, weights: torch.Tensor) -> GradientSpans | None:
+        """dL/d(scale of block l) = <weights of l, dL/d(what the net ran with)>, and from there into the gate."""
+        net = self._net(flat)
+        source = flat.gradient if net is None else net.gradient
+        where = self._where(net) if net else {block: self.cut.span(block) for block in range(len(self.cut))}
+        zero, factors = weights.new_zeros(()), self.scale.detach()
+        slopes = [zero] * len(self.cut)
+        for block, place in where.items():
+            span = self.cut.span(block)
+            slopes[block] = torch.dot(weights[span], source[place])
+            source[place].mul_(factors[block])
+        torch.autograd.backward(self.scale, torch.stack(slopes))
+        if self.kept.all():
+            return None
+        return [(self.cut.span(block), source[place]) for block, place in where.items() if self.kept[block]]
+
+    def active(self) -> tuple[Mask | None, Mask | None]:
+        """The blocks that are kept; with `ste` paper the others have a gradient, too."""
+        key = self.kept.tobytes()
+        if key not in self._masks:
+            self._masks[key] = self.cut.mask(self.kept)
+        return self._masks[key], None if self.ste == "paper" else self._masks[key]
+
+    def _where(self, net: SlimNet | None) -> dict[int, slice]:
+        key = self.kept.tobytes()
+        if key not in self._places:
+            self._places[key] = places(self.cut, self.kept, net)
+        return self._places[key]
+
+    def _net(self, flat: Flat) -> SlimNet | None:
+        """The smaller net of the blocks that are kept now."""
+        if self.chain is None:
+            return None
+        key = self.kept.tobytes()
+        if key not in self._nets:
+            rows = plan(self.chain, flat.layout, self.cut.mask(self.kept), training=True)
+            self._nets[key] = SlimNet(self.chain, rows, str(flat.weights.device))
+        return self._nets[key]
+
+
+def places(cut: Cut, kept: Mask, net: SlimNet | None) -> dict[int, slice]:
+    """Where the kept blocks stand in the buffer of a smaller net, or of the whole one."""
+    blocks = [int(b) for b in np.flatnonzero(kept)]
+    if net is None:
+        return {b: cut.span(b) for b in blocks}
+    starts = {b: net.offset(cut.bounds[b]) for b in blocks}
+    return {b: slice(at, at + int(cut.sizes[b])) for b, at in starts.items()}
+
+
+def fill(target: torch.Tensor, weights: torch.Tensor, scale: torch.Tensor, cut: Cut, where: dict[int, slice]) -> None:
+    """Write the kept blocks, scaled, to their places, and zeros elsewhere."""
+    target.zero_()
+    for block, place in where.items():
+        torch.mul(weights[cut.span(block)], scale[block], out=target[place])
+
+
+def gated(
+    importance: torch.Tensor, scale: torch.Tensor, cut: Cut, budget: Budget, ste: Literal["paper", "repo"]
+) -> tuple[Mask, torch.Tensor]:
+    """I* and M' = M * I_ST: the scale of every block, zero where it is dropped.
+
+    Straight through: I_ST = I* - stop(G) + G on all blocks (`paper`), or on the kept ones only (`repo`).
+    """
+    if budget.density >= 1:
+        return np.ones(len(cut), np.bool_), scale
+    importance = importance.clamp(min=budget.least)
+    kept = budget.choose(cut, importance.detach().cpu().numpy())
+    chosen = torch.from_numpy(kept).to(scale.device, scale.dtype)
+    through = importance - importance.detach()
+    return kept, scale * (chosen + through if ste == "paper" else chosen * (1 + through))
+
+
+class Scores(WeightTransform):
+    """Trains a score for every weight of `region`; the weight counts where its score is not negative and it is alive.
+
+    The mask is [sigmoid(score) >= 1/2]; its gradient goes straight through to the sigmoid.
+    """
+
+    def __init__(self, scores: Vector, region: Mask, alive: Mask, config: TrainConfig, device: str = "cpu") -> None:
+        self.scores = torch.from_numpy(scores.copy()).to(device)
+        self.own = (self.scores, torch.zeros_like(self.scores))
+        self.config = config
+        self._region = torch.from_numpy(np.flatnonzero(region)).to(device)
+        self._alive = torch.from_numpy(alive).to(device)
+
+    def forward(self, flat: Flat, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            flat.weights[: len(weights)] = weights
+            flat.weights[self._region] *= (self.scores >= 0) & self._alive
+        outputs: torch.Tensor = flat.module(inputs)
+        return outputs
+
+    def backward(self, flat: Flat, weights: torch.Tensor) -> GradientSpans | None:
+        assert self.own is not None
+        soft = self.scores.sigmoid()
+        slope = flat.gradient[self._region] * weights[self._region] * soft * (1 - soft)
+        self.own[1].copy_(slope * self._alive)
+        return None
+
+
+@dataclass(frozen=True)
+class Gated:
+    """A client's model: the shared weights and its gate, which makes of every `batch` samples that come together the
+    sparse weights for them. With `batch` 0 the weights are `frozen`, those for the client's own training samples.
+    Where the module is a `chain`, a really smaller net computes the outputs."""
+
+    weights: Vector
+    gate: Vector
+    frozen: Vector
+    design: Design
+    cut: Cut
+    budget: Budget
+    batch: int = 128
+    logit_relu: bool = False
+    layout: Layout | None = None
+    chain: Chain | None = None
+
+    def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
+        if not self.batch:
+            outputs = self._run(forward, inputs, self.frozen)
+        else:
+            gate = ready(self.design, self.gate, str(inputs.device))
+            parts = torch.split(inputs, self.batch)
+            scales = (block_scales(gate, part, self.cut, self.budget) for part in parts)
+            outputs = torch.cat([self._run(forward, part, each) for part, each in zip(parts, scales, strict=True)])
+        return F.relu(outputs) if self.logit_relu else outputs
+
+    def _run(
+        self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor, scales: Vector
+    ) -> torch.Tensor:
+        kept = scales != 0
+        if self.chain is None or self.layout is None or kept.all():
+            return forward(self.sparse(scales), inputs)
+        net = SlimNet(self.chain, plan(self.chain, self.layout, self.cut.mask(kept)), str(inputs.device))
+        weights, scale = (view_of(a).to(inputs.device) for a in (self.weights, scales))
+        with torch.no_grad():
+            fill(net.weights, weights, scale, self.cut, places(self.cut, kept, net))
+            return net(inputs)
+
+    def sparse(self, scales: Vector) -> Vector:
+        """The weights with every block scaled."""
+        out = self.weights.copy()
+        out[: self.cut.bounds[-1]] *= np.repeat(scales, self.cut.sizes)
+        return out
+
+    def vector(self) -> Vector:
+        """One set of weights that stands for the whole: what can be exported as a plain net."""
+        return self.sparse(self.frozen)
+
+
+def ready(design: Design, gate: Vector, device: str = "cpu") -> nn.Module:
+    """The gate for use, with these weights."""
+    flat = Flat(design.module(), device)
+    flat.load(gate)
+    return flat.module.eval()
+
+
+def block_scales(gate: nn.Module, inputs: torch.Tensor, cut: Cut, budget: Budget) -> Vector:
+    """M' for a batch."""
+    with torch.no_grad():
+        importance, scale = gate(inputs)
+        out: Vector = gated(importance, scale, cut, budget, "repo")[1].cpu().numpy()
+    return out
+
+
+def cut_of(layout: Layout, blocks: int, split: Literal["equal", "paper"], least: float) -> Cut:
+    """The model's blocks: the authors' code cuts equal ones, the paper a first one of the share `least`."""
+    return Cut.of(layout, blocks, least if split == "paper" else None)

@@ -1,0 +1,48 @@
+"""An update whose entries are made equal in runs and rounded to few levels, so that it takes few bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sparsona.errors import Diverged
+from sparsona.message import Levels, Vector
+from sparsona.methods.pfednet.fused_lasso import fused_lasso
+from sparsona.methods.pfednet.kmeans import to_levels
+
+
+def clustered(g: Vector, sizes: Sequence[int], gamma: float, pinned: bool = True, levels: int = 0) -> Levels:
+    """P_gamma(g) by tensor, rounded to `levels` a tensor (0: not). Behind the tensors of `sizes` there may be other
+    numbers (float buffers), which stay as they are.
+
+    >>> clustered(np.array([1, 1.2, -0.9, -1.1, 0.1], np.float32), (5,), 0.5, levels=2).values
+    array([ 0.85      ,  0.85      , -0.33333334, -0.33333334, -0.33333334],
+          dtype=float32)
+    """
+    if not np.isfinite(g).all():
+        raise Diverged("an update is not finite: lower the learning rate (lr, or eta), or set clip")
+    size = sum(sizes)
+    u = fused_lasso(g[:size], gamma, pinned, sizes)
+    u, rest = to_levels(u, levels, sizes) if levels else u, g[size:]
+    return Levels((*sizes, len(rest)) if len(rest) else tuple(sizes), np.concatenate([u, rest]))
+
+
+def typical(g: Vector) -> float:
+    """median |g| * sqrt(d) over the entries that are not zero: a gamma of this size fuses much of a gradient, whatever
+    its units. (Inputs that are mostly zero, such as categories, have gradients that are, too: their median is nothing.)
+
+    >>> typical(np.array([1, 0, -2, 0, 0, 3, 0, 0, 2], np.float32))
+    4.0
+    """
+    sizes = np.abs(g[g != 0])
+    return float(np.median(sizes) * np.sqrt(len(sizes))) if len(sizes) else 0.0
+
+
+def slowed(decay: str, round: int) -> float:
+    """1/sqrt(t) if `decay` is "sqrt", else 1; t counts from 1, `round` from 0.
+
+    >>> slowed("sqrt", 3), slowed("none", 3)
+    (0.5, 1.0)
+    """
+    return (round + 1) ** -0.5 if decay == "sqrt" else 1.0

@@ -1,0 +1,91 @@
+"""A model made of what is shared and what is personal: y = A x + B z, A and B choosing coordinates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from sparsona.errors import InputError
+from sparsona.layout import Layout
+from sparsona.message import IndexSet, Vector
+from sparsona.methods.pfednet.copies import Copy
+from sparsona.registry import suggest
+
+Kind: TypeAlias = Literal["personal", "split", "additive"]
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Column j of A has its 1 at `shared[j]`, column j of B at `own[j]`. Each of the `size` coordinates is in one of
+    them; or the first `trainable` ones, which are the parameters, are all in both. Float buffers are always shared.
+
+    >>> mixture = Mixture(3, 3, np.array([0, 1]), np.array([2]))
+    >>> mixture.model(Copy(np.array([5, 6], np.float32), np.array([9], np.float32)))
+    array([5., 6., 9.], dtype=float32)
+    """
+
+    size: int
+    trainable: int
+    shared: IndexSet
+    own: IndexSet
+
+    def __post_init__(self) -> None:
+        for matrix, columns in (("A", self.shared), ("B", self.own)):
+            if len(columns) and not 0 <= columns.min() <= columns.max() < self.size:
+                raise InputError(f"{matrix} chooses a coordinate outside 0..{self.size - 1}")
+            if len(np.unique(columns)) != len(columns):
+                raise InputError(f"{matrix} chooses a coordinate twice: each column needs a 1 of its own")
+        uses = np.bincount(np.concatenate([self.shared, self.own]), minlength=self.size)
+        if (uses == 0).any():
+            raise InputError(f"coordinate {int(np.argmin(uses))} is neither shared nor personal: give it to one")
+        if (uses == 2).any() and not (uses[: self.trainable] == 2).all():
+            raise InputError(f"coordinate {int(np.argmax(uses))} is shared and personal: only all may be both")
+
+    def model(self, copy: Copy) -> Vector:
+        """A x + B z."""
+        out = np.zeros(self.size, np.float32)
+        out[self.shared] = copy.x
+        out[self.own] += copy.z
+        return out
+
+    def start(self, initial: Vector) -> Copy:
+        """The x and z whose model is `initial`; where both have a coordinate, x has it and z is 0.
+
+        >>> Mixture(1, 1, np.array([0]), np.array([0])).start(np.array([4], np.float32)).z
+        array([0.], dtype=float32)
+        """
+        both = len(self.shared) + len(self.own) > self.size
+        return Copy(initial[self.shared], initial[self.own] * np.float32(not both))
+
+
+def mixture_of(kind: Kind, layout: Layout, own: str | float = "") -> Mixture:
+    """The mixture for a model of this `layout`.
+
+    In a `split`, personal are the layers or tensors that `own` names (joined by +), or as many of the last tensors as
+    come nearest to `own` as a share of all parameters; without either the last layer.
+
+    >>> from torch import nn
+    >>> layout = Layout.of(nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 2)))
+    >>> mixture_of("split", layout).own, mixture_of("split", layout, own="0+1.bias").own
+    (array([2, 3, 4, 5]), array([0, 1, 4, 5]))
+    """
+    size, every = layout.trainable, np.arange(layout.size)
+    if kind != "split":
+        return Mixture(layout.size, size, every[size:] if kind == "personal" else every, every[:size])
+    mask = np.zeros(size, np.bool_)
+    if not isinstance(own, str):
+        starts = np.array([t.start for t in layout.parameters])
+        mask[starts[np.argmin(np.abs(size - starts - own * size))] :] = True
+    for name in () if not isinstance(own, str) else own.split("+") if own else layout.layers[-1:]:
+        found = [t for t in layout.parameters if name in (t.name, t.name.rpartition(".")[0])]
+        if not found:
+            names = [t.name for t in layout.parameters]
+            raise InputError(f"own={own!r}: the model has no layer or tensor {name!r}{suggest(name, names)}")
+        for tensor in found:
+            mask[tensor.slice] = True
+    if mask.all() or not mask.any():
+        which, instead = ("all", "personal") if mask.any() else ("none", "additive, or another method")
+        raise InputError(f"{which} of the model would be personal: choose layout={instead}, or other layers with own")
+    return Mixture(layout.size, size, np.setdiff1d(every, np.flatnonzero(mask)), np.flatnonzero(mask))

@@ -1,0 +1,57 @@
+"""The similarity network as it grows: who is known, by which sketch, and who is like whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparsona.message import Vector
+from sparsona.methods.pfednet.graph import Graph, Metric, Table, knn_graph
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """Clients in the order in which they came, a row of `sketches` each, and their graph."""
+
+    clients: tuple[str, ...]
+    sketches: Table
+    graph: Graph
+
+    @classmethod
+    def empty(cls, size: int) -> Network:
+        """Nobody yet; sketches will be of `size` numbers."""
+        none = np.zeros((0, size), np.float32)
+        return cls((), none, knn_graph(none, 1))
+
+    def row(self, client: str) -> int | None:
+        """Where a client's rows stand, if it is known."""
+        return self.clients.index(client) if client in self.clients else None
+
+    def joined(self, news: Mapping[str, Vector], k: int, metric: Metric, weighted: bool) -> Network:
+        """With new clients and their sketches; the graph is made anew.
+
+        >>> network = Network.empty(1).joined({"a": np.zeros(1), "b": np.ones(1)}, 1, "euclidean", False)
+        >>> network.graph.rows(network.clients)
+        [('a', 'b', 1.0)]
+        """
+        if not news:
+            return self
+        sketches = np.concatenate([self.sketches, np.stack(list(news.values())).astype(np.float32)])
+        return Network((*self.clients, *news), sketches, knn_graph(sketches, k, metric, weighted))
+
+    def rows_of(self, z: Table, first: Vector) -> Table:
+        """`z` with a row for everybody: a new client's is the mean of its neighbours' rows, or of all, or `first`.
+
+        >>> network = Network.empty(1).joined({"a": np.zeros(1), "b": np.ones(1)}, 1, "euclidean", False)
+        >>> network.rows_of(np.array([[5, 7]], np.float32), np.zeros(2, np.float32))
+        array([[5., 7.],
+               [5., 7.]], dtype=float32)
+        """
+        old, rows = len(z), [z]
+        for node in range(old, len(self.clients)):
+            near = self.graph.neighbours(node)
+            like = z[near[near < old]] if (near < old).any() else z if old else first[None]
+            rows.append(like.mean(0, keepdims=True))
+        return np.concatenate(rows).astype(np.float32)

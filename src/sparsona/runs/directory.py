@@ -1,0 +1,113 @@
+"""A run's directory: experiment.toml, records.jsonl, summary.json, checkpoint/ and models/."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from sparsona.errors import InputError, RunError
+from sparsona.experiment import Experiment, build, read, to_toml
+from sparsona.layout import Layout
+from sparsona.method import ClientId, Model
+from sparsona.registry import suggest
+from sparsona.runs.checkpoint import write_atomically
+from sparsona.runs.state import pack
+
+
+class RunDirectory:
+    """The files of one run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.experiment_file = path / "experiment.toml"
+        self.records = path / "records.jsonl"
+        self.summary_file = path / "summary.json"
+        self.checkpoint = path / "checkpoint"
+        self.models = path / "models"
+
+    def open(self, experiment: Experiment, resume: bool) -> None:
+        """Take the directory for `experiment`, or refuse with what to do instead."""
+        if self.experiment_file.exists():
+            if not resume:
+                raise RunError(f"{self.path} already holds a run: add --resume to continue it, or choose another --out")
+            self._check_same(experiment)
+        elif self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise RunError(f"{self.path} is not a run directory: choose another --out")
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not self.experiment_file.exists():
+            write_atomically(self.experiment_file, to_toml(experiment))
+        self.checkpoint.mkdir(exist_ok=True)
+
+    @classmethod
+    def around(cls, file: Path) -> RunDirectory | None:
+        """The run whose experiment this file is, None where it is an experiment file like any other."""
+        there = cls(file.parent)
+        same = file.name == there.experiment_file.name
+        return there if same and (there.checkpoint.exists() or there.records.exists()) else None
+
+    def _check_same(self, experiment: Experiment) -> None:
+        there, _ = build(read(self.experiment_file), str(self.experiment_file))
+        differs = experiment.same_work(there)
+        if differs is not None:
+            raise RunError(
+                f"{self.path} belongs to another experiment ({differs} differs): choose another --out, "
+                f"or run {self.experiment_file} --resume"
+            )
+
+    def summary(self) -> dict[str, Any]:
+        """The summary of a finished run."""
+        if not self.experiment_file.exists():
+            raise RunError(f"{self.path} is not a run directory: give the folder that sparsona run --out made")
+        if not self.summary_file.exists():
+            raise RunError(
+                f"{self.path} is not finished: sparsona run {self.experiment_file} --out {self.path} --resume"
+            )
+        try:
+            found: dict[str, Any] = json.loads(self.summary_file.read_text(encoding="utf-8"))
+            if "digest" not in found:
+                raise ValueError("it is not complete")
+        except (ValueError, TypeError) as error:
+            raise RunError(
+                f"{self.summary_file} is damaged ({error}): to have it written again, "
+                f"sparsona run {self.experiment_file} --out {self.path} --resume"
+            ) from None
+        return found
+
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
+        write_atomically(self.summary_file, json.dumps(summary, indent=2, allow_nan=False) + "\n")
+
+    def model_file(self, client: ClientId) -> Path:
+        return self.models / f"{quote(client, safe='')}.safetensors"
+
+    def save_model(self, client: ClientId, model: Model, layout: Layout, notes: Mapping[str, str]) -> None:
+        """One client's personal model: its tensors by name, or the declared state of its predictor."""
+        self.models.mkdir(exist_ok=True)
+        if isinstance(model, np.ndarray):
+            save_file(layout.named(model), self.model_file(client), metadata={**notes, "client": client})
+        else:
+            self.model_file(client).write_bytes(pack(model))
+
+    def export(self, client: ClientId, to: Path) -> None:
+        """Copy a client's model out, as .safetensors or .npz."""
+        if not self.model_file(client).exists():
+            self.summary()
+            known = sorted(path.stem for path in self.models.glob("*.safetensors"))
+            raise InputError(f"{self.path} has no client {client!r}{suggest(client, known)}")
+        if to.suffix not in (".safetensors", ".npz"):
+            raise InputError(f"cannot write {to}: the name must end in .safetensors or .npz")
+        try:
+            to.parent.mkdir(parents=True, exist_ok=True)
+            if to.suffix == ".safetensors":
+                to.write_bytes(self.model_file(client).read_bytes())
+                return
+            with safe_open(self.model_file(client), framework="numpy") as tensors:
+                np.savez(to, **{name: tensors.get_tensor(name) for name in tensors.keys()})  # noqa: SIM118
+        except SafetensorError as error:
+            raise RunError(f"{self.model_file(client)} is damaged: {error}") from None

@@ -1,0 +1,181 @@
+"""The run's memory on disk: a line a round and client, from which every reported number is made."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from sparsona.errors import RunError
+from sparsona.federation.evaluation import POINTS, summarise
+from sparsona.method import ClientId
+from sparsona.wire import Ledger
+
+
+@dataclass(frozen=True)
+class ClientRecord:
+    """One client in one round, counted from 1. A client that neither took part nor was evaluated has no line.
+
+    `pre` is measured after the round's aggregation, `post` after the local training of the round. `took` are the
+    simulated seconds of the client's turns, `clock` is the simulated second in which the round ended.
+    """
+
+    round: int
+    client: ClientId
+    took_part: bool = False
+    arrived: bool = False
+    down: Ledger = field(default_factory=Ledger)
+    up: Ledger = field(default_factory=Ledger)
+    paper_down: int = 0
+    paper_up: int = 0
+    loss: float = math.nan
+    seconds: float = 0.0
+    flops: int = 0
+    took: float = 0.0
+    clock: float = 0.0
+    test: Mapping[str, float] = field(default_factory=dict)
+    validation: Mapping[str, float] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """One line of JSON; what is not a number is null."""
+        return json.dumps(_finite(asdict(self)), separators=(",", ":"), allow_nan=False) + "\n"
+
+    @classmethod
+    def parse(cls, text: str) -> ClientRecord:
+        raw: dict[str, Any] = json.loads(text)
+        raw["loss"] = _nan(raw["loss"])
+        raw |= {key: Ledger(**raw[key]) for key in ("down", "up")}
+        raw |= {key: {point: _nan(score) for point, score in raw[key].items()} for key in ("test", "validation")}
+        return cls(**raw)
+
+    def measured(self, point: str, test: float, validation: float) -> ClientRecord:
+        return replace(self, test={**self.test, point: test}, validation={**self.validation, point: validation})
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _nan(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _lines(file: Path, length: int) -> list[ClientRecord]:
+    """The lines in the first `length` bytes of a file, which is absent as long as there are none."""
+    found = file.read_bytes()[:length] if file.exists() else b""
+    if len(found) < length:
+        raise _damaged(file, f"{len(found)} bytes are left of {length}")
+    try:
+        return [ClientRecord.parse(text) for text in found.decode().splitlines()]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(file, str(error)) from None
+
+
+def _damaged(file: Path, how: str) -> RunError:
+    return RunError(f"{file} is damaged ({how}): run it again into another --out")
+
+
+@dataclass(frozen=True)
+class RoundReport:
+    """One round over all clients: bytes, floating-point operations, the simulated second of its end, scores."""
+
+    round: int
+    took_part: int
+    up: Ledger
+    down: Ledger
+    paper_up: int
+    paper_down: int
+    flops: int
+    clock: float
+    scores: Mapping[str, Mapping[str, float | None]]
+    validation: Mapping[str, float | None]
+
+
+class RunLog:
+    """The lines of a run, kept in memory by the round and, where there is a file, appended to it."""
+
+    def __init__(self, sizes: Mapping[ClientId, int], higher_is_better: bool, file: Path | None = None) -> None:
+        self._sizes = sizes
+        self._higher = higher_is_better
+        self._file = file
+        self._done = 0
+        self.rounds: list[RoundReport] = []
+        self.scores: dict[ClientId, dict[str, float]] = {}
+
+    def write(self, lines: Iterable[ClientRecord]) -> RoundReport:
+        """Append a round. Nothing of it is valid until the checkpoint that follows names the file's new length."""
+        lines = sorted(lines, key=lambda line: line.client)
+        if self._file is not None:
+            with self._file.open("a", encoding="utf-8") as out:
+                out.writelines(line.text() for line in lines)
+        return self._count(lines)
+
+    def length(self) -> int:
+        return self._file.stat().st_size if self._file is not None and self._file.exists() else 0
+
+    def rewind(self, length: int, done: int) -> None:
+        """Forget what was written after a checkpoint, and count again what was written before.
+
+        The checkpoint has seen `done` rounds, those without a line included. A file that does not hold what it should
+        is left as it is.
+        """
+        if self._file is None:
+            self._done = done
+            return
+        rounds: dict[int, list[ClientRecord]] = {number: [] for number in range(1, done + 1)}
+        for line in _lines(self._file, length):
+            if line.round not in rounds:
+                raise _damaged(self._file, f"a line of round {line.round}, where the checkpoint has seen {done}")
+            rounds[line.round].append(line)
+        if self._file.exists():
+            os.truncate(self._file, length)
+        for lines in rounds.values():
+            self._count(lines)
+
+    def _count(self, lines: list[ClientRecord]) -> RoundReport:
+        scores: dict[str, Any] = {}
+        validation: dict[str, float | None] = {}
+        for point in POINTS:
+            found = {line.client: line.test[point] for line in lines if point in line.test}
+            if found:
+                scores[point] = summarise(found, self._sizes, self._higher)
+                checked = {line.client: line.validation[point] for line in lines if point in line.validation}
+                validation[point] = summarise(checked, self._sizes, self._higher)["mean"]
+        for line in lines:
+            if line.test:
+                self.scores[line.client] = {**self.scores.get(line.client, {}), **line.test}
+        self._done += 1
+        report = RoundReport(
+            round=self._done,
+            took_part=sum(line.took_part for line in lines),
+            up=sum((line.up for line in lines), Ledger()),
+            down=sum((line.down for line in lines), Ledger()),
+            paper_up=sum(line.paper_up for line in lines),
+            paper_down=sum(line.paper_down for line in lines),
+            flops=sum(line.flops for line in lines),
+            clock=max((line.clock for line in lines), default=self.rounds[-1].clock if self.rounds else 0.0),
+            scores=scores,
+            validation=validation,
+        )
+        self.rounds.append(report)
+        return report
+
+    def last(self, point: str) -> Mapping[str, float | None] | None:
+        """The scores of the last round that measured this point."""
+        for report in reversed(self.rounds):
+            if point in report.scores:
+                return report.scores[point]
+        return None
+
+    def picked(self, point: str) -> RoundReport | None:
+        """The round whose mean validation score at this point was best; the earliest of equals."""
+        sign = 1 if self._higher else -1
+        rated = [(r, r.validation.get(point)) for r in self.rounds]
+        known = [(report, value) for report, value in rated if value is not None]
+        return max(known, key=lambda pair: (sign * pair[1], -pair[0].round))[0] if known else None

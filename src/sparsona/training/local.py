@@ -1,0 +1,145 @@
+"""The client's handle on its data, its model and its chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from sparsona.data.dataset import Array, ClientSplit, Indices
+from sparsona.errors import Diverged, InputError
+from sparsona.layout import Layout
+from sparsona.message import Mask, Vector
+from sparsona.method import ClientId, Model, Task
+from sparsona.training.config import TrainConfig
+from sparsona.training.objective import Objective
+from sparsona.training.optimizer import Moments
+from sparsona.training.runner import EVAL_BATCH, ModelRunner, Proximal, Step, Trained, TrainJob, Vectors
+from sparsona.training.transform import WeightTransform
+
+
+@dataclass(frozen=True)
+class Local:
+    """What a client has: its samples, the training loop, its chance. It never shows another client's data."""
+
+    client: ClientId
+    round: int
+    task: Task
+    config: TrainConfig
+    split: ClientSplit
+    runner: ModelRunner
+
+    @property
+    def layout(self) -> Layout:
+        return self.task.layout
+
+    @property
+    def examples(self) -> int:
+        """The number of local training examples."""
+        return len(self.split.train)
+
+    def inputs(self, most: int = EVAL_BATCH) -> torch.Tensor:
+        """The first training examples' inputs, at most so many, as the model wants them."""
+        return self.runner.batch(self.split.train[:most])[0]
+
+    def targets(self) -> Array:
+        """The training examples' targets."""
+        found: Array = self.runner.targets[torch.from_numpy(self.split.train)].numpy()
+        return found
+
+    def on(self, inputs: Array, targets: Array, objective: Objective) -> Local:
+        """The client at work on other samples than its own, such as public ones."""
+        none = np.zeros(0, np.int64)
+        share = ClientSplit(self.client, np.arange(len(inputs)), none, none)
+        return replace(self, split=share, runner=self.runner.on(inputs, targets, objective))
+
+    def rng(self, purpose: str, layer: int = 0) -> np.random.Generator:
+        return self.runner.chance.rng(purpose, round=self.round, client=self.client, layer=layer)
+
+    def train(
+        self,
+        start: Vector,
+        config: TrainConfig | None = None,
+        *,
+        mask: Mask | None = None,
+        proximal: Proximal | None = None,
+        importance: Array | None = None,
+        moments: Moments | None = None,
+        transform: WeightTransform | None = None,
+        stream: str = "train",
+    ) -> Trained:
+        """Train from `start`, by the experiment's config unless another is given.
+
+        `mask` stops the other weights, `proximal` pulls towards a vector, `importance` weighs the training examples,
+        `moments` continues an earlier optimiser, `transform` makes each batch's weights of the trained
+        ones. Two trainings in one turn take different `stream` names.
+        """
+        config = config or self.config
+        rate = config.rate(self.round, self.task.rounds)
+        beside = transform.config.rate(self.round, self.task.rounds) if transform and transform.config else 0.0
+        pairs = self.runner.needs_pairs or (transform is not None and transform.needs_pairs)
+        batches = self._batches(config, importance, stream, pairs)
+        seeded = self.runner.chance.torch(stream, round=self.round, client=self.client, device=self.runner.device)
+        try:
+            return self.runner.perform(
+                TrainJob(start, config, batches, rate, mask, proximal, moments, transform, beside, seeded)
+            )
+        except Diverged as error:
+            raise Diverged(f"client {self.client}, round {self.round + 1}: {error}") from None
+
+    def iterate(
+        self, start: Vectors, step: Step, config: TrainConfig | None = None, *, batches: int = 1, stream: str = "train"
+    ) -> Vectors:
+        """Move vectors by steps of the method's own, as many as the config has batches; each gets `batches` batches.
+
+        They are drawn apart. For what :meth:`train` cannot say: gradients at other points than the one that moves.
+        """
+        config = config or self.config
+        if config.optimizer != "sgd" or config.momentum:
+            raise InputError("this method takes plain gradient steps: set optimizer=sgd and momentum=0")
+        names = [stream if i == 0 else f"{stream}/{i}" for i in range(batches)]
+        drawn = [(indices for indices, _ in self._batches(config, None, name)) for name in names]
+        try:
+            with self.runner.chance.torch(stream, round=self.round, client=self.client, device=self.runner.device):
+                return self.runner.iterate(start, step, zip(*drawn, strict=True), config)
+        except Diverged as error:
+            raise Diverged(f"client {self.client}, round {self.round + 1}: {error}") from None
+
+    @property
+    def rate(self) -> float:
+        """The config's learning rate in this round."""
+        return self.config.rate(self.round, self.task.rounds)
+
+    def gradient(self, weights: Vector, batch: int | None = None) -> Vector:
+        """The gradient over all training examples, or over one random batch of that size."""
+        chosen = self.split.train
+        if batch is not None and batch < len(chosen):
+            chosen = self.rng("gradient").choice(chosen, batch, replace=False)
+        return self.runner.gradient(weights, chosen)
+
+    def losses(self, model: Model) -> Array:
+        """The loss of `model` on each training example, in evaluation mode."""
+        self.runner.count(self.examples, passes=1)
+        return self.runner.losses(model, self.split.train)
+
+    def score(self, model: Model) -> float:
+        """The metric of `model` on the client's training examples."""
+        self.runner.count(self.examples, passes=1)
+        return self.runner.score(model, self.split.train)
+
+    def _batches(
+        self, config: TrainConfig, importance: Array | None, stream: str, pairs: bool | None = None
+    ) -> Iterator[tuple[Indices, Array | None]]:
+        rng, n = self.rng(f"batches/{stream}"), self.examples
+        per_epoch = n // config.batch if config.drop_last and n >= config.batch else -(-n // config.batch)
+        left = config.steps if config.steps is not None else config.epochs * per_epoch
+        while left > 0:
+            order = rng.permutation(n)
+            for i in range(min(per_epoch, left)):
+                chosen = order[i * config.batch : (i + 1) * config.batch]
+                if len(chosen) == 1 and (self.runner.needs_pairs if pairs is None else pairs):
+                    continue
+                yield self.split.train[chosen], None if importance is None else importance[chosen]
+            left -= per_epoch

@@ -1,0 +1,82 @@
+"""What is learned and how it is judged: loss, prediction and metric. Classification unless said otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from sparsona.data.dataset import Array
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A loss per example, a prediction from the model's outputs, and a metric over a client's test set.
+
+    `metric` takes predictions and targets as arrays and may return NaN where it is not defined (no labels at all).
+    """
+
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    predict: Callable[[torch.Tensor], torch.Tensor]
+    metric: Callable[[Array, Array], float]
+    metric_name: str = "accuracy"
+    higher_is_better: bool = True
+
+
+def _cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(outputs, targets, reduction="none")
+
+
+def _argmax(outputs: torch.Tensor) -> torch.Tensor:
+    return outputs.argmax(1)
+
+
+def _accuracy(predictions: Array, targets: Array) -> float:
+    return float((predictions == targets).mean()) if len(targets) else float("nan")
+
+
+def classification() -> Objective:
+    """Cross-entropy, the likeliest class, accuracy."""
+    return Objective(_cross_entropy, _argmax, _accuracy)
+
+
+def _squared(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return (outputs - targets.reshape(outputs.shape)).square().flatten(1).mean(1)
+
+
+def _same(outputs: torch.Tensor) -> torch.Tensor:
+    return outputs
+
+
+def _absolute_error(predictions: Array, targets: Array) -> float:
+    return float(np.abs(predictions - targets.reshape(predictions.shape)).mean()) if len(targets) else float("nan")
+
+
+def regression() -> Objective:
+    """Squared loss, the mean absolute error as the metric (lower is better)."""
+    return Objective(_squared, _same, _absolute_error, "mae", higher_is_better=False)
+
+
+def _masked_bce(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    targets = targets.reshape(outputs.shape)
+    known = ~torch.isnan(targets)
+    losses = F.binary_cross_entropy_with_logits(outputs, torch.where(known, targets, 0.0), reduction="none")
+    return (losses * known).flatten(1).sum(1) / known.flatten(1).sum(1).clamp(min=1)
+
+
+def _positive(outputs: torch.Tensor) -> torch.Tensor:
+    return (outputs > 0).to(outputs.dtype)
+
+
+def _known_accuracy(predictions: Array, targets: Array) -> float:
+    targets = targets.reshape(predictions.shape)
+    known = ~np.isnan(targets)
+    return float((predictions == targets)[known].mean()) if known.any() else float("nan")
+
+
+def multilabel() -> Objective:
+    """One yes or no per output; a NaN label is missing: it neither trains nor counts."""
+    return Objective(_masked_bce, _positive, _known_accuracy)

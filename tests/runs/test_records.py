@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sparsona
+from sparsona.errors import RunError
+from sparsona.runs.records import ClientRecord, RunLog
+from sparsona.wire import Ledger
+
+
+def line(round: int, client: str, pre: float, check: float) -> ClientRecord:
+    return ClientRecord(round, client, True, True, Ledger(10, 0, 100), Ledger(10, 5, 50), 100, 50).measured(
+        "pre", pre, check
+    )
+
+
+def test_a_line_survives_and_is_strict_json() -> None:
+    one = line(2, "c1", 0.5, math.nan)
+    text = one.text()
+    assert json.loads(text)["validation"] == {"pre": None}
+    assert text == ClientRecord.parse(text).text()
+
+
+def test_reports_and_the_picked_round() -> None:
+    run_log = RunLog({"a": 1, "b": 3}, higher_is_better=True)
+    for round, (pre, check) in enumerate([(0.2, 0.3), (0.9, 0.5), (0.4, 0.5)], 1):
+        run_log.write([line(round, "b", pre, check), line(round, "a", pre + 0.1, check)])
+    report = run_log.rounds[0]
+    assert (report.up.total, report.down.total, report.paper_up) == (130, 220, 100)
+    assert report.scores["pre"]["weighted"] == (0.3 + 3 * 0.2) / 4
+    picked = run_log.picked("pre")
+    assert picked is not None
+    assert picked.round == 2, "the earliest of equals"
+    assert run_log.picked("post") is None
+    last = run_log.last("pre")
+    assert last is not None
+    assert last["worst"] == 0.4
+
+
+def test_rewind_forgets_what_came_after_the_checkpoint(tmp_path: Path) -> None:
+    file = tmp_path / "records.jsonl"
+    run_log = RunLog({"a": 1}, True, file)
+    run_log.write([line(1, "a", 0.1, 0.1)])
+    length = run_log.length()
+    run_log.write([line(2, "a", 0.2, 0.2)])
+    with file.open("a") as out:
+        out.write('{"round":3,"cli')  # killed while writing
+    again = RunLog({"a": 1}, True, file)
+    again.rewind(length, 1)
+    assert [report.round for report in again.rounds] == [1]
+    assert again.rounds == run_log.rounds[:1]
+    assert file.read_text().count("\n") == 1
+
+
+def test_rounds_without_a_line_are_counted_again(tmp_path: Path) -> None:
+    file = tmp_path / "records.jsonl"
+    run_log = RunLog({"a": 1}, True, file)
+    for lines in ([], [line(2, "a", 0.1, 0.1)], [], []):
+        run_log.write(lines)
+    again = RunLog({"a": 1}, True, file)
+    again.rewind(run_log.length(), 4)
+    assert [report.round for report in again.rounds] == [1, 2, 3, 4]
+    assert again.rounds == run_log.rounds
+    assert again.write([line(5, "a", 0.3, 0.3)]).round == 5
+
+
+def test_a_journal_without_a_file_goes_on_with_the_right_number() -> None:
+    run_log = RunLog({"a": 1}, True)
+    run_log.rewind(0, 7)
+    assert run_log.write([]).round == 8
+
+
+@pytest.mark.parametrize("lost", [0, 1, 200])
+def test_a_file_that_has_lost_something_is_left_as_it_is(tmp_path: Path, lost: int) -> None:
+    file = tmp_path / "records.jsonl"
+    run_log = RunLog({"a": 1}, True, file)
+    run_log.write([line(1, "a", 0.1, 0.1)])
+    whole, length = file.read_bytes(), run_log.length()
+    file.write_bytes(whole[:-lost] if lost else whole.replace(b'"round":1', b'"rounds":'))
+    before = file.read_bytes()
+    with pytest.raises(RunError, match=r"records.jsonl is damaged \(.*\): run it again into another --out$"):
+        RunLog({"a": 1}, True, file).rewind(length, 1)
+    assert file.read_bytes() == before
+    file.unlink()
+    with pytest.raises(RunError, match=f"0 bytes are left of {length}"):
+        RunLog({"a": 1}, True, file).rewind(length, 1)
+    assert not file.exists()
+
+
+def test_a_line_of_a_round_that_was_never_done_is_damage(tmp_path: Path) -> None:
+    file = tmp_path / "records.jsonl"
+    run_log = RunLog({"a": 1}, True, file)
+    run_log.write([line(3, "a", 0.1, 0.1)])
+    with pytest.raises(RunError, match="a line of round 3, where the checkpoint has seen 2"):
+        RunLog({"a": 1}, True, file).rewind(run_log.length(), 2)
+
+
+class Stop(Exception):
+    pass
+
+
+def test_a_resumed_run_has_the_history_of_an_unbroken_one_where_rounds_are_empty(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "clients": 3, "rounds": 12, "seed": 1, "partition": "iid", "engine": "inprocess",
+        "evaluation": {"every": 0}, "schedule": {"availability": 0.1},
+    }  # fmt: skip
+    whole = sparsona.run("fedavg", **settings)
+    assert [report.round for report in whole.history] == list(range(1, 13))
+    assert not all(report.took_part for report in whole.history[:7]), "some rounds are without a record"
+
+    def stop(report: object) -> None:
+        raise Stop
+
+    for _ in range(8):
+        with pytest.raises(Stop):
+            sparsona.run("fedavg", out=tmp_path / "run", resume=True, on_round=stop, **settings)
+    told: list[int] = []
+    resumed = sparsona.run(
+        "fedavg", out=tmp_path / "run", resume=True, on_round=lambda report: told.append(report.round), **settings
+    )
+    assert told == [9, 10, 11, 12]
+    assert resumed.history == whole.history

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from sparsona.errors import InputError
+from sparsona.layout import Layout
+from sparsona.training.vector import Flat
+
+
+def net() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(12, 4))
+
+
+def test_parameters_come_first_then_float_buffers() -> None:
+    layout = Layout.of(net())
+    assert [t.name for t in layout.tensors] == [
+        "0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias", "1.running_mean", "1.running_var",
+    ]  # fmt: skip
+    assert layout.trainable == 54 + 3 + 3 + 3 + 48 + 4
+    assert layout.size == layout.trainable + 6
+    assert layout.lengths[-2:] == (3, 3)
+    assert layout.layers == ("0", "1", "3")
+
+
+def test_weights_gradients_and_buffers_are_views() -> None:
+    flat = Flat(net())
+    vector = np.arange(flat.layout.size, dtype=np.float32) / 100
+    flat.load(vector)
+    module = flat.module
+    assert module[3].bias.detach().tolist() == flat.layout.view(vector, "3.bias").tolist()
+    assert module[1].running_var.tolist() == vector[-3:].tolist()
+    flat.gradient.zero_()
+    module(torch.randn(5, 2, 4, 4)).sum().backward()
+    assert module[3].bias.grad.data_ptr() == flat.gradient[flat.layout["3.bias"].slice].data_ptr()
+    assert flat.layout.view(flat.gradient.numpy(), "3.bias").tolist() == [5, 5, 5, 5]
+    changed = flat.read()[-6:]
+    assert (changed != vector[-6:]).all(), "BatchNorm's statistics are part of the vector"
+
+
+def test_flat_computes_what_the_plain_module_computes() -> None:
+    plain, inputs = net(), torch.randn(4, 2, 4, 4)
+    expected = plain(inputs)
+    assert torch.equal(Flat(net()).module(inputs), expected)
+
+
+def test_tied_weights_appear_once() -> None:
+    a = nn.Linear(3, 3, bias=False)
+    b = nn.Linear(3, 3, bias=False)
+    b.weight = a.weight
+    flat = Flat(nn.Sequential(a, b))
+    assert flat.layout.size == 9
+    flat.load(np.eye(3, dtype=np.float32).ravel() * 2)
+    assert torch.equal(flat.module(torch.eye(3)), torch.eye(3) * 4)
+
+
+def test_read_is_a_copy() -> None:
+    flat = Flat(nn.Linear(2, 1))
+    before = flat.read()
+    flat.load(before + 1)
+    assert (flat.read() == before + 1).all()
+
+
+def test_bad_modules_and_vectors_are_named() -> None:
+    with pytest.raises(InputError, match="no parameters"):
+        Layout.of(nn.ReLU())
+    with pytest.raises(InputError, match=r"module\.float"):
+        Layout.of(nn.Linear(2, 2).double())
+    with pytest.raises(InputError, match="length 3"):
+        Flat(nn.Linear(2, 2)).load(np.zeros(3, np.float32))
+
+
+def test_integer_buffers_stay_local() -> None:
+    assert "1.num_batches_tracked" not in [t.name for t in Layout.of(net()).tensors]
