@@ -4,8 +4,8 @@ Hot is what this process has used. In the pool it is the workers who use states,
 and writes one: then what is hot is left to the system's cache of files, and this memory stays empty.
 
 A state is written as :func:`sparsona.runs.state.pack` makes it, under the client's name and a version that grows with
-every write, never over an older one. So a checkpoint names versions and copies nothing, and a worker process can read and
-write states by itself.
+every write, never over an older one. So a checkpoint names versions and copies nothing, and a worker process can read
+and write states by itself.
 """
 
 from __future__ import annotations
