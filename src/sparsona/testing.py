@@ -25,9 +25,11 @@ from sparsona.chance import Chance
 from sparsona.data.dataset import Dataset, Indices, Samples
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import ContractError, InputError
-from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Plan, Sampled, Schedule
-from sparsona.federation.worker import Job, Outcome, Setup
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Job, Outcome
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Method, Task
 from sparsona.partition._split import federate
@@ -194,7 +196,7 @@ def _newcomer(rounds: Rounds) -> None:
     shares = {**setup.federation.splits, name: setup.federation.splits[setup.task.clients[0]]}
     wider = dataclasses.replace(setup, federation=dataclasses.replace(setup.federation, splits=shares))
     later = Rounds(wider, InProcess(wider), rounds.schedule, rounds.evaluation, rounds.run_log)
-    later.server, later.acked = rounds.server, rounds.acked
+    later.server, later.delivery = rounds.server, rounds.delivery
     before = digest(rounds.server)
     for outcome in later.finish("adapt", [name]):
         if "pre" not in outcome.scores:

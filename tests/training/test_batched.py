@@ -18,8 +18,10 @@ import sparsona
 from sparsona.engines.inprocess import InProcess
 from sparsona.engines.pool import Pool
 from sparsona.errors import Diverged, InputError
-from sparsona.federation.rounds import Evaluation, Rounds
-from sparsona.federation.worker import Meter, Setup, Worker, groups
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Meter, Worker, groups
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
 from sparsona.runs.records import RunLog

@@ -9,7 +9,8 @@ from torch import nn
 
 import sparsona
 from sparsona.engines.inprocess import InProcess
-from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Sampled
 from sparsona.layout import Layout
 from sparsona.methods import METHODS

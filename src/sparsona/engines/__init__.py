@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from sparsona.federation.worker import Job, Outcome, Setup
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Job, Outcome
 from sparsona.registry import Registry
 from sparsona.runs.store import ClientStore
 

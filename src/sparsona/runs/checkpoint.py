@@ -8,42 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from sparsona.errors import RunError
-from sparsona.method import ClientId
 from sparsona.runs.state import pack, unpack
 from sparsona.runs.store import ClientStore
 
 
 @dataclass(frozen=True)
-class PendingReply:
-    """A reply under way: it answers the downlink of `round` and is due in round `due`, not before the second `at`."""
-
-    due: int
-    client: ClientId
-    round: int
-    frame: npt.NDArray[np.uint8]
-    at: float = 0.0
-
-
-@dataclass(frozen=True)
 class Snapshot:
-    """Where the server's loop stands between two rounds; `done` rounds are complete, `clock` is the simulated time."""
+    """Where the server's loop stands between two rounds; `done` rounds are complete.
+
+    `server` is the method's state, `loop` the loop's own; `records` is the length of the records so far.
+    """
 
     done: int
     server: Any
-    flights: tuple[PendingReply, ...]
-    acked: dict[ClientId, int]
+    loop: Any
     records: int
     seconds: float
-    clock: float = 0.0
-
-
-@dataclass(frozen=True)
-class _Loop:
-    flights: tuple[PendingReply, ...]
 
 
 FIRST = ("server.1", "loop.1", "manifest.json.part")
@@ -58,30 +39,28 @@ class Checkpointer:
         self.clients = folder / "clients"
         self._manifest = folder / "manifest.json"
 
-    def save(self, position: Snapshot, store: ClientStore) -> None:
+    def save(self, snapshot: Snapshot, store: ClientStore) -> None:
         """Write what has changed, then make it count, then remove what it replaces."""
         versions = store.settle(self.clients)
-        server, loop = f"server.{position.done}", f"loop.{position.done}"
-        (self.folder / server).write_bytes(pack(position.server))
-        (self.folder / loop).write_bytes(pack(_Loop(position.flights)))
+        server, loop = f"server.{snapshot.done}", f"loop.{snapshot.done}"
+        (self.folder / server).write_bytes(pack(snapshot.server))
+        (self.folder / loop).write_bytes(pack(snapshot.loop))
         manifest = {
-            "done": position.done,
+            "done": snapshot.done,
             "server": server,
             "loop": loop,
-            "acked": position.acked,
-            "records": position.records,
-            "seconds": position.seconds,
-            "clock": position.clock,
+            "records": snapshot.records,
+            "seconds": snapshot.seconds,
             "clients": versions,
         }
         write_atomically(self._manifest, json.dumps(manifest))
         store.sweep()
         self._sweep({server, loop})
 
-    def load(self, server: Any, store: ClientStore) -> Snapshot | None:
+    def load(self, server: Any, loop: Any, store: ClientStore) -> Snapshot | None:
         """The last checkpoint, `store` continuing with its clients' states. None where no round was completed.
 
-        `server` tells the type to be read.
+        `server` and `loop` tell the types to be read.
         """
         if not self._manifest.exists():
             if any(path.name not in FIRST for path in self.folder.glob("*.*")):
@@ -89,18 +68,15 @@ class Checkpointer:
             return None
         try:
             manifest = json.loads(self._manifest.read_text(encoding="utf-8"))
-            loop: _Loop = unpack((self.folder / manifest["loop"]).read_bytes(), _Loop)
-            position = Snapshot(
+            snapshot = Snapshot(
                 done=int(manifest["done"]),
                 server=unpack((self.folder / manifest["server"]).read_bytes(), type(server)),
-                flights=loop.flights,
-                acked=dict(manifest["acked"]),
+                loop=unpack((self.folder / manifest["loop"]).read_bytes(), type(loop)),
                 records=int(manifest["records"]),
                 seconds=float(manifest["seconds"]),
-                clock=float(manifest["clock"]),
             )
             store.adopt(self.clients, manifest["clients"])  # sweeps: not before all else is found good
-            return position
+            return snapshot
         except RunError as error:
             raise RunError(f"{self.folder}: {error}") from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

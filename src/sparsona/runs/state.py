@@ -30,7 +30,16 @@ def pack(state: Any) -> bytes:
     return bytes(save_tensors(arrays, metadata={"tree": json.dumps(tree, separators=(",", ":"))}))
 
 
-def unpack(data: bytes, kind: type | None) -> Any:
+def kinds_of(state: Any) -> Any:
+    """The types that a state of the same kind may hold: its own, and those of its fields' values."""
+    kind: Any = type(state)
+    if dataclasses.is_dataclass(state):
+        for entry in dataclasses.fields(state):
+            kind = kind | type(getattr(state, entry.name))
+    return kind
+
+
+def unpack(data: bytes, kind: Any) -> Any:
     """The state behind `data`; `kind` is its type, whose annotations name every dataclass that may occur."""
     try:
         size = int.from_bytes(data[:8], "little")

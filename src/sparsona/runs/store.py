@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ from urllib.parse import quote
 import numpy as np
 
 from sparsona.errors import RunError
-from sparsona.method import ClientId, Method, Task
-from sparsona.runs.state import digest, pack, unpack
+from sparsona.method import ClientId
+from sparsona.runs.state import digest, kinds_of, pack, unpack
 
 HOT_BYTES = 256 * 2**20
 """How much state is kept in memory before the states used longest ago go to disk."""
@@ -37,11 +37,10 @@ class Ticket:
 
 
 class ClientStore:
-    """The clients' states. One that was never written is what the method says a client starts with."""
+    """The clients' states. One that was never written is what `fresh` makes for a client."""
 
-    def __init__(self, method: Method[Any, Any], task: Task, hot_bytes: int = HOT_BYTES) -> None:
-        self._method = method
-        self._task = task
+    def __init__(self, fresh: Callable[[ClientId], Any], hot_bytes: int = HOT_BYTES) -> None:
+        self._fresh = fresh
         self._limit = hot_bytes
         self._hot: dict[ClientId, Any] = {}
         self._sizes: dict[ClientId, int] = {}
@@ -58,15 +57,14 @@ class ClientStore:
             self._hot[client] = state
             return state
         if client not in self._versions:
-            return self._method.start_client(self._task, client)
-        state = read_state(self._file(client), self._method, self._task, client)
+            return self._fresh(client)
+        state = read_state(self._file(client), self._fresh(client), client)
         self._keep_hot(client, state)
         return state
 
     def put(self, client: ClientId, state: Any) -> None:
-        if state is not None:
-            self._unsaved.add(client)
-            self._keep_hot(client, state)
+        self._unsaved.add(client)
+        self._keep_hot(client, state)
 
     def digests(self, clients: Iterable[ClientId]) -> dict[ClientId, str]:
         """Of each client's state: the sha256 of its bytes, which are in its file where it has one."""
@@ -167,15 +165,14 @@ class ClientStore:
         return digest(self.get(client))
 
 
-def read_state(path: Path, method: Method[Any, Any], task: Task, client: ClientId) -> Any:
-    """The state in a file; a fresh one of the same client tells the types to be read."""
+def read_state(path: Path, fresh: Any, client: ClientId) -> Any:
+    """The state in a file; a `fresh` one of the same client tells the types to be read."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise RunError(f"cannot read the state of client {client}: {error.strerror}: {path}") from None
-    kind = type(method.start_client(task, client))
     try:
-        return unpack(data, kind)
+        return unpack(data, kinds_of(fresh))
     except RunError as error:
         raise RunError(f"{path}: {error}") from None
 

@@ -12,7 +12,7 @@ from sparsona.data.dataset import Array, ClientSplit, Indices
 from sparsona.errors import Diverged, InputError
 from sparsona.layout import Layout
 from sparsona.message import Mask, Vector
-from sparsona.method import ClientId, Model, Task
+from sparsona.method import TRAIN, ClientId, Model, Phase, Task
 from sparsona.training.config import TrainConfig
 from sparsona.training.objective import Objective
 from sparsona.training.optimizer import Moments
@@ -30,6 +30,7 @@ class Local:
     config: TrainConfig
     split: ClientSplit
     runner: ModelRunner
+    phase: Phase = TRAIN
 
     @property
     def layout(self) -> Layout:

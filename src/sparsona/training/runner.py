@@ -226,7 +226,7 @@ class ModelRunner:
             torch.autograd.backward(losses.sum() / len(indices))
         self.count(len(indices))
         out = np.zeros(self.layout.size, np.float32)
-        out[: self.layout.trainable] = self.flat.gradient.cpu().numpy()
+        out[: self.layout.size] = self.flat.gradient.cpu().numpy()
         return out
 
     def perform(self, training: TrainJob) -> Trained:
@@ -257,7 +257,7 @@ class ModelRunner:
         transform_rate: float = 0.0,
     ) -> Trained:
         """The training loop: every method's every local step is taken here."""
-        flat, trainable = self.flat, self.layout.trainable
+        flat, trainable = self.flat, self.layout.size
         flat.load(start)
         flat.module.train()
         weights, module_runs = flat.weights[:trainable], transform is None or transform.overwrites
@@ -334,7 +334,7 @@ class ModelRunner:
         self, start: Vectors, step: Step, batches: Iterator[tuple[Indices, ...]], config: TrainConfig
     ) -> Vectors:
         """The loop for steps that are not an optimiser's: `step` says what becomes of the vectors, batch by batch."""
-        trainable, vectors = self.layout.trainable, start
+        vectors = start
         total, seen = torch.zeros((), device=self.device), 0
         self.flat.load(start[0])
         self.flat.module.train()
@@ -342,9 +342,6 @@ class ModelRunner:
             drawn = tuple(Minibatch(self, indices, config) for indices in chosen)
             with np.errstate(over="ignore", invalid="ignore"):  # divergence is named below
                 vectors = step(vectors, drawn)
-            if trainable < self.layout.size:
-                tail = self.flat.weights[trainable:].cpu().numpy()
-                vectors = tuple(np.concatenate([vector[:trainable], tail]) for vector in vectors)
             total += sum((batch.total for batch in drawn), torch.zeros((), device=self.device))
             seen += sum(batch.seen for batch in drawn)
         self.loss = loss = float(total) / max(seen, 1)
@@ -379,7 +376,7 @@ class Minibatch:
             if config.clip is not None:
                 flat.gradient.mul_((config.clip / (flat.gradient.norm() + 1e-6)).clamp(max=1.0))
             if config.weight_decay:
-                flat.gradient.add_(flat.weights[: self._runner.layout.trainable], alpha=config.weight_decay)
+                flat.gradient.add_(flat.weights[: self._runner.layout.size], alpha=config.weight_decay)
         return self._whole(flat.gradient)
 
     def curvature(self, weights: Vector, direction: Vector) -> Vector:
@@ -388,7 +385,7 @@ class Minibatch:
         flat.load(weights)
         parameters = list(flat.module.parameters())
         first = torch.autograd.grad(self._loss(), parameters, create_graph=True)
-        towards = self._runner._vector(direction[: layout.trainable])
+        towards = self._runner._vector(direction[: layout.size])
         slope = torch.dot(torch.cat([g.reshape(-1) for g in first]), towards)
         second = torch.autograd.grad(slope, parameters, materialize_grads=True)
         product = torch.cat([g.reshape(-1) for g in second]) + self._config.weight_decay * towards
@@ -404,7 +401,7 @@ class Minibatch:
 
     def _whole(self, gradient: torch.Tensor) -> Vector:
         out = np.zeros(self._runner.layout.size, np.float32)
-        out[: self._runner.layout.trainable] = gradient.cpu().numpy()
+        out[: self._runner.layout.size] = gradient.cpu().numpy()
         return out
 
 

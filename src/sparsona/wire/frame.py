@@ -145,12 +145,10 @@ def encode(
     >>> frame.data.hex(), frame.ledger.total
     ('b753010000000100086578616d706c657328eccb5f63', 22)
     """
-    if not len(message):
-        return Frame(b"", Ledger())
     stamp = message.stamp
-    stamps = (stamp.round, stamp.phase, stamp.acked + 1)
+    stamps = (*stamp.order, *((0,) if stamp.acked is None else (stamp.acked[0] + 1, stamp.acked[1])))
     if not all(0 <= n <= _STAMP_MOST for n in stamps):
-        raise WireError(f"{stamp} cannot travel: rounds and phases count from 0, acked from -1")
+        raise WireError(f"{stamp} cannot travel: rounds and phases count from 0")
     start = MAGIC + bytes([VERSION]) + b"".join(varint(n) for n in (*stamps, len(message)))
     pieces = [Piece.header(start)]
     for name, part in message.parts.items():
@@ -169,8 +167,6 @@ def decode(data: bytes, limit: Limit, layout: Tensors | None = None, seen: Decod
     >>> decode(encode(Message(examples=20)).data, Limit(elements=100)).examples()
     20
     """
-    if not data:
-        return Message()
     if data[:2] != MAGIC:
         raise WireError("these bytes are not a frame: they do not start as one")
     if len(data) < 11:
@@ -182,8 +178,8 @@ def decode(data: bytes, limit: Limit, layout: Tensors | None = None, seen: Decod
     if zlib.crc32(memoryview(data)[:-4]) != int.from_bytes(data[-4:], "little"):
         raise WireError("the frame is damaged: its checksum does not fit")
     reader = Reader(memoryview(data)[3:-4], limit.elements)
-    round_, phase, acked = (reader.varint("a stamp", most=_STAMP_MOST) for _ in range(3))
-    stamp = Stamp(round_, phase, acked - 1)
+    round_, phase, last = (reader.varint("a stamp", most=_STAMP_MOST) for _ in range(3))
+    stamp = Stamp(round_, phase, (last - 1, reader.varint("a stamp", most=_STAMP_MOST)) if last else None)
     if seen is None:
         return Message(**_decode_parts(reader, limit, layout)).stamped(stamp)
     body = bytes(memoryview(data)[-4 - reader.remaining : -4])
@@ -196,8 +192,8 @@ def decode(data: bytes, limit: Limit, layout: Tensors | None = None, seen: Decod
 
 def _decode_parts(reader: Reader, limit: Limit, layout: Tensors | None) -> dict[str, Part]:
     count = reader.varint("the number of parts")
-    if not 0 < count <= limit.parts:
-        raise WireError(f"the frame holds {count} parts, 1 to {limit.parts} are allowed")
+    if count > limit.parts:
+        raise WireError(f"the frame holds {count} parts, at most {limit.parts} are allowed")
     found: dict[str, Part] = {}
     for _ in range(count):
         kind = reader.byte("the kind of a part")

@@ -13,6 +13,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from sparsona.engines import ENGINES
 from sparsona.engines.pool import loop as worker
@@ -20,7 +21,9 @@ from sparsona.engines.pool.loop import DEPTH, Failure, Order, Ready, Report
 from sparsona.engines.pool.processes import PATIENCE, Died, WorkerPool, WorkerProcess
 from sparsona.engines.pool.shared import seal
 from sparsona.errors import InputError, SparsonaError
-from sparsona.federation.worker import Job, Outcome, Setup, groups
+from sparsona.federation.delivery import ClientMemory
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Job, Outcome, groups
 from sparsona.runs.store import ClientStore
 
 log = logging.getLogger(__name__)
@@ -51,7 +54,7 @@ class Pool:
                 "every worker process imports your script, and it starts a run: put the run under "
                 "`if __name__ == '__main__':`, or choose --engine inprocess"
             )
-        self.store = ClientStore(setup.method, setup.task)
+        self.store = ClientStore(partial(ClientMemory.fresh, setup.method, setup.task))
         self.peak_rss_mb = 0.0
         self._own = crew is None
         self._size = min(workers or cores(), max(1, len(setup.federation.splits)))

@@ -20,7 +20,9 @@ import torch
 
 from sparsona.engines.pool.shared import Sealed, Slot, unseal
 from sparsona.errors import InputError, SparsonaError
-from sparsona.federation.worker import Job, Outcome, Setup, Worker
+from sparsona.federation.delivery import ClientMemory
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Job, Outcome, Worker
 from sparsona.runs.state import pack
 from sparsona.runs.store import Ticket, read_state
 
@@ -145,16 +147,15 @@ class WorkerLoop:
         assert self._worker is not None
         self.scratch = order.scratch
         method, task = self._worker.setup.method, self._worker.setup.task
-        states = [
-            method.start_client(task, job.client) if ticket.read is None
-            else read_state(ticket.read, method, task, job.client)
-            for job, ticket in zip(order.jobs, order.tickets, strict=True)
-        ]  # fmt: skip
+        memories = []
+        for job, ticket in zip(order.jobs, order.tickets, strict=True):
+            fresh = ClientMemory.fresh(method, task, job.client)
+            memories.append(fresh if ticket.read is None else read_state(ticket.read, fresh, job.client))
         outcomes, wrote = [], []
-        for ticket, (state, outcome) in zip(order.tickets, self._worker.run_all(order.jobs, states), strict=True):
-            keep = outcome.job.kind == "fit" and state is not None
+        for ticket, (memory, outcome) in zip(order.tickets, self._worker.run_all(order.jobs, memories), strict=True):
+            keep = outcome.job.kind == "fit" and memory.worth_keeping
             if keep:
-                ticket.write.write_bytes(pack(state))
+                ticket.write.write_bytes(pack(memory))
             wrote.append(keep)
             outcomes.append(replace(outcome, job=replace(outcome.job, down=b"")))
         return Report(tuple(outcomes), tuple(wrote), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

@@ -77,7 +77,7 @@ class Batch:
 def stack_of(module: nn.Module) -> Stack | str:
     """The module for many sets of weights, or why there is none."""
     layout = Layout.of(module)
-    if layout.size != layout.trainable:
+    if Layout.of_buffers(module).size:
         return "its buffers (BatchNorm) belong to one client each"
     if not all(parameter.requires_grad for parameter in module.parameters()):
         return "some of its weights are frozen"

@@ -52,7 +52,7 @@ def plan(chain: Chain, layout: Layout, mask: Mask, training: bool = False) -> Pl
     All rows of the last layer are; so are, in training, those before a dropout, and those whose constant would meet
     the zeros around a padded image.
     """
-    tensors = {t.name: t for t in layout.parameters}
+    tensors = {t.name: t for t in layout.tensors}
     layers = [i for i, step in enumerate(chain) if step.has_weights]
     out: list[Rows] = []
     before: Rows | None = None
