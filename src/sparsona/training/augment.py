@@ -1,4 +1,4 @@
-"""TrainJob images, varied."""
+"""Augmentation of training images."""
 
 from __future__ import annotations
 

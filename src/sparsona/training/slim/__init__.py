@@ -20,17 +20,17 @@ from torch import nn
 from sparsona.errors import InputError
 from sparsona.layout import Layout, Tensor
 from sparsona.message import IndexSet, Mask, Vector
-from sparsona.training.slim.chain import Chain, Step, chain_of, chain_or_none
+from sparsona.training.slim.chain import Chain, Layer, chain_of, chain_or_none
 from sparsona.training.vector import view_of
 
-__all__ = ["Chain", "Plan", "Rows", "SlimNet", "Step", "chain_of", "chain_or_none", "plan", "small_module"]
+__all__ = ["Chain", "Layer", "Plan", "SlimLayer", "SlimNet", "chain_of", "chain_or_none", "plan", "small_module"]
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class SlimLayer:
     """One layer: the rows that are computed, those that are constant, and the same for its input columns."""
 
-    step: Step
+    step: Layer
     weight: Tensor
     bias: Tensor | None
     kept: IndexSet
@@ -43,7 +43,7 @@ class Rows:
         return prod(self.weight.shape[1:])
 
 
-Plan = tuple[Rows, ...]
+Plan = tuple[SlimLayer, ...]
 
 
 def plan(chain: Chain, layout: Layout, mask: Mask, training: bool = False) -> Plan:
@@ -54,8 +54,8 @@ def plan(chain: Chain, layout: Layout, mask: Mask, training: bool = False) -> Pl
     """
     tensors = {t.name: t for t in layout.parameters}
     layers = [i for i, step in enumerate(chain) if step.has_weights]
-    out: list[Rows] = []
-    before: Rows | None = None
+    out: list[SlimLayer] = []
+    before: SlimLayer | None = None
     for i, following in zip(layers, [*layers[1:], None], strict=True):
         weight, bias = tensors[f"{chain[i].name}.weight"], tensors.get(f"{chain[i].name}.bias")
         rows = weight.shape[0]
@@ -74,7 +74,7 @@ def plan(chain: Chain, layout: Layout, mask: Mask, training: bool = False) -> Pl
             if rest:
                 raise InputError(f"layer {chain[i].name} does not take what {before.step.name} gives")
             columns, folded = (_spread(part, pixels) for part in (before.kept, before.constant))
-        before = Rows(chain[i], weight, bias, np.flatnonzero(alive), np.flatnonzero(~alive), columns, folded)
+        before = SlimLayer(chain[i], weight, bias, np.flatnonzero(alive), np.flatnonzero(~alive), columns, folded)
         out.append(before)
     return tuple(out)
 
@@ -105,7 +105,7 @@ class SlimNet:
         index = [[torch.from_numpy(a).to(device) for a in (r.kept, r.constant, r.columns, r.folded)] for r in rows]
         self._index = dict(zip((layer.step.name for layer in rows), index, strict=True))
 
-    def _leaf(self, layer: Rows) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def _leaf(self, layer: SlimLayer) -> tuple[torch.Tensor, torch.Tensor | None]:
         shape = (len(layer.kept), *layer.weight.shape[1:])
         weight = self._view(self._starts[layer.weight.name], shape)
         return weight, None if layer.bias is None else self._view(self._starts[layer.bias.name], layer.bias.shape)
@@ -164,7 +164,7 @@ class SlimNet:
         return x
 
     def _operator(
-        self, step: Step, constants: torch.Tensor | None
+        self, step: Layer, constants: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         """The small weight, its bias with what is folded into it, and the constants that this layer gives."""
         weight, bias = self._leaves[step.name]
@@ -204,7 +204,7 @@ class SlimNet:
         return out
 
 
-def _between(step: Step, x: torch.Tensor, training: bool) -> torch.Tensor:
+def _between(step: Layer, x: torch.Tensor, training: bool) -> torch.Tensor:
     match step.kind:
         case "max-pool":
             return F.max_pool2d(x, step.window, step.stride)
@@ -219,7 +219,7 @@ def _between(step: Step, x: torch.Tensor, training: bool) -> torch.Tensor:
     raise InputError(f"a chain has no step {step.kind!r}")
 
 
-def small_module(chain: Sequence[Step], tensors: dict[str, torch.Tensor]) -> nn.Sequential:
+def small_module(chain: Sequence[Layer], tensors: dict[str, torch.Tensor]) -> nn.Sequential:
     """A plain torch module of the small weights, named as in the whole net (dots become dashes)."""
     out = nn.Sequential()
     for number, step in enumerate(chain):
@@ -246,7 +246,7 @@ class Pixels(nn.Module):
         return x.mean((2, 3))
 
 
-def _module(step: Step) -> nn.Module:
+def _module(step: Layer) -> nn.Module:
     match step.kind:
         case "relu":
             return nn.ReLU()

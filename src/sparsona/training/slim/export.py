@@ -22,7 +22,7 @@ from sparsona.prepare import prepare
 from sparsona.registry import suggest
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.state import unpack
-from sparsona.training.slim import Chain, SlimNet, Step, chain_of, plan, small_module
+from sparsona.training.slim import Chain, Layer, SlimNet, chain_of, plan, small_module
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ def load_slim(path: Path) -> nn.Sequential:
         raise InputError(f"cannot read {path}: {error}") from None
 
 
-def _step(given: dict[str, Any]) -> Step:
+def _step(given: dict[str, Any]) -> Layer:
     arguments: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
-    return Step(**arguments)
+    return Layer(**arguments)
 
 
 def _text(chain: Chain) -> str:
