@@ -110,6 +110,14 @@ def test_masks_proximal_terms_importance_and_moments() -> None:
     agree(*both(setup, moments=lambda local: earlier if local.client == "c0" else None))
 
 
+@pytest.mark.parametrize("config", CONFIGS)
+def test_full_masks_are_no_masks(config: TrainConfig) -> None:
+    setup = replace(perceptron_setup(FedAvg()), config=config)
+    full = np.ones(setup.task.layout.size, np.bool_)
+    for without, masked in zip(both(setup), both(setup, mask=full), strict=True):
+        assert all(np.array_equal(a.weights, b.weights) for a, b in zip(without, masked, strict=True))
+
+
 @pytest.mark.parametrize("objective", [regression(), multilabel()])
 def test_other_objectives(objective: Any) -> None:
     setup = perceptron_setup(FedAvg())

@@ -1,4 +1,4 @@
-"""The client's handle on its data, its model and its chance."""
+"""What a method's client code works with: its samples, the training loop, its random numbers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sparsona.training.transform import WeightTransform
 
 @dataclass(frozen=True)
 class Local:
-    """What a client has: its samples, the training loop, its chance. It never shows another client's data."""
+    """One client in one round: its samples, the training loop, its random numbers. No other client's data is in it."""
 
     client: ClientId
     round: int
@@ -43,7 +43,7 @@ class Local:
         return len(self.split.train)
 
     def inputs(self, most: int = EVAL_BATCH) -> torch.Tensor:
-        """The first training examples' inputs, at most so many, as the model wants them."""
+        """The inputs of the first `most` training examples, prepared for the model."""
         return self.runner.batch(self.split.train[:most])[0]
 
     def targets(self) -> Array:
@@ -52,12 +52,13 @@ class Local:
         return found
 
     def on(self, inputs: Array, targets: Array, objective: Objective) -> Local:
-        """The client at work on other samples than its own, such as public ones."""
+        """The same client with other training samples, such as public ones."""
         none = np.zeros(0, np.int64)
-        share = ClientSplit(self.client, np.arange(len(inputs)), none, none)
-        return replace(self, split=share, runner=self.runner.on(inputs, targets, objective))
+        split = ClientSplit(self.client, np.arange(len(inputs)), none, none)
+        return replace(self, split=split, runner=self.runner.on(inputs, targets, objective))
 
     def rng(self, purpose: str, layer: int = 0) -> np.random.Generator:
+        """A generator of this client's own, for one purpose in this round."""
         return self.runner.chance.rng(purpose, round=self.round, client=self.client, layer=layer)
 
     def train(

@@ -31,7 +31,7 @@ __all__ = ["EVAL_BATCH", "SCORE_BATCH", "Minibatch", "ModelRunner", "Proximal", 
 
 EVAL_BATCH = 512
 SCORE_BATCH = 128
-"""Samples that a model is tested on at a time. More is slower: the activations of a small ConvNet leave the cache."""
+"""The batch of a test. More samples are slower: the activations of a small ConvNet leave the cache."""
 
 
 class ModelRunner:

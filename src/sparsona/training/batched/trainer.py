@@ -174,7 +174,7 @@ def _rows(vectors: Sequence[Array]) -> torch.Tensor:
 def _rule(settings: SharedSettings, jobs: Sequence[TrainJob], weights: torch.Tensor) -> StepRule:
     """The step rule of several clients' trainings, a row for each."""
     mask = None
-    if any(job.mask is not None for job in jobs):
+    if not all(job.mask is None or job.mask.all() for job in jobs):  # full masks need no product with the gradient
         full = np.ones(weights.shape[1], np.bool_)
         mask = _rows([full if job.mask is None else job.mask for job in jobs])
     pull = None

@@ -1,4 +1,4 @@
-"""A net as a chain of named layers with pools and ReLUs between them: what can be made really smaller."""
+"""A net as a chain of layers, each on the last one's output: the nets that can be made slim."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ LayerKind: TypeAlias = Literal["conv", "linear", "relu", "max-pool", "avg-pool",
 
 @dataclass(frozen=True)
 class Layer:
-    """One thing that a chain does to what comes in. `stride` and `padding` are those of a convolution, `window` and
-    `stride` those of a pool."""
+    """One layer of a chain. `stride` and `padding` belong to a convolution, `window` and `stride` to a pool.
+
+    Only layers with weights have a name.
+    """
 
     kind: LayerKind
     name: str = ""
@@ -40,10 +42,10 @@ _known: WeakKeyDictionary[nn.Module, Chain] = WeakKeyDictionary()
 
 
 def chain_of(module: nn.Module) -> Chain:
-    """The module as a chain, or an InputError that says why it is none.
+    """The module as a chain; an InputError says why it is none.
 
     >>> net = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(48, 4))
-    >>> [(step.kind, step.name) for step in chain_of(net)]
+    >>> [(layer.kind, layer.name) for layer in chain_of(net)]
     [('conv', '0'), ('relu', ''), ('flatten', ''), ('linear', '3')]
     """
     found = _known.get(module)
@@ -53,7 +55,7 @@ def chain_of(module: nn.Module) -> Chain:
 
 
 def chain_or_none(module: nn.Module) -> Chain | None:
-    """The module as a chain, None where it is none: then zeros are computed, too."""
+    """The module as a chain, or None. A net that is no chain computes its zeros, too."""
     try:
         return chain_of(module)
     except InputError:
@@ -65,19 +67,19 @@ def _trace(module: nn.Module) -> Chain:
         graph = fx.symbolic_trace(module).graph
     except Exception as error:  # noqa: BLE001 - the tracer raises whatever the module's code does
         raise _cannot(f"its code cannot be traced ({type(error).__name__})") from None
-    steps: list[Layer] = []
+    layers: list[Layer] = []
     nodes = [node for node in graph.nodes if node.op not in ("placeholder", "output")]
     before = next(node for node in graph.nodes if node.op == "placeholder")
     for node in nodes:
         if node.all_input_nodes != [before] or (node is not nodes[-1] and len(node.users) != 1):
             raise _cannot(f"{node.target} is not one of a chain of layers")
         name = str(node.target)
-        steps += _layer(module.get_submodule(name), name) if node.op == "call_module" else [_call(node)]
+        layers += _layer(module.get_submodule(name), name) if node.op == "call_module" else [_call(node)]
         before = node
-    weighted = [step.name for step in steps if step.has_weights]
-    if len(set(weighted)) != len(weighted) or not weighted or not steps[-1].has_weights:
+    weighted = [layer.name for layer in layers if layer.has_weights]
+    if len(set(weighted)) != len(weighted) or not weighted or not layers[-1].has_weights:
         raise _cannot("it must end in a layer of weights, and use each layer once")
-    return tuple(steps)
+    return tuple(layers)
 
 
 def _layer(layer: nn.Module, name: str) -> list[Layer]:
@@ -125,7 +127,7 @@ def _call(node: fx.Node) -> Layer:
         return Layer("flatten")
     if target in (torch.mean, "mean") and (given or list(options.values())) in ([(2, 3)], [[2, 3]], [(-2, -1)]):
         return Layer("mean")
-    raise _cannot(f"{getattr(target, '__name__', target)} is not a step that it knows")
+    raise _cannot(f"{getattr(target, '__name__', target)} is no known layer")
 
 
 def _pair(value: Any) -> tuple[int, int]:
