@@ -17,16 +17,24 @@ from sparsona.message import Vector
 
 
 def view_of(array: npt.NDArray[Any]) -> torch.Tensor:
-    """The array as a tensor to read from, without a copy: torch has no tensors that cannot be written to, and warns of
-    arrays that cannot."""
+    """The array as a tensor to read from, without a copy.
+
+    Torch has no read-only tensors, and warns of read-only arrays; the caller must not write.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         return torch.from_numpy(array)
 
 
+def tensor_of(values: npt.NDArray[Any], device: torch.device | str) -> torch.Tensor:
+    """Values as a float32 tensor to read from, on the device."""
+    return view_of(np.ascontiguousarray(values, np.float32)).to(device)
+
+
 class Flat:
-    """A module whose weights and gradients are views of two flat buffers, so that a step is one axpy. The buffer of
-    the gradients is made when it is first asked for.
+    """A module whose weights and gradients are views of two flat buffers, so that a step is one axpy.
+
+    The buffer of the gradients is made when it is first used.
 
     >>> flat = Flat(nn.Linear(2, 1))
     >>> flat.load(np.array([1, 2, 3], np.float32))
