@@ -35,7 +35,7 @@ from sparsona.method import ClientId, Method, Task
 from sparsona.partition._split import federate
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.records import RunLog
-from sparsona.runs.state import digest, pack, unpack
+from sparsona.runs.state import digest, kinds_of, pack, unpack
 from sparsona.training.config import TrainConfig
 from sparsona.training.objective import classification
 from sparsona.training.runner import channels_last
@@ -185,7 +185,7 @@ def _round_trips(rounds: Rounds) -> None:
     states = {"the server": rounds.server, **{k: rounds.engine.store.get(k) for k in rounds.setup.task.clients}}
     for who, state in states.items():
         data = pack(state)
-        if pack(unpack(data, type(state))) != data:
+        if pack(unpack(data, kinds_of(state))) != data:
             raise ContractError(f"the state of {who} does not survive being written and read")
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsona.errors import WireError
-from sparsona.message import Part, Stamp
+from sparsona.message import Message, Part, Stamp, Vector
 from sparsona.method import ClientId, Fit, Method, Task
 
 Order: TypeAlias = tuple[int, int]
@@ -26,7 +26,8 @@ Order: TypeAlias = tuple[int, int]
 class ClientMemory:
     """What a client's side keeps between its turns: the method's state, and the other one in case its reply was lost.
 
-    `order` is the client's last turn. `if_lost` is None where both states are the same.
+    `order` is the client's last turn. `if_lost` is None where both states are the same. `buffers` are the client's own
+    (BatchNorm's statistics), where the method leaves them to it.
 
     >>> memory = ClientMemory("a").after(Fit("b", Message(), None, if_lost="c"), Stamp(4))
     >>> memory.resolved(Stamp(5, acked=(4, 0))), memory.resolved(Stamp(5, acked=(2, 0)))
@@ -36,6 +37,7 @@ class ClientMemory:
     state: Any
     if_lost: tuple[Any] | None = None
     order: Order | None = None
+    buffers: Vector | None = None
 
     @classmethod
     def fresh(cls, method: Method[Any, Any], task: Task, client: ClientId) -> ClientMemory:
@@ -45,18 +47,18 @@ class ClientMemory:
     @property
     def worth_keeping(self) -> bool:
         """Whether there is anything to remember: many methods have no state on their clients."""
-        return self.state is not None or self.if_lost is not None
+        return self.state is not None or self.if_lost is not None or self.buffers is not None
 
     def resolved(self, stamp: Stamp) -> Any:
         """The state to go on from, as this downlink tells."""
         arrived = self.order is None or (stamp.acked is not None and stamp.acked >= self.order)
         return self.state if arrived or self.if_lost is None else self.if_lost[0]
 
-    def after(self, fit: Fit[Any], stamp: Stamp) -> ClientMemory:
+    def after(self, fit: Fit[Any], stamp: Stamp, buffers: Vector | None = None) -> ClientMemory:
         """The memory after a turn. An order that is not newer than the last one was delivered twice."""
         if self.order is not None and stamp.order <= self.order:
             raise WireError(f"the order of round {stamp.round + 1}, phase {stamp.phase} was carried out before")
-        return ClientMemory(fit.state, None if fit.lost is fit.state else (fit.lost,), stamp.order)
+        return ClientMemory(fit.state, None if fit.lost is fit.state else (fit.lost,), stamp.order, buffers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +85,33 @@ class PendingReply:
 class LoopState:
     """What the server's loop must remember between two rounds, besides the method's own state.
 
-    `acked` is the last order of each client whose reply has arrived; `clock` the simulated seconds.
+    `acked` is the last order of each client whose reply has arrived; `clock` the simulated seconds; `buffers` the mean of
+    the clients' buffers (BatchNorm's statistics), once there is one.
     """
 
     pending: tuple[PendingReply, ...] = ()
     acked: dict[ClientId, Order] = field(default_factory=dict)
     clock: float = 0.0
+    buffers: Vector | None = None
+
+
+BUFFERS = "buffers"
+"""The part in which buffers travel. The loop adds it and takes it out: no method sees it."""
+
+
+def with_buffers(message: Message, buffers: Vector | None) -> Message:
+    """The message with buffers, where there are any to send; one without parts stays so."""
+    if buffers is None or not len(buffers) or not len(message):
+        return message
+    return Message.of({**message.parts, BUFFERS: buffers}, message.stamp)
+
+
+def without_buffers(message: Message) -> tuple[Message, Vector | None]:
+    """The message as the method has made it, and the buffers that came with it."""
+    if BUFFERS not in message:
+        return message, None
+    parts = {name: part for name, part in message.parts.items() if name != BUFFERS}
+    return Message.of(parts, message.stamp), message.vector(BUFFERS)
 
 
 class Delivery:
@@ -104,13 +127,14 @@ class Delivery:
     def __init__(self, state: LoopState | None = None) -> None:
         state = state or LoopState()
         self.clock = state.clock
+        self.buffers = state.buffers
         self._pending = list(state.pending)
         self._acked = dict(state.acked)
         self._open: dict[ClientId, Order] = {}
         """Each client's last order, until its reply has come."""
 
     def snapshot(self) -> LoopState:
-        return LoopState(tuple(self._pending), dict(self._acked), self.clock)
+        return LoopState(tuple(self._pending), dict(self._acked), self.clock, self.buffers)
 
     @property
     def busy(self) -> frozenset[ClientId]:

@@ -12,13 +12,15 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from sparsona.engines import Engine
-from sparsona.federation.delivery import Delivery, LoopState, Order, PendingReply
+from sparsona.federation.delivery import BUFFERS, Delivery, LoopState, Order, PendingReply, with_buffers
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.schedule import Plan, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import NOTHING, Job, Outcome, ScoredModel
-from sparsona.message import Message, Stamp, paper_bytes
+from sparsona.layout import Layout
+from sparsona.message import Message, Stamp, Vector, paper_bytes
 from sparsona.method import Arrival, ClientId, ServerContext
+from sparsona.ops.mean import weighted_mean
 from sparsona.runs.checkpoint import Checkpointer, Snapshot
 from sparsona.runs.records import ClientRecord, RoundReport, RunLog
 from sparsona.wire import EncodeCache, Frame, decode, encode
@@ -88,6 +90,7 @@ class Rounds:
         self._began = time.perf_counter()
         self._limit = setup.limit()
         self._lengths = setup.task.layout.lengths
+        self._buffers = Layout.of_buffers(setup.module).size
 
     def resume(self) -> None:
         """Continue where the last checkpoint was taken."""
@@ -150,7 +153,8 @@ class Rounds:
         """The downlink of one client as bytes, and what the papers would count for it."""
         if self.setup.method.alone:
             return NOTHING, 0
-        message = self.setup.method.send(self.server, client, context).stamped(stamp)
+        message = with_buffers(self.setup.method.send(self.server, client, context), self.delivery.buffers)
+        message = message.stamped(stamp)
         return encode(message, self._lengths, cache, self.setup.packing), paper_bytes(message)
 
     def _serve(
@@ -212,9 +216,11 @@ class Rounds:
             message = decode(reply.frame.tobytes(), self._limit, self._lengths)
             return Arrival(reply.client, message, reply.round, sent)
 
-        due = [reply for reply in replies if len(reply.frame) > EMPTY or len(read(reply).message)]
+        due = Arrivals([reply for reply in replies if len(reply.frame) > EMPTY or len(read(reply).message)], read)
         if due:
-            self.server = method.aggregate(server, Arrivals(due, read), self._context(order))
+            self.server = method.aggregate(server, due, self._context(order))
+            if method.buffers == "averaged" and self._buffers:
+                self.delivery.buffers = _mean_buffers(due, self._buffers)
 
     def _measure(
         self,
@@ -268,6 +274,14 @@ class Rounds:
         jobs = self._jobs(kind, self._last_order(self.setup.task.rounds), clients, EncodeCache())
         new = kind == "adapt"
         return self.engine.run(replace(job, score=new, keep_model=not new) for job in jobs)
+
+
+def _mean_buffers(arrivals: Arrivals, size: int) -> Vector:
+    """The mean of the buffers that came, by examples where replies tell them."""
+    messages = (arrival.message for arrival in arrivals)
+    return weighted_mean(
+        (m.examples() if "examples" in m else 1, m.vector(BUFFERS, size)) for m in messages if BUFFERS in m
+    )
 
 
 EMPTY = 32

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from torch import nn
 
 from sparsona.data.dataset import Federation
+from sparsona.layout import Layout
 from sparsona.method import Method, Task
 from sparsona.training.config import TrainConfig
 from sparsona.training.objective import Objective
@@ -29,4 +30,4 @@ class Setup:
     packing: PackingName = "tight"
 
     def limit(self) -> Limit:
-        return Limit(self.method.max_numbers(self.task))
+        return Limit(self.method.max_numbers(self.task) + Layout.of_buffers(self.module).size)

@@ -13,9 +13,9 @@ from typing import Literal
 import numpy as np
 
 from sparsona.data.dataset import ClientSplit
-from sparsona.federation.delivery import ClientMemory
+from sparsona.federation.delivery import ClientMemory, with_buffers, without_buffers
 from sparsona.federation.setup import Setup
-from sparsona.message import Message, Stamp, paper_bytes
+from sparsona.message import Message, Stamp, Vector, paper_bytes
 from sparsona.method import TRAIN, ClientId, Fit, Model, Phase
 from sparsona.runs.state import digest
 from sparsona.training.batched import Group, Stack, stack_of
@@ -75,6 +75,7 @@ class Outcome:
     flops: int = 0
     samples: float = 0.0
     model: Model | None = None
+    buffers: Vector | None = None
     known: tuple[ScoredModel, ...] = ()
 
 
@@ -108,6 +109,8 @@ class Worker:
         self.runner = ModelRunner(setup.module, setup.federation.data, setup.objective, setup.task.chance, setup.device)
         self.limit = setup.limit()
         self._decoded = DecodeCache()
+        self._first_buffers = self.runner.buffers
+        self._has_buffers = len(self._first_buffers) > 0
         self._group: Group | None = None
         if setup.trainer == "batched":
             stack = stack_of(setup.module)
@@ -119,8 +122,10 @@ class Worker:
         runner = runner or self.runner
         setup, method = self.setup, self.setup.method
         split = setup.federation.splits[job.client]
-        down = self._received(job)
+        down, buffers = without_buffers(self._received(job))
         state = memory.resolved(down.stamp)
+        if self._has_buffers:
+            runner.buffers = self._starting(memory, buffers)
         local = Local(job.client, down.round, setup.task, setup.config, split, runner, self._phase(down.stamp))
         evaluator = Evaluator(runner, split, job.known if self._group is None else None)
         scores: dict[str, Scores] = {}
@@ -141,6 +146,8 @@ class Worker:
                 scores["post"] = evaluator.scores(fit.model)
             kept = fit.model
         reply = Message() if fit is None else fit.reply.stamped(Stamp(*down.stamp.order))
+        own = runner.buffers if self._has_buffers else None
+        reply = with_buffers(reply, own if method.buffers == "averaged" else None)
         outcome = Outcome(
             job=job,
             frame=NOTHING if fit is None or method.alone else self._encoded(reply),
@@ -151,9 +158,16 @@ class Worker:
             flops=0 if fit is None else runner.flops,
             samples=0.0 if fit is None else runner.samples,
             model=kept if job.keep_model else None,
+            buffers=own if job.keep_model else None,
             known=evaluator.known,
         )
-        return memory if fit is None else memory.after(fit, down.stamp), outcome
+        after = memory if fit is None else memory.after(fit, down.stamp, own if method.buffers == "own" else None)
+        return after, outcome
+
+    def _starting(self, memory: ClientMemory, received: Vector | None) -> Vector:
+        """The buffers that a turn starts with: the client's own, those that came, or the module's first."""
+        found = memory.buffers if self.setup.method.buffers == "own" else received
+        return self._first_buffers if found is None else found
 
     def _received(self, job: Job) -> Message:
         """The downlink of a turn."""
@@ -198,10 +212,11 @@ class Evaluator:
         if self._always:
             return self._measure(model)
         vector = isinstance(model, np.ndarray)
-        key = hashlib.sha256(np.ascontiguousarray(model).data).digest() if vector else bytes.fromhex(digest(model))
-        found = next((scored for scored in self.known if scored.digest == key), None)
+        key = hashlib.sha256(np.ascontiguousarray(model).data if vector else digest(model).encode())
+        key.update(self._runner.buffers.data)
+        found = next((scored for scored in self.known if scored.digest == key.digest()), None)
         if found is None:
-            found = ScoredModel(key, self._measure(model))
+            found = ScoredModel(key.digest(), self._measure(model))
         self.known = (found, *(scored for scored in self.known if scored is not found))[:2]
         return found.scores
 
