@@ -54,10 +54,13 @@ class ClientMemory:
         arrived = self.order is None or (stamp.acked is not None and stamp.acked >= self.order)
         return self.state if arrived or self.if_lost is None else self.if_lost[0]
 
-    def after(self, fit: Fit[Any], stamp: Stamp, buffers: Vector | None = None) -> ClientMemory:
-        """The memory after a turn. An order that is not newer than the last one was delivered twice."""
+    def refuse_repeats(self, stamp: Stamp) -> None:
+        """Raise an error for an order that is not newer than the last one: it was delivered twice."""
         if self.order is not None and stamp.order <= self.order:
             raise WireError(f"the order of round {stamp.round + 1}, phase {stamp.phase} was carried out before")
+
+    def after(self, fit: Fit[Any], stamp: Stamp, buffers: Vector | None = None) -> ClientMemory:
+        """The memory after a turn."""
         return ClientMemory(fit.state, None if fit.lost is fit.state else (fit.lost,), stamp.order, buffers)
 
 
@@ -85,8 +88,8 @@ class PendingReply:
 class LoopState:
     """What the server's loop must remember between two rounds, besides the method's own state.
 
-    `acked` is the last order of each client whose reply has arrived; `clock` the simulated seconds; `buffers` the mean of
-    the clients' buffers (BatchNorm's statistics), once there is one.
+    `acked` is the last order of each client whose reply has arrived; `clock` the simulated seconds; `buffers` the mean
+    of the clients' buffers (BatchNorm's statistics), once there is one.
     """
 
     pending: tuple[PendingReply, ...] = ()

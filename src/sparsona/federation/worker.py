@@ -123,6 +123,8 @@ class Worker:
         setup, method = self.setup, self.setup.method
         split = setup.federation.splits[job.client]
         down, buffers = without_buffers(self._received(job))
+        if job.kind == "fit":
+            memory.refuse_repeats(down.stamp)
         state = memory.resolved(down.stamp)
         if self._has_buffers:
             runner.buffers = self._starting(memory, buffers)
