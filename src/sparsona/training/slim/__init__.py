@@ -23,7 +23,7 @@ from sparsona.message import IndexSet, Mask, Vector
 from sparsona.training.slim.chain import Chain, Layer, chain_of, chain_or_none
 from sparsona.training.vector import view_of
 
-__all__ = ["Chain", "Layer", "Plan", "SlimLayer", "SlimNet", "chain_of", "chain_or_none", "plan", "small_module"]
+__all__ = ["Chain", "Layer", "SlimLayer", "SlimNet", "SlimPlan", "chain_of", "chain_or_none", "plan", "small_module"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +43,10 @@ class SlimLayer:
         return prod(self.weight.shape[1:])
 
 
-Plan = tuple[SlimLayer, ...]
+SlimPlan = tuple[SlimLayer, ...]
 
 
-def plan(chain: Chain, layout: Layout, mask: Mask, training: bool = False) -> Plan:
+def plan(chain: Chain, layout: Layout, mask: Mask, training: bool = False) -> SlimPlan:
     """The rows of each layer that must be computed when only the weights of `mask` are not zero.
 
     All rows of the last layer are computed. So are, in training, those before a dropout, and those whose constant
@@ -91,7 +91,7 @@ class SlimNet:
     :class:`~sparsona.training.vector.Flat`. Folded columns and constant biases have gradients, too.
     """
 
-    def __init__(self, chain: Chain, rows: Plan, device: str = "cpu") -> None:
+    def __init__(self, chain: Chain, rows: SlimPlan, device: str = "cpu") -> None:
         self.chain = chain
         self.rows = rows
         self._starts: dict[str, int] = {}
