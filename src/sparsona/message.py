@@ -149,13 +149,13 @@ NUMBER_TYPES = ("float32", "float16", "int8", "uint8", "int16", "int32", "int64"
 class Stamp:
     """What the loop writes on every message.
 
-    `phase` counts the phases of a round. `acked` is the round of the last reply of this client that reached the
-    server, -1 if none did: a client that sent later than that knows that its reply was lost.
+    `phase` counts the phases of a round. `acked` is the round and the phase of the last reply of this client that the
+    server has, None if it has none: a client that replied later than that knows that its reply was lost.
     """
 
     round: int = 0
     phase: int = 0
-    acked: int = -1
+    acked: tuple[int, int] | None = None
 
 
 class Message:
@@ -194,7 +194,7 @@ class Message:
         return self.stamp.phase
 
     @property
-    def acked(self) -> int:
+    def acked(self) -> tuple[int, int] | None:
         return self.stamp.acked
 
     def __contains__(self, name: str) -> bool:
