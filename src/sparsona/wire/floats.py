@@ -184,10 +184,11 @@ def _zero_weights(hazards: Bytes, exponent_of: Contexts, width: int, hazard: Int
 
 
 def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
-    exponent_of = np.flatnonzero(fields.count_exponents(patterns)).astype(np.uint8)
+    fine, zeros = fields.survey(patterns)
+    exponent_of = np.flatnonzero(zeros.any(axis=1)).astype(np.uint8)
     ranks = np.zeros(256, np.uint8)
     ranks[exponent_of] = np.arange(len(exponent_of))
-    fine, zeros = fields.survey(patterns, ranks, len(exponent_of))
+    fine, zeros = fine.reshape(256, -1)[exponent_of].reshape(-1), zeros[exponent_of]
     guess, extra, coded = fields.choose(fine, zeros, exponent_of)
     # contexts, of which there are at most eight, can save three bits a symbol
     if guess - 3 * len(patterns) // 8 >= below:
