@@ -7,6 +7,7 @@ from functools import partial
 
 from sparsona.engines import ENGINES
 from sparsona.federation.delivery import ClientMemory
+from sparsona.federation.references import ReferenceStore
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome, Worker, groups
 from sparsona.runs.store import ClientStore
@@ -18,7 +19,8 @@ class InProcess:
 
     def __init__(self, setup: Setup, workers: int = 1) -> None:
         self.store = ClientStore(partial(ClientMemory.fresh, setup.method, setup.task))
-        self._worker = Worker(setup)
+        self.references = ReferenceStore()
+        self._worker = Worker(setup, self.references)
         self._setup = setup
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
@@ -31,3 +33,4 @@ class InProcess:
 
     def close(self) -> None:
         self.store.close()
+        self.references.close()

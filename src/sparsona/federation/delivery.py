@@ -68,7 +68,8 @@ class ClientMemory:
 class PendingReply:
     """A reply on its way: it answers the order (round, phase) and is due in round `due`, not before the second `at`.
 
-    `sent` holds the parts of the downlink that it answers, once the server has moved on from what it has sent.
+    `sent` holds the parts of the downlink that it answers, once the server has moved on from what it has sent;
+    `reference` is that downlink's name among the references.
     """
 
     due: int
@@ -78,6 +79,7 @@ class PendingReply:
     frame: npt.NDArray[np.uint8]
     at: float = 0.0
     sent: dict[str, Part] | None = None
+    reference: str = ""
 
     @property
     def order(self) -> Order:
@@ -88,12 +90,14 @@ class PendingReply:
 class LoopState:
     """What the server's loop must remember between two rounds, besides the method's own state.
 
-    `acked` is the last order of each client whose reply has arrived; `clock` the simulated seconds; `buffers` the mean
-    of the clients' buffers (BatchNorm's statistics), once there is one.
+    `acked` is the last order of each client whose reply has arrived, and `holds` the name of that order's downlink among
+    the references; `clock` the simulated seconds; `buffers` the mean of the clients' buffers (BatchNorm's statistics),
+    once there is one.
     """
 
     pending: tuple[PendingReply, ...] = ()
     acked: dict[ClientId, Order] = field(default_factory=dict)
+    holds: dict[ClientId, str] = field(default_factory=dict)
     clock: float = 0.0
     buffers: Vector | None = None
 
@@ -133,11 +137,12 @@ class Delivery:
         self.buffers = state.buffers
         self._pending = list(state.pending)
         self._acked = dict(state.acked)
-        self._open: dict[ClientId, Order] = {}
-        """Each client's last order, until its reply has come."""
+        self._holds = dict(state.holds)
+        self._open: dict[ClientId, tuple[Order, str]] = {}
+        """Each client's last order and the name of its downlink, until its reply has come."""
 
     def snapshot(self) -> LoopState:
-        return LoopState(tuple(self._pending), dict(self._acked), self.clock, self.buffers)
+        return LoopState(tuple(self._pending), dict(self._acked), dict(self._holds), self.clock, self.buffers)
 
     @property
     def busy(self) -> frozenset[ClientId]:
@@ -148,17 +153,27 @@ class Delivery:
         """The stamp of a downlink that is made for an evaluation."""
         return Stamp(*order, self._acked.get(client))
 
-    def send(self, client: ClientId, order: Order) -> Stamp:
+    def held_by(self, client: ClientId) -> str:
+        """The name of the last downlink that the client is known to have; empty if there is none."""
+        return self._holds.get(client, "")
+
+    @property
+    def references(self) -> set[str]:
+        """The names of all downlinks that a frame may still be coded against."""
+        return {*self._holds.values(), *(reply.reference for reply in self._pending)} - {""}
+
+    def send(self, client: ClientId, order: Order, reference: str = "") -> Stamp:
         """The stamp of a downlink. From now on no reply to an earlier order of this client counts."""
-        self._open[client] = order
+        self._open[client] = order, reference
         return self.stamp(client, order)
 
     def take_in(self, reply: PendingReply) -> bool:
         """Put a reply on its way, unless it answers no open order: then it came twice, or too late to count."""
-        if self._open.get(reply.client) != reply.order:
+        order, reference = self._open.get(reply.client, (None, ""))
+        if order != reply.order:
             return False
         del self._open[reply.client]
-        self._pending.append(reply)
+        self._pending.append(replace(reply, reference=reference))
         return True
 
     def arrived(self, round: int) -> list[PendingReply]:
@@ -167,6 +182,8 @@ class Delivery:
         self._pending = [reply for reply in self._pending if not (reply.due <= round and reply.at <= self.clock)]
         for reply in here:
             self._acked[reply.client] = reply.order
+            if reply.reference:
+                self._holds[reply.client] = reply.reference
         return sorted(here, key=lambda reply: (reply.client, reply.order))
 
     def keep_sent(self, parts: Callable[[PendingReply], dict[str, Part]]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -14,16 +14,17 @@ import numpy as np
 from sparsona.engines import Engine
 from sparsona.federation.delivery import BUFFERS, Delivery, LoopState, Order, PendingReply, with_buffers
 from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.references import usable
 from sparsona.federation.schedule import Plan, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import NOTHING, Job, Outcome, ScoredModel
 from sparsona.layout import Layout
-from sparsona.message import Message, Stamp, Vector, paper_bytes
+from sparsona.message import Message, Part, Vector, paper_bytes
 from sparsona.method import Arrival, ClientId, ServerContext
 from sparsona.ops.mean import weighted_mean
 from sparsona.runs.checkpoint import Checkpointer, Snapshot
 from sparsona.runs.records import ClientRecord, RoundReport, RunLog
-from sparsona.wire import EncodeCache, Frame, decode, encode
+from sparsona.wire import EncodeCache, Frame, PackingName, Reference, decode, encode
 
 AHEAD, LARGE = 2, 2**22
 """How many replies are decoded ahead of the one that is being aggregated, where all have at least so many bytes."""
@@ -62,6 +63,14 @@ class Arrivals(Sequence[Arrival]):
                     yield coming.popleft().result()
 
 
+@dataclass(frozen=True)
+class Sent:
+    """A downlink as bytes, and what the papers would count for it."""
+
+    frame: Frame
+    paper: int
+
+
 class Rounds:
     """One run of the server. All that it must remember between two rounds is in its snapshot."""
 
@@ -82,10 +91,12 @@ class Rounds:
         self.checkpointer = checkpointer
         if checkpointer is not None:
             engine.store.settle(checkpointer.clients)
+            engine.references.settle(checkpointer.folder / "references")
         self.server: Any = setup.method.start_server(setup.task)
         self.done = 0
         self.delivery = Delivery()
         self._known: dict[ClientId, tuple[ScoredModel, ...]] = {}
+        self._last_named: tuple[tuple[tuple[str, int], ...], str, Mapping[str, Part]] = ((), "", {})
         self._before = 0.0
         self._began = time.perf_counter()
         self._limit = setup.limit()
@@ -118,6 +129,7 @@ class Rounds:
             self.done += 1
             if self.checkpointer is not None:
                 self.checkpointer.save(self._snapshot(), self.engine.store)
+                self.engine.references.sweep(self.delivery.references)
             on_round(report)
 
     def _snapshot(self) -> Snapshot:
@@ -149,13 +161,37 @@ class Rounds:
         round, number = order
         return ServerContext(self.setup.task, round, self.setup.method.phases(round)[number], self.delivery.busy)
 
-    def _down(self, context: ServerContext, client: ClientId, stamp: Stamp, cache: EncodeCache) -> tuple[Frame, int]:
-        """The downlink of one client as bytes, and what the papers would count for it."""
+    def _message(self, context: ServerContext, client: ClientId) -> Message:
+        """The downlink of one client."""
+        return with_buffers(self.setup.method.send(self.server, client, context), self.delivery.buffers)
+
+    def _send(self, order: Order, context: ServerContext, client: ClientId, cache: EncodeCache) -> tuple[Job, Sent]:
+        """An order to one client: the turn that it asks for, and the downlink that is sent with it."""
         if self.setup.method.alone:
-            return NOTHING, 0
-        message = with_buffers(self.setup.method.send(self.server, client, context), self.delivery.buffers)
-        message = message.stamped(stamp)
-        return encode(message, self._lengths, cache, self.setup.packing), paper_bytes(message)
+            return Job("fit", client, self.delivery.send(client, order), b""), Sent(NOTHING, 0)
+        message, base = self._message(context, client), self._base(client)
+        stamp = self.delivery.send(client, order, self._named(message))
+        frame = encode(message.stamped(stamp), self._lengths, cache, self.setup.packing, base)
+        return Job("fit", client, stamp, frame.data), Sent(frame, paper_bytes(message))
+
+    def _base(self, client: ClientId) -> Reference | None:
+        """What a downlink is coded against: the last one that the client is known to have."""
+        name = self.delivery.held_by(client)
+        if not name:
+            return None
+        self.engine.references.publish(name)
+        return self.engine.references.find(bytes.fromhex(name))
+
+    def _named(self, message: Message) -> str:
+        """The name of a downlink among the references, where it is to be one. Arrays that were named are known."""
+        parts = usable(message.parts) if self.setup.packing != "plain" else {}
+        if not parts:
+            return ""
+        arrays = tuple((name, id(part)) for name, part in parts.items())
+        if arrays != self._last_named[0]:
+            reference = Reference.of(parts)
+            self._last_named = arrays, self.engine.references.add(reference), parts
+        return self._last_named[1]
 
     def _serve(
         self,
@@ -171,14 +207,12 @@ class Rounds:
 
         def jobs() -> Iterator[Job]:
             for client in self._longest_first(plan.invited):
-                stamp = self.delivery.send(client, order)
-                frame, paper = self._down(context, client, stamp, cache)
+                job, sent = self._send(order, context, client, cache)
                 record = _record(records, context.round, client)
-                records[client] = replace(
-                    record, took_part=True, down=record.down + frame.ledger, paper_down=record.paper_down + paper
-                )
+                down, paper = record.down + sent.frame.ledger, record.paper_down + sent.paper
+                records[client] = replace(record, took_part=True, down=down, paper_down=paper)
                 if client not in plan.crashed:
-                    yield Job("fit", client, stamp, frame.data, score, known=self._known.get(client, ()))
+                    yield replace(job, score=score, known=self._known.get(client, ()))
 
         began, timing, alone = self.clock, plan.timing, self.setup.method.alone
         awaited: dict[ClientId, float] = {}
@@ -213,7 +247,8 @@ class Rounds:
                 known = reply.sent
                 return method.send(server, reply.client, asked) if known is None else Message(**known)
 
-            message = decode(reply.frame.tobytes(), self._limit, self._lengths)
+            find = self._answered(reply)
+            message = decode(reply.frame.tobytes(), self._limit, self._lengths, references=find)
             return Arrival(reply.client, message, reply.round, sent)
 
         due = Arrivals([reply for reply in replies if len(reply.frame) > EMPTY or len(read(reply).message)], read)
@@ -221,6 +256,13 @@ class Rounds:
             self.server = method.aggregate(server, due, self._context(order))
             if method.buffers == "averaged" and self._buffers:
                 self.delivery.buffers = _mean_buffers(due, self._buffers)
+
+        self.engine.references.keep_only(self.delivery.references)
+
+    def _answered(self, reply: PendingReply) -> Callable[[bytes], Reference | None]:
+        """Finds the one reference that a reply may be coded against: the downlink that it answers."""
+        find = self.engine.references.find
+        return lambda fingerprint: find(fingerprint) if fingerprint.hex() == reply.reference else None
 
     def _measure(
         self,
@@ -246,11 +288,17 @@ class Rounds:
         clients: Iterable[ClientId],
         cache: EncodeCache,
     ) -> Iterator[Job]:
+        """Turns beside the rounds. What is only measured is not traffic, and not packed."""
         context = self._context(order)
+        packing: PackingName = "plain" if kind in ("trial", "personal") else self.setup.packing
         for client in clients:
-            stamp = self.delivery.send(client, order) if kind == "fit" else self.delivery.stamp(client, order)
-            frame, _ = self._down(context, client, stamp, cache)
-            yield Job(kind, client, stamp, frame.data, known=self._known.get(client, ()))
+            if kind == "fit":
+                yield self._send(order, context, client, cache)[0]
+                continue
+            stamp, down = self.delivery.stamp(client, order), NOTHING
+            if not self.setup.method.alone:
+                down = encode(self._message(context, client).stamped(stamp), self._lengths, cache, packing)
+            yield Job(kind, client, stamp, down.data, known=self._known.get(client, ()))
 
     def _longest_first(self, clients: Sequence[ClientId]) -> list[ClientId]:
         """Clients by their samples, so that no worker begins the longest turn when the others are done."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -14,14 +14,15 @@ import numpy as np
 
 from sparsona.data.dataset import ClientSplit
 from sparsona.federation.delivery import ClientMemory, with_buffers, without_buffers
+from sparsona.federation.references import ReferenceStore, usable
 from sparsona.federation.setup import Setup
-from sparsona.message import Message, Stamp, Vector, paper_bytes
+from sparsona.message import Message, Part, Stamp, Vector, paper_bytes
 from sparsona.method import TRAIN, ClientId, Fit, Model, Phase
 from sparsona.runs.state import digest
 from sparsona.training.batched import Group, Stack, stack_of
 from sparsona.training.local import Local
 from sparsona.training.runner import ModelRunner
-from sparsona.wire import DecodeCache, Frame, Ledger, decode, encode
+from sparsona.wire import DecodeCache, Frame, Ledger, Reference, decode, encode
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,10 @@ NOTHING = Frame(b"", Ledger())
 class Worker:
     """Runs clients' turns, one after another, on one model runner."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, references: ReferenceStore) -> None:
         self.setup = setup
+        self.references = references
+        self._last: tuple[Mapping[str, Part], Reference] | None = None
         self.runner = ModelRunner(setup.module, setup.federation.data, setup.objective, setup.task.chance, setup.device)
         self.limit = setup.limit()
         self._decoded = DecodeCache()
@@ -122,7 +125,8 @@ class Worker:
         runner = runner or self.runner
         setup, method = self.setup, self.setup.method
         split = setup.federation.splits[job.client]
-        down, buffers = without_buffers(self._received(job))
+        received = self._received(job)
+        down, buffers = without_buffers(received)
         if job.kind == "fit":
             memory.refuse_repeats(down.stamp)
         state = memory.resolved(down.stamp)
@@ -152,7 +156,7 @@ class Worker:
         reply = with_buffers(reply, own if method.buffers == "averaged" else None)
         outcome = Outcome(
             job=job,
-            frame=NOTHING if fit is None or method.alone else self._encoded(reply),
+            frame=NOTHING if fit is None or method.alone else self._encoded(reply, received),
             paper=paper_bytes(reply),
             scores=scores,
             loss=runner.loss,
@@ -175,10 +179,17 @@ class Worker:
         """The downlink of a turn."""
         if self.setup.method.alone:
             return Message().stamped(job.stamp)
-        return decode(job.down, self.limit, self.setup.task.layout.lengths, self._decoded)
+        return decode(job.down, self.limit, self.setup.task.layout.lengths, self._decoded, self.references.find)
 
-    def _encoded(self, reply: Message) -> Frame:
-        return encode(reply, self.setup.task.layout.lengths, packing=self.setup.packing)
+    def _encoded(self, reply: Message, down: Message) -> Frame:
+        """The reply as bytes, coded against the downlink that it answers."""
+        lengths, packing = self.setup.task.layout.lengths, self.setup.packing
+        parts = usable(down.parts) if packing != "plain" and len(reply) else {}
+        if not parts:
+            return encode(reply, lengths, packing=packing)
+        if self._last is None or self._last[0] is not down.parts:
+            self._last = down.parts, Reference.of(parts)
+        return encode(reply, lengths, packing=packing, reference=self._last[1])
 
     def _phase(self, stamp: Stamp) -> Phase:
         phases = self.setup.method.phases(stamp.round)
