@@ -127,6 +127,8 @@ class ReferenceStore:
 
 def _bytes(reference: Reference) -> int:
     def size(part: Part) -> int:
-        return part.nbytes if isinstance(part, np.ndarray) else part.indices.nbytes if isinstance(part, Positions) else 0
+        return (
+            part.nbytes if isinstance(part, np.ndarray) else part.indices.nbytes if isinstance(part, Positions) else 0
+        )
 
     return sum(map(size, reference.parts.values()))

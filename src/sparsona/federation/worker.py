@@ -156,7 +156,7 @@ class Worker:
         reply = with_buffers(reply, own if method.buffers == "averaged" else None)
         outcome = Outcome(
             job=job,
-            frame=NOTHING if fit is None or method.alone else self._encoded(reply, received),
+            frame=NOTHING if method.alone or job.kind not in ("fit", "adapt") else self._encoded(reply, received),
             paper=paper_bytes(reply),
             scores=scores,
             loss=runner.loss,
