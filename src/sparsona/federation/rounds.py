@@ -17,7 +17,7 @@ from sparsona.federation.schedule import Plan, Schedule
 from sparsona.federation.worker import Job, Outcome, Scored, Setup
 from sparsona.message import Stamp, paper_bytes
 from sparsona.method import Arrival, ClientId, ServerContext
-from sparsona.runs.checkpoint import Checkpointer, PendingReply, Snapshot
+from sparsona.runs.checkpoint import Checkpointer, LoopState, PendingReply, Snapshot
 from sparsona.runs.records import ClientRecord, RoundReport, RunLog
 from sparsona.wire import EncodeCache, Frame, Limit, decode, encode
 
@@ -77,7 +77,7 @@ class Arrivals(Sequence[Arrival]):
 
 
 class Rounds:
-    """One run of the server. All that it must remember between two rounds is in :meth:`position`."""
+    """One run of the server. All that it must remember between two rounds is in a :class:`Snapshot`."""
 
     def __init__(
         self,
@@ -112,11 +112,12 @@ class Rounds:
         """Continue where the last checkpoint was taken."""
         if self.checkpointer is None:
             return
-        position = self.checkpointer.load(self.server, self.engine.store)
-        self.run_log.rewind(position.records if position else 0, position.done if position else 0)
-        if position:
-            self.done, self.server, self.flights = position.done, position.server, position.flights
-            self.acked, self._before, self.clock = dict(position.acked), position.seconds, position.clock
+        snapshot = self.checkpointer.load(self.server, LoopState(), self.engine.store)
+        self.run_log.rewind(snapshot.records if snapshot else 0, snapshot.done if snapshot else 0)
+        if snapshot:
+            self.done, self.server, self._before = snapshot.done, snapshot.server, snapshot.seconds
+            loop = snapshot.loop
+            self.flights, self.acked, self.clock = loop.pending, dict(loop.acked), loop.clock
 
     @property
     def seconds(self) -> float:
@@ -128,12 +129,12 @@ class Rounds:
             report = self.run_log.write(self._round(self.done).values())
             self.done += 1
             if self.checkpointer is not None:
-                self.checkpointer.save(self._position(), self.engine.store)
+                self.checkpointer.save(self._snapshot(), self.engine.store)
             on_round(report)
 
-    def _position(self) -> Snapshot:
-        length = self.run_log.length()
-        return Snapshot(self.done, self.server, self.flights, self.acked, length, self.seconds, self.clock)
+    def _snapshot(self) -> Snapshot[LoopState]:
+        loop = LoopState(self.flights, self.acked, self.clock)
+        return Snapshot(self.done, self.server, loop, self.run_log.length(), self.seconds)
 
     def _round(self, round: int) -> dict[ClientId, ClientRecord]:
         lines: dict[ClientId, ClientRecord] = {}

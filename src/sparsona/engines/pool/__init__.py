@@ -135,8 +135,8 @@ class Pool:
     def _take(self, task: Task, report: Report) -> Iterator[Outcome]:
         self.peak_rss_mb = max(self.peak_rss_mb, report.memory / 1024)
         for job, outcome, wrote in zip(task.jobs, report.outcomes, report.wrote, strict=True):
-            if wrote:
-                self.store.written(job.client)
+            if wrote is not None:
+                self.store.written(job.client, wrote)
             self._seconds += 0.2 * (outcome.seconds * len(task.jobs) - self._seconds)
             yield replace(outcome, job=job)
 

@@ -21,8 +21,7 @@ import torch
 from sparsona.engines.pool.shared import Sealed, Slot, unseal
 from sparsona.errors import InputError, SparsonaError
 from sparsona.federation.worker import Job, Outcome, Setup, Worker
-from sparsona.runs.state import pack
-from sparsona.runs.store import Ticket, read_state
+from sparsona.runs.store import Ticket, read_state, write_state
 
 T = TypeVar("T")
 DEPTH = 2
@@ -63,13 +62,13 @@ class Leave:
 
 @dataclass(frozen=True)
 class Report:
-    """The answer to one order; `wrote` says for each turn whether the client's state was written.
+    """The answer to one order; `wrote` is for each turn the sha256 of the client's new state, None where it has none.
 
     The jobs in the outcomes come back without their downlinks. `memory` is the most the worker held, in kilobytes.
     """
 
     outcomes: tuple[Outcome, ...]
-    wrote: tuple[bool, ...]
+    wrote: tuple[str | None, ...]
     memory: int
 
 
@@ -153,9 +152,7 @@ class WorkerLoop:
         outcomes, wrote = [], []
         for ticket, (state, outcome) in zip(order.tickets, self._worker.run_all(order.jobs, states), strict=True):
             keep = outcome.job.kind == "fit" and state is not None
-            if keep:
-                ticket.write.write_bytes(pack(state))
-            wrote.append(keep)
+            wrote.append(write_state(ticket.write, state) if keep else None)
             outcomes.append(replace(outcome, job=replace(outcome.job, down=b"")))
         return Report(tuple(outcomes), tuple(wrote), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
