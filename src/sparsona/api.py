@@ -195,7 +195,7 @@ def _execute(
         file_stem(client)  # a name that no file can have is named now, not after the last round
     sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
     run_log = RunLog(sizes, setup.objective.higher_is_better, folder.records if folder else None)
-    checkpointer = Checkpointer(folder.checkpoint) if folder else None
+    checkpointer = Checkpointer(folder.checkpoint, folder.records) if folder else None
     with _repeatable():
         engine = ENGINES.get(experiment.engine)(setup, experiment.workers)
         try:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sparsona.errors import RunError
-from sparsona.files import check_plain, read_regular, sync, write_atomically, write_new
+from sparsona.files import check_plain, read_regular, sync, write_new
 from sparsona.method import ClientId
 from sparsona.runs.state import pack, unpack
 from sparsona.runs.store import ClientStore, Stored, check_sha256
@@ -89,10 +89,11 @@ OURS = re.compile(r"(server|loop)\.[0-9]+")
 
 
 class Checkpointer:
-    """Writes and reads the checkpoint of one run."""
+    """Writes and reads the checkpoint of one run. `records` is the log whose length a checkpoint names."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, records: Path | None = None) -> None:
         self.folder = folder
+        self.records = records
         self.clients = folder / "clients"
         self._manifest = folder / "manifest.json"
 
@@ -102,7 +103,6 @@ class Checkpointer:
         files = {f"server.{snapshot.done}": pack(snapshot.server), f"loop.{snapshot.done}": pack(snapshot.loop)}
         for name, data in files.items():
             write_new(self.folder / name, data)
-        sync([*(self.folder / name for name in files), self.folder])
         server, loop = (hashlib.sha256(data).hexdigest() for data in files.values())
         manifest = _Manifest(
             done=snapshot.done,
@@ -113,7 +113,14 @@ class Checkpointer:
             clients={client: [state.version, state.sha256] for client, state in stored.items()},
         )
         signed = manifest.model_copy(update={"sha256": manifest.hashed()})
-        write_atomically(self._manifest, signed.model_dump_json())
+        partial = self.folder / "manifest.json.part"
+        write_new(partial, signed.model_dump_json().encode())
+        written = [self.folder / name for name in files]
+        if self.records is not None and self.records.exists():
+            written.append(self.records)
+        sync([*store.take_unsynced(), *written, partial, self.folder])
+        partial.replace(self._manifest)
+        sync([self.folder])
         store.sweep()
         for path in self.folder.iterdir():
             if path.name not in files and OURS.fullmatch(path.name):

@@ -114,8 +114,6 @@ class RunLog:
         if self._file is not None:
             with self._file.open("a", encoding="utf-8") as out:
                 out.writelines(line.text() for line in lines)
-                out.flush()
-                os.fsync(out.fileno())
         return self._count(lines)
 
     def length(self) -> int:

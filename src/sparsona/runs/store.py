@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from sparsona.errors import RunError
-from sparsona.files import read_regular, sync, write_new
+from sparsona.files import read_regular, write_new
 from sparsona.method import ClientId, Method, Task
 from sparsona.runs.names import VERSIONED, file_stem
 from sparsona.runs.state import digest, pack, unpack
@@ -105,7 +105,7 @@ class ClientStore:
         return Path(self._scratch.name) if self._scratch else None
 
     def settle(self, folder: Path) -> Mapping[ClientId, Stored]:
-        """Have all states as files in `folder`, from now on, and on the disk; returns what is stored of each."""
+        """Have all states as files in `folder`, from now on; returns what is stored of each."""
         if self._folder != folder:
             folder.mkdir(parents=True, exist_ok=True)
             old = {client: self._file(client) for client in self._stored}
@@ -116,11 +116,13 @@ class ClientStore:
             self.close()
         for client in sorted(self._unsaved):
             self._save(client)
-        if self._unsynced:
-            sync([self._file(client) for client in sorted(self._unsynced)])
-            sync([folder])
-            self._unsynced.clear()
         return self._stored
+
+    def take_unsynced(self) -> list[Path]:
+        """The files, and their folder, that may not be on the disk yet: sync them before a checkpoint names them."""
+        files = [self._file(client) for client in sorted(self._unsynced)]
+        self._unsynced.clear()
+        return [*files, files[0].parent] if files else []
 
     def adopt(self, folder: Path, stored: Mapping[ClientId, Stored]) -> None:
         """Continue with the states that a checkpoint names, if all of them are as they were written.
