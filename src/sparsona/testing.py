@@ -36,7 +36,7 @@ from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.partition._split import federate
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.records import RunLog
-from sparsona.runs.state import digest, kinds_of, pack, unpack
+from sparsona.runs.state import digest, pack, unpack, unpack_like
 from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local
 from sparsona.training.objective import classification
@@ -328,7 +328,7 @@ def _round_trips(rounds: Rounds) -> None:
     states = {"the server": rounds.server, **{k: rounds.engine.store.get(k) for k in rounds.setup.task.clients}}
     for who, state in states.items():
         data = pack(state)
-        if pack(unpack(data, kinds_of(state))) != data:
+        if pack(unpack_like(data, state) if dataclasses.is_dataclass(state) else unpack(data, type(state))) != data:
             raise ContractError(f"the state of {who} does not survive being written and read")
 
 

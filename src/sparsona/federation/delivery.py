@@ -90,9 +90,9 @@ class PendingReply:
 class LoopState:
     """What the server's loop must remember between two rounds, besides the method's own state.
 
-    `acked` is the last order of each client whose reply has arrived, and `holds` the name of that order's downlink among
-    the references; `clock` the simulated seconds; `buffers` the mean of the clients' buffers (BatchNorm's statistics),
-    once there is one.
+    `acked` is the last order of each client whose reply has arrived, and `holds` the name of that order's downlink
+    among the references; `clock` the simulated seconds; `buffers` the mean of the clients' buffers (BatchNorm's
+    statistics), once there is one.
     """
 
     pending: tuple[PendingReply, ...] = ()

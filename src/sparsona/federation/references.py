@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -89,10 +90,10 @@ class ReferenceStore:
             self._hot[name] = self._hot.pop(name)
             return self._hot[name]
         try:
-            parts = unpack((self.folder / name).read_bytes(), dict[str, Part])
+            found: _File = unpack((self.folder / name).read_bytes(), _File)
         except (OSError, RunError):
             return None
-        reference = Reference.of(parts)
+        reference = Reference.of(found.parts)
         if reference.fingerprint != fingerprint:
             return None
         self.add(reference)
@@ -103,7 +104,7 @@ class ReferenceStore:
         path = self.folder / name
         if not path.exists() and name in self._hot:
             partial = path.with_name(f"{name}.part")
-            partial.write_bytes(pack(dict(self._hot[name].parts)))
+            partial.write_bytes(pack(_File(dict(self._hot[name].parts))))
             partial.replace(path)
 
     def keep_only(self, names: Collection[str]) -> None:
@@ -126,9 +127,10 @@ class ReferenceStore:
 
 
 def _bytes(reference: Reference) -> int:
-    def size(part: Part) -> int:
-        return (
-            part.nbytes if isinstance(part, np.ndarray) else part.indices.nbytes if isinstance(part, Positions) else 0
-        )
+    arrays = (part.indices if isinstance(part, Positions) else part for part in reference.parts.values())
+    return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
-    return sum(map(size, reference.parts.values()))
+
+@dataclass(frozen=True)
+class _File:
+    parts: dict[str, Part]

@@ -107,7 +107,7 @@ class Rounds:
         """Continue where the last checkpoint was taken."""
         if self.checkpointer is None:
             return
-        snapshot = self.checkpointer.load(self.server, LoopState(), self.engine.store)
+        snapshot = self.checkpointer.load(self.server, LoopState(), self.engine.store, self.setup.task.rounds)
         self.run_log.rewind(snapshot.records if snapshot else 0, snapshot.done if snapshot else 0)
         if snapshot:
             self.done, self.server, self._before = snapshot.done, snapshot.server, snapshot.seconds
@@ -132,7 +132,7 @@ class Rounds:
                 self.engine.references.sweep(self.delivery.references)
             on_round(report)
 
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self) -> Snapshot[LoopState]:
         return Snapshot(self.done, self.server, self.delivery.snapshot(), self.run_log.length(), self.seconds)
 
     def _round(self, round: int) -> dict[ClientId, ClientRecord]:
