@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -176,13 +176,4 @@ def class_table(counts: Mapping[str, Indices], names: Sequence[str], most: int =
     if list(names) != [str(label) for label in range(len(names))] and wide:
         notes.append(", ".join(f"{label} {name}" for label, name in enumerate(names)))
     table.caption = "; ".join(notes)
-    return table
-
-
-def listing(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
     return table

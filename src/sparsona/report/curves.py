@@ -23,6 +23,10 @@ LABELS: Mapping[Over, str] = {
 }
 
 
+SHOWN: tuple[Over, ...] = ("rounds", "bytes", "seconds")
+"""What the panels of a drawing run over."""
+
+
 @dataclass(frozen=True)
 class Mark:
     """All that had been spent when the clients were measured, and their mean score."""
