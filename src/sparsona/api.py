@@ -32,6 +32,7 @@ from sparsona.methods.pfednet.network import Network
 from sparsona.ops.pairwise import Similarity
 from sparsona.prepare import GIVEN, Prepared, prepare
 from sparsona.report.similarity import network_of, save, save_network, similarity_of
+from sparsona.runs.about import describe, write_about
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import RoundReport, RunLog
@@ -170,6 +171,7 @@ def execute(
     setup, experiment = prepared.setup, prepared.experiment
     if folder is not None:
         folder.open(experiment, resume)
+        write_about(folder.path, describe(setup.federation, setup.objective, setup.task.layout.size))
     sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
     run_log = RunLog(sizes, setup.objective.higher_is_better, folder.records if folder else None)
     checkpointer = Checkpointer(folder.checkpoint) if folder else None

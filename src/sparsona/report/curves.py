@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from sparsona.errors import RunError
 from sparsona.federation.evaluation import summarise
 from sparsona.runs.directory import RunDirectory
-from sparsona.runs.records import ClientRecord
+from sparsona.runs.records import by_round
 
 Over: TypeAlias = Literal["rounds", "bytes", "seconds", "flops"]
 
@@ -40,19 +39,11 @@ class Mark:
 
 def marks(folder: Path, point: str) -> list[Mark]:
     """The rounds of a run in which all clients were measured at `point`."""
-    rounds: dict[int, list[ClientRecord]] = {}
-    file = RunDirectory(folder).records
-    try:
-        with file.open(encoding="utf-8") as lines:
-            for line in map(ClientRecord.parse, lines):
-                rounds.setdefault(line.round, []).append(line)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{file} cannot be read ({error}): run the experiment again into another --out") from None
+    rounds = by_round(RunDirectory(folder).lines())
     scores = {n: {one.client: one.test[point] for one in own if point in one.test} for n, own in rounds.items()}
     everyone = max(map(len, scores.values()), default=0)
     found, sent, flops = [], 0, 0
-    for number in sorted(rounds):
-        own = rounds[number]
+    for number, own in rounds.items():
         sent += sum(line.up.total + line.down.total for line in own)
         flops += sum(line.flops for line in own)
         mean = summarise(scores[number], dict.fromkeys(scores[number], 1))["mean"] if scores[number] else None

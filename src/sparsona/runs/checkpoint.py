@@ -108,6 +108,15 @@ class Checkpointer:
                 f"the checkpoint in {self.folder} is damaged ({error}): run it again into another --out"
             ) from None
 
+    def records(self) -> int:
+        """How many bytes of the run's records the last checkpoint has seen."""
+        try:
+            return int(json.loads(self._manifest.read_text(encoding="utf-8"))["records"])
+        except FileNotFoundError:
+            return 0
+        except (ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{self._manifest} is damaged ({error}): run it again into another --out") from None
+
     def _sweep(self, wanted: set[str]) -> None:
         """Remove the server's older files."""
         for path in self.folder.iterdir():

@@ -17,7 +17,8 @@ from sparsona.experiment import Experiment, build, read, to_toml
 from sparsona.layout import Layout
 from sparsona.method import ClientId, Model
 from sparsona.registry import suggest
-from sparsona.runs.checkpoint import write_atomically
+from sparsona.runs.checkpoint import Checkpointer, write_atomically
+from sparsona.runs.records import ClientRecord, read_records
 from sparsona.runs.state import pack
 
 
@@ -79,6 +80,13 @@ class RunDirectory:
                 f"sparsona run {self.experiment_file} --out {self.path} --resume"
             ) from None
         return found
+
+    def lines(self) -> list[ClientRecord]:
+        """The records of the rounds that are complete; of a run that goes on, those of its last checkpoint."""
+        if not self.experiment_file.exists() and not self.records.exists():
+            raise RunError(f"{self.path} is not a run directory: give the folder that sparsona run --out made")
+        whole = self.summary_file.exists() or not self.checkpoint.exists()
+        return read_records(self.records, None if whole else Checkpointer(self.checkpoint).records())
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         write_atomically(self.summary_file, json.dumps(summary, indent=2, allow_nan=False) + "\n")
