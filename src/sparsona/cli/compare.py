@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from sparsona.cli.app import err, out
 from sparsona.cli.folders import fresh, latest, stem
 from sparsona.cli.options import RunOptions, takes_run_options
+from sparsona.errors import InputError
 from sparsona.methods import METHODS
 
 SYSTEMS = ("fedpse", "pfednet", "spfl", "plga", "fedspa", "pfedgate")
@@ -21,42 +23,79 @@ def add_to(app: typer.Typer) -> None:
 
 
 def compare(
-    names: Annotated[list[str], typer.Argument(metavar="METHOD...", help="methods to run side by side")],
     options: RunOptions,
+    methods: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="METHOD...", help="methods to run side by side, with settings of their own: fedprox:mu=1"
+        ),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="how many seeds, from --seed on [5]")] = None,
+    budget_mb: Annotated[
+        float | None, typer.Option(min=0, help="a run ends when all clients together have sent and got so many MB")
+    ] = None,
+    budget_seconds: Annotated[
+        float | None, typer.Option(min=0, help="a run ends after so many simulated seconds")
+    ] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="folder of the runs [runs/compare-DATA-SEED]")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="continue the runs in --out")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="continue what is in --out; methods and seeds may be added")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="no live table")] = False,
 ) -> None:
-    """Run several methods on the same clients, and end with one table."""
-    for name in names:
-        METHODS.check(name)
-    from sparsona.api import execute
-    from sparsona.experiment import assign
-    from sparsona.prepare import prepare
-    from sparsona.report import console as show
-    from sparsona.report import curves
-    from sparsona.runs.directory import RunDirectory
+    """Run several methods on the same clients, over several seeds; end with their scores, their costs and a report.
 
-    prepared = [
-        prepare(assign(options.settings({"method": name}), options.set or ()), origin="the command line")
-        for name in names
-    ]
-    first = prepared[0].experiment
+    local and fedavg-ft are always in it.
+    """
+    methods = methods or []
+    for name in methods:
+        METHODS.check(name.partition(":")[0])
+    if not methods and not resume:
+        raise InputError("compare what? give methods: sparsona methods lists them")
+    from sparsona.report import compared as show
+    from sparsona.report.comparison import Budget, compare
+    from sparsona.report.html import write_report
+    from sparsona.studies.contest import Contest, Runs, Watcher, declare, measured_groups, read_contest, run_contest
+
+    shared = options.settings({})
+    first = shared.pop("seed", 0)
     if folder is None:
-        own = stem("compare", first.data, first.seed)
+        own = stem("compare", str(shared.get("data", "digits")), first)
         folder = latest(own) if resume else fresh(own)
-    metric, summaries = prepared[0].setup.objective.metric_name, []
-    for name, one in zip(names, prepared, strict=True):
-        with show.RoundProgress(err, name, one.experiment.rounds, metric, quiet=False) as progress:
-            result = execute(one, RunDirectory(folder / name), resume, progress.advance, progress.started)
-        summaries.append(result.summary)
-    title = f"{first.data}, {first.clients} clients, {first.partition}, {first.rounds} rounds, seed {first.seed}"
-    out.print(show.comparison(summaries, title))
-    found = {name: curves.marks(folder / name, "pre") for name in names}
-    curves.draw(found, folder / "curves.png", "pre", curves.SHOWN, metric)
-    out.print(f"results: {folder}, with curves.png", soft_wrap=True)
+    there = read_contest(folder) if resume and (folder.exists() or not methods) else None
+    if there is not None:
+        first = there.seeds[0]
+    count = seeds or (len(there.seeds) if there else 5)
+    contest = Contest(
+        tuple(dict.fromkeys(methods)),
+        tuple(range(first, first + count)),
+        shared,
+        tuple(options.set or ()),
+        Budget(budget_mb, budget_seconds),
+    )
+    contest = declare(folder, contest.with_always(), resume)
+    runs = Runs(contest, folder)
+    prepared = runs.prepare(contest.contenders[0], contest.seeds[0])
+    metric = prepared.setup.objective.metric_name
+    try:
+        with show.LiveTable(err, contest.contenders, len(contest.seeds), metric, quiet) as live:
+            failed = run_contest(runs, Watcher(live.started, live.round, live.ended))
+    except KeyboardInterrupt:
+        how = f"continue with sparsona compare --resume --out {quote(str(folder))}"
+        err.print(f"interrupted: {how}", soft_wrap=True, highlight=False)
+        raise typer.Exit(130) from None
+    for name, reason in failed.items():
+        err.print(f"{name} left the comparison: {reason}", soft_wrap=True, highlight=False)
+    found = compare(measured_groups(runs), contest.budget)
+    experiment = prepared.experiment
+    seed_range = f"seeds {contest.seeds[0]} to {contest.seeds[-1]}" if len(contest.seeds) > 1 else f"seed {first}"
+    clients = f"{experiment.clients} clients, {experiment.partition}, {experiment.rounds} rounds"
+    show.print_comparison(out, found, f"{experiment.data}, {clients}, {seed_range}")
+    out.print(f"results: {folder}", soft_wrap=True, highlight=False)
+    out.print(f"report: {write_report([folder], folder / 'report.html')}", soft_wrap=True, highlight=False)
 
 
 def demo() -> None:
     """Every system that is here, beside its plainest rivals, on handwritten digits dealt out unevenly."""
     landed = [name for name in SYSTEMS if name in METHODS.names()]
-    compare(["local", "fedavg", "fedavg-ft", *landed], RunOptions(rounds=30, engine="pool"))
+    compare(RunOptions(rounds=30, engine="pool"), ["local", "fedavg", "fedavg-ft", *landed], seeds=1)

@@ -15,7 +15,7 @@ from sparsona.methods import METHODS
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (methods, export, wire, draw):
+    for command in (methods, report, export, wire, draw):
         app.command()(command)
 
 
@@ -68,6 +68,23 @@ def wire(run: Annotated[Path, typer.Argument(help="a run directory")]) -> None:
     from sparsona.runs.directory import RunDirectory
 
     out.print(show.breakdown(RunDirectory(run).summary()))
+
+
+def report(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN_OR_FOLDER...", help="run directories, or folders of them; unfinished too"),
+    ],
+    file: Annotated[Path, typer.Option("--out", help="the file to write")] = Path("report.html"),
+    show: Annotated[bool, typer.Option("--open", help="show it in the browser")] = False,
+) -> None:
+    """One HTML file about runs: which method, what it gains, what it costs. It needs no network."""
+    from sparsona.report.html import write_report
+
+    write_report(runs, file)
+    out.print(f"report: {file}", soft_wrap=True, highlight=False)
+    if show and typer.launch(file.resolve().as_uri()) != 0:
+        raise InputError(f"no browser opens {file}: open it by hand")
 
 
 def draw(

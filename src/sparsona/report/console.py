@@ -99,31 +99,6 @@ def traffic(summary: Mapping[str, Any]) -> str:
     )
 
 
-def comparison(summaries: Sequence[Mapping[str, Any]], title: str) -> Table:
-    """Several runs side by side."""
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 0, 0, 1))
-    metric = summaries[0]["metric"]
-    table.add_column("method", no_wrap=True)
-    for label in ("pre", "decile", "post", "decile", "up", "down", "sim s", "s"):
-        table.add_column(label, justify="right", no_wrap=True)
-    table.caption = (
-        f"{metric} before and after local training, mean over clients and bottom decile; "
-        "bytes of all clients together; simulated and real seconds"
-    )
-    table.caption_justify = "left"
-    for s in summaries:
-        points = [s[metric][point][key] for point in ("pre", "post") for key in ("mean", "bottom_decile")]
-        table.add_row(
-            s["method"],
-            *(share(value, metric) for value in points),
-            size(s["bytes"]["up"]),
-            size(s["bytes"]["down"]),
-            f"{s['simulated_seconds']:.0f}",
-            f"{s['seconds']:.1f}",
-        )
-    return table
-
-
 def breakdown(summary: Mapping[str, Any]) -> Table:
     """Bytes by direction and kind; positions against the entropy bound of their densities."""
     table = Table(title=f"{summary['method']} on {summary['data']}: bytes sent", title_justify="left")

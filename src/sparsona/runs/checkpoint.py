@@ -42,6 +42,15 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
+class Progress:
+    """What the last checkpoint has seen: complete rounds, bytes of records.jsonl, seconds spent."""
+
+    done: int
+    records: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class _Loop:
     flights: tuple[PendingReply, ...]
 
@@ -108,12 +117,13 @@ class Checkpointer:
                 f"the checkpoint in {self.folder} is damaged ({error}): run it again into another --out"
             ) from None
 
-    def records(self) -> int:
-        """How many bytes of the run's records the last checkpoint has seen."""
+    def progress(self) -> Progress:
+        """How far the run has come; nowhere, where no round was completed."""
         try:
-            return int(json.loads(self._manifest.read_text(encoding="utf-8"))["records"])
+            found = json.loads(self._manifest.read_text(encoding="utf-8"))
+            return Progress(int(found["done"]), int(found["records"]), float(found["seconds"]))
         except FileNotFoundError:
-            return 0
+            return Progress(0, 0, 0.0)
         except (ValueError, KeyError, TypeError) as error:
             raise RunError(f"{self._manifest} is damaged ({error}): run it again into another --out") from None
 

@@ -86,7 +86,7 @@ class RunDirectory:
         if not self.experiment_file.exists() and not self.records.exists():
             raise RunError(f"{self.path} is not a run directory: give the folder that sparsona run --out made")
         whole = self.summary_file.exists() or not self.checkpoint.exists()
-        return read_records(self.records, None if whole else Checkpointer(self.checkpoint).records())
+        return read_records(self.records, None if whole else Checkpointer(self.checkpoint).progress().records)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         write_atomically(self.summary_file, json.dumps(summary, indent=2, allow_nan=False) + "\n")
