@@ -40,7 +40,7 @@ def test_a_comparison_ends_with_scores_costs_and_a_report(sparsona: Any, tmp_pat
     assert "95 % interval over seeds" in out
     assert lines[-2:] == ["results: c", "report: c/report.html"]
     assert sorted(path.name for path in (tmp_path / "c").iterdir() if path.is_dir()) == [
-        f"{name}-seed{seed}" for name in ("fedavg", "fedavg-ft", "fedprox-mu-0.5", "local") for seed in (0, 1)
+        f"{name}-seed{seed}" for name in ("fedavg-ft", "fedavg", "fedprox-mu-0.5", "local") for seed in (0, 1)
     ]
     started = re.findall(r"^(\S+), seed (\d)", err, re.MULTILINE)
     assert [seed for _, seed in started] == ["0"] * 4 + ["1"] * 4, "seed by seed"

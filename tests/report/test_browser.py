@@ -31,7 +31,9 @@ Open = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def page(comparison: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_report([comparison], tmp_path_factory.mktemp("report") / "report.html")
+    file = tmp_path_factory.mktemp("report") / "report.html"
+    write_report([comparison], file)
+    return file
 
 
 @pytest.fixture(scope="module")

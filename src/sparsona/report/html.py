@@ -13,12 +13,16 @@ from sparsona.errors import RunError
 from sparsona.report.comparison import Budget
 from sparsona.report.measured import find_runs, measure
 from sparsona.report.page import page_data
+from sparsona.report.words import Answer
 from sparsona.runs.checkpoint import write_atomically
 from sparsona.version import __version__
 
 
-def write_report(folders: Sequence[Path], to: Path, budget: Budget | None = None) -> Path:
-    """Read the runs in `folders`, finished or not, and write their report. Returns the file."""
+def write_report(folders: Sequence[Path], to: Path, budget: Budget | None = None, notes: Sequence[str] = ()) -> Answer:
+    """Read the runs in `folders`, finished or not, and write their report. Returns its answer.
+
+    `notes` stand below the answer: how the runs came about.
+    """
     runs = [measure(folder) for folder in find_runs(folders)]
     if not any(run.measurements for run in runs):
         where = ", ".join(map(str, folders))
@@ -26,8 +30,9 @@ def write_report(folders: Sequence[Path], to: Path, budget: Budget | None = None
             f"no run with a measured round is in {where}: give the folders that sparsona run or compare made"
         )
     to.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(to, render(page_data(runs, budget or Budget())))
-    return to
+    data, answer = page_data(runs, budget or Budget(), notes)
+    write_atomically(to, render(data))
+    return answer
 
 
 def render(data: dict[str, Any]) -> str:

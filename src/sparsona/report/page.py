@@ -16,15 +16,15 @@ from sparsona.report.comparison import ALONE, Budget, Comparison, Row, compare, 
 from sparsona.report.groups import group_runs
 from sparsona.report.measured import MeasuredRun, Measurement, bottom_decile, mean_score
 from sparsona.report.statistics import Interval
-from sparsona.report.words import answer
+from sparsona.report.words import Answer, answer
 from sparsona.wire import Ledger
 
 ENTRIES = 400
 """So many clients are shown one by one; of several seeds with clients of their own, the first that fit."""
 
 
-def page_data(runs: Sequence[MeasuredRun], budget: Budget) -> dict[str, Any]:
-    """Everything that the page shows."""
+def page_data(runs: Sequence[MeasuredRun], budget: Budget, notes: Sequence[str] = ()) -> tuple[dict[str, Any], Answer]:
+    """Everything that the page shows, and its answer in words."""
     groups = group_runs([run for run in runs if run.measurements])
     found = compare(groups, budget)
     best = found.best.label
@@ -42,7 +42,7 @@ def page_data(runs: Sequence[MeasuredRun], budget: Budget) -> dict[str, Any]:
         ),
         run_command(settings).replace("sparsona run", "sparsona compare", 1),
     )
-    return {
+    data = {
         "title": f"{settings['data']}, {settings['clients']} clients, {settings['partition']}",
         "metric": found.metric,
         "higher": found.higher_is_better,
@@ -57,7 +57,9 @@ def page_data(runs: Sequence[MeasuredRun], budget: Budget) -> dict[str, Any]:
         "experiments": {
             label: (group[0].path / "experiment.toml").read_text(encoding="utf-8") for label, group in groups.items()
         },
+        "notes": list(notes),
     }
+    return data, advice
 
 
 def _number(value: float | None) -> float | None:

@@ -62,11 +62,11 @@ class Contest:
 def split_contender(text: str) -> tuple[str, list[str]]:
     """A contender's method and its own settings.
 
-    >>> split_contender("fedspa:density=[0.2, 0.5],lr=0.05")
-    ('fedspa', ['density=[0.2, 0.5]', 'lr=0.05'])
+    >>> split_contender("fedspa:density=[0.2, 0.5],mask_1d=true")
+    ('fedspa', ['density=[0.2, 0.5]', 'mask_1d=true'])
     """
     name, _, rest = text.partition(":")
-    return name, re.split(r",\s*(?=[A-Za-z_.]+=)", rest) if rest else []
+    return name, re.split(r",\s*(?=[A-Za-z_][\w.]*=)", rest) if rest else []
 
 
 def folder_of(contender: str, seed: int) -> str:

@@ -193,6 +193,7 @@
       const text = node("pre", {}, command);
       now.append(node("div", { class: "command" }, text, copy));
     }
+    if (data.notes.length) now.after(node("details", { id: "notes" }, node("summary", {}, "How this came about"), node("ul", {}, ...data.notes.map((line) => node("li", {}, line)))));
     byId("nav").append(node("a", { href: "#answer" }, "The answer"));
   }
 
