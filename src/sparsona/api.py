@@ -32,6 +32,7 @@ from sparsona.methods.pfednet.network import Network
 from sparsona.ops.pairwise import Similarity
 from sparsona.prepare import GIVEN, Prepared, prepare
 from sparsona.report.similarity import network_of, save, save_network, similarity_of
+from sparsona.runs.about import describe, write_about
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.names import file_stem
@@ -194,6 +195,8 @@ def _execute(
     setup, experiment = prepared.setup, prepared.experiment
     for client in setup.federation.splits:
         file_stem(client)  # a name that no file can have is named now, not after the last round
+    if folder is not None:
+        write_about(folder.path, describe(setup.federation, setup.objective, setup.task.layout.size))
     sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
     run_log = RunLog(sizes, setup.objective.higher_is_better, folder.records if folder else None)
     checkpointer = Checkpointer(folder.checkpoint, folder.records) if folder else None

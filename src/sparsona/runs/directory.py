@@ -22,7 +22,9 @@ from sparsona.files import check_plain, read_regular, sync, write_atomically, wr
 from sparsona.layout import Layout
 from sparsona.method import ClientId, Model
 from sparsona.registry import suggest
+from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.names import file_stem
+from sparsona.runs.records import ClientRecord, read_records
 from sparsona.runs.state import pack
 
 log = logging.getLogger(__name__)
@@ -103,6 +105,13 @@ class RunDirectory:
                 f"{self.summary_file} is damaged ({error}): to have it written again, "
                 f"sparsona run {self.experiment_file} --out {self.path} --resume"
             ) from None
+
+    def lines(self) -> list[ClientRecord]:
+        """The records of the rounds that are complete; of a run that goes on, those of its last checkpoint."""
+        if not self.experiment_file.exists() and not self.records.exists():
+            raise RunError(f"{self.path} is not a run directory: give the folder that sparsona run --out made")
+        whole = self.summary_file.exists() or not self.checkpoint.exists()
+        return read_records(self.records, None if whole else Checkpointer(self.checkpoint).progress().records)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Call it last: a run with a summary is finished, and its models are on the disk."""
