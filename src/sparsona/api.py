@@ -18,7 +18,6 @@ import torch
 from safetensors.numpy import load_file
 from torch import nn
 
-from sparsona.data import from_arrays
 from sparsona.data.dataset import Array, Dataset
 from sparsona.engines import ENGINES
 from sparsona.errors import InputError
@@ -151,7 +150,7 @@ def run(
     prepared = prepare(
         assign(settings, set),
         method=None if isinstance(method, str) else method,
-        data=None if isinstance(data, str) else data if isinstance(data, Dataset) else from_arrays(data),
+        data=None if isinstance(data, str) else data,
         model=None if isinstance(model, str) else model,
         objective=objective,
         schedule=None if isinstance(schedule, Mapping) else schedule,

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from sparsona.data.schema.columns import Columns
 from sparsona.errors import InputError
 from sparsona.federation.rounds import Evaluation
 from sparsona.federation.schedule import Sampled
@@ -29,12 +30,18 @@ class Split:
     """How each client's samples are divided.
 
     `use`: the publisher's test part dealt out by the clients' training distributions (`official`), only the training
-    part (`train`) or both together (`pooled`), divided within each client. `test` and `validation` are shares.
+    part (`train`) or both together (`pooled`), divided within each client. `test` and `validation` are shares. `by`:
+    random, time:COLUMN (the last rows are tested; time:COLUMN:GAP leaves out rows that near to the cut), group:COLUMN
+    (whole groups are tested). `repeat` counts other divisions at random. A client with fewer than `fewest` test rows
+    has no score.
     """
 
     use: Literal["official", "train", "pooled"] = "official"
     test: Annotated[float, Field(gt=0, lt=1)] = 0.2
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    by: str = "random"
+    repeat: Annotated[int, Field(ge=0)] = 0
+    fewest: Annotated[int, Field(ge=1)] = 5
 
 
 class Experiment(BaseModel):
@@ -62,6 +69,7 @@ class Experiment(BaseModel):
     options: dict[str, Any] = {}
     training: TrainConfig = TrainConfig()
     schedule: Sampled = Sampled()
+    columns: Columns = Columns()
     split: Split = Split()
     evaluation: Evaluation = Evaluation()
 
@@ -77,6 +85,7 @@ class Experiment(BaseModel):
 SECTIONS: dict[str, type] = {
     "training": TrainConfig,
     "schedule": Sampled,
+    "columns": Columns,
     "split": Split,
     "evaluation": Evaluation,
 }
@@ -173,6 +182,8 @@ def _section(method: str, name: str) -> str:
         return "options"
     if name in {f.name for f in dataclasses.fields(TrainConfig)}:
         return "training"
+    if name in {f.name for f in dataclasses.fields(Columns)}:
+        return "columns"
     if name in Experiment.model_fields:
         return ""
     options = option_names(METHODS.get(method)) if method else []

@@ -15,8 +15,10 @@ import torch
 from torch import nn
 
 from sparsona.chance import Chance
-from sparsona.data import load
+from sparsona.data import Columns, from_python, load
+from sparsona.data._tables import agreed_dataset
 from sparsona.data.dataset import Dataset, Federation
+from sparsona.data.schema import Agreement, Along, Rows, Schema, along_of, exchange, published_schema
 from sparsona.engines import ENGINES
 from sparsona.engines.pool import cores
 from sparsona.engines.pool.shared import picklable
@@ -36,6 +38,8 @@ from sparsona.training.vector import Flat
 
 log = logging.getLogger(__name__)
 GIVEN = "(given in Python)"
+OWN = (GIVEN, "csv", "folder", "npz", "parquet")
+"""The data sets whose natural groups are the clients, unless a partition is asked for."""
 
 
 @dataclass(frozen=True)
@@ -46,19 +50,27 @@ class Prepared:
     setup: Setup
     newcomers: tuple[ClientId, ...]
     schedule: Schedule
+    agreement: Agreement
+    """Every client's schema, and the bytes by which it was agreed on."""
+    rows: Rows | None = None
+    """The raw rows of a table, for a look at what was understood."""
 
 
 def prepare(
     settings: Mapping[str, Any],
     *,
     method: Method[Any, Any] | None = None,
-    data: Dataset | None = None,
+    data: Any = None,
     model: nn.Module | Callable[[], nn.Module] | None = None,
     objective: Objective | None = None,
     schedule: Schedule | None = None,
     origin: str = "the experiment",
 ) -> Prepared:
-    """Check the settings, load and deal out the data, make the model. Objects given replace the named ones."""
+    """Check the settings, load and deal out the data, agree on their schema, make the model.
+
+    Objects given replace the named ones; `data` may be a Dataset or anything that
+    :func:`sparsona.data.from_python` takes.
+    """
     if method is not None:
         settings = {**settings, "method": _name(method), "options": {}}
         experiment = Experiment(**{**settings, "options": dataclasses.asdict(method)})
@@ -68,7 +80,8 @@ def prepare(
         _check_device(experiment.device)
     if experiment.engine != "auto":
         ENGINES.get(experiment.engine)
-    dataset = load(experiment.data) if data is None else data
+    along = along_of(experiment.split.by)
+    dataset = _dataset(experiment, data, along)
     experiment = _resolve(experiment, settings, dataset)
     chance = Chance(experiment.seed)
     federation = federate(
@@ -79,9 +92,16 @@ def prepare(
         test=experiment.split.test,
         validation=experiment.split.validation,
         use=experiment.split.use,
+        along=along,
+        repeat=experiment.split.repeat,
     )
     experiment = experiment.model_copy(update={"clients": len(federation.clients)})
     newcomers = _newcomers(federation, experiment.new_clients, chance)
+    agreement = _agreement(federation, newcomers)
+    rows = dataset.rows
+    if rows is not None:
+        dataset = agreed_dataset(dataset, federation.splits, agreement)
+        federation = Federation(dataset, federation.splits)
     clients = tuple(sorted(k for k in federation.clients if k not in newcomers))
     if schedule is None:
         experiment = experiment.model_copy(update={"schedule": experiment.schedule.among(clients)})
@@ -94,17 +114,35 @@ def prepare(
         task,
         federation,
         module,
-        objective or _objective(dataset),
+        objective or _objective(dataset, agreement.schemas[clients[0]]),
         experiment.training,
         experiment.device,
         _trainer(experiment, module),
         experiment.packing,
     )
     runner = ModelRunner(module, dataset, setup.objective, chance, experiment.device)
-    _probe(runner, dataset, shape)
+    _probe(runner, federation, shape)
     engine = _engine(experiment, setup, runner) if experiment.engine == "auto" else experiment.engine
     experiment = experiment.model_copy(update={"engine": engine, "trainer": setup.trainer})
-    return Prepared(experiment, setup, newcomers, schedule or experiment.schedule)
+    return Prepared(experiment, setup, newcomers, schedule or experiment.schedule, agreement, rows)
+
+
+def _dataset(experiment: Experiment, given: Any, along: Along | None) -> Dataset:
+    """The data set that is named or given, with the column that its rows are split by."""
+    if given is None:
+        return load(experiment.data, columns=experiment.columns, along=along)
+    if not isinstance(given, Dataset):
+        return from_python(given, name=GIVEN, columns=experiment.columns, along=along)
+    if experiment.columns != Columns() or along is not None:
+        raise InputError("a Dataset has its columns already: give the arrays or tables themselves to declare them")
+    return given
+
+
+def _agreement(federation: Federation, newcomers: tuple[ClientId, ...]) -> Agreement:
+    data, splits = federation.data, federation.splits
+    if data.rows is None:
+        return Agreement(dict.fromkeys(splits, published_schema(data)))
+    return exchange(data.rows, {client: split.train for client, split in splits.items()}, newcomers)
 
 
 def _resolve(experiment: Experiment, given: Mapping[str, Any], data: Dataset) -> Experiment:
@@ -112,7 +150,10 @@ def _resolve(experiment: Experiment, given: Mapping[str, Any], data: Dataset) ->
     update: dict[str, Any] = {}
     if experiment.model == "auto":
         update["model"] = data.model
-    owned = data.groups is not None and split_spec(experiment.data)[0] in (GIVEN, "npz", "folder")
+    owned = data.groups is not None and split_spec(experiment.data)[0] in OWN
+    by_group = split_spec(experiment.partition)[0] == "groups" and "partition" in given
+    if by_group and "clients" not in given:
+        update["clients"] = 0
     if "partition" not in given:
         if owned:
             update["partition"] = "groups"
@@ -155,10 +196,12 @@ WORTHWHILE = 10.0
 """Seconds of work on one core from which on worker processes, which take two or three to start, pay."""
 
 
-def _objective(data: Dataset) -> Objective:
-    if data.classes:
+def _objective(data: Dataset, schema: Schema) -> Objective:
+    if schema.task == "classification":
         return classification()
-    return multilabel() if data.targets.ndim == 2 or np.isnan(data.targets).any() else regression()
+    if schema.task == "multilabel" or (schema.scaling == "published" and np.isnan(data.targets).any()):
+        return multilabel()
+    return regression(schema.center, schema.spread)
 
 
 def _newcomers(federation: Federation, share: float, chance: Chance) -> tuple[ClientId, ...]:
@@ -199,10 +242,11 @@ def _module(
         return builder(shape, outputs, **options)
 
 
-def _probe(runner: ModelRunner, data: Dataset, shape: tuple[int, ...]) -> None:
-    """Ask the model about two samples, so that one that does not fit is named before anything is trained."""
+def _probe(runner: ModelRunner, federation: Federation, shape: tuple[int, ...]) -> None:
+    """Ask the model about two training samples, so that one that does not fit is named before anything is trained."""
+    data = federation.data
     try:
-        inputs, targets = runner.batch(np.arange(2) % len(data))
+        inputs, targets = runner.batch(np.resize(next(iter(federation.splits.values())).train, 2))
         answer = runner.forward(runner.flat.read(), inputs)
         losses = runner.objective.loss(answer, targets)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
