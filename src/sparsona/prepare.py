@@ -24,20 +24,21 @@ from sparsona.engines.pool import cores
 from sparsona.engines.pool.shared import picklable
 from sparsona.errors import InputError
 from sparsona.experiment import Experiment, build
+from sparsona.export.card import GIVEN
+from sparsona.export.rebuild import objective_of
 from sparsona.federation.schedule import Schedule
 from sparsona.federation.worker import Setup
 from sparsona.method import ClientId, Method, Task
 from sparsona.methods import METHODS
-from sparsona.models import MODELS
+from sparsona.models._build import build_model
 from sparsona.partition._split import federate
-from sparsona.registry import bind, split_spec
+from sparsona.registry import split_spec
 from sparsona.training.batched import stack_of
-from sparsona.training.objective import Objective, classification, multilabel, regression
+from sparsona.training.objective import Objective, multilabel
 from sparsona.training.runner import ModelRunner
 from sparsona.training.vector import Flat
 
 log = logging.getLogger(__name__)
-GIVEN = "(given in Python)"
 OWN = (GIVEN, "csv", "folder", "npz", "parquet")
 """The data sets whose natural groups are the clients, unless a partition is asked for."""
 
@@ -197,11 +198,8 @@ WORTHWHILE = 10.0
 
 
 def _objective(data: Dataset, schema: Schema) -> Objective:
-    if schema.task == "classification":
-        return classification()
-    if schema.task == "multilabel" or (schema.scaling == "published" and np.isnan(data.targets).any()):
-        return multilabel()
-    return regression(schema.center, schema.spread)
+    unknown = schema.scaling == "published" and not data.classes and bool(np.isnan(data.targets).any())
+    return multilabel() if unknown else objective_of(schema)
 
 
 def _newcomers(federation: Federation, share: float, chance: Chance) -> tuple[ClientId, ...]:
@@ -232,14 +230,12 @@ def _module(
     with chance.torch("initial weights"):
         if given is not None:
             return given()
-        builder = MODELS.get(split_spec(name)[0])
-        if data.vocabulary and split_spec(name)[0] != "text-embedding":
-            raise InputError(f"model {name!r} does not read text: choose --model text-embedding for {data.name}")
-        options = bind("model", name, builder, skip=2)
-        if data.vocabulary and split_spec(name)[0] == "text-embedding":
-            options.setdefault("vocabulary", data.vocabulary)
-        outputs = data.classes or (data.targets.shape[1] if data.targets.ndim == 2 else 1)
-        return builder(shape, outputs, **options)
+        return build_model(name, shape, outputs(data), data.vocabulary)
+
+
+def outputs(data: Dataset) -> int:
+    """How many numbers a model gives for a sample."""
+    return data.classes or (int(data.targets.shape[1]) if data.targets.ndim == 2 else 1)
 
 
 def _probe(runner: ModelRunner, federation: Federation, shape: tuple[int, ...]) -> None:

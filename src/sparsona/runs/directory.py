@@ -6,19 +6,13 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
-
-import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from urllib.parse import quote, unquote
 
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import Experiment, build, read, to_toml
-from sparsona.layout import Layout
-from sparsona.method import ClientId, Model
+from sparsona.method import ClientId
 from sparsona.registry import suggest
 from sparsona.runs.checkpoint import write_atomically
-from sparsona.runs.state import pack
 
 
 class RunDirectory:
@@ -31,6 +25,7 @@ class RunDirectory:
         self.summary_file = path / "summary.json"
         self.checkpoint = path / "checkpoint"
         self.models = path / "models"
+        self.clients_file = path / "clients.csv"
 
     def open(self, experiment: Experiment, resume: bool) -> None:
         """Take the directory for `experiment`, or refuse with what to do instead."""
@@ -86,28 +81,16 @@ class RunDirectory:
     def model_file(self, client: ClientId) -> Path:
         return self.models / f"{quote(client, safe='')}.safetensors"
 
-    def save_model(self, client: ClientId, model: Model, layout: Layout, notes: Mapping[str, str]) -> None:
-        """One client's personal model: its tensors by name, or the declared state of its predictor."""
+    def save_model(self, client: ClientId, data: bytes) -> None:
+        """One client's personal model, as :func:`sparsona.export.files.model_bytes` makes it."""
         self.models.mkdir(exist_ok=True)
-        if isinstance(model, np.ndarray):
-            save_file(layout.named(model), self.model_file(client), metadata={**notes, "client": client})
-        else:
-            self.model_file(client).write_bytes(pack(model))
+        self.model_file(client).write_bytes(data)
 
-    def export(self, client: ClientId, to: Path) -> None:
-        """Copy a client's model out, as .safetensors or .npz."""
-        if not self.model_file(client).exists():
+    def need_model(self, client: ClientId) -> Path:
+        """The file of a client's model, or an error that says who has one."""
+        file = self.model_file(client)
+        if not file.exists():
             self.summary()
-            known = sorted(path.stem for path in self.models.glob("*.safetensors"))
+            known = sorted(unquote(path.stem) for path in self.models.glob("*.safetensors"))
             raise InputError(f"{self.path} has no client {client!r}{suggest(client, known)}")
-        if to.suffix not in (".safetensors", ".npz"):
-            raise InputError(f"cannot write {to}: the name must end in .safetensors or .npz")
-        try:
-            to.parent.mkdir(parents=True, exist_ok=True)
-            if to.suffix == ".safetensors":
-                to.write_bytes(self.model_file(client).read_bytes())
-                return
-            with safe_open(self.model_file(client), framework="numpy") as tensors:
-                np.savez(to, **{name: tensors.get_tensor(name) for name in tensors.keys()})  # noqa: SIM118
-        except SafetensorError as error:
-            raise RunError(f"{self.model_file(client)} is damaged: {error}") from None
+        return file

@@ -107,7 +107,7 @@ class Schema:
         [[2.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0]]
         """
         if rows.block is not None:
-            return self._encode_block(rows.block)
+            return self.encode_block(rows.block)
         out = np.zeros((len(rows.numbers), *self.input_shape), np.float32)
         names, start = rows.number_names, 0
         for feature in self.features:
@@ -124,7 +124,7 @@ class Schema:
             start += feature.width
         return out
 
-    def _encode_block(self, block: Array) -> Array:
+    def encode_block(self, block: Array) -> Array:
         """Samples of several axes, scaled here or, so that images stay bytes, when a batch is made."""
         if self.inputs == "tokens":
             known: Array = np.where(block < self.vocabulary, block, UNKNOWN).astype(np.int32)
