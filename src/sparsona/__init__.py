@@ -6,7 +6,7 @@
 3
 """
 
-from sparsona.api import PersonalModel, Result, run
+from sparsona.api import PersonalModel, Result, load, run
 from sparsona.data.dataset import Dataset
 from sparsona.layout import Layout
 from sparsona.message import Blocks, Levels, Message, Positions, Sparse, Ternary, Vector
@@ -36,6 +36,7 @@ __all__ = [
     "Vector",
     "__version__",
     "classification",
+    "load",
     "multilabel",
     "regression",
     "run",

@@ -20,10 +20,12 @@ from torch import nn
 from sparsona.data import Columns
 from sparsona.data.dataset import Dataset
 from sparsona.engines import ENGINES
-from sparsona.experiment import assign
+from sparsona.errors import RunError
+from sparsona.experiment import assign, build, read
 from sparsona.export.card import GIVEN, ModelCard, layers
 from sparsona.export.files import model_bytes, read_model
 from sparsona.export.predict import PersonalModel, model_in
+from sparsona.export.rebuild import module_of, runner_of
 from sparsona.federation.evaluation import POINTS, summarise
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Schedule
@@ -32,9 +34,9 @@ from sparsona.method import ClientId, Method, Model
 from sparsona.methods.pfednet.network import Network
 from sparsona.ops.pairwise import Similarity
 from sparsona.prepare import Prepared, outputs, prepare
-from sparsona.report.similarity import network_of, save, save_network, similarity_of
+from sparsona.report.similarity import from_json, network_of, save, save_network, similarity_of
 from sparsona.runs.checkpoint import Checkpointer
-from sparsona.runs.clients import ClientScores, scored, write_clients
+from sparsona.runs.clients import ClientScores, read_clients, scored, write_clients
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import RoundReport, RunLog
 from sparsona.runs.state import digest
@@ -50,10 +52,15 @@ class Models(Mapping[ClientId, PersonalModel]):
     """Every client's own model. Those that a run directory holds are read when they are asked for, and models that
     several clients share are held once: memory does not grow with the clients if it need not."""
 
-    def __init__(self, cards: Mapping[ClientId, ModelCard], runner: ModelRunner, folder: RunDirectory | None) -> None:
+    def __init__(
+        self, cards: Mapping[ClientId, ModelCard | None], folder: RunDirectory | None, module: nn.Module | None
+    ) -> None:
+        """`cards` of clients whose models are files may be None: the files hold them. `module` is the clients' net,
+        None where its name on a card is enough."""
         self._cards = cards
-        self._runner = runner
         self._folder = folder
+        self._module = module
+        self._runner: ModelRunner | None = None
         self._held: dict[ClientId, Model] = {}
         self._same: dict[bytes, Model] = {}
 
@@ -66,11 +73,18 @@ class Models(Mapping[ClientId, PersonalModel]):
 
     def __getitem__(self, client: ClientId) -> PersonalModel:
         card = self._cards[client]
-        if client in self._held:
-            return PersonalModel(card, self._held[client], self._runner)
+        if card is not None and client in self._held:
+            return PersonalModel(card, self._held[client], self._ready(card))
         assert self._folder is not None
         path = self._folder.need_model(client)
-        return PersonalModel(card, model_in(read_model(path), path, self._runner), self._runner)
+        file = read_model(path)
+        return PersonalModel(file.card, model_in(file, path, self._ready(file.card)), self._ready(file.card))
+
+    def _ready(self, card: ModelCard) -> ModelRunner:
+        """One runner for all: clients differ in what is encoded before it."""
+        if self._runner is None:
+            self._runner = runner_of(card, self._module if self._module is not None else module_of(card))
+        return self._runner
 
     def __iter__(self) -> Iterator[ClientId]:
         return iter(self._cards)
@@ -148,7 +162,12 @@ def run(
         objective=objective,
         schedule=None if isinstance(schedule, Mapping) else schedule,
     )
-    return execute(prepared, RunDirectory(Path(out)) if out is not None else None, resume, on_round)
+    folder = RunDirectory(Path(out)) if out is not None else None
+    if resume and folder is None:
+        raise RunError("there is no run to resume without `out`: name its directory")
+    if resume and folder is not None:
+        folder.need_run()
+    return execute(prepared, folder, resume, on_round)
 
 
 def execute(
@@ -183,8 +202,7 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
     setup, experiment, run_log = prepared.setup, prepared.experiment, rounds.run_log
     cards = _cards(prepared)
     module = copy.deepcopy(setup.module)  # a runner takes its module's weights over: the engine still needs its own
-    runner = ModelRunner(module, setup.federation.data, setup.objective, setup.task.chance, setup.device)
-    models = Models({client: cards[client] for client in setup.task.clients}, runner, folder)
+    models = Models({client: cards[client] for client in setup.task.clients}, folder, module)
     for outcome in rounds.finish("personal", setup.task.clients):
         assert outcome.model is not None
         if folder is not None:
@@ -242,6 +260,34 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
         folder.write_summary(summary)
     path = folder.path if folder else None
     return Result(summary, tuple(run_log.rounds), models, run_log.scores, path, similarity, network, clients)
+
+
+def load(run: str | Path, model: nn.Module | None = None) -> Result:
+    """The result of a finished run, from its directory: neither its data nor its engine are needed.
+
+    `model` is the clients' net where it was given in Python and has no name. A network of clients is in network.json.
+
+    >>> import tempfile
+    >>> out = Path(tempfile.mkdtemp()) / "run"
+    >>> done = run("fedavg", clients=3, rounds=2, partition="iid", out=out)
+    >>> again = load(out)
+    >>> again.summary["digest"] == done.summary["digest"], len(again.history), sorted(again.models)
+    (True, 2, ['c0', 'c1', 'c2'])
+    """
+    folder = RunDirectory(Path(run))
+    summary = folder.summary()
+    experiment, _ = build(read(folder.experiment_file), str(folder.experiment_file))
+    clients = tuple(read_clients(folder.clients_file))
+    higher = summary["metric"] != "mae"
+    replayed = RunLog({one.client: one.test for one in clients}, higher, None, experiment.split.fewest)
+    lines = folder.lines()
+    for number in range(1, experiment.rounds + 1):
+        replayed.write(line for line in lines if line.round == number)
+    models = Models({one.client: None for one in clients}, folder, None if model is None else copy.deepcopy(model))
+    matrices = folder.path / "similarity.json"
+    similarity = from_json(matrices.read_text(encoding="utf-8")) if matrices.exists() else None
+    rounds, scores = tuple(replayed.rounds), replayed.scores
+    return Result(summary, rounds, models, scores, folder.path, similarity, clients=clients)
 
 
 def _client_scores(prepared: Prepared, run_log: RunLog) -> tuple[ClientScores, ...]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from sparsona.data import absolute
 from sparsona.data.schema.columns import Columns
 from sparsona.errors import InputError
 from sparsona.federation.rounds import Evaluation
@@ -21,8 +22,8 @@ from sparsona.registry import suggest
 from sparsona.training.config import TrainConfig
 from sparsona.wire import PackingName
 
-FREE = ("engine", "workers", "device")
-"""What may change when a run is resumed: it says where the work is done, not what is done."""
+FREE = ("engine", "workers", "device", "rounds")
+"""What may change when a run is resumed: where the work is done, and that it goes on for longer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +147,7 @@ def explain(error: ValidationError) -> str:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The settings of an experiment file."""
+    """The settings of an experiment file. A relative path to data starts at the file's folder."""
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -154,6 +155,8 @@ def read(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not a TOML file: {error}") from None
     _known(settings, str(path))
+    if isinstance(settings.get("data"), str):
+        settings["data"] = absolute(settings["data"], path.parent)
     return settings
 
 

@@ -8,6 +8,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch
 from torch import nn
 
 from sparsona.chance import Chance
-from sparsona.data import Columns, from_python, load
+from sparsona.data import PATHS, Columns, absolute, from_python, load
 from sparsona.data._tables import agreed_dataset
 from sparsona.data.dataset import Dataset, Federation
 from sparsona.data.schema import Agreement, Along, Rows, Schema, along_of, exchange, published_schema
@@ -39,7 +40,7 @@ from sparsona.training.runner import ModelRunner
 from sparsona.training.vector import Flat
 
 log = logging.getLogger(__name__)
-OWN = (GIVEN, "csv", "folder", "npz", "parquet")
+OWN = (GIVEN, *PATHS)
 """The data sets whose natural groups are the clients, unless a partition is asked for."""
 
 
@@ -77,6 +78,7 @@ def prepare(
         experiment = Experiment(**{**settings, "options": dataclasses.asdict(method)})
     else:
         experiment, method = build(settings, origin)
+    experiment = experiment.model_copy(update={"data": absolute(experiment.data, Path.cwd())})
     if experiment.device != "cpu":
         _check_device(experiment.device)
     if experiment.engine != "auto":

@@ -23,6 +23,7 @@ from sparsona.registry import bind, split_spec
 
 __all__ = [
     "DATASETS",
+    "PATHS",
     "Columns",
     "Description",
     "Fetched",
@@ -31,6 +32,7 @@ __all__ = [
     "Progress",
     "Source",
     "Store",
+    "absolute",
     "describe",
     "fetch",
     "from_arrays",
@@ -55,6 +57,20 @@ def load(spec: str, root: Path | None = None, columns: Columns | None = None, al
     if along is not None or (columns or Columns()) != Columns():
         raise InputError(f"{found.name} is no table of columns: leave --target, --features, --split and the like out")
     return given
+
+
+PATHS = ("csv", "folder", "npz", "parquet")
+"""The data sets whose spec holds a path."""
+
+
+def absolute(spec: str, base: Path) -> str:
+    """The spec with its path, where it holds one, made absolute from `base`.
+
+    >>> absolute("folder:clients", Path("/tmp/study")), absolute("mnist", Path("/tmp"))
+    ('folder:/tmp/study/clients', 'mnist')
+    """
+    name, colon, path = spec.partition(":")
+    return f"{name}:{(base / Path(path).expanduser()).resolve()}" if colon and name in PATHS else spec
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from sparsona.experiment import Experiment, build, read, to_toml
 from sparsona.method import ClientId
 from sparsona.registry import suggest
 from sparsona.runs.checkpoint import write_atomically
+from sparsona.runs.records import ClientRecord, _lines
+
+log = logging.getLogger(__name__)
 
 
 class RunDirectory:
@@ -47,7 +51,13 @@ class RunDirectory:
         same = file.name == there.experiment_file.name
         return there if same and (there.checkpoint.exists() or there.records.exists()) else None
 
+    def need_run(self) -> None:
+        """Refuse to resume what is not there."""
+        if not self.experiment_file.exists():
+            raise RunError(f"there is no run in {self.path} to resume: check --out, or leave --resume out")
+
     def _check_same(self, experiment: Experiment) -> None:
+        """Refuse another experiment. More rounds are the same one for longer: an earlier end is taken back."""
         there, _ = build(read(self.experiment_file), str(self.experiment_file))
         differs = experiment.same_work(there)
         if differs is not None:
@@ -55,6 +65,19 @@ class RunDirectory:
                 f"{self.path} belongs to another experiment ({differs} differs): choose another --out, "
                 f"or run {self.experiment_file} --resume"
             )
+        if experiment.rounds < there.rounds:
+            raise RunError(
+                f"{self.path} holds a run of {there.rounds} rounds, {experiment.rounds} are asked for: "
+                f"give --rounds {there.rounds} or more, or choose another --out"
+            )
+        if experiment.rounds > there.rounds:
+            log.warning(
+                "the run goes on from %d to %d rounds; what depends on their number sees the new one from now on",
+                there.rounds,
+                experiment.rounds,
+            )
+            self.summary_file.unlink(missing_ok=True)
+            write_atomically(self.experiment_file, to_toml(experiment))
 
     def summary(self) -> dict[str, Any]:
         """The summary of a finished run."""
@@ -74,6 +97,10 @@ class RunDirectory:
                 f"sparsona run {self.experiment_file} --out {self.path} --resume"
             ) from None
         return found
+
+    def lines(self) -> list[ClientRecord]:
+        """The records of a finished run."""
+        return _lines(self.records, self.records.stat().st_size if self.records.exists() else 0)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         write_atomically(self.summary_file, json.dumps(summary, indent=2, allow_nan=False) + "\n")
