@@ -148,7 +148,8 @@ def run(
     declared = {key: settings.pop(key) for key in [f.name for f in dataclasses.fields(Columns)] if key in settings}
     if declared:
         settings["columns"] = {**settings.get("columns", {}), **declared}
-    settings["data"] = data if isinstance(data, str) else GIVEN
+    if isinstance(data, str):
+        settings["data"] = data
     settings["model"] = model if isinstance(model, str) else GIVEN
     if isinstance(method, str):
         settings["method"] = method

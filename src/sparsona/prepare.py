@@ -73,6 +73,8 @@ def prepare(
     Objects given replace the named ones; `data` may be a Dataset or anything that
     :func:`sparsona.data.from_python` takes.
     """
+    if data is not None:
+        settings = {**settings, "data": GIVEN}
     if method is not None:
         settings = {**settings, "method": _name(method), "options": {}}
         experiment = Experiment(**{**settings, "options": dataclasses.asdict(method)})
