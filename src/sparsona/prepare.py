@@ -20,6 +20,7 @@ from sparsona.data import PATHS, Columns, absolute, from_python, load
 from sparsona.data._tables import agreed_dataset
 from sparsona.data.dataset import Dataset, Federation
 from sparsona.data.schema import Agreement, Along, Rows, Schema, along_of, exchange, published_schema
+from sparsona.data.schema.understood import Line, understood
 from sparsona.engines import ENGINES
 from sparsona.engines.pool import cores
 from sparsona.engines.pool.shared import picklable
@@ -56,6 +57,12 @@ class Prepared:
     """Every client's schema, and the bytes by which it was agreed on."""
     rows: Rows | None = None
     """The raw rows of a table, for a look at what was understood."""
+
+    def understood(self) -> list[Line]:
+        """What was understood of a table and what was decided; nothing of data that come prepared."""
+        if self.rows is None:
+            return []
+        return understood(self.rows, self.setup.federation.splits, self.agreement, self.experiment.split.by)
 
 
 def prepare(
