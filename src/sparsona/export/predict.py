@@ -93,11 +93,11 @@ def _state_kind(file: ModelFile) -> type:
     """The class of a model that is more than one set of weights: it stands in its method's package."""
     name = json.loads(file.notes["tree"])["class"]
     package = METHODS.get(file.card.method).__module__
-    for module_name, module in list(sys.modules.items()):
-        if module_name.startswith((package, "sparsona.methods.")):
-            found = getattr(module, name, None)
-            if isinstance(found, type):
-                return found
+    loaded = sorted(sys.modules, key=lambda module: not module.startswith(package))
+    for module in loaded:
+        found = getattr(sys.modules[module], name, None) if module.startswith((package, "sparsona.methods.")) else None
+        if isinstance(found, type) and hasattr(found, "predict"):
+            return found
     raise InputError(f"the model is a {name}, which method {file.card.method!r} does not know")
 
 

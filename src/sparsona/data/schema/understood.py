@@ -37,10 +37,8 @@ def _target(rows: Rows, schema: Schema, train: Indices) -> Line:
     names = ", ".join(rows.targets)
     if schema.task != "classification":
         held = rows.target[train]
-        shown = (
-            f"{held.shape[1]} of 0 and 1" if schema.task == "multilabel" else f"{np.min(held):g} to {np.max(held):g}"
-        )
-        return f"target {names}", shown, schema.task
+        numbers = f"{np.nanmin(held):g} to {np.nanmax(held):g}"
+        return f"target {names}", "0 and 1" if schema.task == "multilabel" else numbers, schema.task
     counts = np.bincount(schema.targets_of(rows)[train], minlength=len(schema.classes))
     shown = [f"{name} ({count})" for name, count in zip(schema.classes, counts.tolist(), strict=True)]
     more = ", ..." if len(shown) > 8 else ""
@@ -65,10 +63,8 @@ def _column(feature: Feature, rows: Rows, schema: Schema, train: Indices) -> tup
     values = rows.numbers[train, rows.number_names.index(feature.column)]
     known = values[~np.isnan(values)]
     shown = f"numbers {known.min():g} to {known.max():g}" if len(known) else "numbers, all missing"
-    made = _scaled(schema, feature)
-    return shown + _missing(len(values) - len(known)), made + (
-        ", and whether it is missing" if feature.indicator else ""
-    )
+    indicator = ", and whether it is missing" if feature.indicator else ""
+    return shown + _missing(len(values) - len(known)), _scaled(schema, feature) + indicator
 
 
 def _missing(count: int) -> str:
