@@ -8,7 +8,7 @@ import hashlib
 import logging
 import resource
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,11 @@ from sparsona.data import from_arrays
 from sparsona.data.dataset import Array, Dataset
 from sparsona.engines import ENGINES
 from sparsona.errors import InputError
-from sparsona.experiment import assign
-from sparsona.federation.evaluation import POINTS, summarise
+from sparsona.experiment import Experiment, assign, build, read, to_toml
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Schedule
-from sparsona.federation.worker import Outcome, Setup
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Outcome
 from sparsona.method import ClientId, Method, Model
 from sparsona.methods.pfednet.network import Network
 from sparsona.ops.pairwise import Similarity
@@ -35,8 +35,11 @@ from sparsona.report.similarity import network_of, save, save_network, similarit
 from sparsona.runs.about import describe, write_about
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.directory import RunDirectory
+from sparsona.runs.names import file_stem
 from sparsona.runs.records import RoundReport, RunLog
+from sparsona.runs.scores import POINTS, summarise
 from sparsona.runs.state import digest
+from sparsona.runs.stopping import stopped_by_sigterm
 from sparsona.training.objective import Objective
 from sparsona.training.runner import ModelRunner
 from sparsona.version import __version__
@@ -168,13 +171,35 @@ def execute(
     on_start: Callable[[int], None] = lambda done: None,
 ) -> Result:
     """Run what :func:`prepare` made; into `folder`, where there is one."""
+    with stopped_by_sigterm(), _opened(folder, prepared.experiment, resume):
+        return _execute(prepared, folder, resume, on_round, on_start)
+
+
+def _opened(folder: RunDirectory | None, experiment: Experiment, resume: bool) -> AbstractContextManager[None]:
+    if folder is None:
+        return nullcontext()
+
+    def differs(file: Path) -> str | None:
+        return experiment.same_work(build(read(file), str(file))[0])
+
+    return folder.open(to_toml(experiment), differs, resume)
+
+
+def _execute(
+    prepared: Prepared,
+    folder: RunDirectory | None,
+    resume: bool,
+    on_round: Callable[[RoundReport], None],
+    on_start: Callable[[int], None],
+) -> Result:
     setup, experiment = prepared.setup, prepared.experiment
+    for client in setup.federation.splits:
+        file_stem(client)  # a name that no file can have is named now, not after the last round
     if folder is not None:
-        folder.open(experiment, resume)
         write_about(folder.path, describe(setup.federation, setup.objective, setup.task.layout.size))
     sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
     run_log = RunLog(sizes, setup.objective.higher_is_better, folder.records if folder else None)
-    checkpointer = Checkpointer(folder.checkpoint) if folder else None
+    checkpointer = Checkpointer(folder.checkpoint, folder.records) if folder else None
     with _repeatable():
         engine = ENGINES.get(experiment.engine)(setup, experiment.workers)
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,13 +13,21 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from sparsona.errors import InputError
-from sparsona.federation.rounds import Evaluation
+from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.schedule import Sampled
+from sparsona.files import check_regular
 from sparsona.method import Method
 from sparsona.methods import METHODS
 from sparsona.registry import suggest
 from sparsona.training.config import TrainConfig
 from sparsona.wire import PackingName
+
+LONGEST = 2**20
+"""Bytes. What is longer is no experiment file."""
+
+_PART = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
+DEEP = re.compile(rf"{_PART}(?:[ \t]*\.[ \t]*{_PART}){{50}}")
+"""A key of fifty parts and more. Python's reader takes memory by the square of their number."""
 
 FREE = ("engine", "workers", "device")
 """What may change when a run is resumed: it says where the work is done, not what is done."""
@@ -139,7 +148,16 @@ def explain(error: ValidationError) -> str:
 def read(path: Path) -> dict[str, Any]:
     """The settings of an experiment file."""
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        check_regular(path)
+        if path.stat().st_size > LONGEST:
+            raise InputError(f"{path} is too long for an experiment file: it may have {LONGEST} bytes")
+        text = path.read_text(encoding="utf-8")
+        if DEEP.search(text):
+            raise RecursionError
+        settings = tomllib.loads(text)
+        json.dumps(settings, default=str)
+    except RecursionError:
+        raise InputError(f"{path} is nested too deeply for an experiment file: write tables of one level") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -183,7 +201,7 @@ def _section(method: str, name: str) -> str:
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
 
 

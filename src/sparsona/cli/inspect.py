@@ -93,9 +93,9 @@ def draw(
     file: Annotated[Path, typer.Option("--out", help="the image to write")] = Path("curves.png"),
 ) -> None:
     """Accuracy against rounds, bytes and simulated seconds: a curve a run."""
-    from sparsona.federation.evaluation import POINTS
     from sparsona.report import curves
     from sparsona.runs.directory import RunDirectory
+    from sparsona.runs.scores import POINTS
 
     folders = [inner for given in runs for inner in runs_in(given)]
     summaries = [RunDirectory(folder).summary() for folder in folders]

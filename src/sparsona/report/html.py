@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from sparsona.errors import RunError
+from sparsona.files import write_atomically
 from sparsona.report.comparison import Budget
 from sparsona.report.measured import find_runs, measure
 from sparsona.report.page import page_data
 from sparsona.report.words import Answer
-from sparsona.runs.checkpoint import write_atomically
 from sparsona.version import __version__
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from sparsona.experiment import read
-from sparsona.federation.evaluation import POINTS, summarise
 from sparsona.method import ClientId
 from sparsona.runs.about import About, read_about
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import ClientRecord, by_round
+from sparsona.runs.scores import POINTS, summarise
 from sparsona.wire import Ledger
 
 Scores = Mapping[ClientId, float]

@@ -16,10 +16,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from sparsona.files import write_atomically
 from sparsona.report import curves
 from sparsona.reproduce import PAPERS, Case, Claim, Paper, Summary, finished, verdicts
 from sparsona.reproduce.spfl import PARTITIONS, SEEDS, Row, above, deviation, means, means_of, within
-from sparsona.runs.checkpoint import write_atomically
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import by_round
 

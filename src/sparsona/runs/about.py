@@ -13,8 +13,8 @@ from typing import Any
 
 from sparsona.data.dataset import Federation
 from sparsona.errors import RunError
+from sparsona.files import write_atomically
 from sparsona.partition._split import class_counts
-from sparsona.runs.checkpoint import write_atomically
 from sparsona.training.objective import Objective
 from sparsona.version import __version__
 

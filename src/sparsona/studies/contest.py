@@ -18,12 +18,13 @@ from sparsona.api import execute
 from sparsona.data.dataset import Dataset
 from sparsona.errors import InputError, RunError, SparsonaError
 from sparsona.experiment import assign, read
+from sparsona.files import write_atomically
 from sparsona.methods import METHODS
 from sparsona.prepare import Prepared, prepare
 from sparsona.report.comparison import Budget
 from sparsona.report.measured import MeasuredRun, measure
 from sparsona.report.tensorboard import scalars, told_to
-from sparsona.runs.checkpoint import Checkpointer, write_atomically
+from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import RoundReport
 
