@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from sparsona.version import __version__
 
 if TYPE_CHECKING:
-    from sparsona.api import PersonalModel, Result, run
+    from sparsona.api import Result, load, run
     from sparsona.data.dataset import Dataset
+    from sparsona.export.predict import PersonalModel
     from sparsona.layout import Layout
     from sparsona.message import Blocks, Levels, Message, Positions, Sparse, Ternary, Vector
     from sparsona.method import Arrival, Fit, Method, Phase, Predictor, ServerContext, Task
@@ -45,13 +46,15 @@ __all__ = [
     "Vector",
     "__version__",
     "classification",
+    "load",
     "multilabel",
     "regression",
     "run",
 ]  # fmt: skip
 
 _FROM = {
-    "sparsona.api": ("PersonalModel", "Result", "run"),
+    "sparsona.api": ("Result", "load", "run"),
+    "sparsona.export.predict": ("PersonalModel",),
     "sparsona.data.dataset": ("Dataset",),
     "sparsona.layout": ("Layout",),
     "sparsona.message": ("Blocks", "Levels", "Message", "Positions", "Sparse", "Ternary", "Vector"),

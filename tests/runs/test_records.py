@@ -118,8 +118,9 @@ def test_a_resumed_run_has_the_history_of_an_unbroken_one_where_rounds_are_empty
         raise Stop
 
     for _ in range(8):
+        run = tmp_path / "run"
         with pytest.raises(Stop):
-            sparsona.run("fedavg", out=tmp_path / "run", resume=True, on_round=stop, **settings)
+            sparsona.run("fedavg", out=run, resume=run.exists(), on_round=stop, **settings)
     told: list[int] = []
     resumed = sparsona.run(
         "fedavg", out=tmp_path / "run", resume=True, on_round=lambda report: told.append(report.round), **settings

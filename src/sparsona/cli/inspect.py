@@ -38,7 +38,9 @@ def methods(
         about, rows = show.method_options(name)
         out.print(about, soft_wrap=True, highlight=False)
         out.print(
-            show.table(f"{name}: options, for --set", ("name", "type", "default"), rows) if rows else "no options"
+            show.table(f"{name}: options, for --set", ("name", "type", "default", "meaning"), rows)
+            if rows
+            else "no options"
         )
 
 
@@ -51,14 +53,14 @@ def export(
     ] = False,
 ) -> None:
     """Write one client's personal model to a file."""
-    from sparsona.runs.directory import RunDirectory
-    from sparsona.training.slim.export import export_slim
+    from sparsona.export.run import export_model
+    from sparsona.export.slim import export_slim
 
     if slim:
         sizes = export_slim(run, client, to)
         out.print(f"wrote {to}: {sizes.after} numbers instead of {sizes.before}", soft_wrap=True)
         return
-    RunDirectory(run).export(client, to)
+    export_model(run, client, to)
     out.print(f"wrote {to}", soft_wrap=True)
 
 

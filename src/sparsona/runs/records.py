@@ -114,7 +114,11 @@ class RoundReport:
 class RunLog:
     """The lines of a run, kept in memory by the round and, where there is a file, appended to it."""
 
-    def __init__(self, sizes: Mapping[ClientId, int], higher_is_better: bool, file: Path | None = None) -> None:
+    def __init__(
+        self, sizes: Mapping[ClientId, int], higher_is_better: bool, file: Path | None = None, fewest: int = 1
+    ) -> None:
+        """`sizes`: the clients' test samples; who has fewer than `fewest` is in no mean."""
+        self._small = frozenset(client for client, size in sizes.items() if size < fewest)
         self._sizes = sizes
         self._higher = higher_is_better
         self._file = file
@@ -156,8 +160,9 @@ class RunLog:
         scores: dict[str, Any] = {}
         validation: dict[str, float | None] = {}
         for point in POINTS:
-            found = {line.client: line.test[point] for line in lines if point in line.test}
-            if found:
+            measured = [line for line in lines if point in line.test]
+            found = {line.client: line.test[point] for line in measured if line.client not in self._small}
+            if measured:
                 scores[point] = summarise(found, self._sizes, self._higher)
                 checked = {line.client: line.validation[point] for line in lines if point in line.validation}
                 validation[point] = summarise(checked, self._sizes, self._higher)["mean"]
