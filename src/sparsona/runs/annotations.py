@@ -12,12 +12,14 @@ import numpy as np
 def fits(value: Any, hint: Any) -> bool:
     """Whether `value` is of the annotated type `hint`, as far as a stored state can tell.
 
-    >>> fits((1, 2), tuple[int, ...]), fits({"a": "b"}, dict[str, int]), fits(None, str | None)
-    (True, False, True)
+    >>> fits((1, 2), tuple[int, ...]), fits({"a": "b"}, dict[str, int]), fits(None, str | None), fits(1, Any)
+    (True, False, True, True)
 
     Lists come back as tuples and numpy's numbers as Python's. What an annotation leaves open fits. Only the class of
     a dataclass is checked, not its fields.
     """
+    if hint is Any:
+        return True
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
         return value in arguments
