@@ -8,7 +8,7 @@ import hashlib
 import logging
 import resource
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,11 @@ from sparsona.data import Columns
 from sparsona.data.dataset import Dataset
 from sparsona.engines import ENGINES
 from sparsona.errors import RunError
-from sparsona.experiment import assign, build, read
+from sparsona.experiment import Experiment, assign, build, read, to_toml
 from sparsona.export.card import GIVEN, ModelCard, layers
 from sparsona.export.files import model_bytes, read_model
 from sparsona.export.predict import PersonalModel, model_in
 from sparsona.export.rebuild import module_of, runner_of
-from sparsona.federation.evaluation import POINTS, summarise
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Schedule
 from sparsona.federation.worker import Outcome
@@ -35,11 +34,15 @@ from sparsona.methods.pfednet.network import Network
 from sparsona.ops.pairwise import Similarity
 from sparsona.prepare import Prepared, outputs, prepare
 from sparsona.report.similarity import from_json, network_of, save, save_network, similarity_of
+from sparsona.runs.about import describe, write_about
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.clients import ClientScores, read_clients, scored, write_clients
 from sparsona.runs.directory import RunDirectory
+from sparsona.runs.names import file_stem
 from sparsona.runs.records import RoundReport, RunLog
+from sparsona.runs.scores import POINTS, summarise
 from sparsona.runs.state import digest
+from sparsona.runs.stopping import stopped_by_sigterm
 from sparsona.training.objective import Objective
 from sparsona.training.runner import ModelRunner
 from sparsona.version import __version__
@@ -179,13 +182,52 @@ def execute(
     on_start: Callable[[int], None] = lambda done: None,
 ) -> Result:
     """Run what :func:`prepare` made; into `folder`, where there is one."""
+    with stopped_by_sigterm(), _opened(folder, prepared.experiment, resume):
+        return _execute(prepared, folder, resume, on_round, on_start)
+
+
+def _opened(folder: RunDirectory | None, experiment: Experiment, resume: bool) -> AbstractContextManager[None]:
+    if folder is None:
+        return nullcontext()
+
+    def agreed(file: Path) -> str:
+        there, _ = build(read(file), str(file))
+        setting = experiment.same_work(there)
+        if setting is not None:
+            raise RunError(
+                f"{folder.path} belongs to another experiment ({setting} differs): choose another --out, "
+                f"or run {file} --resume"
+            )
+        if experiment.rounds < there.rounds:
+            raise RunError(
+                f"{folder.path} holds a run of {there.rounds} rounds, {experiment.rounds} are asked for: "
+                f"give --rounds {there.rounds} or more, or choose another --out"
+            )
+        if experiment.rounds == there.rounds:
+            return file.read_text(encoding="utf-8")
+        more = "the run goes on from %d to %d rounds; what depends on their number sees the new one from now on"
+        log.warning(more, there.rounds, experiment.rounds)
+        return to_toml(experiment)
+
+    return folder.open(to_toml(experiment), agreed, resume)
+
+
+def _execute(
+    prepared: Prepared,
+    folder: RunDirectory | None,
+    resume: bool,
+    on_round: Callable[[RoundReport], None],
+    on_start: Callable[[int], None],
+) -> Result:
     setup, experiment = prepared.setup, prepared.experiment
+    for client in setup.federation.splits:
+        file_stem(client)  # a name that no file can have is named now, not after the last round
     if folder is not None:
-        folder.open(experiment, resume)
+        write_about(folder.path, describe(setup.federation, setup.objective, setup.task.layout.size))
     sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
     higher, fewest = setup.objective.higher_is_better, experiment.split.fewest
     run_log = RunLog(sizes, higher, folder.records if folder else None, fewest)
-    checkpointer = Checkpointer(folder.checkpoint) if folder else None
+    checkpointer = Checkpointer(folder.checkpoint, folder.records) if folder else None
     with _repeatable():
         engine = ENGINES.get(experiment.engine)(setup, experiment.workers)
         try:

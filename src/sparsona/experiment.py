@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,13 +15,21 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from sparsona.data import absolute
 from sparsona.data.schema.columns import Columns
 from sparsona.errors import InputError
-from sparsona.federation.rounds import Evaluation
+from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.schedule import Sampled
+from sparsona.files import check_regular
 from sparsona.method import Method
 from sparsona.methods import METHODS
 from sparsona.registry import suggest
 from sparsona.training.config import TrainConfig
 from sparsona.wire import PackingName
+
+LONGEST = 2**20
+"""Bytes. What is longer is no experiment file."""
+
+_PART = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
+DEEP = re.compile(rf"{_PART}(?:[ \t]*\.[ \t]*{_PART}){{50}}")
+"""A key of fifty parts and more. Python's reader takes memory by the square of their number."""
 
 FREE = ("engine", "workers", "device", "rounds")
 """What may change when a run is resumed: where the work is done, and that it goes on for longer."""
@@ -149,7 +158,16 @@ def explain(error: ValidationError) -> str:
 def read(path: Path) -> dict[str, Any]:
     """The settings of an experiment file. A relative path to data starts at the file's folder."""
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        check_regular(path)
+        if path.stat().st_size > LONGEST:
+            raise InputError(f"{path} is too long for an experiment file: it may have {LONGEST} bytes")
+        text = path.read_text(encoding="utf-8")
+        if DEEP.search(text):
+            raise RecursionError
+        settings = tomllib.loads(text)
+        json.dumps(settings, default=str)
+    except RecursionError:
+        raise InputError(f"{path} is nested too deeply for an experiment file: write tables of one level") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -197,7 +215,7 @@ def _section(method: str, name: str) -> str:
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
 
 

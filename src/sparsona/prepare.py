@@ -29,7 +29,7 @@ from sparsona.experiment import Experiment, build
 from sparsona.export.card import GIVEN
 from sparsona.export.rebuild import objective_of
 from sparsona.federation.schedule import Schedule
-from sparsona.federation.worker import Setup
+from sparsona.federation.setup import Setup
 from sparsona.method import ClientId, Method, Task
 from sparsona.methods import METHODS
 from sparsona.models._build import build_model

@@ -68,7 +68,7 @@ class Source:
         return sum(known) if sizes and len(known) == len(sizes) else None
 
 
-DATASETS: Registry[Source] = Registry("data set", "sparsona.data")
+DATASETS: Registry[Source] = Registry("data set", "sparsona.data", decorator="source")
 
 
 def source(

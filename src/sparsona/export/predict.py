@@ -73,7 +73,7 @@ def load_model(path: Path, module: nn.Module | None = None) -> PersonalModel:
     """The model in a .safetensors or .npz file. `module` is its net, where that has no name."""
     file = read_model(path)
     if "chain" in file.notes:
-        raise InputError(f"{path} is a small net: read it with sparsona.training.slim.export.load_slim")
+        raise InputError(f"{path} is a small net: read it with sparsona.export.slim.load_slim")
     runner = runner_of(file.card, module if module is not None else module_of(file.card))
     return PersonalModel(file.card, model_in(file, path, runner), runner)
 

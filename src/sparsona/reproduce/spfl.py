@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from sparsona.files import write_atomically
 from sparsona.methods._similar import ServerState
 from sparsona.report.similarity import draw_heat_map
 from sparsona.reproduce import PAPERS, Case, Check, Claim, Paper, Summary, finished, score, server_state
-from sparsona.runs.checkpoint import write_atomically
 
 PARTITIONS = {"noniid": "classes:6:own", "iid": "classes:6:shared"}
 SETTINGS = (("mnist", "noniid"), ("cifar-10", "noniid"), ("mnist", "iid"), ("cifar-10", "iid"))

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sparsona.errors import RunError
-from sparsona.federation.evaluation import POINTS, summarise
 from sparsona.method import ClientId
+from sparsona.runs.scores import POINTS, summarise
 from sparsona.wire import Ledger
 
 
@@ -66,15 +66,29 @@ def _nan(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _lines(file: Path, length: int) -> list[ClientRecord]:
-    """The lines in the first `length` bytes of a file, which is absent as long as there are none."""
-    found = file.read_bytes()[:length] if file.exists() else b""
-    if len(found) < length:
-        raise _damaged(file, f"{len(found)} bytes are left of {length}")
+def read_records(file: Path, length: int | None = None) -> list[ClientRecord]:
+    """The lines of a run in the order in which they were written.
+
+    `length` is the number of valid bytes that a checkpoint names; what a killed run wrote behind them does not count.
+    Without it the file is read to its end. A file is absent as long as there is no line.
+    """
+    found = file.read_bytes() if file.exists() else b""
+    if length is not None:
+        if len(found) < length:
+            raise _damaged(file, f"{len(found)} bytes are left of {length}")
+        found = found[:length]
     try:
         return [ClientRecord.parse(text) for text in found.decode().splitlines()]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(file, str(error)) from None
+
+
+def by_round(lines: Iterable[ClientRecord]) -> dict[int, list[ClientRecord]]:
+    """The lines of each round, the rounds in their order."""
+    rounds: dict[int, list[ClientRecord]] = {}
+    for line in lines:
+        rounds.setdefault(line.round, []).append(line)
+    return dict(sorted(rounds.items()))
 
 
 def _damaged(file: Path, how: str) -> RunError:
@@ -133,7 +147,7 @@ class RunLog:
             self._done = done
             return
         rounds: dict[int, list[ClientRecord]] = {number: [] for number in range(1, done + 1)}
-        for line in _lines(self._file, length):
+        for line in read_records(self._file, length):
             if line.round not in rounds:
                 raise _damaged(self._file, f"a line of round {line.round}, where the checkpoint has seen {done}")
             rounds[line.round].append(line)
