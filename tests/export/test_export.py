@@ -74,6 +74,7 @@ def test_the_card_is_json_with_documented_keys(run: Path, tmp_path: Path) -> Non
 def test_ten_lines_of_numpy_predict_outside_of_the_package(run: Path, tmp_path: Path) -> None:
     """The lines of docs/models.md, run by an interpreter that cannot import sparsona or torch."""
     (block,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    assert block == (DOCS.parents[1] / "examples" / "predict.py").read_text(encoding="utf-8")
     guard = "import sys\nsys.modules['sparsona'] = sys.modules['torch'] = None\n"
     (tmp_path / "predict.py").write_text(guard + block, encoding="utf-8")
     export_model(run, "east", tmp_path / "east.npz")
