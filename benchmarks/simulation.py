@@ -48,9 +48,10 @@ from sparsona.engines.pool import JobGroup, Pool, cores
 from sparsona.engines.pool.processes import ENVIRONMENT, WorkerPool
 from sparsona.federation import rounds as rounds_module
 from sparsona.federation import worker as client_module
-from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Sampled
-from sparsona.federation.worker import Setup
+from sparsona.federation.setup import Setup
 from sparsona.method import Task as MethodTask
 from sparsona.methods import METHODS
 from sparsona.models import MODELS

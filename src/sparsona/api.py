@@ -23,10 +23,10 @@ from sparsona.data.dataset import Array, Dataset
 from sparsona.engines import ENGINES
 from sparsona.errors import InputError
 from sparsona.experiment import Experiment, assign, build, read, to_toml
-from sparsona.federation.evaluation import POINTS, summarise
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Schedule
-from sparsona.federation.worker import Outcome, Setup
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Outcome
 from sparsona.method import ClientId, Method, Model
 from sparsona.methods.pfednet.network import Network
 from sparsona.ops.pairwise import Similarity
@@ -36,6 +36,7 @@ from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.names import file_stem
 from sparsona.runs.records import RoundReport, RunLog
+from sparsona.runs.scores import POINTS, summarise
 from sparsona.runs.state import digest
 from sparsona.runs.stopping import stopped_by_sigterm
 from sparsona.training.objective import Objective

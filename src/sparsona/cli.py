@@ -20,7 +20,6 @@ from sparsona.api import execute
 from sparsona.chance import Chance
 from sparsona.errors import DataError, InputError, SparsonaError
 from sparsona.experiment import Experiment, assign, option_names, read
-from sparsona.federation.evaluation import POINTS
 from sparsona.methods import METHODS
 from sparsona.partition._split import class_counts, federate
 from sparsona.prepare import prepare
@@ -28,6 +27,7 @@ from sparsona.report import console as show
 from sparsona.report import curves
 from sparsona.report.plots import draw_classes
 from sparsona.runs.directory import RunDirectory
+from sparsona.runs.scores import POINTS
 from sparsona.training.slim.export import export_slim
 from sparsona.version import __version__
 

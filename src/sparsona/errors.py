@@ -1,5 +1,7 @@
 """The errors of Sparsona. Each message is one line that names the problem and the fix."""
 
+from __future__ import annotations
+
 
 class SparsonaError(Exception):
     """Every error that Sparsona raises on purpose. The command line prints it and exits with 2."""
@@ -19,6 +21,17 @@ class RunError(InputError):
 
 class WireError(SparsonaError):
     """Bytes that are not a frame of ours, or a message that does not hold what the reader asked for."""
+
+
+class MissingReference(WireError):
+    """A frame is coded against parts that the receiver does not have: it can ask for the whole."""
+
+    def __init__(self, fingerprint: bytes) -> None:
+        super().__init__(f"the frame refers to {fingerprint.hex()}, which is not here: ask the sender for the whole")
+        self.fingerprint = fingerprint
+
+    def __reduce__(self) -> tuple[type[MissingReference], tuple[bytes]]:
+        return type(self), (self.fingerprint,)
 
 
 class Diverged(SparsonaError):

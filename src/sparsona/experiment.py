@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from sparsona.errors import InputError
-from sparsona.federation.rounds import Evaluation
+from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.schedule import Sampled
 from sparsona.files import check_regular
 from sparsona.method import Method

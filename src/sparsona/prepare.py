@@ -23,7 +23,7 @@ from sparsona.engines.pool.shared import picklable
 from sparsona.errors import InputError
 from sparsona.experiment import Experiment, build
 from sparsona.federation.schedule import Schedule
-from sparsona.federation.worker import Setup
+from sparsona.federation.setup import Setup
 from sparsona.method import ClientId, Method, Task
 from sparsona.methods import METHODS
 from sparsona.models import MODELS

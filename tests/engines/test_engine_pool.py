@@ -25,7 +25,8 @@ from sparsona.engines.pool import JobGroup, Pool, cores
 from sparsona.engines.pool.processes import WorkerPool
 from sparsona.engines.pool.shared import Block, SplitTable, mapped, picklable, share_setup
 from sparsona.errors import Diverged, InputError, SparsonaError, WireError
-from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
 from sparsona.federation.worker import Outcome
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
@@ -309,7 +310,8 @@ import sys, time
 sys.path.insert(0, {here!r})
 from engine_helpers import Stateful
 from sparsona.engines.pool import Pool
-from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
 from sparsona.runs.records import RunLog
 from engine_helpers import Half
 from sparsona.testing import tiny_setup

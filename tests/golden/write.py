@@ -14,13 +14,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "wire"))
 def main() -> None:
     from wire_cases import GOLDEN, cases
 
-    from sparsona.wire import encode
-
     GOLDEN.mkdir(exist_ok=True)
     for old in GOLDEN.glob("*.hex"):
         old.unlink()
     for case in cases():
-        text = encode(case.message, case.layout).data.hex()
+        text = case.frame.data.hex()
         lines = [text[i : i + 100] for i in range(0, len(text), 100)]
         (GOLDEN / f"{case.name}.hex").write_text("\n".join(lines) + "\n")
         print(f"{case.name}: {len(text) // 2} bytes")

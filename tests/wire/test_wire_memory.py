@@ -25,7 +25,7 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 def hostile(claim):
-    start = b"\\xb7S\\x01\\0\\0\\0\\x01"
+    start = b"\\xb7S\\x02\\0\\0\\0\\x02"
     n, half = varint(claim), varint(claim // 2)
     for kind in (*range(8, 15), 16, 17, 18, 19, 20):
         for numbers in (n, n + half, n + half + n, varint(2) + n, varint(3) + n + n, varint(2) + n + half + half):
@@ -34,7 +34,7 @@ def hostile(claim):
                     yield seal(start + bytes([kind]) + b"\\x01x" + numbers + bytes([way]) + end + bytes(4))
 
 def full(claim):  # bodies as long as they may be, and longer
-    start, noise = b"\\xb7S\\x01\\0\\0\\0\\x01", np.random.default_rng(0).bytes(5 * claim)
+    start, noise = b"\\xb7S\\x02\\0\\0\\0\\x02", np.random.default_rng(0).bytes(5 * claim)
     n = varint(claim)
     for few in (claim // 2, claim // 23):
         for way in (0, 1, 17):
@@ -77,7 +77,7 @@ def grown(allowed: int) -> tuple[int, int, int]:
 def test_a_frame_longer_than_can_be_needed_is_refused_unread() -> None:
     limit = Limit(10)
     with pytest.raises(WireError, match="at most"):
-        decode(b"\xb7S\x01" + bytes(limit.bytes), limit)
+        decode(b"\xb7S\x02" + bytes(limit.bytes), limit)
 
 
 def test_huge_claims_are_refused_before_they_take_memory() -> None:

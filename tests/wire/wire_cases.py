@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsona.message import Blocks, Levels, Message, Part, Positions, Sparse, Stamp, Ternary
-from sparsona.wire import Limit, Tensors
+from sparsona.wire import Frame, Limit, Reference, Tensors, decode, encode
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "wire"
 LIMIT = Limit(elements=50_000)
@@ -23,6 +23,20 @@ class Case:
     name: str
     message: Message
     layout: Tensors | None = None
+    reference: Reference | None = None
+
+    @property
+    def frame(self) -> Frame:
+        return encode(self.message, self.layout, reference=self.reference)
+
+    def read(self, data: bytes, limit: Limit = LIMIT) -> Message:
+        """What a receiver that holds the case's layout and reference makes of `data`."""
+        held = self.reference
+        return decode(data, limit, self.layout, references=lambda asked: held if held_is(held, asked) else None)
+
+
+def held_is(held: Reference | None, asked: bytes) -> bool:
+    return held is not None and held.fingerprint == asked
 
 
 def same_part(a: Part, b: Part) -> bool:
@@ -70,6 +84,11 @@ def update(count: int, seed: int) -> npt.NDArray[np.float32]:
     return np.where(dice(count, seed + 2) % 8 > 0, after - before, np.float32(0))
 
 
+def moved(count: int, seed: int) -> npt.NDArray[np.float32]:
+    """The weights of :func:`bell` after a step."""
+    return bell(count, seed) + bell(count, seed + 100) * np.float32(2**-7)
+
+
 def scattered(size: int, one_in: int, seed: int) -> npt.NDArray[np.int64]:
     return np.flatnonzero(dice(size, seed) % one_in == 0)
 
@@ -87,11 +106,15 @@ def cases() -> list[Case]:
     whole = np.concatenate([scattered(1200, 3, 1), 1200 + np.arange(20), 1220 + scattered(1280, 40, 2)])
     grid = np.concatenate([striped(24, 50, 3), 1220 + striped(32, 40, 4)])
     steps = np.repeat(np.array([0.5, -0.25, 0.0, -0.0, 0.5], np.float32), [40, 3, 200, 1, 9])
+    mask, grown = Positions(5000, scattered(5000, 3, 31)), Positions(2510, whole)
+    counts = (dice(300, 31) % 10_000).astype(np.int64)
+    held = Reference.of({"v": bell(500, 26), "h": bell(300, 30).astype(np.float16), "n": counts, "p": mask})
     return [
         Case("integer", Message(examples=1234)),
         Case("integers", Message(a=0, b=-1, c=2**63 - 1, d=-(2**63))),
         Case("reals", Message(a=0.5, b=0.1, c=float("inf"), d=-0.0, e=1e300)),
-        Case("stamped", Message(x=1).stamped(Stamp(round=300, phase=2, acked=299))),
+        Case("stamped", Message(x=1).stamped(Stamp(round=300, phase=2, acked=(299, 1)))),
+        Case("empty", Message().stamped(Stamp(round=3))),
         Case("names", Message(**{"": 1, "größe": 2, "self": 3, "a" * 255: 4})),
         Case("floats-empty", Message(v=np.zeros(0, np.float32))),
         Case("floats-raw", Message(v=odd.view(np.float32))),
@@ -127,9 +150,23 @@ def cases() -> list[Case]:
         Case("levels-mixed", Message(g=Levels((250, 40), np.concatenate([steps[:250], bell(40, 23)])))),
         Case("levels-floats", Message(g=Levels((200, 200), bell(400, 24)))),
         Case("levels-layout", Message(g=Levels(LAYOUT, np.repeat(bell(251, 25), 10))), LAYOUT),
+        Case("against-same", Message(v=bell(500, 26), p=mask), reference=held),
+        Case("against-floats", Message(v=moved(500, 26), examples=5), reference=held),
+        Case("against-long", Message(v=moved(2510, 27)), LAYOUT, Reference.of({"v": bell(2510, 27)})),
+        Case("against-far", Message(v=np.where(dice(500, 28) % 9, moved(500, 26), bell(500, 29))), reference=held),
+        Case("against-float16", Message(h=moved(300, 30).astype(np.float16)), reference=held),
+        Case("against-int64", Message(n=counts + (dice(300, 32) % 7).astype(np.int64) - 3), reference=held),
+        Case("against-positions", Message(p=_changed(mask, 33)), reference=held),
+        Case("against-positions-layout", Message(q=_changed(grown, 34)), LAYOUT, Reference.of({"q": grown})),
+        Case("against-nothing", Message(v=bell(500, 35), x=1), reference=held),
     ]
 
 
 def _ternary(sizes: tuple[int, ...], seed: int) -> Ternary:
     indices = scattered(sum(sizes), 9, seed)
     return Ternary(sizes, indices, dice(len(indices), seed + 1) % 2 == 0, bell(len(sizes), seed + 2))
+
+
+def _changed(held: Positions, seed: int) -> Positions:
+    """A mask in which one position in twenty changed."""
+    return Positions.of(held.mask() ^ (dice(held.size, seed) % 20 == 0))

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from sparsona.errors import RunError
-from sparsona.federation.evaluation import summarise
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import ClientRecord
+from sparsona.runs.scores import summarise
 
 Over: TypeAlias = Literal["rounds", "bytes", "seconds", "flops"]
 

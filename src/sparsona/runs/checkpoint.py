@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sparsona.errors import RunError
@@ -23,27 +21,6 @@ from sparsona.runs.state import pack, unpack
 from sparsona.runs.store import ClientStore, Stored, check_sha256
 
 L = TypeVar("L")
-
-
-@dataclass(frozen=True)
-class PendingReply:
-    """A reply under way: it answers the downlink of `round` and is due in round `due`, not before the second `at`."""
-
-    due: int
-    client: ClientId
-    round: int
-    frame: npt.NDArray[np.uint8]
-    at: float = 0.0
-
-
-@dataclass(frozen=True)
-class LoopState:
-    """What the server's loop remembers between two rounds: replies under way, the last round that each client has
-    answered, the simulated second."""
-
-    pending: tuple[PendingReply, ...] = ()
-    acked: dict[ClientId, int] = field(default_factory=dict)
-    clock: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -126,10 +103,10 @@ class Checkpointer:
             if path.name not in files and OURS.fullmatch(path.name):
                 path.unlink()
 
-    def load(self, server: Any, loop: L, store: ClientStore) -> Snapshot[L] | None:
+    def load(self, server: Any, loop: L, store: ClientStore, rounds: int) -> Snapshot[L] | None:
         """The last checkpoint, `store` continuing with its clients' states. None where no round was completed.
 
-        `server` and `loop` tell the types to be read.
+        `server` and `loop` tell the types to be read; the run has so many `rounds`.
         """
         check_plain(self.folder)
         if not self._manifest.exists():
@@ -138,8 +115,8 @@ class Checkpointer:
             return None
         try:
             manifest = self._read_manifest()
-            if manifest.done > store.rounds:
-                raise RunError(f"{manifest.done} rounds are done of {store.rounds}: run it again into another --out")
+            if manifest.done > rounds:
+                raise RunError(f"{manifest.done} rounds are done of {rounds}: run it again into another --out")
             snapshot = Snapshot(
                 done=manifest.done,
                 server=self._read(f"server.{manifest.done}", manifest.server, type(server)),

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sparsona.errors import RunError
-from sparsona.federation.evaluation import POINTS, summarise
 from sparsona.method import ClientId
+from sparsona.runs.scores import POINTS, summarise
 from sparsona.wire import Ledger
 
 

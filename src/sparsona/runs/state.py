@@ -35,15 +35,28 @@ def pack(state: Any) -> bytes:
     return bytes(save_tensors(arrays.by_key, metadata={"tree": json.dumps(tree, separators=(",", ":"))}))
 
 
-def unpack(data: bytes, kind: type) -> Any:
-    """The state behind `data`; `kind` is its type, whose annotations name every dataclass that may occur.
+def unpack_like(data: bytes, fresh: Any) -> Any:
+    """The state behind `data`, of the same type as `fresh`, and so are the dataclasses in its fields.
+
+    For a dataclass whose annotations leave open what it holds.
+    """
+    inner = {f.name: type(getattr(fresh, f.name)) for f in dataclasses.fields(fresh)}
+    state = unpack(data, type(fresh), *inner.values())
+    for name, kind in inner.items():
+        if dataclasses.is_dataclass(kind) and type(getattr(state, name)) is not kind:
+            raise RunError(f"a state holds no {kind.__name__}: run it again into another --out")
+    return state
+
+
+def unpack(data: bytes, kind: type, *more: type) -> Any:
+    """The state behind `data`; `kind` is its type, whose annotations name every dataclass that may occur, or `more`.
 
     Arrays of equal content come back as one object.
     """
     try:
         size = int.from_bytes(data[:8], "little")
         tree = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["tree"])
-        state = _rebuild(tree, load_tensors(data), _reachable(kind))
+        state = _rebuild(tree, load_tensors(data), _reachable(kind, *more))
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(f"a state is damaged ({error!r}): run it again into another --out") from None
     if not fits(state, kind):
@@ -147,8 +160,8 @@ def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _reachable(kind: Any) -> dict[str, type]:
-    """Every dataclass that the annotations of `kind` lead to, by name."""
+def _reachable(*kinds: Any) -> dict[str, type]:
+    """Every dataclass that the annotations of `kinds` lead to, by name."""
     found: dict[str, type] = {}
 
     def visit(hint: Any) -> None:
@@ -159,5 +172,6 @@ def _reachable(kind: Any) -> dict[str, type]:
         for inner in get_args(hint):
             visit(inner)
 
-    visit(kind)
+    for kind in kinds:
+        visit(kind)
     return found

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,9 @@ import numpy as np
 
 from sparsona.errors import RunError
 from sparsona.files import read_regular, write_new
-from sparsona.method import ClientId, Method, Task
+from sparsona.method import ClientId
 from sparsona.runs.names import VERSIONED, file_stem
-from sparsona.runs.state import digest, pack, unpack
+from sparsona.runs.state import digest, pack, unpack_like
 
 HOT_BYTES = 256 * 2**20
 """How much state is kept in memory before the states used longest ago go to disk."""
@@ -46,11 +46,10 @@ class Stored:
 
 
 class ClientStore:
-    """The clients' states. One that was never written is what the method says a client starts with."""
+    """The clients' states. One that was never written is what `fresh` makes for a client."""
 
-    def __init__(self, method: Method[Any, Any], task: Task, hot_bytes: int = HOT_BYTES) -> None:
-        self._method = method
-        self._task = task
+    def __init__(self, fresh: Callable[[ClientId], Any], hot_bytes: int = HOT_BYTES) -> None:
+        self._fresh = fresh
         self._limit = hot_bytes
         self._hot: dict[ClientId, Any] = {}
         self._sizes: dict[ClientId, int] = {}
@@ -62,26 +61,20 @@ class ClientStore:
         self._folder: Path | None = None
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
-    @property
-    def rounds(self) -> int:
-        """How many rounds the task has."""
-        return self._task.rounds
-
     def get(self, client: ClientId) -> Any:
         if client in self._hot:
             state = self._hot.pop(client)
             self._hot[client] = state
             return state
         if client not in self._stored:
-            return self._method.start_client(self._task, client)
-        state = read_state(self._file(client), self._method, self._task, client)
+            return self._fresh(client)
+        state = read_state(self._file(client), self._fresh(client), client)
         self._keep_hot(client, state)
         return state
 
     def put(self, client: ClientId, state: Any) -> None:
-        if state is not None:
-            self._unsaved.add(client)
-            self._keep_hot(client, state)
+        self._unsaved.add(client)
+        self._keep_hot(client, state)
 
     def digests(self, clients: Iterable[ClientId]) -> dict[ClientId, str]:
         """Of each client's state: the sha256 of its bytes, whether they are in a file or not."""
@@ -219,15 +212,14 @@ def check_sha256(path: Path, sha256: str, what: str) -> bytes:
     return data
 
 
-def read_state(path: Path, method: Method[Any, Any], task: Task, client: ClientId) -> Any:
-    """The state in a file; a fresh one of the same client tells the types to be read."""
+def read_state(path: Path, fresh: Any, client: ClientId) -> Any:
+    """The state in a file; a `fresh` one of the same client tells the types to be read."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise RunError(f"cannot read the state of client {client}: {error.strerror}: {path}") from None
-    kind = type(method.start_client(task, client))
     try:
-        return unpack(data, kind)
+        return unpack_like(data, fresh)
     except RunError as error:
         raise RunError(f"{path}: {error}") from None
 

@@ -1,4 +1,4 @@
-"""What is learned and how it is judged: loss, prediction and metric. Classification unless said otherwise."""
+"""Objectives: the loss that is trained, the prediction, and the metric. Classification is the default."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sparsona.compiled import compiled, i64
+from sparsona.compiled import compiled, i64, u64
 from sparsona.wire.buffers import Bytes
 from sparsona.wire.rans import Contexts, Ints, Symbols, entropy
 
@@ -44,24 +44,15 @@ def zeros_at_end(bits: int, width: int) -> int:
 
 
 @compiled
-def count_exponents(patterns: Patterns) -> Ints:
-    counts = np.zeros(256, np.int64)
-    for pattern in patterns:
-        counts[(pattern >> 23) & 255] += 1
-    return counts
-
-
-@compiled
-def survey(patterns: Patterns, ranks: Contexts, exponents: int) -> tuple[Ints, Ints]:
-    """Counts of the finest symbols (rank, five mantissa bits), and of ranks with trailing zeros."""
-    symbols = np.zeros(exponents << DEEPEST, np.int64)
-    zeros = np.zeros((exponents, 24), np.int64)
+def survey(patterns: Patterns) -> tuple[Ints, Ints]:
+    """For all exponents: counts of the finest symbols (exponent, five mantissa bits), and of trailing zeros."""
+    symbols = np.zeros(256 << DEEPEST, np.uint32)
+    zeros = np.zeros((256, 24), np.uint32)
     for pattern in patterns:
         bits = i64(pattern)
-        rank = i64(ranks[(bits >> 23) & 255])
-        symbols[rank << DEEPEST | ((bits >> (23 - DEEPEST)) & 31)] += 1
-        zeros[rank, zeros_at_end(bits & 0x7FFFFF, 23)] += 1
-    return symbols, zeros
+        symbols[u64((bits >> (23 - DEEPEST)) & ((256 << DEEPEST) - 1))] += np.uint32(1)
+        zeros[u64((bits >> 23) & 255), u64(zeros_at_end(bits & 0x7FFFFF, 23))] += np.uint32(1)
+    return symbols.astype(np.int64), zeros.astype(np.int64)
 
 
 @compiled

@@ -35,7 +35,12 @@ _MANY = 4096
 
 def encode(values: Vector) -> bytes:
     """A byte that names the way, and the numbers."""
-    return _encode(np.require(values, np.float32, KERNEL).view(np.uint32), holes=True)
+    return encode_below(values, 2 + 4 * len(values)) or raw(values)
+
+
+def encode_below(values: Vector, below: int) -> bytes | None:
+    """The same as :func:`encode` if it takes fewer than `below` bytes, else None, and sooner."""
+    return _encode(np.require(values, np.float32, KERNEL).view(np.uint32), True, below)
 
 
 def raw(values: Vector) -> bytes:
@@ -43,9 +48,11 @@ def raw(values: Vector) -> bytes:
     return bytes([RAW]) + np.asarray(values, "<f4").tobytes()
 
 
-def _encode(patterns: Patterns, holes: bool) -> bytes:
+def _encode(patterns: Patterns, holes: bool, below: int) -> bytes | None:
     best: bytes | None = None
-    below = 1 + 4 * len(patterns)
+    if 1 + 4 * len(patterns) < below:
+        best = raw(patterns.view(np.float32))
+        below = len(best)
     sparse = holes and 4 * np.count_nonzero(patterns) <= 3 * len(patterns) <= positions.MOST
     ways: list[Callable[[Patterns, int], bytes | None]] = []
     if len(patterns) >= 4:
@@ -56,7 +63,7 @@ def _encode(patterns: Patterns, holes: bool) -> bytes:
         body = way(patterns, below)
         if body is not None and len(body) < below:
             best, below = body, len(body)
-    return raw(patterns.view(np.float32)) if best is None else best
+    return best
 
 
 def decode(reader: Reader, count: int) -> Vector:
@@ -80,8 +87,9 @@ def _decode(reader: Reader, count: int, holes: bool) -> Patterns:
 def _encode_holes(patterns: Patterns, below: int) -> bytes | None:
     """Where the numbers are that are not zero, and these numbers."""
     present = np.flatnonzero(patterns)
-    places = positions.encode(len(patterns), present, None).data
-    return bytes([HOLES]) + varint(len(present)) + places + _encode(patterns[present], holes=False)
+    start = bytes([HOLES]) + varint(len(present)) + positions.encode(len(patterns), present, None).data
+    body = _encode(patterns[present], False, below - len(start))
+    return None if body is None else start + body
 
 
 def _decode_holes(reader: Reader, count: int) -> Patterns:
@@ -176,15 +184,17 @@ def _zero_weights(hazards: Bytes, exponent_of: Contexts, width: int, hazard: Int
 
 
 def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
-    exponent_of = np.flatnonzero(fields.count_exponents(patterns)).astype(np.uint8)
+    fine, zeros = fields.survey(patterns)
+    exponent_of = np.flatnonzero(zeros.any(axis=1)).astype(np.uint8)
     ranks = np.zeros(256, np.uint8)
     ranks[exponent_of] = np.arange(len(exponent_of))
-    fine, zeros = fields.survey(patterns, ranks, len(exponent_of))
+    fine, zeros = fine.reshape(256, -1)[exponent_of].reshape(-1), zeros[exponent_of]
     guess, extra, coded = fields.choose(fine, zeros, exponent_of)
+    # contexts, of which there are at most eight, can save three bits a symbol
+    if guess - 3 * len(patterns) // 8 >= below:
+        return None
     signs = signs_.write(patterns)
     signed = len(signs) > 0
-    if guess + (len(signs) if signed else len(patterns) // 8) >= below:
-        return None
     tops, ends, own, words, plain = fields.split(patterns, ranks, extra, bool(coded), signed)
     body = symbols.encode(tops, _levels(len(exponent_of), extra), below)
     if body is None:

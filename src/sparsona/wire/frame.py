@@ -1,9 +1,10 @@
 """Frames: a whole message as bytes, sealed with a checksum.
 
     magic        2 bytes   b7 53
-    version      1 byte    1
-    stamp        varints   round, phase, acked + 1
-    parts        varint    how many
+    version      1 byte    2
+    stamp        varints   round, phase; 0, or the acknowledged round + 1 and phase
+    parts        varint    twice how many, plus one if some of them are coded against a reference
+    reference    8 bytes   its fingerprint, if there is one
     each part    1 byte    its kind
                  1 byte    the length of its name
                  ...       its name in UTF-8
@@ -17,22 +18,25 @@ every number is checked before it is used, and :class:`Limit` bounds the memory.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 
-from sparsona.errors import WireError
+from sparsona.errors import MissingReference, WireError
 from sparsona.message import Message, Part, Stamp
 from sparsona.wire import parts
 from sparsona.wire.buffers import Piece, Reader, varint
 from sparsona.wire.ledger import Ledger
-from sparsona.wire.parts import PackingName, Tensors
+from sparsona.wire.parts import AGAINST, PackingName, Tensors
+from sparsona.wire.references import FINGERPRINT, Reference, made_of, same
 
 MAGIC = b"\xb7S"
-VERSION = 1
+VERSION = 2
 _STAMP_MOST = 2**62
+_SHORTEST = 2 + 1 + 3 + 1 + 4
+"""Bytes of a message without parts."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Frame:
-    """An encoded message, and where its bytes went. A message without parts is never sent: `data` is empty."""
+    """An encoded message, and where its bytes went."""
 
     data: bytes
     ledger: Ledger
@@ -63,7 +67,8 @@ class Frame:
 class EncodeCache:
     """Bodies that were encoded before: what goes to many clients alike is encoded once, and a few are remembered.
 
-    An array must not change while a memo that has seen it is in use. Make a new one for every turn.
+    A body is known again by the content of its part and of what it was coded against. An array must not change while
+    a cache that has seen it is in use. Make a new cache for every turn.
     """
 
     KEPT = 8
@@ -71,13 +76,15 @@ class EncodeCache:
     def __init__(self) -> None:
         self._kept: list[_Known] = []
 
-    def encode(self, part: Part, layout: Tensors | None, packing: PackingName) -> tuple[int, Piece]:
+    def encode(
+        self, part: Part, layout: Tensors | None, packing: PackingName, base: Part | None = None
+    ) -> tuple[int, Piece]:
         """The same as :func:`sparsona.wire.parts.encode`, remembered."""
         if isinstance(part, int | float):
             return parts.encode(part, layout, packing)
-        means = layout, packing
-        found = next((known for known in self._kept if known.means == means and _same(known.part, part)), None)
-        entry = found or _Known(part, means, *parts.encode(part, layout, packing))
+        asked = part, base, layout, packing
+        found = next((known for known in self._kept if known.answers(*asked)), None)
+        entry = found or _Known(*asked, *parts.encode(part, layout, packing, base))
         self._kept = [entry, *(known for known in self._kept if known is not found)][: self.KEPT]
         return entry.kind, entry.body
 
@@ -85,9 +92,16 @@ class EncodeCache:
 @dataclass(frozen=True)
 class _Known:
     part: Part
-    means: tuple[Tensors | None, PackingName]
+    base: Part | None
+    layout: Tensors | None
+    packing: PackingName
     kind: int
     body: Piece
+
+    def answers(self, part: Part, base: Part | None, layout: Tensors | None, packing: PackingName) -> bool:
+        if (self.layout, self.packing) != (layout, packing) or not same(self.part, part):
+            return False
+        return self.base is base or (self.base is not None and base is not None and same(self.base, base))
 
 
 class DecodeCache:
@@ -102,78 +116,62 @@ class DecodeCache:
 
     def put(self, body: bytes, parts: Mapping[str, Part]) -> None:
         for part in parts.values():
-            for held in _held(part):
+            for held in made_of(part).values():
                 if isinstance(held, np.ndarray):
                     held.flags.writeable = False
         self._body, self._parts = body, parts
 
 
-def _held(part: Part) -> list[object]:
-    """What a part is made of: arrays and numbers."""
-    return [getattr(part, field.name) for field in fields(part)] if is_dataclass(part) else [part]
-
-
-def _same(one: Part, other: Part) -> bool:
-    """Whether two parts hold the same, bit for bit. Most that differ do so in a small sample."""
-    if type(one) is not type(other):
-        return False
-    for a, b in zip(_held(one), _held(other), strict=True):
-        if a is b:
-            continue
-        if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
-            if a != b:
-                return False
-            continue
-        if a.dtype != b.dtype or a.shape != b.shape:
-            return False
-        bits = f"u{a.itemsize}"
-        x, y, step = a.view(bits), b.view(bits), max(1, len(a) // 64)
-        if not (np.array_equal(x[::step], y[::step]) and np.array_equal(x, y)):
-            return False
-    return True
-
-
 def encode(
-    message: Message, layout: Tensors | None = None, memo: EncodeCache | None = None, packing: PackingName = "tight"
+    message: Message,
+    layout: Tensors | None = None,
+    cache: EncodeCache | None = None,
+    packing: PackingName = "tight",
+    reference: Reference | None = None,
 ) -> Frame:
     """The frame of `message`.
 
     `layout` holds the lengths of the model's tensors; if given, the receiver must give the same to
-    :func:`decode`.
+    :func:`decode`. `reference` holds parts that the receiver has; a part is coded against the one of its name there
+    where that is shorter. Plain packing makes no use of it.
 
     >>> frame = encode(Message(examples=20))
     >>> frame.data.hex(), frame.ledger.total
-    ('b753010000000100086578616d706c657328eccb5f63', 22)
+    ('b753020000000200086578616d706c657328eead093d', 22)
     """
-    if not len(message):
-        return Frame(b"", Ledger())
-    stamp = message.stamp
-    stamps = (stamp.round, stamp.phase, stamp.acked + 1)
-    if not all(0 <= n <= _STAMP_MOST for n in stamps):
-        raise WireError(f"{stamp} cannot travel: rounds and phases count from 0, acked from -1")
-    start = MAGIC + bytes([VERSION]) + b"".join(varint(n) for n in (*stamps, len(message)))
-    pieces = [Piece.header(start)]
+    known: Mapping[str, Part] = {} if reference is None else reference.parts
+    pieces, uses = [], False
     for name, part in message.parts.items():
-        kind, body = (parts if memo is None else memo).encode(part, layout, packing)
+        kind, body = (parts if cache is None else cache).encode(part, layout, packing, known.get(name))
+        uses |= kind >= AGAINST
         pieces += [Piece.header(bytes([kind]) + _encode_name(name)), body]
+    start = MAGIC + bytes([VERSION]) + _encode_stamp(message.stamp) + varint(2 * len(message) + uses)
+    named = reference.fingerprint if reference is not None and uses else b""
+    pieces.insert(0, Piece.header(start + named))
     crc = reduce(lambda crc, chunk: zlib.crc32(chunk, crc), Piece.join(pieces).chunks, 0)
     whole = Piece.join([*pieces, Piece.header(crc.to_bytes(4, "little"))])
     return Frame(whole.data, whole.ledger)
 
 
-def decode(data: bytes, limit: Limit, layout: Tensors | None = None, seen: DecodeCache | None = None) -> Message:
+def decode(
+    data: bytes,
+    limit: Limit,
+    layout: Tensors | None = None,
+    cache: DecodeCache | None = None,
+    references: Callable[[bytes], Reference | None] | None = None,
+) -> Message:
     """The message in the frame `data`; a :class:`~sparsona.errors.WireError` if it is not one, or exceeds `limit`.
 
-    `seen` is for a receiver that gets the same parts again and again, always under the same limit and layout.
+    `cache` is for a receiver that gets the same parts again and again, always under the same limit and layout.
+    `references` finds what the receiver holds by its fingerprint; where it finds nothing, the frame is refused with a
+    :class:`~sparsona.errors.MissingReference`.
 
     >>> decode(encode(Message(examples=20)).data, Limit(elements=100)).examples()
     20
     """
-    if not data:
-        return Message()
     if data[:2] != MAGIC:
         raise WireError("these bytes are not a frame: they do not start as one")
-    if len(data) < 11:
+    if len(data) < _SHORTEST:
         raise WireError(f"the frame is truncated to {len(data)} bytes")
     if data[2] != VERSION:
         raise WireError(f"the frame is of version {data[2]}, this program reads version {VERSION}")
@@ -182,31 +180,59 @@ def decode(data: bytes, limit: Limit, layout: Tensors | None = None, seen: Decod
     if zlib.crc32(memoryview(data)[:-4]) != int.from_bytes(data[-4:], "little"):
         raise WireError("the frame is damaged: its checksum does not fit")
     reader = Reader(memoryview(data)[3:-4], limit.elements)
-    round_, phase, acked = (reader.varint("a stamp", most=_STAMP_MOST) for _ in range(3))
-    stamp = Stamp(round_, phase, acked - 1)
-    if seen is None:
-        return Message(**_decode_parts(reader, limit, layout)).stamped(stamp)
-    body = bytes(memoryview(data)[-4 - reader.remaining : -4])
-    known = seen.get(body)
+    stamp = _decode_stamp(reader)
+    body = memoryview(data)[-4 - reader.remaining : -4]
+    count, uses = divmod(reader.varint("the number of parts"), 2)
+    if count > limit.parts:
+        raise WireError(f"the frame holds {count} parts, at most {limit.parts} are allowed")
+    reference = _find(bytes(reader.take(FINGERPRINT, "the fingerprint of a reference")), references) if uses else None
+    if cache is None:
+        return Message.of(_decode_parts(reader, count, layout, reference), stamp)
+    known = cache.get(bytes(body))
     if known is None:
-        known = Message(**_decode_parts(reader, limit, layout)).parts
-        seen.put(body, known)
+        known = _decode_parts(reader, count, layout, reference)
+        cache.put(bytes(body), known)
     return Message.of(known, stamp)
 
 
-def _decode_parts(reader: Reader, limit: Limit, layout: Tensors | None) -> dict[str, Part]:
-    count = reader.varint("the number of parts")
-    if not 0 < count <= limit.parts:
-        raise WireError(f"the frame holds {count} parts, 1 to {limit.parts} are allowed")
+def _find(fingerprint: bytes, references: Callable[[bytes], Reference | None] | None) -> Reference:
+    found = None if references is None else references(fingerprint)
+    if found is None:
+        raise MissingReference(fingerprint)
+    if found.fingerprint != fingerprint:
+        raise WireError(f"the frame refers to {fingerprint.hex()}, but {found.fingerprint.hex()} was found for it")
+    return found
+
+
+def _encode_stamp(stamp: Stamp) -> bytes:
+    acked = (0,) if stamp.acked is None else (stamp.acked[0] + 1, stamp.acked[1])
+    rounds = (stamp.round, stamp.phase, *acked)
+    if not all(0 <= n <= _STAMP_MOST for n in (*rounds, *(stamp.acked or ()))):
+        raise WireError(f"{stamp} cannot travel: rounds and phases count from 0")
+    return b"".join(varint(n) for n in rounds)
+
+
+def _decode_stamp(reader: Reader) -> Stamp:
+    round_, phase, acked = (reader.varint("a stamp", most=_STAMP_MOST) for _ in range(3))
+    last = (acked - 1, reader.varint("a stamp", most=_STAMP_MOST)) if acked else None
+    return Stamp(round_, phase, last)
+
+
+def _decode_parts(reader: Reader, count: int, layout: Tensors | None, reference: Reference | None) -> dict[str, Part]:
     found: dict[str, Part] = {}
+    known: Mapping[str, Part] = {} if reference is None else reference.parts
+    used = False
     for _ in range(count):
         kind = reader.byte("the kind of a part")
         name = _decode_name(reader)
         if name in found:
             raise WireError(f"two parts are called {name!r}")
-        found[name] = parts.decode(kind, reader, layout)
+        found[name] = parts.decode(kind, reader, layout, known.get(name))
+        used |= kind >= AGAINST
     if reader.remaining:
         raise WireError(f"{reader.remaining} bytes follow the last part")
+    if reference is not None and not used:
+        raise WireError("the frame names a reference that no part is coded against")
     return found
 
 

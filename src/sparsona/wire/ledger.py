@@ -12,6 +12,9 @@ class Ledger:
     `bound` is the entropy bound of the positions, in bytes: what no coder that knows only how many
     positions there are (in the vector, or in each tensor, whichever is smaller) can beat on average.
 
+    `against` is how many of the bytes belong to parts that were coded against a reference, and `against_plain` what
+    these parts take in plain packing: 4 bytes a float32, a bitmap or a list of positions.
+
     >>> (Ledger(header=20, values=400) + Ledger(header=20, positions=59, bound=58.6)).total
     499
     """
@@ -20,6 +23,8 @@ class Ledger:
     positions: int = 0
     values: int = 0
     bound: float = 0.0
+    against: int = 0
+    against_plain: int = 0
 
     @property
     def total(self) -> int:
@@ -31,4 +36,6 @@ class Ledger:
             self.positions + other.positions,
             self.values + other.values,
             self.bound + other.bound,
+            self.against + other.against,
+            self.against_plain + other.against_plain,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -23,11 +23,21 @@ from sparsona.message import (
     Ternary,
     Vector,
 )
-from sparsona.wire import floats, levels, numbers, positions
+from sparsona.wire import against, floats, levels, numbers, positions
 from sparsona.wire.buffers import Piece, Reader, unzigzag, varint, zigzag
+from sparsona.wire.references import FINGERPRINT
 
 INTEGER, DOUBLE, SINGLE, NUMBERS, SPARSE, POSITIONS, BLOCKS, TERNARY, LEVELS = 0, 1, 2, 8, 16, 17, 18, 19, 20
 """The number of a kind. Vectors are NUMBERS plus the place of their type in NUMBER_TYPES."""
+
+AGAINST = 64
+"""Added to the kind of a part that is coded against the part of the same name in the reference."""
+
+NAMING = FINGERPRINT
+"""What a frame pays for naming its reference, in bytes: a part is coded against it if that saves more."""
+
+MOST_TENSORS = 64
+"""The most tensors of a part if there is no layout. If there is one, a part has no more tensors than the layout."""
 
 Tensors = tuple[int, ...]
 PackingName = Literal["tight", "plain"]
@@ -48,9 +58,36 @@ PACKINGS: Mapping[PackingName, Packing] = {
 }
 
 
-def encode(part: Part, layout: Tensors | None, packing: PackingName = "tight") -> tuple[int, Piece]:
-    """The kind of `part` and its body."""
-    pack = PACKINGS[packing]
+def encode(
+    part: Part, layout: Tensors | None, packing: PackingName = "tight", base: Part | None = None
+) -> tuple[int, Piece]:
+    """The kind of `part` and its body: against `base`, which the receiver has, if that is shorter."""
+    body = None if base is None or packing == "plain" else _encode_against(part, base, layout)
+    if body is None:
+        return _encode_alone(part, layout, PACKINGS[packing])
+    below = body.ledger.total + NAMING
+    if isinstance(part, np.ndarray) and part.dtype == np.float32 and floats.encode_below(part, below) is None:
+        return NUMBERS + AGAINST, body
+    kind, alone = _encode_alone(part, layout, PACKINGS[packing])
+    return (kind, alone) if alone.ledger.total <= below else (kind + AGAINST, body)
+
+
+def _encode_against(part: Part, base: Part, layout: Tensors | None) -> Piece | None:
+    if not against.fits(part, base):
+        return None
+    if isinstance(part, Positions) and isinstance(base, Positions):
+        body: Piece | None = against.encode_positions(part, base, _tensors(part.size, layout))
+        plain = positions.plain_size(part.size, len(part.indices))
+    elif isinstance(part, np.ndarray) and isinstance(base, np.ndarray):
+        body, plain = against.encode_numbers(part, base), part.nbytes
+    else:
+        return None
+    if body is None:
+        return None
+    return Piece(body.chunks, replace(body.ledger, against=body.ledger.total, against_plain=plain))
+
+
+def _encode_alone(part: Part, layout: Tensors | None, pack: Packing) -> tuple[int, Piece]:
     if isinstance(part, np.ndarray):
         body = [Piece.header(varint(len(part))), Piece.values(pack.numbers(part))]
         return NUMBERS + NUMBER_TYPES.index(part.dtype.name), Piece.join(body)
@@ -89,8 +126,10 @@ def encode(part: Part, layout: Tensors | None, packing: PackingName = "tight") -
     return _encode_real(part)
 
 
-def decode(kind: int, reader: Reader, layout: Tensors | None) -> Part:
-    """The part of `kind` that the reader stands before."""
+def decode(kind: int, reader: Reader, layout: Tensors | None, base: Part | None = None) -> Part:
+    """The part of `kind` that the reader stands before; `base` is the part of its name in the reference."""
+    if kind - AGAINST in (*range(NUMBERS, NUMBERS + len(NUMBER_TYPES)), POSITIONS):
+        return _decode_against(kind - AGAINST, reader, layout, base)
     if kind == INTEGER:
         reader.claim(1, "an integer")
         return unzigzag(reader.varint("an integer"))
@@ -123,6 +162,17 @@ def decode(kind: int, reader: Reader, layout: Tensors | None) -> Part:
     raise WireError(f"a part is of kind {kind}, which does not exist")
 
 
+def _decode_against(kind: int, reader: Reader, layout: Tensors | None, base: Part | None) -> Part:
+    if isinstance(base, Positions) and kind == POSITIONS:
+        reader.claim(base.size, "a set of positions")
+        return against.decode_positions(reader, base, _tensors(base.size, layout))
+    if isinstance(base, np.ndarray) and kind == NUMBERS + NUMBER_TYPES.index(base.dtype.name):
+        reader.claim(len(base), "a vector")
+        return against.decode_numbers(reader, base)
+    held = "nothing" if base is None else f"a {type(base).__name__}"
+    raise WireError(f"a part of kind {kind} is coded against {held} in the reference")
+
+
 def _tensors(size: int, layout: Tensors | None) -> Tensors | None:
     """The layout, if it is one of vectors of `size`."""
     return layout if layout is not None and sum(layout) == size else None
@@ -142,6 +192,9 @@ def _encode_sizes(sizes: Tensors, layout: Tensors | None) -> Piece:
     """A zero and the layout's fingerprint if both sides know them; else one more than how many, and each."""
     if sizes == layout:
         return Piece.header(b"\0" + positions.fingerprint(sizes))
+    most = _most_tensors(layout)
+    if len(sizes) > most:
+        raise WireError(f"a part has {len(sizes)} tensors, at most {most} can travel here")
     return Piece.header(varint(len(sizes) + 1) + b"".join(varint(n) for n in sizes))
 
 
@@ -151,10 +204,16 @@ def _decode_sizes(reader: Reader, layout: Tensors | None) -> Tensors:
         sizes = positions.checked(reader, layout)
         reader.claim(len(sizes) + sum(sizes), "the tensors")
         return sizes
+    if count - 1 > _most_tensors(layout):
+        raise WireError(f"a part has {count - 1} tensors, at most {_most_tensors(layout)} are allowed")
     reader.claim(count - 1, "the list of tensors")
     sizes = tuple(reader.varint("the length of a tensor") for _ in range(count - 1))
     reader.claim(sum(sizes), "the tensors")
     return sizes
+
+
+def _most_tensors(layout: Tensors | None) -> int:
+    return MOST_TENSORS if layout is None else max(1, len(layout))
 
 
 def _encode_ternary(part: Ternary, layout: Tensors | None, pack: Packing) -> Piece:

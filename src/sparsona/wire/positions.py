@@ -49,7 +49,7 @@ def plain(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> Piece:
         return Piece.positions(b"", 0.0)
     mask = np.zeros(size, np.uint8)
     mask[indices] = 1
-    return Piece.positions(_encode_plain(size, indices, mask), bound(size, *_by_tensor(size, indices, tensors)))
+    return Piece.positions(_encode_plain(size, indices, mask), bound(size, *by_tensor(size, indices, tensors)))
 
 
 def encode(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> Piece:
@@ -61,7 +61,7 @@ def encode(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> Piece
     if len(indices) in (0, size):
         return Piece.positions(b"", 0.0)
     indices = np.require(indices, np.int64, KERNEL)
-    counts, known = _by_tensor(size, indices, tensors)
+    counts, known = by_tensor(size, indices, tensors)
     mask = np.zeros(size, np.uint8)
     mask[indices] = 1
     widths, structured = rows.survey(mask, indices, known)
@@ -88,7 +88,7 @@ def _check(size: int) -> None:
         raise WireError(f"a vector of {size} entries is too long to send positions of; at most {MOST} are possible")
 
 
-def _by_tensor(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> tuple[list[int], tuple[int, ...]]:
+def by_tensor(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> tuple[list[int], tuple[int, ...]]:
     """How many positions are in each tensor, and the tensors' lengths."""
     known = (size,) if tensors is None else tuple(tensors)
     return np.diff(np.searchsorted(indices, np.cumsum([0, *known]))).tolist(), known
@@ -133,6 +133,11 @@ def checked(reader: Reader, tensors: Sequence[int] | None) -> tuple[int, ...]:
     if tensors is None or fingerprint(tensors) != told:
         raise WireError("positions are coded for a layout that the receiver does not have")
     return tuple(tensors)
+
+
+def plain_size(size: int, count: int) -> int:
+    """How many bytes :func:`plain` takes."""
+    return 1 + (_plain_bits(size, count) + 7) // 8 if 0 < count < size else 0
 
 
 def _plain_bits(size: int, count: int) -> int:

@@ -88,7 +88,7 @@ def slots(freq: Ints, bits: int) -> Symbols:
 
 
 @compiled
-def _inverses(freq: Ints, bits: int) -> Inverses:
+def inverses(freq: Ints, bits: int) -> Inverses:
     """Factors to divide by: state * factor >> (32 + bits) is state // frequency, for all states that are divided."""
     out = np.zeros(freq.shape, np.uint64)
     for row in range(freq.shape[0]):
@@ -99,7 +99,7 @@ def _inverses(freq: Ints, bits: int) -> Inverses:
 
 
 @compiled
-def _put(
+def put(
     state: int, row: int, symbol: int, freq: Ints, start: Ints, inverse: Inverses, bits: int, words: Words, at: int
 ) -> tuple[int, int]:
     """The state with one more symbol in it, and where the words now begin.
@@ -118,14 +118,14 @@ def _put(
 def push(symbols: Symbols, contexts: Contexts, freq: Ints, start: Ints, bits: int) -> Words:
     """Encode: the two states (low word first), then the words in the order in which the decoder wants them."""
     n = len(symbols)
-    words, inverse = np.empty(n + 5, np.uint16), _inverses(freq, bits)
+    words, inverse = np.empty(n + 5, np.uint16), inverses(freq, bits)
     at, even, odd = i64(n + 5), u64(FLOOR), u64(FLOOR)
     if n % 2:
-        even, at = _put(even, contexts[n - 1], symbols[n - 1], freq, start, inverse, bits, words, at)
+        even, at = put(even, contexts[n - 1], symbols[n - 1], freq, start, inverse, bits, words, at)
     for i in range(n // 2 * 2 - 2, -1, -2):
         here, after = u64(i), u64(i + 1)
-        odd, at = _put(odd, contexts[after], symbols[after], freq, start, inverse, bits, words, at)
-        even, at = _put(even, contexts[here], symbols[here], freq, start, inverse, bits, words, at)
+        odd, at = put(odd, contexts[after], symbols[after], freq, start, inverse, bits, words, at)
+        even, at = put(even, contexts[here], symbols[here], freq, start, inverse, bits, words, at)
     for state in (odd, even):
         at -= 2
         words[at] = state & u64(0xFFFF)
@@ -146,7 +146,7 @@ def _begin(words: Words, n: int) -> tuple[Words, int, int, bool]:
 
 
 @compiled
-def _take(
+def take(
     state: int, row: int, freq: Ints, start: Ints, slot: Symbols, bits: int, words: Words, at: int
 ) -> tuple[int, int, int, int]:
     """One symbol, the state without it, where the reading stands, and the symbol's frequency: 0 if it has none."""
@@ -170,11 +170,11 @@ def pull(words: Words, contexts: Contexts, freq: Ints, start: Ints, slot: Symbol
     at, rarest = i64(4), u64(1)
     for i in range(0, n // 2 * 2, 2):
         here, after = u64(i), u64(i + 1)
-        out[here], even, at, f = _take(even, contexts[here], freq, start, slot, bits, room, at)
-        out[after], odd, at, g = _take(odd, contexts[after], freq, start, slot, bits, room, at)
+        out[here], even, at, f = take(even, contexts[here], freq, start, slot, bits, room, at)
+        out[after], odd, at, g = take(odd, contexts[after], freq, start, slot, bits, room, at)
         rarest = min(rarest, f, g)
     if n % 2:
-        out[n - 1], even, at, f = _take(even, contexts[n - 1], freq, start, slot, bits, room, at)
+        out[n - 1], even, at, f = take(even, contexts[n - 1], freq, start, slot, bits, room, at)
         rarest = min(rarest, f)
     return out, bool(rarest > 0 and at == len(words) and even == u64(FLOOR) and odd == u64(FLOOR))
 
@@ -221,9 +221,9 @@ def pull_trail(
     for i in range(n):
         row = context_of[u64(mean >> 4)]
         if i & 1:
-            symbol, odd, at, f = _take(odd, row, freq, start, slot, bits, room, at)
+            symbol, odd, at, f = take(odd, row, freq, start, slot, bits, room, at)
         else:
-            symbol, even, at, f = _take(even, row, freq, start, slot, bits, room, at)
+            symbol, even, at, f = take(even, row, freq, start, slot, bits, room, at)
         out[u64(i)] = symbol
         rarest = min(rarest, f)
         mean = fade(mean, i64(levels[symbol]))

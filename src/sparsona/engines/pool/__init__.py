@@ -13,6 +13,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from sparsona.engines import ENGINES
 from sparsona.engines.pool import loop as worker
@@ -20,7 +21,10 @@ from sparsona.engines.pool.loop import DEPTH, Configured, Failure, Request, Resp
 from sparsona.engines.pool.processes import MAX_DEATHS, WorkerDied, WorkerPool, WorkerProcess
 from sparsona.engines.pool.shared import share_setup
 from sparsona.errors import InputError, SparsonaError
-from sparsona.federation.worker import Job, Outcome, Setup, groups
+from sparsona.federation.delivery import ClientMemory
+from sparsona.federation.references import ReferenceStore
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Job, Outcome, groups
 from sparsona.runs.store import ClientStore
 
 log = logging.getLogger(__name__)
@@ -51,7 +55,8 @@ class Pool:
                 "every worker process imports your script, and it starts a run: put the run under "
                 "`if __name__ == '__main__':`, or choose --engine inprocess"
             )
-        self.store = ClientStore(setup.method, setup.task)
+        self.store = ClientStore(partial(ClientMemory.fresh, setup.method, setup.task))
+        self.references = ReferenceStore()
         self.peak_rss_mb = 0.0
         self._owns_workers = worker_pool is None
         self._size = min(workers or cores(), max(1, len(setup.federation.splits)))
@@ -107,7 +112,7 @@ class Pool:
         """Give a process some turns; False where it has died."""
         tickets = tuple(self.store.ticket(job.client) for job in group.jobs)
         try:
-            process.submit(Request(group.jobs, tickets, self.store.scratch), group)
+            process.submit(Request(group.jobs, tickets, self.store.scratch, self.references.folder), group)
         except WorkerDied:
             self._repeat(process, repeated)
             return False
@@ -162,3 +167,4 @@ class Pool:
             self._workers.close()
         self._block.close()
         self.store.close()
+        self.references.close()

@@ -21,7 +21,10 @@ import torch
 
 from sparsona.engines.pool.shared import SharedSetup, Slot, attach_setup
 from sparsona.errors import InputError, SparsonaError
-from sparsona.federation.worker import Job, Outcome, Setup, Worker
+from sparsona.federation.delivery import ClientMemory
+from sparsona.federation.references import ReferenceStore
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Job, Outcome, Worker
 from sparsona.runs.store import Ticket, read_state, write_state
 
 T = TypeVar("T")
@@ -46,11 +49,13 @@ class Configured:
 
 @dataclass(frozen=True)
 class Request:
-    """Clients' turns to run, with their states on disk. A worker that outlives the server removes `scratch`."""
+    """Clients' turns to run, with their states and `references` on disk. A worker that outlives the server removes
+    `scratch`."""
 
     jobs: tuple[Job, ...]
     tickets: tuple[Ticket, ...]
     scratch: Path | None
+    references: Path
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,7 @@ class WorkerLoop:
 
     def configure(self, shared: SharedSetup, handle: int) -> Configured | Failure:
         self._worker = None
-        found = _caught(lambda: Worker(_attached(shared, handle)))
+        found = _caught(lambda: Worker(_attached(shared, handle), ReferenceStore()))
         if isinstance(found, Failure):
             return found
         self._worker = found
@@ -146,15 +151,16 @@ class WorkerLoop:
         assert self._worker is not None
         self.scratch = request.scratch
         method, task = self._worker.setup.method, self._worker.setup.task
-        states = [
-            method.start_client(task, job.client) if ticket.read is None
-            else read_state(ticket.read, method, task, job.client)
-            for job, ticket in zip(request.jobs, request.tickets, strict=True)
-        ]  # fmt: skip
+        self._worker.references.settle(request.references)
+        memories = []
+        for job, ticket in zip(request.jobs, request.tickets, strict=True):
+            fresh = ClientMemory.fresh(method, task, job.client)
+            memories.append(fresh if ticket.read is None else read_state(ticket.read, fresh, job.client))
         outcomes, wrote = [], []
-        for ticket, (state, outcome) in zip(request.tickets, self._worker.run_all(request.jobs, states), strict=True):
-            keep = outcome.job.kind == "fit" and state is not None
-            wrote.append(write_state(ticket.write, state) if keep else None)
+        done = self._worker.run_all(request.jobs, memories)
+        for ticket, (memory, outcome) in zip(request.tickets, done, strict=True):
+            keep = outcome.job.kind == "fit" and memory.worth_keeping
+            wrote.append(write_state(ticket.write, memory) if keep else None)
             outcomes.append(replace(outcome, job=replace(outcome.job, down=b"")))
         return Response(tuple(outcomes), tuple(wrote), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 

@@ -20,7 +20,7 @@ from torch import nn
 
 from sparsona.data.dataset import Array, ClientSplit, Federation, Indices
 from sparsona.errors import InputError
-from sparsona.federation.worker import Setup
+from sparsona.federation.setup import Setup
 
 ALIGN = 64
 

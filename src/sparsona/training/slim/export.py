@@ -1,4 +1,4 @@
-"""A client's model as a really smaller net in a file, and that file as a plain torch module."""
+"""A client's model as a slim net in a file, and that file as a plain torch module."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sparsona.prepare import prepare
 from sparsona.registry import suggest
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.state import unpack
-from sparsona.training.slim import Chain, SlimNet, Step, chain_of, plan, small_module
+from sparsona.training.slim import Chain, Layer, SlimNet, chain_of, plan, small_module
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Exported:
 
 
 def export_slim(run: Path, client: str, to: Path) -> Exported:
-    """Write the small net of a client of a finished run: rows without weights are gone, their constants folded.
+    """Write the small net of a client of a finished run, without the rows that have no weights.
 
     A pFedGate client's net is the one that its gate makes for its own training samples. The file holds the tensors by
-    name and, as metadata, the steps between them: :func:`load_slim` makes a module of it.
+    name and, as metadata, the chain of layers. :func:`load_slim` makes a module of it.
     """
     folder = RunDirectory(run)
     file = folder.model_file(client)
@@ -68,19 +68,19 @@ def load_slim(path: Path) -> nn.Sequential:
             notes = tensors.metadata() or {}
         if "chain" not in notes:
             raise InputError(f"{path} is not a small net: write it with sparsona export --slim")
-        steps = [_step(given) for given in json.loads(notes["chain"])]
-        return small_module(steps, load_file(path))
+        layers = [_layer(given) for given in json.loads(notes["chain"])]
+        return small_module(layers, load_file(path))
     except (SafetensorError, OSError) as error:
         raise InputError(f"cannot read {path}: {error}") from None
 
 
-def _step(given: dict[str, Any]) -> Step:
+def _layer(given: dict[str, Any]) -> Layer:
     arguments: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
-    return Step(**arguments)
+    return Layer(**arguments)
 
 
 def _text(chain: Chain) -> str:
-    return json.dumps([dataclasses.asdict(step) for step in chain])
+    return json.dumps([dataclasses.asdict(layer) for layer in chain])
 
 
 def _gated(file: Path, notes: dict[str, Any]) -> tuple[Vector, Layout, Chain]:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from sparsona.federation.evaluation import summarise
+from sparsona.runs.scores import summarise
 
 
 def test_the_bottom_decile_is_the_specs_position() -> None:

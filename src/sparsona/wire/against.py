@@ -1,0 +1,122 @@
+"""The body of a part that is coded against a part of the same kind and length, which the receiver has.
+
+A byte says how: it is the same, or it differs. float32 vectors differ as :mod:`sparsona.wire.differences` says. Other
+numbers differ by an integer, which is coded as integers are. A set of positions differs by those that were removed, as
+a set among the old ones, and by those that were added, as a set among the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsona.errors import WireError
+from sparsona.message import IndexSet, Numbers, Positions
+from sparsona.wire import differences, numbers, positions
+from sparsona.wire.buffers import Piece, Reader, varint
+from sparsona.wire.references import same
+
+SAME, DIFFERENT = 0, 1
+
+Codable = Numbers | Positions
+"""What can be coded against a reference."""
+
+
+def fits(part: object, base: object) -> bool:
+    """Whether `part` may be coded against `base`: both are numbers of one type or positions, and equally long."""
+    if isinstance(part, np.ndarray) and isinstance(base, np.ndarray):
+        return part.dtype == base.dtype and len(part) == len(base)
+    return isinstance(part, Positions) and isinstance(base, Positions) and part.size == base.size
+
+
+def encode_numbers(part: Numbers, base: Numbers) -> Piece | None:
+    """`part` against `base`, which :func:`fits`; None if that does not pay."""
+    if same(part, base):
+        return Piece.values(bytes([SAME]))
+    if part.dtype == np.float32:
+        body = differences.encode(part, base)
+    else:
+        steps: npt.NDArray[np.signedinteger] = (_ordered(part) - _ordered(base)).view(f"i{part.itemsize}")
+        body = numbers.encode(steps)
+    return None if body is None else Piece.values(bytes([DIFFERENT]) + body)
+
+
+def decode_numbers(reader: Reader, base: Numbers) -> Numbers:
+    """The next numbers, of the type and length of `base`. The caller has claimed them."""
+    if _same(reader):
+        return base.copy()
+    if base.dtype == np.float32:
+        return differences.decode(reader, base)
+    steps = numbers.decode(reader, f"int{8 * base.itemsize}", len(base))
+    return _unordered(_ordered(base) + steps.view(f"u{base.itemsize}"), base.dtype)
+
+
+def encode_positions(part: Positions, base: Positions, layout: Sequence[int] | None) -> Piece:
+    """`part` against `base`, which :func:`fits`; `layout` are the lengths of the tensors, if both sides know them."""
+    if same(part, base):
+        return Piece.positions(bytes([SAME]), _bound(part, layout))
+    present, old = part.mask(), base.mask()
+    removed = np.flatnonzero(~present[base.indices])
+    added = np.flatnonzero(present[~old])
+    mine, others = _by_tensor(base, layout)
+    return Piece.join(
+        [
+            Piece.header(bytes([DIFFERENT]) + varint(len(removed)) + varint(len(added))),
+            Piece.positions(positions.encode(len(base.indices), removed, mine).data, _bound(part, layout)),
+            Piece.positions(positions.encode(part.size - len(base.indices), added, others).data, 0.0),
+        ]
+    )
+
+
+def decode_positions(reader: Reader, base: Positions, layout: Sequence[int] | None) -> Positions:
+    """The next set among as many as `base` has. The caller has claimed them."""
+    if _same(reader):
+        return Positions(base.size, base.indices.copy())
+    count, others = len(base.indices), base.size - len(base.indices)
+    minus = reader.varint("the number of positions removed", most=count)
+    plus = reader.varint("the number of positions added", most=others)
+    mine, rest = _by_tensor(base, layout)
+    mask = base.mask()
+    outside: IndexSet = np.flatnonzero(~mask)
+    mask[base.indices[positions.decode(reader, count, minus, mine)]] = False
+    mask[outside[positions.decode(reader, others, plus, rest)]] = True
+    return Positions.of(mask)
+
+
+def _same(reader: Reader) -> bool:
+    way = reader.byte("how a part differs from its reference")
+    if way > DIFFERENT:
+        raise WireError(f"a part differs from its reference in way {way}, which does not exist")
+    return way == SAME
+
+
+def _bound(part: Positions, layout: Sequence[int] | None) -> float:
+    if len(part.indices) in (0, part.size):
+        return 0.0
+    return positions.bound(part.size, *positions.by_tensor(part.size, part.indices, layout))
+
+
+def _by_tensor(base: Positions, layout: Sequence[int] | None) -> tuple[list[int] | None, list[int] | None]:
+    """How many positions of each tensor are in `base`, and how many are not."""
+    if layout is None:
+        return None, None
+    counts, _ = positions.by_tensor(base.size, base.indices, layout)
+    return counts, [n - k for n, k in zip(layout, counts, strict=True)]
+
+
+def _ordered(values: Numbers) -> npt.NDArray[np.unsignedinteger]:
+    """Integers as they are; floats as integers that ascend with them, so that neighbours are one apart."""
+    bits = values.view(f"u{values.itemsize}")
+    if values.dtype.kind != "f":
+        return bits
+    top = bits.dtype.type(1 << (8 * values.itemsize - 1))
+    return np.where(bits & top, ~bits, bits | top)
+
+
+def _unordered(order: npt.NDArray[np.unsignedinteger], dtype: np.dtype[np.generic]) -> Numbers:
+    if dtype.kind != "f":
+        return order.view(dtype)
+    top = order.dtype.type(1 << (8 * dtype.itemsize - 1))
+    return np.where(order & top, order ^ top, ~order).view(dtype)

@@ -1,0 +1,331 @@
+"""float32 vectors against a reference of the same length, bit for bit.
+
+A number and its reference are compared as magnitudes: exponent and mantissa as one integer of 31 bits, in which
+neighbouring floats are one apart, whatever their exponent. If the signs agree and the two are less than 2**23 apart,
+the number is *near*. Its symbol is the direction and the bit length of the distance; the bits of the distance below
+the top one are written as they are. Else the number is *far*. Its symbol is its exponent and whether the sign turned;
+the mantissa is written as it is.
+
+How far apart they are depends on two things that the receiver knows. Steps are alike among neighbours, and a step of
+one size is a longer distance from a smaller number. So each number has a *size of step*: the exponent of its reference
+plus the bit length of the distance. The fading mean of the steps before it, less the exponent of its own reference,
+says what bit length to expect, and chooses the context. The mean lags four numbers behind: this costs 0.3 % and lets
+four symbols be decoded at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsona.compiled import KERNEL, compiled, i64, u64
+from sparsona.errors import WireError
+from sparsona.message import Vector
+from sparsona.wire import rans, symbols, tables
+from sparsona.wire.buffers import Reader, varint
+from sparsona.wire.fields import Patterns
+from sparsona.wire.rans import Contexts, Ints, Symbols, Words
+
+BITS = 12
+"""Frequencies are out of 2**12."""
+
+REACH = 23
+"""The longest distance of a near number, in bits."""
+
+FAR = 2 * REACH + 1
+"""The first symbol of far numbers; those of near ones are 0 (the same), and two for every bit length."""
+
+SYMBOLS = FAR + 2 * 256
+
+_SYMBOL = 10
+"""The bits that a symbol takes beside its expected bit length."""
+
+LAG = 4
+"""How many numbers lie between a step and the first number that it helps to predict."""
+
+EXPECTED = 64
+"""Expected bit lengths in halves; what is above counts as the highest."""
+
+MOST_CONTEXTS = 4
+"""log2 of the most contexts."""
+
+_FEW = 64
+"""Shorter vectors are not worth a table."""
+
+_FIRST = 12
+"""The bit length that is expected of the first numbers."""
+
+
+_BRUIJN = np.zeros(32, np.uint8)
+_BRUIJN[[((2 << i) - 1) * 0x07C4ACDD % 2**32 >> 27 for i in range(32)]] = np.arange(32)
+
+
+@compiled
+def _bit_length(number: int) -> int:
+    """Of a number below 2**31: all bits below its top one are set, then looked up by a de Bruijn multiplication."""
+    full = number
+    for shift in (1, 2, 4, 8, 16):
+        full |= full >> shift
+    return i64(_BRUIJN[u64(((full * 0x07C4ACDD) & 0xFFFFFFFF) >> 27)]) + i64(number > 0)
+
+
+@compiled
+def _fade(mean: int, step: int) -> int:
+    """The mean of the steps so far in sixteenths, of which the last counts a quarter; unchanged if `step` is -1."""
+    return mean + ((((step << 4) - mean) >> 2) if step >= 0 else 0)
+
+
+@compiled
+def _expected(mean: int, exponent: int) -> int:
+    """The bit length to expect of a distance from a number of this exponent, in halves."""
+    return min(max((mean >> 3) - 2 * exponent, 0), EXPECTED - 1)
+
+
+@compiled
+def _step_near(length: int, exponent: int) -> int:
+    """The size of the step to a near number. Two zeros say nothing."""
+    still = max(exponent - 3, 0) if exponent else -1
+    return exponent + length if length else still
+
+
+@compiled
+def _step_far(to: int, exponent: int) -> int:
+    return max(to, exponent) + 24
+
+
+@compiled
+def _start(reference: Patterns) -> int:
+    """The mean before the first step."""
+    return (((i64(reference[0]) >> 23) & 255) + _FIRST) << 4
+
+
+@compiled
+def split(patterns: Patterns, reference: Patterns) -> tuple[Symbols, Ints, npt.NDArray[np.uint32], int]:
+    """Symbols (below their expected bit lengths), how often each occurs at each of these, and the plain bits (as words,
+    lowest bits first; and how many bits).
+    """
+    n = len(patterns)
+    found = np.empty(n, np.uint16)
+    counts = np.zeros((EXPECTED, SYMBOLS), np.int64)
+    words = np.empty((n * 23) // 32 + 2, np.uint32)
+    held, filled, at = u64(0), i64(0), i64(0)
+    steps = np.full(LAG, -1, np.int64)
+    mean = _start(reference)
+    for i in range(n):
+        lane, own, other = u64(i & 3), i64(patterns[u64(i)]), i64(reference[u64(i)])
+        exponent, to, turned = (other >> 23) & 255, (own >> 23) & 255, (own ^ other) >> 31
+        mean = _fade(mean, steps[lane])
+        bin = _expected(mean, exponent)
+        distance = (own & 0x7FFFFFFF) - (other & 0x7FFFFFFF)
+        apart = abs(distance)
+        near = turned == 0 and apart < 1 << REACH
+        length = _bit_length(apart)
+        symbol = 2 * length - i64(distance > 0) if near else FAR + 2 * to + turned
+        keep = max(length - 1, 0) if near else i64(23)
+        rest = (apart if near else own) & ((i64(1) << keep) - 1)
+        steps[lane] = _step_near(length, exponent) if near else _step_far(to, exponent)
+        found[u64(i)] = symbol | bin << _SYMBOL
+        counts[u64(bin), u64(symbol)] += 1
+        # a word is written whether it is full or not, and kept if it is: guessing would take longer
+        held |= u64(rest) << u64(filled)
+        filled += keep
+        words[u64(at)] = held & u64(0xFFFFFFFF)
+        full = filled >> 5
+        at += full
+        held >>= u64(full << 5)
+        filled &= 31
+    words[u64(at)] = held & u64(0xFFFFFFFF)
+    return found, counts, words[: at + 1], at * 32 + filled
+
+
+@compiled
+def _apart(both: int, context_of: Contexts) -> tuple[int, int]:
+    """Context and symbol of what :func:`split` found."""
+    return u64(context_of[u64(both >> _SYMBOL)]), u64(both & ((1 << _SYMBOL) - 1))
+
+
+@compiled
+def _push(found: Symbols, context_of: Contexts, freq: Ints) -> Words:
+    """The symbols as words: four states (low word first), then what the decoder wants in its order."""
+    n = len(found)
+    words, start, inverse = np.empty(n + 9, np.uint16), rans.starts(freq), rans.inverses(freq, BITS)
+    states, at = np.full(4, rans.FLOOR, np.uint64), i64(n + 9)
+    for i in range(n - 1, n // 4 * 4 - 1, -1):
+        row, symbol = _apart(found[u64(i)], context_of)
+        states[i & 3], at = rans.put(states[i & 3], row, symbol, freq, start, inverse, BITS, words, at)
+    a, b, c, d = states[0], states[1], states[2], states[3]
+    for i in range(n // 4 * 4 - 4, -1, -4):
+        k = u64(i)
+        row, symbol = _apart(found[k + u64(3)], context_of)
+        d, at = rans.put(d, row, symbol, freq, start, inverse, BITS, words, at)
+        row, symbol = _apart(found[k + u64(2)], context_of)
+        c, at = rans.put(c, row, symbol, freq, start, inverse, BITS, words, at)
+        row, symbol = _apart(found[k + u64(1)], context_of)
+        b, at = rans.put(b, row, symbol, freq, start, inverse, BITS, words, at)
+        row, symbol = _apart(found[k], context_of)
+        a, at = rans.put(a, row, symbol, freq, start, inverse, BITS, words, at)
+    for state in (d, c, b, a):
+        at -= 2
+        words[at] = state & u64(0xFFFF)
+        words[at + 1] = state >> u64(16)
+    return words[at:].copy()
+
+
+@compiled
+def _unite(
+    words: Words, plain: Patterns, reference: Patterns, context_of: Contexts, freq: Ints, bits: int, out: Patterns
+) -> bool:
+    """The numbers again, into `out`; False if the words and the `bits` plain bits cannot come from :func:`split`.
+
+    Two words more than the plain bits need stand behind them.
+    """
+    n = len(reference)
+    if not 8 <= len(words) <= n + 8:
+        return False
+    used, slot, interval = _intervals(freq)
+    states = np.empty(4, np.uint64)
+    for lane in range(4):
+        states[lane] = u64(words[2 * lane]) | u64(words[2 * lane + 1]) << u64(16)
+        if states[lane] < u64(rans.FLOOR):
+            return False
+    last, last_plain = i64(len(words) - 1), u64(len(plain) - 2)
+    steps = np.full(LAG, -1, np.int64)
+    mean, at, taken, fine = _start(reference), i64(8), u64(0), True
+    for i in range(n):
+        lane, other = u64(i & 3), i64(reference[u64(i)])
+        exponent = (other >> 23) & 255
+        mean = _fade(mean, steps[lane])
+        row = u64(context_of[u64(_expected(mean, exponent))])
+        low = states[lane] & u64((1 << BITS) - 1)
+        rank = u64(slot[row, low])
+        both = u64(interval[row, rank])
+        state = (both >> u64(16)) * (states[lane] >> u64(BITS)) + low - (both & u64(0xFFFF))
+        filled = state << u64(16) | u64(words[u64(min(at, last))])
+        short = state < u64(rans.FLOOR)
+        states[lane] = filled if short else state
+        at += i64(short)
+        fine &= both > u64(0)
+        symbol = i64(used[rank])
+        word = min(taken >> u64(5), last_plain)
+        rest = i64((u64(plain[word]) | u64(plain[word + u64(1)]) << u64(32)) >> (taken & u64(31)))
+        length = (symbol + 1) >> 1
+        near = symbol < FAR
+        keep = max(length - 1, 0) if near else i64(23)
+        rest &= (i64(1) << keep) - 1
+        taken += u64(keep)
+        if near:
+            apart = rest | (i64(length > 0) << keep)
+            magnitude = (other & 0x7FFFFFFF) + (apart if symbol & 1 else -apart)
+            fine &= magnitude >> 31 == 0
+            out[u64(i)] = (other & 0x80000000) | (magnitude & 0x7FFFFFFF)
+            steps[lane] = _step_near(length, exponent)
+        else:
+            to, turned = (symbol - FAR) >> 1, (symbol - FAR) & 1
+            out[u64(i)] = ((other >> 31) ^ turned) << 31 | to << 23 | rest
+            steps[lane] = _step_far(to, exponent)
+    for lane in range(4):
+        fine &= states[lane] == u64(rans.FLOOR)
+    return bool(fine and at == len(words) and i64(taken) == bits)
+
+
+@compiled
+def _intervals(freq: Ints) -> tuple[Symbols, Symbols, npt.NDArray[np.uint32]]:
+    """The symbols that occur; for each context, which of them has which slot; their frequencies (upper half) and
+    starts (lower half).
+    """
+    contexts, size = freq.shape
+    used, many = np.zeros(size, np.uint16), 0
+    for symbol in range(size):
+        if freq[:, symbol].any():
+            used[many] = symbol
+            many += 1
+    slot = np.zeros((contexts, 1 << BITS), np.uint16)
+    interval = np.zeros((contexts, max(many, 1)), np.uint32)
+    for row in range(contexts):
+        at = 0
+        for rank in range(many):
+            f = freq[row, used[rank]]
+            interval[row, rank] = f << 16 | at
+            slot[row, at : at + f] = rank
+            at += f
+    return used, slot, interval
+
+
+@compiled
+def _contexts(counts: Ints) -> tuple[int, Contexts, Ints, int]:
+    """The best number of contexts (as log2), where they are cut, the counts in each, and about how many bytes it is.
+
+    The expected bit lengths are cut so that contexts hold about equally many symbols.
+    """
+    bins, size = counts.shape
+    columns = np.array([i for i in range(size) if counts[:, i].any()])
+    reached = np.cumsum(counts.sum(axis=1))
+    best, log, cut = i64(1) << 62, 0, np.zeros(0, np.uint8)
+    merged = np.zeros((1, size), np.int64)
+    for tried in range(MOST_CONTEXTS + 1):
+        many = 1 << tried
+        cuts, rows = np.zeros(many - 1, np.uint8), np.zeros((many, size), np.int64)
+        row = 0
+        for bin in range(bins):
+            for column in columns:
+                rows[row, column] += counts[bin, column]
+            while row < many - 1 and reached[bin] * many >= reached[-1] * (row + 1):
+                cuts[row] = bin + 1
+                row += 1
+        cost = 8 * 4096 * tables.cost(rows.reshape(-1))
+        for row in range(many):
+            cost += rans.entropy(rows[row])
+        if cost < best:
+            best, log, cut, merged = cost, tried, cuts, rows
+    return log, cut, merged, best // (8 * 4096)
+
+
+def _context_of(cuts: Contexts) -> Contexts:
+    """The context of each expected bit length."""
+    return np.searchsorted(cuts, np.arange(EXPECTED), side="right").astype(np.uint8)
+
+
+def encode(values: Vector, reference: Vector) -> bytes | None:
+    """The code of `values` against `reference`; None if that does not pay."""
+    if len(values) < _FEW:
+        return None
+    patterns, others = (np.require(v, np.float32, KERNEL).view(np.uint32) for v in (values, reference))
+    found, counts, plain, bits = split(patterns, others)
+    log, cuts, merged, cost = _contexts(counts)
+    if cost + bits // 8 >= 4 * len(values):
+        return None
+    table = tables.quantise(merged)
+    words = _push(found, _context_of(cuts), rans.frequencies(tables.SCALE[table], BITS))
+    return b"".join(
+        [
+            bytes([log]) + cuts.tobytes() + tables.write_bytes(table),
+            varint(len(words)) + symbols.to_bytes(words),
+            varint(bits) + plain.astype("<u4", copy=False).tobytes()[: (bits + 7) // 8],
+        ]
+    )
+
+
+def decode(reader: Reader, reference: Vector) -> Vector:
+    """The next vector, which has the length of `reference`. The caller has claimed it."""
+    what = "differences"
+    if len(reference) < _FEW:
+        raise WireError(f"{what} of {len(reference)} numbers cannot be, at least {_FEW} are needed")
+    log = reader.byte(what)
+    if log > MOST_CONTEXTS:
+        raise WireError(f"{what} ask for 2**{log} contexts, at most {1 << MOST_CONTEXTS} are possible")
+    cuts = reader.array("u1", (1 << log) - 1, what)
+    if (np.diff(cuts.astype(np.int64)) < 0).any():
+        raise WireError(f"the contexts of {what} are not in order")
+    table = tables.read_bytes(reader, SYMBOLS << log, what).reshape(1 << log, -1)
+    count = reader.varint(f"the length of {what}", most=len(reference) + 8)
+    words = reader.array("<u2", count, what).astype(np.uint16)
+    bits = reader.varint(f"the plain bits of {what}", most=23 * len(reference))
+    rest = reader.array("u1", (bits + 7) // 8, what)
+    plain = np.zeros(len(rest) // 4 + 3, "<u4")
+    plain.view(np.uint8)[: len(rest)] = rest
+    others = np.require(reference, np.float32, KERNEL).view(np.uint32)
+    freq = rans.frequencies(tables.SCALE[table], BITS)
+    out = np.empty(len(others), np.uint32)
+    if not _unite(words, plain.astype(np.uint32, copy=False), others, _context_of(cuts), freq, bits, out):
+        raise WireError(f"{what} do not fit their reference and their table of frequencies")
+    return out.view(np.float32)
