@@ -23,7 +23,7 @@ from sparsona.methods.pfednet.network import Network
 from sparsona.report.similarity import plot_network
 from sparsona.reproduce import PAPERS, Case, Check, Claim, Paper, Summary, finished, score, server_state
 from sparsona.runs.directory import RunDirectory
-from sparsona.runs.records import ClientRecord
+from sparsona.runs.records import by_round
 
 LAMBDAS = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2, 2.0)
 GAMMAS = (0.01, 0.03, 0.1, 0.3, 1.0)
@@ -288,9 +288,8 @@ CLAIMS = [
 
 def _validation(folder: Path) -> float:
     """The clients' mean score on their validation samples after the last round."""
-    lines = [ClientRecord.parse(text) for text in RunDirectory(folder).records.read_text().splitlines()]
-    last = max(line.round for line in lines)
-    return float(np.nanmean([line.validation.get("pre", np.nan) for line in lines if line.round == last]))
+    last = list(by_round(RunDirectory(folder).lines()).values())[-1]
+    return float(np.nanmean([line.validation.get("pre", np.nan) for line in last]))
 
 
 def _means(runs: Path, to: Path) -> bool:

@@ -37,6 +37,15 @@ class Snapshot(Generic[L]):
     seconds: float
 
 
+@dataclass(frozen=True)
+class Progress:
+    """What the last checkpoint has seen: complete rounds, bytes of records.jsonl, seconds spent."""
+
+    done: int
+    records: int
+    seconds: float
+
+
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 
@@ -153,3 +162,13 @@ class Checkpointer:
         if manifest.sha256 != manifest.hashed():
             raise RunError("manifest.json is damaged, it is not as it was written: run it again into another --out")
         return manifest
+
+    def progress(self) -> Progress:
+        """How far the run has come; nowhere, where no round was completed."""
+        if not self._manifest.exists():
+            return Progress(0, 0, 0.0)
+        try:
+            found = self._read_manifest()
+        except RunError as error:
+            raise RunError(f"{self.folder}: {error}") from None
+        return Progress(found.done, found.records, found.seconds)

@@ -13,17 +13,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
-
 from sparsona.errors import InputError, RunError
 from sparsona.files import check_plain, read_regular, sync, write_atomically, write_new
-from sparsona.layout import Layout
-from sparsona.method import ClientId, Model
+from sparsona.method import ClientId
 from sparsona.registry import suggest
+from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.names import file_stem
-from sparsona.runs.state import pack
+from sparsona.runs.records import ClientRecord, read_records
 
 log = logging.getLogger(__name__)
 
@@ -45,13 +41,14 @@ class RunDirectory:
         self.summary_file = path / "summary.json"
         self.checkpoint = path / "checkpoint"
         self.models = path / "models"
+        self.clients_file = path / "clients.csv"
 
     @contextmanager
-    def open(self, experiment: str, differs: Callable[[Path], str | None], resume: bool) -> Iterator[None]:
+    def open(self, experiment: str, agreed: Callable[[Path], str], resume: bool) -> Iterator[None]:
         """Hold the directory for one experiment, or refuse with what to do instead.
 
-        `experiment` is the experiment as TOML. `differs` names the first setting in which the experiment of a file is
-        another one, None where it is the same work. Nobody else can open the directory meanwhile.
+        `experiment` is the experiment as TOML. `agreed` takes the file of a run that is there and gives the experiment
+        to go on with, which may be longer; it refuses another one. Nobody else can open the directory meanwhile.
         """
         self._check_use(resume)
         self.path.mkdir(parents=True, exist_ok=True)
@@ -60,11 +57,9 @@ class RunDirectory:
             self._check_plain()
             if not self.experiment_file.exists():
                 write_atomically(self.experiment_file, experiment)
-            elif (setting := differs(self.experiment_file)) is not None:
-                raise RunError(
-                    f"{self.path} belongs to another experiment ({setting} differs): choose another --out, "
-                    f"or run {self.experiment_file} --resume"
-                )
+            elif (text := agreed(self.experiment_file)) != self.experiment_file.read_text(encoding="utf-8"):
+                self.summary_file.unlink(missing_ok=True)
+                write_atomically(self.experiment_file, text)
             self.checkpoint.mkdir(exist_ok=True)
             yield
 
@@ -88,6 +83,11 @@ class RunDirectory:
         same = file.name == there.experiment_file.name
         return there if same and (there.checkpoint.exists() or there.records.exists()) else None
 
+    def need_run(self) -> None:
+        """Refuse to resume what is not there."""
+        if not self.experiment_file.exists():
+            raise RunError(f"there is no run in {self.path} to resume: check --out, or leave --resume out")
+
     def summary(self) -> dict[str, Any]:
         """The summary of a finished run."""
         if not self.experiment_file.exists():
@@ -104,6 +104,13 @@ class RunDirectory:
                 f"sparsona run {self.experiment_file} --out {self.path} --resume"
             ) from None
 
+    def lines(self) -> list[ClientRecord]:
+        """The records of the rounds that are complete; of a run that goes on, those of its last checkpoint."""
+        if not self.experiment_file.exists() and not self.records.exists():
+            raise RunError(f"{self.path} is not a run directory: give the folder that sparsona run --out made")
+        whole = self.summary_file.exists() or not self.checkpoint.exists()
+        return read_records(self.records, None if whole else Checkpointer(self.checkpoint).progress().records)
+
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Call it last: a run with a summary is finished, and its models are on the disk."""
         if self.models.exists():
@@ -113,32 +120,19 @@ class RunDirectory:
     def model_file(self, client: ClientId) -> Path:
         return self.models / f"{file_stem(client)}.safetensors"
 
-    def save_model(self, client: ClientId, model: Model, layout: Layout, notes: Mapping[str, str]) -> None:
-        """One client's personal model: its tensors by name, or the declared state of its predictor."""
+    def save_model(self, client: ClientId, data: bytes) -> None:
+        """One client's personal model, as :func:`sparsona.export.files.model_bytes` makes it."""
         self.models.mkdir(exist_ok=True)
-        if isinstance(model, np.ndarray):
-            data = bytes(save(layout.named(model), metadata={**notes, "client": client}))
-        else:
-            data = pack(model)
         write_new(self.model_file(client), data)
 
-    def export(self, client: ClientId, to: Path) -> None:
-        """Copy a client's model out, as .safetensors or .npz."""
-        if not self.model_file(client).exists():
+    def need_model(self, client: ClientId) -> Path:
+        """The file of a client's model, or an error that says who has one."""
+        file = self.model_file(client)
+        if not file.exists():
             self.summary()
             known = sorted(unquote(path.stem) for path in self.models.glob("*.safetensors"))
             raise InputError(f"{self.path} has no client {client!r}{suggest(client, known)}")
-        if to.suffix not in (".safetensors", ".npz"):
-            raise InputError(f"cannot write {to}: the name must end in .safetensors or .npz")
-        try:
-            to.parent.mkdir(parents=True, exist_ok=True)
-            if to.suffix == ".safetensors":
-                to.write_bytes(read_regular(self.model_file(client)))
-                return
-            with safe_open(self.model_file(client), framework="numpy") as tensors:
-                np.savez(to, **{name: tensors.get_tensor(name) for name in tensors.keys()})  # noqa: SIM118
-        except SafetensorError as error:
-            raise RunError(f"{self.model_file(client)} is damaged: {error}") from None
+        return file
 
 
 def checked_summary(found: Any) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import torch
 import sparsona
 from sparsona.data import load
 from sparsona.errors import InputError
+from sparsona.export.slim import export_slim, load_slim
 from sparsona.methods.pfedgate.gate import Gated
-from sparsona.training.slim.export import export_slim, load_slim
 
 
 def run(method: str, out: Path, **options: Any) -> sparsona.Result:
