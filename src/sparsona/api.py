@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ from sparsona.method import ClientId, Method, Model
 from sparsona.methods.pfednet.network import Network
 from sparsona.ops.pairwise import Similarity
 from sparsona.prepare import Prepared, outputs, prepare
+from sparsona.report.frames import clients_frame, history_frame
 from sparsona.report.similarity import from_json, network_of, save, save_network, similarity_of
 from sparsona.runs.about import describe, write_about
 from sparsona.runs.checkpoint import Checkpointer
@@ -47,6 +48,9 @@ from sparsona.training.objective import Objective
 from sparsona.training.runner import ModelRunner
 from sparsona.version import __version__
 from sparsona.wire import Ledger
+
+if TYPE_CHECKING:
+    import pandas
 
 log = logging.getLogger(__name__)
 
@@ -113,6 +117,14 @@ class Result:
     network: Network | None = None
     clients: tuple[ClientScores, ...] = ()
     """Every client's rows, and its last scores with their intervals."""
+
+    def history_frame(self) -> pandas.DataFrame:
+        """`history` as a DataFrame, a row a round; needs pandas."""
+        return history_frame(self.history)
+
+    def clients_frame(self) -> pandas.DataFrame:
+        """`clients` as a DataFrame, a row a client; needs pandas."""
+        return clients_frame(self.clients)
 
 
 def run(
