@@ -28,7 +28,7 @@ def fits(value: Any, hint: Any) -> bool:
     if origin is np.ndarray:
         return isinstance(value, np.ndarray) and _is_array_of(value, arguments)
     kind = origin if origin is not None else type(None) if hint is None else hint
-    if not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
+    if kind is Any or not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
         return True
     if issubclass(kind, str):
         return isinstance(value, str)
