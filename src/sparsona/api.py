@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -32,6 +32,7 @@ from sparsona.federation.worker import Outcome
 from sparsona.method import Artefact, ClientId, Method, Model
 from sparsona.prepare import Prepared, outputs, prepare
 from sparsona.report.drawings import draw
+from sparsona.report.frames import clients_frame, history_frame
 from sparsona.runs import artefacts as kept
 from sparsona.runs.about import describe, write_about
 from sparsona.runs.checkpoint import Checkpointer
@@ -46,6 +47,9 @@ from sparsona.training.objective import Objective
 from sparsona.training.runner import ModelRunner
 from sparsona.version import __version__
 from sparsona.wire import Ledger
+
+if TYPE_CHECKING:
+    import pandas
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +115,14 @@ class Result:
     artefacts: Mapping[str, Artefact] = field(default_factory=dict)
     clients: tuple[ClientScores, ...] = ()
     """Every client's rows, and its last scores with their intervals."""
+
+    def history_frame(self) -> pandas.DataFrame:
+        """`history` as a DataFrame, a row a round; needs pandas."""
+        return history_frame(self.history)
+
+    def clients_frame(self) -> pandas.DataFrame:
+        """`clients` as a DataFrame, a row a client; needs pandas."""
+        return clients_frame(self.clients)
 
 
 def run(
