@@ -253,7 +253,7 @@ def _intervals(freq: Ints) -> tuple[Symbols, Symbols, npt.NDArray[np.uint32]]:
 
 @compiled
 def _contexts(counts: Ints, most: int) -> tuple[int, Contexts, Ints, int]:
-    """The best number of contexts (as log2, up to `most`), where they are cut, the counts in each, and the cost in bytes.
+    """The best number of contexts (as log2, up to `most`), their cuts, the counts in each, and the cost in bytes.
 
     The expected bit lengths are cut so that contexts hold about equally many symbols.
     """

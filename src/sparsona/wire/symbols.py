@@ -35,7 +35,7 @@ def most_contexts(symbols: int, alphabet: int, most: int) -> int:
     Their tables have no more than two entries a symbol.
 
     >>> [most_contexts(n, 200, 3) for n in (100, 300, 1000, 10**6)]
-    [0, 1, 3, 3]
+    [0, 1, 2, 3]
     """
     return max(0, min(most, (symbols // EACH).bit_length() - 1, (2 * symbols // alphabet).bit_length() - 1))
 
