@@ -26,12 +26,13 @@ from sparsona.methods.pfedgate.blocks import Cut
 from sparsona.methods.pfedgate.gate import Budget, Design, Gated, Gating, block_scales, ready
 from sparsona.models import MODELS
 from sparsona.training.config import TrainConfig
+from sparsona.training.job import TrainJob
 from sparsona.training.objective import classification
 from sparsona.training.runner import ModelRunner
 from sparsona.training.slim import chain_of
 
 SHAPES = {"lenet-cifar": ((3, 32, 32), 10), "leaf-cnn": ((1, 28, 28), 62)}
-RECIPE = TrainConfig(lr=0.01, momentum=0.9, weight_decay=5e-4, clip=10.0)
+CONFIG = TrainConfig(lr=0.01, momentum=0.9, weight_decay=5e-4, clip=10.0)
 GATES: tuple[tuple[str, float, Any, Any, Any, int], ...] = (
     ("density 1, ste=repo", 1.0, "repo", "greedy", "one", 1),
     ("density 0.5, ste=repo", 0.5, "repo", "greedy", "one", 1),
@@ -76,7 +77,8 @@ def variants(model: str, batch: int) -> Iterator[Variant]:
 
     def steps(count: int, gating: Gating | None) -> None:
         batches = iter([(indices, None)] * count)
-        runner.train(start, RECIPE, batches, RECIPE.lr, transform=gating, transform_rate=RECIPE.lr)
+        seeded = Chance(0).torch("train")
+        runner.train(TrainJob(start, CONFIG, batches, CONFIG.lr, seeded, transform=gating, transform_rate=CONFIG.lr))
 
     vector = 4 * runner.layout.size
     yield Variant("fedavg", lambda n: steps(n, None), lambda: _forward(runner, start, prepared), vector, runner)
@@ -91,7 +93,7 @@ def variants(model: str, batch: int) -> Iterator[Variant]:
         def train(
             count: int, budget: Budget = budget, ste: Any = ste, design: Design = design, gate: Vector = gate
         ) -> None:
-            steps(count, Gating(design, cut, budget, gate, RECIPE, ste=ste, chain=chain))
+            steps(count, Gating(design, cut, budget, gate, CONFIG, ste=ste, chain=chain))
 
         def predict(gated: Gated = gated) -> None:
             with torch.no_grad():

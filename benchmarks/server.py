@@ -43,7 +43,7 @@ def replies(where: Task, clients: int) -> list[Arrival]:
     """Top-k updates whose supports overlap as those of clients with a common part do."""
     rng, size = np.random.default_rng(0), where.layout.size
     shared = rng.standard_normal(size, np.float32)
-    spans = [t.slice for t in where.layout.parameters]
+    spans = [t.slice for t in where.layout.tensors]
     out = []
     for number in range(clients):
         update = shared + rng.standard_normal(size, np.float32)
@@ -54,7 +54,7 @@ def replies(where: Task, clients: int) -> list[Arrival]:
 
 def sparse_version(arrivals: Sequence[Arrival], context: ServerContext) -> list[Packed]:
     method = FedPSE(sparsity=P)
-    return list(method.aggregate(method.start_server(context.task), arrivals, context).owed.values())
+    return list(method.aggregate(method.start_server(context.task), arrivals, context).owed.updates.values())
 
 
 def dense_version(arrivals: Sequence[Arrival], context: ServerContext) -> list[Vector]:
@@ -67,7 +67,7 @@ def dense_version(arrivals: Sequence[Arrival], context: ServerContext) -> list[V
     total = reduce(np.add, (u.astype(np.float64) * n for u, n in zip(updates, examples, strict=True)))
     mean = np.divide(total, count, out=np.zeros(len(total)), where=count > 0).astype(np.float32)
     owed = [np.zeros_like(u) for u in updates]
-    for layer, tensor in enumerate(context.task.layout.parameters):
+    for layer, tensor in enumerate(context.task.layout.tensors):
         s = mean[tensor.slice]
         top = s.copy()
         top[np.argsort(-np.absolute(s), kind="stable")[kept(tensor.size, P) :]] = 0

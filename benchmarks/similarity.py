@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sparsona.federation.delivery import PendingReply
 from sparsona.federation.rounds import Arrivals
 from sparsona.layout import Layout, Tensor
 from sparsona.message import Message, Vector
@@ -30,9 +31,8 @@ from sparsona.method import Arrival, ServerContext
 from sparsona.methods.spfl import SPFL
 from sparsona.ops import pairwise
 from sparsona.ops.pairwise import Matrix
-from sparsona.runs.checkpoint import PendingReply
 from sparsona.testing import tiny_setup
-from sparsona.wire import Limit, encode
+from sparsona.wire import Limit, decode, encode
 
 TENSORS = {"conv1": (0.003, 0.5), "conv2": (0.03, 0.3), "fc1": (0.96, 0.2), "fc2": (0.007, 1.0)}
 """Four tensors, about those of a small convolutional net: their shares of the weights, and what SPFL weighs them by."""
@@ -58,7 +58,7 @@ def held(arrivals: Sequence[Arrival], layout: Layout) -> Matrix:
 
 
 def decoded(arrivals: Sequence[Arrival]) -> list[Vector]:
-    return [a.message.vector("measured") for a in arrivals]
+    return [a.message.vector("weights") for a in arrivals]
 
 
 def naive(arrivals: Sequence[Arrival], layout: Layout) -> Matrix:
@@ -94,15 +94,21 @@ def write(file: Path, clients: int, weights: int) -> list[int]:
     with file.open("wb") as out:
         for i in range(clients):
             update = np.random.default_rng(i).normal(scale=1e-3, size=weights).astype(np.float32)
-            ends.append(ends[-1] + out.write(encode(Message(measured=update), layout.lengths).data))
+            ends.append(ends[-1] + out.write(encode(Message(weights=update, measured=1), layout.lengths).data))
     return ends
 
 
 def measure(way: str, file: Path, ends: Sequence[int], weights: int) -> dict[str, float]:
     """Processor seconds and memory of one way, in this process."""
     frames, layout = np.memmap(file, np.uint8, "r"), layout_of(weights)
-    flights = [PendingReply(0, f"c{i:04}", 0, frames[a:b]) for i, (a, b) in enumerate(itertools.pairwise(ends))]
-    arrivals = Arrivals(flights, Limit(3 * weights), layout.lengths)
+    replies = [PendingReply(0, f"c{i:04}", 0, 0, frames[a:b]) for i, (a, b) in enumerate(itertools.pairwise(ends))]
+    start = Message(weights=np.zeros(weights, np.float32))
+
+    def read(reply: PendingReply) -> Arrival:
+        message = decode(reply.frame.tobytes(), Limit(3 * weights), layout.lengths)
+        return Arrival(reply.client, message, 0, lambda: start)
+
+    arrivals = Arrivals(replies, read)
     aggregate(arrivals[:1], layout)  # compiles what is compiled
     tracemalloc.start()
     began = time.process_time()

@@ -44,13 +44,14 @@ from sparsona.chance import Chance
 from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.engines import Engine
 from sparsona.engines.inprocess import InProcess
-from sparsona.engines.pool import Pool, Task, cores
+from sparsona.engines.pool import JobGroup, Pool, cores
 from sparsona.engines.pool.processes import ENVIRONMENT, WorkerPool
 from sparsona.federation import rounds as rounds_module
 from sparsona.federation import worker as client_module
-from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Sampled
-from sparsona.federation.worker import Setup
+from sparsona.federation.setup import Setup
 from sparsona.method import Task as MethodTask
 from sparsona.methods import METHODS
 from sparsona.models import MODELS
@@ -249,10 +250,10 @@ def loop_of(setup: Setup, engine: Engine, work: Work, evaluation: Evaluation) ->
     return Rounds(setup, engine, Sampled(sample=work.sampled / work.clients), evaluation, RunLog(sizes, True))
 
 
-def ours(work: Work, method: str, way: Way, crew: WorkerPool[Task], workers: int) -> float:
+def ours(work: Work, method: str, way: Way, worker_pool: WorkerPool[JobGroup], workers: int) -> float:
     """Sparsona on the pool, from the first downlink of a round to the merged model."""
     setup = work.setup(method, way)
-    engine = Pool(setup, workers, crew)
+    engine = Pool(setup, workers, worker_pool)
     loop = loop_of(setup, engine, work, Evaluation(every=0))
 
     def round_() -> None:
@@ -380,14 +381,14 @@ def table(works: list[Work], methods: list[str], workers: int) -> list[str]:
         found.setdefault(row, {}).setdefault(work.name, []).append(value)
 
     known = peers()
-    with WorkerPool[Task](workers) as crew:
+    with WorkerPool[JobGroup](workers) as worker_pool:
         for work in works:
             measure(BARE, work, lambda w=work: bare(w))  # type: ignore[misc]
             measure(LIMIT, work, lambda w=work: limit(w, workers))  # type: ignore[misc]
             for method in methods:
                 for way in work.ways:
                     row = f"(c) sparsona {method}{way}"
-                    measure(row, work, lambda w=work, m=method, y=way: ours(w, m, y, crew, workers))  # type: ignore[misc]
+                    measure(row, work, lambda w=work, m=method, y=way: ours(w, m, y, worker_pool, workers))  # type: ignore[misc]
                 measure(LIMIT, work, lambda w=work: limit(w, workers))  # type: ignore[misc]
     for name, function in known.items():
         for work in works:

@@ -4,15 +4,25 @@
 >>> result = sparsona.run("fedavg", data="digits", clients=4, rounds=3, partition="iid")
 >>> result.summary["rounds"]
 3
+
+The names below are imported when they are first used, so that what needs no torch starts without it.
 """
 
-from sparsona.api import PersonalModel, Result, run
-from sparsona.data.dataset import Dataset
-from sparsona.layout import Layout
-from sparsona.message import Blocks, Levels, Message, Positions, Sparse, Ternary, Vector
-from sparsona.method import Arrival, Fit, Method, Phase, Predictor, ServerContext, Task
-from sparsona.training.objective import Objective, classification, multilabel, regression
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from sparsona.version import __version__
+
+if TYPE_CHECKING:
+    from sparsona.api import Result, load, run
+    from sparsona.data.dataset import Dataset
+    from sparsona.export.predict import PersonalModel
+    from sparsona.layout import Layout
+    from sparsona.message import Blocks, Levels, Message, Positions, Sparse, Ternary, Vector
+    from sparsona.method import Arrival, Fit, Method, Phase, Predictor, ServerContext, Task
+    from sparsona.training.objective import Objective, classification, multilabel, regression
 
 __all__ = [
     "Arrival",
@@ -36,7 +46,34 @@ __all__ = [
     "Vector",
     "__version__",
     "classification",
+    "load",
     "multilabel",
     "regression",
     "run",
 ]  # fmt: skip
+
+_FROM = {
+    "sparsona.api": ("Result", "load", "run"),
+    "sparsona.export.predict": ("PersonalModel",),
+    "sparsona.data.dataset": ("Dataset",),
+    "sparsona.layout": ("Layout",),
+    "sparsona.message": ("Blocks", "Levels", "Message", "Positions", "Sparse", "Ternary", "Vector"),
+    "sparsona.method": ("Arrival", "Fit", "Method", "Phase", "Predictor", "ServerContext", "Task"),
+    "sparsona.training.objective": ("Objective", "classification", "multilabel", "regression"),
+}
+_HOME = {name: module for module, names in _FROM.items() for name in names}
+
+_ROOMS = ("data", "methods", "models", "partition", "testing")
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOME:
+            return getattr(importlib.import_module(_HOME[name]), name)
+        if name in _ROOMS:
+            return importlib.import_module(f"sparsona.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_ROOMS})

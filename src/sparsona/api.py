@@ -8,34 +8,40 @@ import hashlib
 import logging
 import resource
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors.numpy import load_file
 from torch import nn
 
-from sparsona.data import from_arrays
-from sparsona.data.dataset import Array, Dataset
+from sparsona.data import Columns
+from sparsona.data.dataset import Dataset
 from sparsona.engines import ENGINES
-from sparsona.errors import InputError
-from sparsona.experiment import assign
-from sparsona.federation.evaluation import POINTS, summarise
+from sparsona.errors import RunError
+from sparsona.experiment import Experiment, assign, build, read, to_toml
+from sparsona.export.card import GIVEN, ModelCard, layers
+from sparsona.export.files import model_bytes, read_model
+from sparsona.export.predict import PersonalModel, model_in
+from sparsona.export.rebuild import module_of, runner_of
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Schedule
-from sparsona.federation.worker import Outcome, Setup
-from sparsona.method import ClientId, Method, Model
-from sparsona.methods.pfednet.network import Network
-from sparsona.ops.pairwise import Similarity
-from sparsona.prepare import GIVEN, Prepared, prepare
-from sparsona.report.similarity import network_of, save, save_network, similarity_of
+from sparsona.federation.worker import Outcome
+from sparsona.method import Artefact, ClientId, Method, Model
+from sparsona.prepare import Prepared, outputs, prepare
+from sparsona.report.drawings import draw
+from sparsona.runs import artefacts as kept
+from sparsona.runs.about import describe, write_about
 from sparsona.runs.checkpoint import Checkpointer
+from sparsona.runs.clients import ClientScores, read_clients, scored, write_clients
 from sparsona.runs.directory import RunDirectory
+from sparsona.runs.names import file_stem
 from sparsona.runs.records import RoundReport, RunLog
+from sparsona.runs.scores import POINTS, summarise
 from sparsona.runs.state import digest
+from sparsona.runs.stopping import stopped_by_sigterm
 from sparsona.training.objective import Objective
 from sparsona.training.runner import ModelRunner
 from sparsona.version import __version__
@@ -44,33 +50,20 @@ from sparsona.wire import Ledger
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class PersonalModel:
-    """One client's own model."""
-
-    client: ClientId
-    model: Model
-    _runner: ModelRunner = field(repr=False)
-
-    def predict(self, inputs: Array) -> Array:
-        """Predictions for raw inputs, of the shape and units of the data that it was trained on."""
-        return self._runner.predict(self.model, np.ascontiguousarray(inputs))
-
-    def tensors(self) -> dict[str, Array]:
-        """The weights by name, where the model is one vector."""
-        if not isinstance(self.model, np.ndarray):
-            raise InputError(f"the model of {self.client} is a {type(self.model).__name__}, not one set of weights")
-        return dict(self._runner.layout.named(self.model))
-
-
 class Models(Mapping[ClientId, PersonalModel]):
     """Every client's own model. Those that a run directory holds are read when they are asked for, and models that
     several clients share are held once: memory does not grow with the clients if it need not."""
 
-    def __init__(self, clients: tuple[ClientId, ...], runner: ModelRunner, folder: RunDirectory | None) -> None:
-        self._runner = runner
+    def __init__(
+        self, cards: Mapping[ClientId, ModelCard | None], folder: RunDirectory | None, module: nn.Module | None
+    ) -> None:
+        """`cards` of clients whose models are files may be None: the files hold them. `module` is the clients' net,
+        None where its name on a card is enough."""
+        self._cards = cards
         self._folder = folder
-        self._held: dict[ClientId, Model | None] = dict.fromkeys(clients)
+        self._module = module
+        self._runner: ModelRunner | None = None
+        self._held: dict[ClientId, Model] = {}
         self._same: dict[bytes, Model] = {}
 
     def add(self, client: ClientId, model: Model) -> None:
@@ -81,26 +74,33 @@ class Models(Mapping[ClientId, PersonalModel]):
             self._held[client] = self._same.setdefault(key, model)
 
     def __getitem__(self, client: ClientId) -> PersonalModel:
-        model = self._held[client]
-        if model is None:
-            assert self._folder is not None
-            named = load_file(self._folder.model_file(client))
-            model = np.concatenate([named[tensor.name].reshape(-1) for tensor in self._runner.layout.tensors])
-        return PersonalModel(client, model, self._runner)
+        card = self._cards[client]
+        if card is not None and client in self._held:
+            return PersonalModel(card, self._held[client], self._ready(card))
+        assert self._folder is not None
+        path = self._folder.need_model(client)
+        file = read_model(path)
+        return PersonalModel(file.card, model_in(file, path, self._ready(file.card)), self._ready(file.card))
+
+    def _ready(self, card: ModelCard) -> ModelRunner:
+        """One runner for all: clients differ in what is encoded before it."""
+        if self._runner is None:
+            self._runner = runner_of(card, self._module if self._module is not None else module_of(card))
+        return self._runner
 
     def __iter__(self) -> Iterator[ClientId]:
-        return iter(self._held)
+        return iter(self._cards)
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._cards)
 
 
 @dataclass(frozen=True)
 class Result:
     """What a run gives: a report a round, a model a client, and the summary that summary.json holds.
 
-    `similarity` says who is like whom, where the method has measured it; `network` who is whose neighbour, newcomers
-    included, where it has made one.
+    `artefacts` are what the method's server has found out: under `similarity` who is like whom, under `network` who is
+    whose neighbour, newcomers included.
     """
 
     summary: dict[str, Any]
@@ -108,14 +108,15 @@ class Result:
     models: Mapping[ClientId, PersonalModel]
     scores: Mapping[ClientId, Mapping[str, float]]
     path: Path | None = None
-    similarity: Similarity | None = None
-    network: Network | None = None
+    artefacts: Mapping[str, Artefact] = field(default_factory=dict)
+    clients: tuple[ClientScores, ...] = ()
+    """Every client's rows, and its last scores with their intervals."""
 
 
 def run(
     method: str | Method[Any, Any] = "fedavg",
     *,
-    data: str | Dataset | Mapping[str, Any] = "digits",
+    data: str | Dataset | Any = "digits",
     model: str | nn.Module | Callable[[], nn.Module] = "auto",
     objective: Objective | None = None,
     schedule: Schedule | Mapping[str, Any] | None = None,
@@ -139,10 +140,17 @@ def run(
     >>> result.models["east"].predict(wards["east"][0][:4]).shape
     (4,)
 
+    `data` may also be a DataFrame, a torch Dataset or a Hugging Face one, alone or one a client; ``target=``,
+    ``task=``, ``categorical=`` and the other fields of :class:`sparsona.data.Columns` say what its columns mean.
+
     `settings` are those of the experiment file (clients, partition, rounds, seed, training={"lr": 0.05}, ...); `set`
     takes the same ``key=value`` texts as the command line. Without `out` nothing is written to disk.
     """
-    settings["data"] = data if isinstance(data, str) else GIVEN
+    declared = {key: settings.pop(key) for key in [f.name for f in dataclasses.fields(Columns)] if key in settings}
+    if declared:
+        settings["columns"] = {**settings.get("columns", {}), **declared}
+    if isinstance(data, str):
+        settings["data"] = data
     settings["model"] = model if isinstance(model, str) else GIVEN
     if isinstance(method, str):
         settings["method"] = method
@@ -151,12 +159,17 @@ def run(
     prepared = prepare(
         assign(settings, set),
         method=None if isinstance(method, str) else method,
-        data=None if isinstance(data, str) else data if isinstance(data, Dataset) else from_arrays(data),
+        data=None if isinstance(data, str) else data,
         model=None if isinstance(model, str) else model,
         objective=objective,
         schedule=None if isinstance(schedule, Mapping) else schedule,
     )
-    return execute(prepared, RunDirectory(Path(out)) if out is not None else None, resume, on_round)
+    folder = RunDirectory(Path(out)) if out is not None else None
+    if resume and folder is None:
+        raise RunError("there is no run to resume without `out`: name its directory")
+    if resume and folder is not None:
+        folder.need_run()
+    return execute(prepared, folder, resume, on_round)
 
 
 def execute(
@@ -167,12 +180,52 @@ def execute(
     on_start: Callable[[int], None] = lambda done: None,
 ) -> Result:
     """Run what :func:`prepare` made; into `folder`, where there is one."""
+    with stopped_by_sigterm(), _opened(folder, prepared.experiment, resume):
+        return _execute(prepared, folder, resume, on_round, on_start)
+
+
+def _opened(folder: RunDirectory | None, experiment: Experiment, resume: bool) -> AbstractContextManager[None]:
+    if folder is None:
+        return nullcontext()
+
+    def agreed(file: Path) -> str:
+        there, _ = build(read(file), str(file))
+        setting = experiment.same_work(there)
+        if setting is not None:
+            raise RunError(
+                f"{folder.path} belongs to another experiment ({setting} differs): choose another --out, "
+                f"or run {file} --resume"
+            )
+        if experiment.rounds < there.rounds:
+            raise RunError(
+                f"{folder.path} holds a run of {there.rounds} rounds, {experiment.rounds} are asked for: "
+                f"give --rounds {there.rounds} or more, or choose another --out"
+            )
+        if experiment.rounds == there.rounds:
+            return file.read_text(encoding="utf-8")
+        more = "the run goes on from %d to %d rounds; what depends on their number sees the new one from now on"
+        log.warning(more, there.rounds, experiment.rounds)
+        return to_toml(experiment)
+
+    return folder.open(to_toml(experiment), agreed, resume)
+
+
+def _execute(
+    prepared: Prepared,
+    folder: RunDirectory | None,
+    resume: bool,
+    on_round: Callable[[RoundReport], None],
+    on_start: Callable[[int], None],
+) -> Result:
     setup, experiment = prepared.setup, prepared.experiment
+    for client in setup.federation.splits:
+        file_stem(client)  # a name that no file can have is named now, not after the last round
     if folder is not None:
-        folder.open(experiment, resume)
+        write_about(folder.path, describe(setup.federation, setup.objective, setup.task.layout.size))
     sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
-    run_log = RunLog(sizes, setup.objective.higher_is_better, folder.records if folder else None)
-    checkpointer = Checkpointer(folder.checkpoint) if folder else None
+    higher, fewest = setup.objective.higher_is_better, experiment.split.fewest
+    run_log = RunLog(sizes, higher, folder.records if folder else None, fewest)
+    checkpointer = Checkpointer(folder.checkpoint, folder.records) if folder else None
     with _repeatable():
         engine = ENGINES.get(experiment.engine)(setup, experiment.workers)
         try:
@@ -188,18 +241,21 @@ def execute(
 
 def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> Result:
     setup, experiment, run_log = prepared.setup, prepared.experiment, rounds.run_log
-    notes = _notes(prepared)
+    cards = _cards(prepared)
     module = copy.deepcopy(setup.module)  # a runner takes its module's weights over: the engine still needs its own
-    runner = ModelRunner(module, setup.federation.data, setup.objective, setup.task.chance, setup.device)
-    models = Models(setup.task.clients, runner, folder)
+    models = Models({client: cards[client] for client in setup.task.clients}, folder, module)
     for outcome in rounds.finish("personal", setup.task.clients):
         assert outcome.model is not None
         if folder is not None:
-            folder.save_model(outcome.job.client, outcome.model, setup.task.layout, notes)
+            card = cards[outcome.job.client]
+            folder.save_model(outcome.job.client, model_bytes(outcome.model, setup.task.layout, card))
         models.add(outcome.job.client, outcome.model)
     joining = rounds.join(prepared.newcomers)
     joined = list(rounds.finish("adapt", prepared.newcomers))
-    up, down = (sum((getattr(r, way) for r in run_log.rounds), Ledger()) for way in ("up", "down"))
+    agreed = prepared.agreement
+    up = sum((report.up for report in run_log.rounds), agreed.up)
+    down = sum((report.down for report in run_log.rounds), agreed.down)
+    clients = _client_scores(prepared, run_log)
     summary: dict[str, Any] = {
         "sparsona": __version__,
         "method": experiment.method,
@@ -214,7 +270,12 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
         "metric": setup.objective.metric_name,
         setup.objective.metric_name: {point: run_log.last(point) for point in POINTS if run_log.last(point)},
         "picked": _picked(run_log),
-        "bytes": {"up": up.total, "down": down.total, "parts": {"up": _parts(up), "down": _parts(down)}},
+        "bytes": {
+            "up": up.total,
+            "down": down.total,
+            "agreement": {"up": agreed.up.total, "down": agreed.down.total},
+            "parts": {"up": _parts(up), "down": _parts(down)},
+        },
         "paper_bytes": {
             "up": sum(r.paper_up for r in run_log.rounds),
             "down": sum(r.paper_down for r in run_log.rounds),
@@ -225,17 +286,57 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
         "peak_rss_mb": round(max(_peak_rss_mb(), getattr(rounds.engine, "peak_rss_mb", 0.0)), 1),
         "digest": _digest(rounds),
     }
+    small = [one.client for one in clients if one.test < experiment.split.fewest]
+    if small:
+        summary["too_few_test_rows"] = {"fewest": experiment.split.fewest, "clients": small}
     if joined:
-        summary["new_clients"] = _joined(joined, joining, setup)
-    similarity, network = similarity_of(rounds.server), network_of(rounds.server)
+        summary["new_clients"] = _joined(joined, joining, prepared)
+    artefacts = setup.method.artefacts(rounds.server)
     if folder is not None:
-        if similarity is not None:
-            save(similarity, folder.path)
-        if network is not None:
-            save_network(network, folder.path)
+        kept.save(artefacts, folder.path)
+        draw(artefacts, folder.path)
+        write_clients(folder.clients_file, clients)
         folder.write_summary(summary)
     path = folder.path if folder else None
-    return Result(summary, tuple(run_log.rounds), models, run_log.scores, path, similarity, network)
+    return Result(summary, tuple(run_log.rounds), models, run_log.scores, path, artefacts, clients)
+
+
+def load(run: str | Path, model: nn.Module | None = None) -> Result:
+    """The result of a finished run, from its directory: neither its data nor its engine are needed.
+
+    `model` is the clients' net where it was given in Python and has no name. A network of clients is in network.json.
+
+    >>> import tempfile
+    >>> out = Path(tempfile.mkdtemp()) / "run"
+    >>> done = run("fedavg", clients=3, rounds=2, partition="iid", out=out)
+    >>> again = load(out)
+    >>> again.summary["digest"] == done.summary["digest"], len(again.history), sorted(again.models)
+    (True, 2, ['c0', 'c1', 'c2'])
+    """
+    folder = RunDirectory(Path(run))
+    summary = folder.summary()
+    experiment, _ = build(read(folder.experiment_file), str(folder.experiment_file))
+    clients = tuple(read_clients(folder.clients_file))
+    higher = summary["metric"] != "mae"
+    replayed = RunLog({one.client: one.test for one in clients}, higher, None, experiment.split.fewest)
+    lines = folder.lines()
+    for number in range(1, experiment.rounds + 1):
+        replayed.write(line for line in lines if line.round == number)
+    models = Models({one.client: None for one in clients}, folder, None if model is None else copy.deepcopy(model))
+    rounds, scores = tuple(replayed.rounds), replayed.scores
+    return Result(summary, rounds, models, scores, folder.path, kept.load(folder.path), clients)
+
+
+def _client_scores(prepared: Prepared, run_log: RunLog) -> tuple[ClientScores, ...]:
+    setup, fewest = prepared.setup, prepared.experiment.split.fewest
+    is_share = setup.objective.metric_name == "accuracy"
+    out = []
+    for client in setup.task.clients:
+        split = setup.federation.splits[client]
+        rows, found = len(split.test), run_log.scores.get(client, {})
+        scores = {point: scored(value, rows, is_share) for point, value in found.items() if rows >= fewest}
+        out.append(ClientScores(client, len(split.train), len(split.validation), rows, scores))
+    return tuple(out)
 
 
 def _digest(rounds: Rounds) -> str:
@@ -255,10 +356,14 @@ def _picked(run_log: RunLog) -> dict[str, Any]:
     return {p: {"round": r.round, **r.scores[p]} for p, r in picks.items() if r is not None}
 
 
-def _joined(outcomes: list[Outcome], joining: list[Outcome], setup: Setup) -> dict[str, Any]:
+def _joined(outcomes: list[Outcome], joining: list[Outcome], prepared: Prepared) -> dict[str, Any]:
     """What new clients scored, and the bytes by which they joined and got their models."""
+    setup, fewest = prepared.setup, prepared.experiment.split.fewest
     sizes = {o.job.client: len(setup.federation.splits[o.job.client].test) for o in outcomes}
-    scores = {p: {o.job.client: o.scores[p].test for o in outcomes if p in o.scores} for p in ("pre", "post")}
+    scores = {
+        p: {o.job.client: o.scores[p].test for o in outcomes if p in o.scores and sizes[o.job.client] >= fewest}
+        for p in ("pre", "post")
+    }
     higher = setup.objective.higher_is_better
     return {
         "count": len(outcomes),
@@ -270,17 +375,13 @@ def _joined(outcomes: list[Outcome], joining: list[Outcome], setup: Setup) -> di
     }
 
 
-def _notes(prepared: Prepared) -> dict[str, str]:
-    """What a user of a model file must know besides the weights."""
-    data, experiment = prepared.setup.federation.data, prepared.experiment
+def _cards(prepared: Prepared) -> Mapping[ClientId, ModelCard]:
+    """What a user of each client's model must know besides the weights."""
+    setup, experiment = prepared.setup, prepared.experiment
+    numbers, chain = outputs(setup.federation.data), layers(setup.module)
     return {
-        "sparsona": __version__,
-        "method": experiment.method,
-        "data": experiment.data,
-        "model": experiment.model,
-        "mean": repr(data.mean),
-        "std": repr(data.std),
-        "class_names": repr(data.class_names),
+        client: ModelCard(client, experiment.method, experiment.data, experiment.model, numbers, schema, chain)
+        for client, schema in prepared.agreement.schemas.items()
     }
 
 

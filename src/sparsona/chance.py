@@ -13,7 +13,7 @@ import torch
 
 def _number(text: str) -> int:
     """A stable 64-bit number for a name: Python's own hash changes with every process."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+    return int.from_bytes(hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
 
 
 @dataclass(frozen=True)

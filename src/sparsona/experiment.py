@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,17 +12,27 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from sparsona.data import absolute
+from sparsona.data.schema.columns import Columns
 from sparsona.errors import InputError
-from sparsona.federation.rounds import Evaluation
+from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.schedule import Sampled
+from sparsona.files import check_regular
 from sparsona.method import Method
 from sparsona.methods import METHODS
 from sparsona.registry import suggest
 from sparsona.training.config import TrainConfig
 from sparsona.wire import PackingName
 
-FREE = ("engine", "workers", "device")
-"""What may change when a run is resumed: it says where the work is done, not what is done."""
+LONGEST = 2**20
+"""Bytes. What is longer is no experiment file."""
+
+_PART = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
+DEEP = re.compile(rf"{_PART}(?:[ \t]*\.[ \t]*{_PART}){{50}}")
+"""A key of fifty parts and more. Python's reader takes memory by the square of their number."""
+
+FREE = ("engine", "workers", "device", "rounds")
+"""What may change when a run is resumed: where the work is done, and that it goes on for longer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,12 +40,18 @@ class Split:
     """How each client's samples are divided.
 
     `use`: the publisher's test part dealt out by the clients' training distributions (`official`), only the training
-    part (`train`) or both together (`pooled`), divided within each client. `test` and `validation` are shares.
+    part (`train`) or both together (`pooled`), divided within each client. `test` and `validation` are shares. `by`:
+    random, time:COLUMN (the last rows are tested; time:COLUMN:GAP leaves out rows that near to the cut), group:COLUMN
+    (whole groups are tested). `repeat` counts other divisions at random. A client with fewer than `fewest` test rows
+    has no score.
     """
 
     use: Literal["official", "train", "pooled"] = "official"
     test: Annotated[float, Field(gt=0, lt=1)] = 0.2
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.1
+    by: str = "random"
+    repeat: Annotated[int, Field(ge=0)] = 0
+    fewest: Annotated[int, Field(ge=1)] = 5
 
 
 class Experiment(BaseModel):
@@ -62,6 +79,7 @@ class Experiment(BaseModel):
     options: dict[str, Any] = {}
     training: TrainConfig = TrainConfig()
     schedule: Sampled = Sampled()
+    columns: Columns = Columns()
     split: Split = Split()
     evaluation: Evaluation = Evaluation()
 
@@ -77,6 +95,7 @@ class Experiment(BaseModel):
 SECTIONS: dict[str, type] = {
     "training": TrainConfig,
     "schedule": Sampled,
+    "columns": Columns,
     "split": Split,
     "evaluation": Evaluation,
 }
@@ -137,14 +156,25 @@ def explain(error: ValidationError) -> str:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The settings of an experiment file."""
+    """The settings of an experiment file. A relative path to data starts at the file's folder."""
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        check_regular(path)
+        if path.stat().st_size > LONGEST:
+            raise InputError(f"{path} is too long for an experiment file: it may have {LONGEST} bytes")
+        text = path.read_text(encoding="utf-8")
+        if DEEP.search(text):
+            raise RecursionError
+        settings = tomllib.loads(text)
+        json.dumps(settings, default=str)
+    except RecursionError:
+        raise InputError(f"{path} is nested too deeply for an experiment file: write tables of one level") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not a TOML file: {error}") from None
     _known(settings, str(path))
+    if isinstance(settings.get("data"), str):
+        settings["data"] = absolute(settings["data"], path.parent)
     return settings
 
 
@@ -173,6 +203,8 @@ def _section(method: str, name: str) -> str:
         return "options"
     if name in {f.name for f in dataclasses.fields(TrainConfig)}:
         return "training"
+    if name in {f.name for f in dataclasses.fields(Columns)}:
+        return "columns"
     if name in Experiment.model_fields:
         return ""
     options = option_names(METHODS.get(method)) if method else []
@@ -183,7 +215,7 @@ def _section(method: str, name: str) -> str:
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sparsona.errors import InputError
 from sparsona.message import Vector
@@ -25,7 +25,6 @@ class Tensor:
     shape: tuple[int, ...]
     start: int
     stop: int
-    buffer: bool = False
 
     @property
     def slice(self) -> slice:
@@ -38,10 +37,9 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Layout:
-    """The tensors of a module in order: first the parameters, then the float buffers (BatchNorm's statistics).
+    """The parameters of a module in order, as parts of one vector.
 
-    Buffers travel and are averaged with the weights, but have no gradient: `trainable` is where they begin. Integer
-    buffers stay on the client.
+    Buffers (BatchNorm's statistics) stand in a vector of their own, see :meth:`of_buffers`.
 
     >>> from torch import nn
     >>> layout = Layout.of(nn.Linear(3, 2))
@@ -53,31 +51,23 @@ class Layout:
 
     @classmethod
     def of(cls, module: nn.Module) -> Layout:
-        tensors: list[Tensor] = []
-        start = 0
-        for name, tensor, buffer in tensors_of(module):
-            stop = start + tensor.numel()
-            tensors.append(Tensor(name, tuple(tensor.shape), start, stop, buffer))
-            start = stop
-        if not any(not t.buffer for t in tensors):
+        layout = cls(_places(parameters_of(module)))
+        if not layout.tensors:
             raise InputError("the model has no parameters: nothing can be trained")
-        return cls(tuple(tensors))
+        return layout
+
+    @classmethod
+    def of_buffers(cls, module: nn.Module) -> Layout:
+        """The float buffers of a module. Integer buffers (a count of batches) are left out."""
+        return cls(_places(buffers_of(module)))
 
     @cached_property
     def size(self) -> int:
-        return self.tensors[-1].stop
-
-    @cached_property
-    def trainable(self) -> int:
-        return max(t.stop for t in self.tensors if not t.buffer)
+        return self.tensors[-1].stop if self.tensors else 0
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:
         return tuple(t.size for t in self.tensors)
-
-    @property
-    def parameters(self) -> tuple[Tensor, ...]:
-        return tuple(t for t in self.tensors if not t.buffer)
 
     def __getitem__(self, name: str) -> Tensor:
         for tensor in self.tensors:
@@ -98,18 +88,30 @@ class Layout:
         """The vector as a state dict of arrays, in the module's names and shapes."""
         return {t.name: vector[t.slice].reshape(t.shape) for t in self.tensors}
 
+    def spans(self, scope: Literal["tensor", "model"]) -> list[slice]:
+        """Where the entries stand that belong together: each tensor, or the whole model."""
+        return [t.slice for t in self.tensors] if scope == "tensor" else [slice(0, self.size)]
+
     @cached_property
     def layers(self) -> tuple[str, ...]:
         """The modules that own parameters, in order: ``("conv1", "conv2", "fc")``; the last one is the head."""
-        return tuple(dict.fromkeys(t.name.rpartition(".")[0] for t in self.parameters))
+        return tuple(dict.fromkeys(t.name.rpartition(".")[0] for t in self.tensors))
 
 
-def tensors_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor, bool]]:
-    """Name, tensor and whether it is a buffer: first the parameters, then the float buffers."""
+def parameters_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     for name, parameter in module.named_parameters():
         if str(parameter.dtype) != FLOAT32:
             raise InputError(f"weight {name!r} is {parameter.dtype}; Sparsona trains float32: call module.float()")
-        yield name, parameter, False
-    for name, buffer in module.named_buffers():
-        if str(buffer.dtype) == FLOAT32:
-            yield name, buffer, True
+        yield name, parameter
+
+
+def buffers_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    return ((name, buffer) for name, buffer in module.named_buffers() if str(buffer.dtype) == FLOAT32)
+
+
+def _places(named: Iterator[tuple[str, torch.Tensor]]) -> tuple[Tensor, ...]:
+    tensors: list[Tensor] = []
+    for name, tensor in named:
+        start = tensors[-1].stop if tensors else 0
+        tensors.append(Tensor(name, tuple(tensor.shape), start, start + tensor.numel()))
+    return tuple(tensors)

@@ -147,15 +147,19 @@ NUMBER_TYPES = ("float32", "float16", "int8", "uint8", "int16", "int32", "int64"
 
 @dataclass(frozen=True)
 class Stamp:
-    """What the loop writes on every message.
+    """What the loop writes on every message: the order that it is, or that it answers.
 
-    `phase` counts the phases of a round. `acked` is the round and the phase of the last reply of this client that the
-    server has, None if it has none: a client that replied later than that knows that its reply was lost.
+    `phase` counts the phases of a round. `acked` is the order (round, phase) whose reply is the last one of this client
+    that the server has; None if it has none.
     """
 
     round: int = 0
     phase: int = 0
     acked: tuple[int, int] | None = None
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return self.round, self.phase
 
 
 class Message:
@@ -164,8 +168,6 @@ class Message:
     >>> m = Message(weights=np.zeros(3, np.float32), examples=20)
     >>> m.vector("weights"), m.integer("examples")
     (array([0., 0., 0.], dtype=float32), 20)
-
-    A message without parts is never sent: it costs no byte.
     """
 
     __slots__ = ("parts", "stamp")
@@ -188,14 +190,6 @@ class Message:
     @property
     def round(self) -> int:
         return self.stamp.round
-
-    @property
-    def phase(self) -> int:
-        return self.stamp.phase
-
-    @property
-    def acked(self) -> tuple[int, int] | None:
-        return self.stamp.acked
 
     def __contains__(self, name: str) -> bool:
         return name in self.parts
@@ -246,8 +240,10 @@ class Message:
         part: Ternary = self._get(name, Ternary, "a ternary vector")
         return part
 
-    def levels(self, name: str) -> Levels:
+    def levels(self, name: str, size: int | None = None) -> Levels:
         part: Levels = self._get(name, Levels, "levels")
+        if size is not None and len(part.values) != size:
+            raise WireError(f"{name!r} has {len(part.values)} entries, expected {size}")
         return part
 
     def integer(self, name: str) -> int:

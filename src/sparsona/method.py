@@ -10,16 +10,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from enum import Enum
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
-import torch
+import numpy.typing as npt
 
 from sparsona.chance import Chance
 from sparsona.layout import Layout
 from sparsona.message import Message, Vector
 
 if TYPE_CHECKING:
+    import torch
+
     from sparsona.training.local import Local
 
 ClientId: TypeAlias = str
@@ -42,6 +45,27 @@ Model: TypeAlias = Vector | Predictor
 
 
 @dataclass(frozen=True)
+class ClientGraph:
+    """A network of clients: edges (i, j) between places in `clients`, each with its weight."""
+
+    clients: tuple[ClientId, ...]
+    edges: tuple[tuple[int, int], ...]
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ClientMatrices:
+    """One square matrix of numbers between clients for each named stage of the model."""
+
+    clients: tuple[ClientId, ...]
+    stages: Mapping[str, npt.NDArray[np.float64]]
+
+
+Artefact: TypeAlias = ClientGraph | ClientMatrices
+"""What a method may hand to reports."""
+
+
+@dataclass(frozen=True)
 class Task:
     """What both sides know before anything travels. `initial` follows from the seed, so it need not be sent."""
 
@@ -56,9 +80,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Phase:
-    """One send-fit-merge turn of the loop. `everyone` asks all clients, whoever the schedule has sampled.
+    """One send-fit-aggregate step of a round. `everyone` asks all clients, whoever the schedule has sampled.
 
-    `joining`: a client that joins after training takes this turn of round 0 first, so that the server knows it.
+    `joining`: a client that joins after training takes this phase of round 0 first, so that the server knows it.
     """
 
     name: str
@@ -71,12 +95,15 @@ TRAIN = Phase("train")
 
 @dataclass(frozen=True)
 class ServerContext:
-    """Where the server stands: the round (from 0), the phase within it, and whose replies are still under way."""
+    """Where the server stands: the round (from 0) and its phase.
+
+    `unanswered` are the clients that have a downlink and whose reply is still to come.
+    """
 
     task: Task
     round: int
-    phase: int = 0
-    waiting: Mapping[ClientId, int] = field(default_factory=dict)
+    phase: Phase = TRAIN
+    unanswered: frozenset[ClientId] = frozenset()
 
     def rng(self, purpose: str, client: ClientId = "", layer: int = 0) -> np.random.Generator:
         return self.task.chance.rng(f"server/{purpose}", round=self.round, client=client, layer=layer)
@@ -84,69 +111,98 @@ class ServerContext:
 
 @dataclass(frozen=True)
 class Arrival:
-    """A client's reply, and the round whose downlink it answers."""
+    """A client's reply, the round that it answers, and `sent`: the downlink that it answers.
+
+    >>> Arrival("a", Message(examples=3), 0, lambda: Message(version=7)).sent.integer("version")
+    7
+    """
 
     client: ClientId
     message: Message
     round: int
+    find_sent: Callable[[], Message] = Message
+
+    @property
+    def sent(self) -> Message:
+        return self.find_sent()
+
+
+class _Same(Enum):
+    STATE = "the same state"
 
 
 @dataclass(frozen=True)
 class Fit(Generic[C]):
     """What a client's turn gives: its new state, its reply, and its model after training (the `post` point).
 
-    `model` is None in an phase that trains nothing.
+    `model` is None in a phase that trains nothing. `if_lost` is the state to go on from if the reply never arrives: the
+    same one, unless the method says otherwise. The loop keeps both until it knows.
     """
 
-    client: C
+    state: C
     reply: Message
     model: Model | None
+    if_lost: C | Literal[_Same.STATE] = _Same.STATE
+
+    @property
+    def lost(self) -> C:
+        return self.state if isinstance(self.if_lost, _Same) else self.if_lost
 
 
 @dataclass(frozen=True)
 class Method(ABC, Generic[S, C]):
-    """A federated method. Subclasses are frozen dataclasses and final.
-
-    `private` names the fields of the client's state that must never travel; :func:`sparsona.testing.check_method`
-    searches every message for them.
-    """
+    """A federated method. Subclasses are frozen dataclasses of options, and final."""
 
     private: ClassVar[tuple[str, ...]] = ()
+    """The fields of the client's state that never travel: :func:`sparsona.testing.check_method` looks for them."""
+
+    feedback: ClassVar[str] = ""
+    """The field of the client's state that holds what was not sent yet, in a method with error feedback."""
+
+    buffers: ClassVar[Literal["averaged", "own"]] = "averaged"
+    """BatchNorm's statistics: the loop sends and averages them, or leaves each client its own."""
+
+    alone: ClassVar[bool] = False
+    """Whether clients train alone: no order goes out, no reply comes back."""
 
     @abstractmethod
     def start_server(self, task: Task) -> S:
-        """What the server knows before the first round."""
+        """The server's state before the first round."""
 
     @abstractmethod
     def start_client(self, task: Task, client: ClientId) -> C:
-        """What `client` knows before its first round, whenever it joins."""
+        """The state of `client` before its first turn, whenever it joins."""
 
     @abstractmethod
     def send(self, server: S, to: ClientId, context: ServerContext) -> Message:
-        """The downlink for one client, known or new. Changes nothing: it is also called to evaluate."""
+        """The downlink for one client, known or new. It changes nothing, and the same call gives the same message."""
 
     @abstractmethod
-    def fit(self, client: C, down: Message, local: Local) -> Fit[C]:
+    def fit(self, state: C, down: Message, local: Local) -> Fit[C]:
         """The client's turn: read the downlink, train, answer."""
 
     @abstractmethod
     def aggregate(self, server: S, arrivals: Sequence[Arrival], context: ServerContext) -> S:
-        """Fold the replies in. There is at least one; they come sorted by client, whatever their order on the wire.
+        """The server's state after the replies. There is at least one; they come sorted by client.
 
         Each message is decoded when it is asked for, so one pass over `arrivals` holds one message at a time.
         """
 
     @abstractmethod
-    def personal_model(self, client: C, down: Message, local: Local) -> Model:
+    def personal_model(self, state: C, down: Message, local: Local) -> Model:
         """The client's own model as assembled from its state and the downlink: what is tested, saved, exported."""
 
     def phases(self, round: int) -> tuple[Phase, ...]:
-        """The turns of this round. `down.phase` and `turn.phase` count them."""
+        """The phases of this round; the last one trains. `local.phase` and `context.phase` tell which one it is."""
         return (TRAIN,)
 
-    def adapt(self, client: C, down: Message, local: Local) -> Fit[C]:
+    def adapt(self, state: C, down: Message, local: Local) -> Fit[C]:
         """What a client that joins after training does with its data. By default the same as a round."""
-        return self.fit(client, down, local)
+        return self.fit(state, down, local)
+
+    def artefacts(self, server: S) -> Mapping[str, Artefact]:
+        """What the server has found out and a report can draw, by name: a network, a similarity."""
+        return {}
 
     def max_numbers(self, task: Task) -> int:
         """The most numbers that one message may hold: a peer that sends more is refused before memory is taken."""

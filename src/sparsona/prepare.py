@@ -8,6 +8,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -15,27 +16,33 @@ import torch
 from torch import nn
 
 from sparsona.chance import Chance
-from sparsona.data import load
+from sparsona.data import PATHS, Columns, absolute, from_python, load
+from sparsona.data._tables import agreed_dataset
 from sparsona.data.dataset import Dataset, Federation
+from sparsona.data.schema import Agreement, Along, Rows, Schema, along_of, exchange, published_schema
+from sparsona.data.schema.understood import Line, understood
 from sparsona.engines import ENGINES
 from sparsona.engines.pool import cores
 from sparsona.engines.pool.shared import picklable
 from sparsona.errors import InputError
 from sparsona.experiment import Experiment, build
+from sparsona.export.card import GIVEN
+from sparsona.export.rebuild import objective_of
 from sparsona.federation.schedule import Schedule
-from sparsona.federation.worker import Setup
+from sparsona.federation.setup import Setup
 from sparsona.method import ClientId, Method, Task
 from sparsona.methods import METHODS
-from sparsona.models import MODELS
+from sparsona.models._build import build_model
 from sparsona.partition._split import federate
-from sparsona.registry import bind, split_spec
+from sparsona.registry import split_spec
 from sparsona.training.batched import stack_of
-from sparsona.training.objective import Objective, classification, multilabel, regression
+from sparsona.training.objective import Objective, multilabel
 from sparsona.training.runner import ModelRunner
 from sparsona.training.vector import Flat
 
 log = logging.getLogger(__name__)
-GIVEN = "(given in Python)"
+OWN = (GIVEN, *PATHS)
+"""The data sets whose natural groups are the clients, unless a partition is asked for."""
 
 
 @dataclass(frozen=True)
@@ -46,29 +53,47 @@ class Prepared:
     setup: Setup
     newcomers: tuple[ClientId, ...]
     schedule: Schedule
+    agreement: Agreement
+    """Every client's schema, and the bytes by which it was agreed on."""
+    rows: Rows | None = None
+    """The raw rows of a table, for a look at what was understood."""
+
+    def understood(self) -> list[Line]:
+        """What was understood of a table and what was decided; nothing of data that come prepared."""
+        if self.rows is None:
+            return []
+        return understood(self.rows, self.setup.federation.splits, self.agreement, self.experiment.split.by)
 
 
 def prepare(
     settings: Mapping[str, Any],
     *,
     method: Method[Any, Any] | None = None,
-    data: Dataset | None = None,
+    data: Any = None,
     model: nn.Module | Callable[[], nn.Module] | None = None,
     objective: Objective | None = None,
     schedule: Schedule | None = None,
     origin: str = "the experiment",
 ) -> Prepared:
-    """Check the settings, load and deal out the data, make the model. Objects given replace the named ones."""
+    """Check the settings, load and deal out the data, agree on their schema, make the model.
+
+    Objects given replace the named ones; `data` may be a Dataset or anything that
+    :func:`sparsona.data.from_python` takes.
+    """
+    if data is not None:
+        settings = {**settings, "data": GIVEN}
     if method is not None:
         settings = {**settings, "method": _name(method), "options": {}}
         experiment = Experiment(**{**settings, "options": dataclasses.asdict(method)})
     else:
         experiment, method = build(settings, origin)
+    experiment = experiment.model_copy(update={"data": absolute(experiment.data, Path.cwd())})
     if experiment.device != "cpu":
         _check_device(experiment.device)
     if experiment.engine != "auto":
         ENGINES.get(experiment.engine)
-    dataset = load(experiment.data) if data is None else data
+    along = along_of(experiment.split.by)
+    dataset = _dataset(experiment, data, along)
     experiment = _resolve(experiment, settings, dataset)
     chance = Chance(experiment.seed)
     federation = federate(
@@ -79,9 +104,16 @@ def prepare(
         test=experiment.split.test,
         validation=experiment.split.validation,
         use=experiment.split.use,
+        along=along,
+        repeat=experiment.split.repeat,
     )
     experiment = experiment.model_copy(update={"clients": len(federation.clients)})
     newcomers = _newcomers(federation, experiment.new_clients, chance)
+    agreement = _agreement(federation, newcomers)
+    rows = dataset.rows
+    if rows is not None:
+        dataset = agreed_dataset(dataset, federation.splits, agreement)
+        federation = Federation(dataset, federation.splits)
     clients = tuple(sorted(k for k in federation.clients if k not in newcomers))
     if schedule is None:
         experiment = experiment.model_copy(update={"schedule": experiment.schedule.among(clients)})
@@ -94,17 +126,35 @@ def prepare(
         task,
         federation,
         module,
-        objective or _objective(dataset),
+        objective or _objective(dataset, agreement.schemas[clients[0]]),
         experiment.training,
         experiment.device,
         _trainer(experiment, module),
         experiment.packing,
     )
     runner = ModelRunner(module, dataset, setup.objective, chance, experiment.device)
-    _probe(runner, dataset, shape)
+    _probe(runner, federation, shape)
     engine = _engine(experiment, setup, runner) if experiment.engine == "auto" else experiment.engine
     experiment = experiment.model_copy(update={"engine": engine, "trainer": setup.trainer})
-    return Prepared(experiment, setup, newcomers, schedule or experiment.schedule)
+    return Prepared(experiment, setup, newcomers, schedule or experiment.schedule, agreement, rows)
+
+
+def _dataset(experiment: Experiment, given: Any, along: Along | None) -> Dataset:
+    """The data set that is named or given, with the column that its rows are split by."""
+    if given is None:
+        return load(experiment.data, columns=experiment.columns, along=along)
+    if not isinstance(given, Dataset):
+        return from_python(given, name=GIVEN, columns=experiment.columns, along=along)
+    if experiment.columns != Columns() or along is not None:
+        raise InputError("a Dataset has its columns already: give the arrays or tables themselves to declare them")
+    return given
+
+
+def _agreement(federation: Federation, newcomers: tuple[ClientId, ...]) -> Agreement:
+    data, splits = federation.data, federation.splits
+    if data.rows is None:
+        return Agreement(dict.fromkeys(splits, published_schema(data)))
+    return exchange(data.rows, {client: split.train for client, split in splits.items()}, newcomers)
 
 
 def _resolve(experiment: Experiment, given: Mapping[str, Any], data: Dataset) -> Experiment:
@@ -112,7 +162,10 @@ def _resolve(experiment: Experiment, given: Mapping[str, Any], data: Dataset) ->
     update: dict[str, Any] = {}
     if experiment.model == "auto":
         update["model"] = data.model
-    owned = data.groups is not None and split_spec(experiment.data)[0] in (GIVEN, "npz", "folder")
+    owned = data.groups is not None and split_spec(experiment.data)[0] in OWN
+    by_group = split_spec(experiment.partition)[0] == "groups" and "partition" in given
+    if by_group and "clients" not in given:
+        update["clients"] = 0
     if "partition" not in given:
         if owned:
             update["partition"] = "groups"
@@ -155,10 +208,9 @@ WORTHWHILE = 10.0
 """Seconds of work on one core from which on worker processes, which take two or three to start, pay."""
 
 
-def _objective(data: Dataset) -> Objective:
-    if data.classes:
-        return classification()
-    return multilabel() if data.targets.ndim == 2 or np.isnan(data.targets).any() else regression()
+def _objective(data: Dataset, schema: Schema) -> Objective:
+    unknown = schema.scaling == "published" and not data.classes and bool(np.isnan(data.targets).any())
+    return multilabel() if unknown else objective_of(schema)
 
 
 def _newcomers(federation: Federation, share: float, chance: Chance) -> tuple[ClientId, ...]:
@@ -189,20 +241,19 @@ def _module(
     with chance.torch("initial weights"):
         if given is not None:
             return given()
-        builder = MODELS.get(split_spec(name)[0])
-        if data.vocabulary and split_spec(name)[0] != "text-embedding":
-            raise InputError(f"model {name!r} does not read text: choose --model text-embedding for {data.name}")
-        options = bind("model", name, builder, skip=2)
-        if data.vocabulary and split_spec(name)[0] == "text-embedding":
-            options.setdefault("vocabulary", data.vocabulary)
-        outputs = data.classes or (data.targets.shape[1] if data.targets.ndim == 2 else 1)
-        return builder(shape, outputs, **options)
+        return build_model(name, shape, outputs(data), data.vocabulary)
 
 
-def _probe(runner: ModelRunner, data: Dataset, shape: tuple[int, ...]) -> None:
-    """Ask the model about two samples, so that one that does not fit is named before anything is trained."""
+def outputs(data: Dataset) -> int:
+    """How many numbers a model gives for a sample."""
+    return data.classes or (int(data.targets.shape[1]) if data.targets.ndim == 2 else 1)
+
+
+def _probe(runner: ModelRunner, federation: Federation, shape: tuple[int, ...]) -> None:
+    """Ask the model about two training samples, so that one that does not fit is named before anything is trained."""
+    data = federation.data
     try:
-        inputs, targets = runner.batch(np.arange(2) % len(data))
+        inputs, targets = runner.batch(np.resize(next(iter(federation.splits.values())).train, 2))
         answer = runner.forward(runner.flat.read(), inputs)
         losses = runner.objective.loss(answer, targets)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:

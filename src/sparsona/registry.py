@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterator
-from importlib.metadata import entry_points
+from importlib.abc import SourceLoader
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar, get_type_hints
 
 from sparsona.errors import InputError
@@ -18,52 +20,88 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """The things of one kind, found by name.
 
-    Ours live in one package, one file each, and call :meth:`add`; plug-ins come through the entry-point group
-    of the same name as the package (``sparsona.methods``, ``sparsona.models``, ...).
+    Ours live in one package, one file each, and are declared by a `decorator`, mostly :meth:`add`; plug-ins come
+    through the entry-point group of the same name as the package (``sparsona.methods``, ``sparsona.models``, ...).
+    Names are read from the sources; a file is imported when its thing is asked for.
     """
 
-    def __init__(self, kind: str, package: str) -> None:
+    def __init__(self, kind: str, package: str, decorator: str = "add") -> None:
         self.kind = kind
         self.package = package
+        self._decorator = decorator
         self._found: dict[str, T] = {}
-        self._complete = False
+        self._described: dict[str, str] = {}
+        self._plugins: dict[str, EntryPoint] = {}
+        self._listed = False
 
     def add(self, item: T) -> T:
         """Register `item` under its file's name, ``fedavg_ft.py`` being ``fedavg-ft``. Usable as a decorator."""
-        module = getattr(item, "__module__", "") or ""
-        self._found[module.rpartition(".")[2].replace("_", "-")] = item
+        self._found[_name(getattr(item, "__module__", "") or "")] = item
         return item
 
+    def describe(self) -> dict[str, str]:
+        """The names, each with the first line of its documentation. Nothing is imported but the package."""
+        if not self._listed:
+            package = importlib.import_module(self.package)
+            for module in pkgutil.iter_modules(package.__path__):
+                about = None if module.name.startswith("_") else _about(module, self._decorator)
+                if about is not None:
+                    self._described[_name(module.name)] = about
+            for point in entry_points(group=self.package):
+                if point.name not in self._described:
+                    self._plugins[point.name] = point
+                    self._described[point.name] = f"(plug-in {point.value})"
+            self._listed = True
+        return {name: self._described.get(name, "") for name in sorted({*self._described, *self._found})}
+
     def names(self) -> list[str]:
-        self._load()
-        return sorted(self._found)
+        return list(self.describe())
 
     def __iter__(self) -> Iterator[tuple[str, T]]:
-        self._load()
-        return iter(sorted(self._found.items(), key=lambda pair: pair[0]))
+        return ((name, self.get(name)) for name in self.names())
+
+    def check(self, name: str) -> None:
+        """Refuse a name that nothing has."""
+        known = self.names()
+        if name not in known:
+            raise InputError(f"unknown {self.kind} {name!r}{suggest(name, known)}")
 
     def get(self, name: str) -> T:
-        self._load()
-        try:
-            return self._found[name]
-        except KeyError:
-            raise InputError(f"unknown {self.kind} {name!r}{suggest(name, self._found)}") from None
+        if name not in self._found:
+            self.check(name)
+            if name in self._plugins:
+                self._found[name] = self._plugin(self._plugins[name])
+            else:
+                importlib.import_module(f"{self.package}.{name.replace('-', '_')}")
+        return self._found[name]
 
-    def _load(self) -> None:
-        if self._complete:
-            return
-        package = importlib.import_module(self.package)
-        for module in pkgutil.iter_modules(package.__path__):
-            if not module.name.startswith("_"):
-                importlib.import_module(f"{self.package}.{module.name}")
-        for point in entry_points(group=self.package):
-            try:
-                self._found.setdefault(point.name, point.load())
-            except Exception as error:  # a plug-in may raise anything
-                raise InputError(
-                    f"the plug-in {self.kind} {point.name!r} ({point.value}) does not load: {error}"
-                ) from error
-        self._complete = True
+    def _plugin(self, point: EntryPoint) -> T:
+        try:
+            found: T = point.load()
+        except Exception as error:  # a plug-in may raise anything
+            raise InputError(
+                f"the plug-in {self.kind} {point.name!r} ({point.value}) does not load: {error}"
+            ) from error
+        return found
+
+
+def _name(module: str) -> str:
+    return module.rpartition(".")[2].replace("_", "-")
+
+
+def _about(module: pkgutil.ModuleInfo, decorator: str) -> str | None:
+    """The first line about what a file declares by `decorator`; None where it declares nothing."""
+    spec = module.module_finder.find_spec(module.name, None)
+    source = spec.loader.get_source(spec.name) if spec is not None and isinstance(spec.loader, SourceLoader) else None
+    for node in ast.parse(source or "").body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and decorator in map(_called, node.decorator_list):
+            return (ast.get_docstring(node) or "").partition("\n")[0]
+    return None
+
+
+def _called(decorator: ast.expr) -> str:
+    """The last name of a decorator: ``add`` of ``@METHODS.add``, ``source`` of ``@source(...)``."""
+    return ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator).rpartition(".")[2]
 
 
 def suggest(name: str, known: Any) -> str:

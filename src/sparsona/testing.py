@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -24,17 +24,21 @@ from torch import nn
 from sparsona.chance import Chance
 from sparsona.data.dataset import Dataset, Indices, Samples
 from sparsona.engines.inprocess import InProcess
-from sparsona.errors import ContractError, InputError
-from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.errors import ContractError, InputError, WireError
+from sparsona.federation.delivery import BUFFERS
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Plan, Sampled, Schedule
-from sparsona.federation.worker import Job, Outcome, Setup
-from sparsona.message import Message, Vector
-from sparsona.method import ClientId, Method, Task
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Job, Outcome
+from sparsona.message import Message, Part, Sparse, Ternary, Vector
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.partition._split import federate
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.records import RunLog
-from sparsona.runs.state import digest, pack, unpack
+from sparsona.runs.state import digest, pack, unpack, unpack_like
 from sparsona.training.config import TrainConfig
+from sparsona.training.local import Local
 from sparsona.training.objective import classification
 from sparsona.training.runner import channels_last
 from sparsona.training.vector import Flat
@@ -60,8 +64,8 @@ def check_method(method: Method[Any, Any]) -> None:
         )
     _run(method, clients=1)
     _run(method, schedule=Sampled(sample=0.4))
-    _run(method, schedule=Silent("c1"))
-    _run(method, schedule=Late("c1"))
+    for script in SCRIPTS:
+        check_delivery(method, script)
     _newcomer(reference)
     _private(method)
 
@@ -93,24 +97,165 @@ class Backwards(InProcess):
         return iter(list(super().run(jobs))[::-1])
 
 
-@dataclass(frozen=True)
-class Silent:
-    """Everyone takes part, but one client's replies are always lost."""
+Event: TypeAlias = Literal["ok", "lost", "late", "later", "crashed", "absent", "twice"]
+"""What becomes of one client's turn: its reply arrives, is lost, comes one or two rounds late; it dies before it
+trains; it is not asked; or both its order and its reply are delivered twice."""
 
-    client: ClientId
+SCRIPTS: tuple[tuple[Mapping[ClientId, Event], ...], ...] = (
+    ({"c1": "lost"}, {"c0": "late", "c1": "twice"}, {"c1": "lost", "c2": "crashed"}, {"c2": "lost"}, {}),
+    ({"c0": "later", "c1": "twice"}, {"c1": "lost", "c2": "late"}, {"c1": "absent"}, {"c0": "lost"}, {"c0": "twice"}),
+)
+"""What :func:`check_method` tries: a mapping a round; whoever is not named answers in time."""
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """Everyone takes part, and fares as the script says; after its end all is well."""
+
+    script: Sequence[Mapping[ClientId, Event]]
 
     def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan:
-        return Plan(tuple(sorted(idle)), lost=frozenset({self.client}))
+        events = self.script[round] if round < len(self.script) else {}
+
+        def those(*kinds: Event) -> frozenset[ClientId]:
+            return frozenset(client for client in idle if events.get(client, "ok") in kinds)
+
+        delay = {client: 1 if events[client] == "late" else 2 for client in those("late", "later")}
+        invited = tuple(sorted(set(idle) - those("absent")))
+        return Plan(invited, those("crashed"), those("lost"), delay)
 
 
-@dataclass(frozen=True)
-class Late:
-    """Everyone takes part, but one client's replies come a round late."""
+@dataclass
+class Turns:
+    """What an observer saw: every turn of a client, and every reply that the server has aggregated."""
 
-    client: ClientId
+    fits: dict[tuple[ClientId, int, str], tuple[Any, Message, Fit[Any]]] = dataclasses.field(default_factory=dict)
+    arrivals: list[Arrival] = dataclasses.field(default_factory=list)
 
-    def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan:
-        return Plan(tuple(sorted(idle)), delay={self.client: 1})
+
+class Observed:
+    """A method that works as before and writes down its turns; an evaluation's are overwritten by the next real one."""
+
+    def __init__(self, method: Method[Any, Any]) -> None:
+        self._method = method
+        self.turns = Turns()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._method, name)
+
+    def fit(self, state: Any, down: Message, local: Local) -> Fit[Any]:
+        fit = self._method.fit(state, down, local)
+        self.turns.fits[local.client, local.round, local.phase.name] = state, down, fit
+        return fit
+
+    def aggregate(self, server: Any, arrivals: Sequence[Arrival], context: ServerContext) -> Any:
+        self.turns.arrivals += [dataclasses.replace(a, find_sent=_held_now(a.sent)) for a in arrivals]
+        return self._method.aggregate(server, arrivals, context)
+
+
+def _held_now(message: Message) -> Callable[[], Message]:
+    return lambda: message
+
+
+class Repeating(InProcess):
+    """Delivers some orders and their replies twice."""
+
+    def __init__(self, setup: Setup, workers: int = 1) -> None:
+        super().__init__(setup, workers)
+        self.script: Sequence[Mapping[ClientId, Event]] = ()
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        for outcome in super().run(jobs):
+            yield outcome
+            job = outcome.job
+            events = self.script[job.stamp.round] if job.stamp.round < len(self.script) else {}
+            if job.kind == "fit" and events.get(job.client) == "twice":
+                before = digest(self.store.get(job.client))
+                yield from self._again(job)
+                if digest(self.store.get(job.client)) != before:
+                    raise ContractError(f"an order that came twice has changed the state of {job.client}")
+                yield outcome
+
+    def _again(self, job: Job) -> Iterator[Outcome]:
+        """A second delivery of an order: a client with a memory refuses, one without answers the same again."""
+        try:
+            yield from super().run([job])
+        except WireError:
+            return
+
+
+def check_delivery(method: Method[Any, Any], script: Sequence[Mapping[ClientId, Event]]) -> None:
+    """Raise a ContractError unless both sides agree whatever becomes of orders and replies.
+
+    For every aggregated reply: the server knows the downlink that it answers, to the bit, and counts the reply once.
+    For every turn: the client goes on from the right one of the two states that its last turn gave. With error
+    feedback: the residual and what was sent make up the residual that is kept if the reply is lost.
+    """
+    observed = Observed(method)
+    setup = dataclasses.replace(tiny_setup(method, rounds=len(script) + 1), method=observed)  # type: ignore[arg-type]
+    engine = Repeating(setup)
+    engine.script = script
+    sizes = {name: len(split.test) for name, split in setup.federation.splits.items()}
+    Rounds(setup, engine, Scripted(script), Evaluation(every=0), RunLog(sizes, True)).run()
+    turns = observed.turns
+    seen: set[tuple[ClientId, int, str]] = set()
+    for arrival in turns.arrivals:
+        key = arrival.client, arrival.round, _phase_of(arrival, turns)
+        if key in seen:
+            raise ContractError(f"a reply of {arrival.client} to round {arrival.round + 1} was counted twice")
+        seen.add(key)
+        if not _equal(turns.fits[key][1], arrival.sent):
+            raise ContractError(f"the downlink of {arrival.client} in round {arrival.round + 1} is not what it has got")
+    for client in setup.task.clients:
+        _follows(client, turns, seen, type(method).feedback)
+
+
+def _phase_of(arrival: Arrival, turns: Turns) -> str:
+    """The phase whose turn gave this reply."""
+    for (client, round, name), (_, _, fit) in turns.fits.items():
+        if (client, round) == (arrival.client, arrival.round) and _equal(fit.reply, arrival.message):
+            return name
+    raise ContractError(f"the reply of {arrival.client} to round {arrival.round + 1} is not what it has sent")
+
+
+def _equal(one: Message, other: Message) -> bool:
+    """Whether two messages hold the same parts, bit for bit."""
+    names = [{name for name in m if name != BUFFERS} for m in (one, other)]
+    return names[0] == names[1] and all(
+        digest({"part": one.parts[name]}) == digest({"part": other.parts[name]}) for name in names[0]
+    )
+
+
+def _follows(client: ClientId, turns: Turns, arrived: set[tuple[ClientId, int, str]], feedback: str) -> None:
+    """Each turn of a client starts from what the one before has left for the case that happened."""
+    before: Any = None
+    for key, (state, _, fit) in turns.fits.items():
+        if key[0] != client:
+            continue
+        if before is not None and digest({"state": state}) != digest({"state": before}):
+            raise ContractError(f"{client} does not go on in round {key[1] + 1} from what its last turn has left")
+        if feedback:
+            _conserved(client, key[1], fit, feedback)
+        before = fit.state if key in arrived or not len(fit.reply) else fit.lost
+
+
+def _conserved(client: ClientId, round: int, fit: Fit[Any], feedback: str) -> None:
+    """What is sent is what the residual lacks."""
+    lacking = getattr(fit.lost, feedback) - getattr(fit.state, feedback)
+    sent = np.concatenate([_values(part) for part in fit.reply.parts.values()]) if len(fit.reply) else lacking[:0]
+    lacking, sent = np.sort(lacking[lacking != 0]), np.sort(sent[sent != 0])
+    if len(lacking) != len(sent) or not np.allclose(lacking, sent, rtol=1e-3, atol=1e-6):
+        raise ContractError(
+            f"{client}, round {round + 1}: residual and reply do not add up to what it keeps if that is lost"
+        )
+
+
+def _values(part: Part) -> Vector:
+    if isinstance(part, Sparse):
+        return part.values
+    if isinstance(part, Ternary):
+        return part.dense()
+    return part if isinstance(part, np.ndarray) and part.dtype == np.float32 else np.zeros(0, np.float32)
 
 
 def _run(
@@ -183,7 +328,7 @@ def _round_trips(rounds: Rounds) -> None:
     states = {"the server": rounds.server, **{k: rounds.engine.store.get(k) for k in rounds.setup.task.clients}}
     for who, state in states.items():
         data = pack(state)
-        if pack(unpack(data, type(state))) != data:
+        if pack(unpack_like(data, state) if dataclasses.is_dataclass(state) else unpack(data, type(state))) != data:
             raise ContractError(f"the state of {who} does not survive being written and read")
 
 
@@ -194,7 +339,7 @@ def _newcomer(rounds: Rounds) -> None:
     shares = {**setup.federation.splits, name: setup.federation.splits[setup.task.clients[0]]}
     wider = dataclasses.replace(setup, federation=dataclasses.replace(setup.federation, splits=shares))
     later = Rounds(wider, InProcess(wider), rounds.schedule, rounds.evaluation, rounds.run_log)
-    later.server, later.acked = rounds.server, rounds.acked
+    later.server, later.delivery = rounds.server, rounds.delivery
     before = digest(rounds.server)
     for outcome in later.finish("adapt", [name]):
         if "pre" not in outcome.scores:
@@ -212,7 +357,7 @@ class Tap(InProcess):
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         for outcome in super().run(jobs):
-            if outcome.job.kind == "fit":
+            if outcome.job.kind == "fit" and outcome.frame.data:
                 self.sent.append((outcome.job.client, outcome.frame.data))
             yield outcome
 
@@ -225,12 +370,12 @@ class Recorder(Tap):
 
     def __init__(self, setup: Setup, workers: int = 1) -> None:
         super().__init__(dataclasses.replace(setup, config=self.config), workers)
-        self.states = {client: [self.store.get(client)] for client in setup.task.clients}
+        self.states = {client: [self.store.get(client).state] for client in setup.task.clients}
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         for outcome in super().run(jobs):
             if outcome.job.kind == "fit":
-                self.states[outcome.job.client].append(self.store.get(outcome.job.client))
+                self.states[outcome.job.client].append(self.store.get(outcome.job.client).state)
             yield outcome
 
 

@@ -80,6 +80,5 @@ def test_heart_disease_has_four_hospitals_and_missing_values(real: Real) -> None
     assert np.bincount(loaded.targets).tolist() == [411, 509]
     assert loaded.has_missing
     assert np.isnan(loaded.inputs[:, 11]).sum() == 611
-    assert np.allclose(np.nanmean(loaded.inputs, axis=0), loaded.mean, rtol=1e-3)
-    assert np.allclose(np.nanstd(loaded.inputs, axis=0), loaded.std, rtol=1e-3)
+    assert (loaded.mean, loaded.std) == ((), ())  # the hospitals agree on them, by messages
     assert (loaded.inputs[loaded.groups == 2, 4] == 0).all()  # cholesterol as Switzerland publishes it

@@ -17,9 +17,10 @@ from torch import nn
 from sparsona.chance import Chance
 from sparsona.engines import Engine
 from sparsona.errors import InputError, WireError
-from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Plan, Schedule
-from sparsona.federation.worker import Setup
+from sparsona.federation.setup import Setup
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.runs.records import RoundReport, RunLog

@@ -6,7 +6,7 @@ import pytest
 from engine_helpers import Half, Stateful, run
 
 from sparsona.engines.inprocess import InProcess
-from sparsona.federation.rounds import Evaluation
+from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.worker import Meter
 from sparsona.method import Method
 from sparsona.methods.fedavg import FedAvg

@@ -21,11 +21,12 @@ from engine_helpers import ButOne, Half, Stateful, alive, run
 from torch import nn
 
 from sparsona.engines.inprocess import InProcess
-from sparsona.engines.pool import Pool, Task, cores
+from sparsona.engines.pool import JobGroup, Pool, cores
 from sparsona.engines.pool.processes import WorkerPool
-from sparsona.engines.pool.shared import Block, SplitTable, mapped, picklable, seal
+from sparsona.engines.pool.shared import Block, SplitTable, mapped, picklable, share_setup
 from sparsona.errors import Diverged, InputError, SparsonaError, WireError
-from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
 from sparsona.federation.worker import Outcome
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
@@ -37,45 +38,45 @@ from sparsona.wire import EncodeCache
 
 
 @pytest.fixture(scope="module")
-def crew() -> Iterator[WorkerPool[Task]]:
+def workers() -> Iterator[WorkerPool[JobGroup]]:
     """Processes take seconds to start: the tests here share them."""
-    with WorkerPool(3) as crew:
-        yield crew
+    with WorkerPool(3) as workers:
+        yield workers
 
 
-def test_every_method_gives_the_same_bits_with_any_number_of_workers(crew: WorkerPool[Task]) -> None:
+def test_every_method_gives_the_same_bits_with_any_number_of_workers(workers: WorkerPool[JobGroup]) -> None:
     for name, kind in METHODS:
         setup = tiny_setup(kind(), clients=3, rounds=3)
         reference = run(InProcess(setup), setup, ButOne())  # two turns each: the second starts from what was kept
-        for workers in (1, 2, 3):
-            found = run(Pool(setup, workers, crew), setup, ButOne())
-            assert found.server == reference.server, f"{name}: the server, {workers} workers"
-            assert found.clients == reference.clients, f"{name}: the clients, {workers} workers"
-            assert found.rounds == reference.rounds, f"{name}: bytes and scores, {workers} workers"
+        for number in (1, 2, 3):
+            found = run(Pool(setup, number, workers), setup, ButOne())
+            assert found.server == reference.server, f"{name}: the server, {number} workers"
+            assert found.clients == reference.clients, f"{name}: the clients, {number} workers"
+            assert found.rounds == reference.rounds, f"{name}: bytes and scores, {number} workers"
 
 
 def test_a_worker_that_is_killed_is_replaced_and_nothing_else_changes(
-    crew: WorkerPool[Task], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    workers: WorkerPool[JobGroup], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     reference = run(InProcess(tiny_setup(Stateful(), 4)), tiny_setup(Stateful(), 4))
     setup = tiny_setup(Stateful("die once", str(tmp_path / "died")), 4)
     with caplog.at_level(logging.WARNING):
-        found = run(Pool(setup, 2, crew), setup)
+        found = run(Pool(setup, 2, workers), setup)
     assert "died (signal 9) in the turn of c1" in caplog.text
     assert (found.server, found.clients, found.rounds) == (reference.server, reference.clients, reference.rounds)
 
 
-def test_kill_9_from_outside_while_all_work(crew: WorkerPool[Task], caplog: pytest.LogCaptureFixture) -> None:
+def test_kill_9_from_outside_while_all_work(workers: WorkerPool[JobGroup], caplog: pytest.LogCaptureFixture) -> None:
     plain = tiny_setup(Stateful(), 4, rounds=4)
     reference = run(InProcess(plain), plain)
     setup = tiny_setup(Stateful("slow"), 4, rounds=4)
-    engine = Pool(setup, 2, crew)
+    engine = Pool(setup, 2, workers)
     killed: list[int] = []
     over = threading.Event()
 
     def at_work() -> list[int]:
-        members = [member for member in list(crew.members) if not member.arming]
-        return [m.pid for m in members if any(job.kind == "fit" for task in list(m.tasks) for job in task.jobs)]
+        ready = [process for process in list(workers.processes) if not process.configuring]
+        return [p.pid for p in ready if any(job.kind == "fit" for group in list(p.groups) for job in group.jobs)]
 
     def kill_both() -> None:
         while not killed and not over.wait(0.005):
@@ -99,10 +100,10 @@ def test_kill_9_from_outside_while_all_work(crew: WorkerPool[Task], caplog: pyte
     assert (found.server, found.clients, found.rounds) == (reference.server, reference.clients, reference.rounds)
 
 
-def test_a_turn_that_kills_every_worker_is_given_up(crew: WorkerPool[Task]) -> None:
+def test_a_turn_that_kills_every_worker_is_given_up(workers: WorkerPool[JobGroup]) -> None:
     setup = tiny_setup(Stateful("die"), 4)
     with pytest.raises(SparsonaError, match=r"died \(exit code 3\) in the turn of c1: .*--engine inprocess") as caught:
-        run(Pool(setup, 2, crew), setup)
+        run(Pool(setup, 2, workers), setup)
     assert "\n" not in str(caught.value)
 
 
@@ -116,32 +117,32 @@ def test_a_turn_that_kills_every_worker_is_given_up(crew: WorkerPool[Task]) -> N
     ],
 )
 def test_an_error_in_a_worker_is_raised_here(
-    crew: WorkerPool[Task], trouble: str, kind: type[Exception], line: str
+    workers: WorkerPool[JobGroup], trouble: str, kind: type[Exception], line: str
 ) -> None:
     setup = tiny_setup(Stateful(trouble), 2)
     with pytest.raises(kind) as caught:
-        run(Pool(setup, 1, crew), setup)
+        run(Pool(setup, 1, workers), setup)
     assert type(caught.value) is kind
     assert str(caught.value) == line
     notes = getattr(caught.value, "__notes__", [])
     assert bool(notes) == (not issubclass(kind, SparsonaError)), "a trace where the error is not one of ours"
 
 
-def test_divergence_reads_as_in_one_process(crew: WorkerPool[Task]) -> None:
+def test_divergence_reads_as_in_one_process(workers: WorkerPool[JobGroup]) -> None:
     setup = replace(tiny_setup(FedAvg(), 1), config=TrainConfig(lr=1e30, epochs=4))
     lines = []
-    for engine in (InProcess(setup), Pool(setup, 1, crew)):
+    for engine in (InProcess(setup), Pool(setup, 1, workers)):
         with pytest.raises(Diverged) as caught:
             run(engine, setup)
         lines.append(str(caught.value))
     assert lines[0] == lines[1]
 
 
-def test_a_module_that_fails_in_the_worker_keeps_its_error(crew: WorkerPool[Task]) -> None:
+def test_a_module_that_fails_in_the_worker_keeps_its_error(workers: WorkerPool[JobGroup]) -> None:
     setup = tiny_setup(FedAvg(), 2)
     wrong = replace(setup, module=nn.Sequential(nn.Flatten(), nn.Linear(7, 4)))
     with pytest.raises((RuntimeError, InputError), match=r"shapes cannot be multiplied|does not fit a model"):
-        run(Pool(wrong, 1, crew), wrong)
+        run(Pool(wrong, 1, workers), wrong)
 
 
 def test_what_cannot_be_pickled_is_named_with_the_way_out() -> None:
@@ -165,10 +166,10 @@ def test_the_samples_are_not_in_what_is_sent() -> None:
     setup = tiny_setup(FedAvg(), 3)
     wide = nn.Sequential(nn.Flatten(), *(nn.Linear(36, 36) for _ in range(20)), nn.Linear(36, 4))
     InProcess(replace(setup, module=wide))  # makes its weights views of one buffer
-    sealed, block = seal(replace(setup, module=wide))
+    shared, block = share_setup(replace(setup, module=wide))
     try:
         weights = sum(p.numel() for p in wide.parameters()) * 4
-        inputs, _, indices, bounds, payload = mapped(os.dup(block.handle), sealed.places)
+        inputs, _, indices, bounds, payload = mapped(os.dup(block.handle), shared.places)
         assert len(payload) < 2 * weights, "every weight once, although all share one buffer"
         assert np.array_equal(inputs, setup.federation.data.inputs)
         shares = SplitTable(tuple(setup.federation.splits), bounds, indices)
@@ -189,11 +190,11 @@ def test_writing_to_shared_samples_changes_nobody_elses() -> None:
     block.close()
 
 
-def test_jobs_are_made_when_a_worker_is_free(crew: WorkerPool[Task]) -> None:
+def test_jobs_are_made_when_a_worker_is_free(workers: WorkerPool[JobGroup]) -> None:
     """Downlinks of thousands of clients must not stand in memory together."""
     setup = tiny_setup(FedAvg(), 6, rounds=1)
     made, ahead = 0, []
-    engine = Pool(setup, 2, crew)
+    engine = Pool(setup, 2, workers)
     loop = Rounds(setup, engine, Half(), Evaluation(), RunLog({f"c{i}": 1 for i in range(6)}, True))
     jobs = list(loop.setup.task.clients) * 5
 
@@ -217,29 +218,29 @@ def thirty(pool: Pool) -> Iterator[Outcome]:
     return pool.run(loop._trial("personal", loop._turn(0, 0), c, EncodeCache()) for c in setup.task.clients * 5)
 
 
-def test_who_leaves_jobs_unfinished_does_not_disturb_who_comes_next(crew: WorkerPool[Task]) -> None:
+def test_who_leaves_jobs_unfinished_does_not_disturb_who_comes_next(workers: WorkerPool[JobGroup]) -> None:
     setup = tiny_setup(Stateful(), 6)
-    one = Pool(setup, 2, crew)
+    one = Pool(setup, 2, workers)
     left = thirty(one)
     next(left)
     one.close()
-    two = Pool(setup, 2, crew)
+    two = Pool(setup, 2, workers)
     again = thirty(two)
     got = [next(again)]
     left.close()  # what the garbage collector does, whenever it likes
-    pids = [member.pid for member in crew.members]
-    assert [member.pid for member in two._members if member.tasks], "there is work to be disturbed"
+    pids = [process.pid for process in workers.processes]
+    assert [process.pid for process in two.processes if process.groups], "there is work to be disturbed"
     got += again
     assert Counter(o.job.client for o in got) == dict.fromkeys(setup.task.clients, 5)
-    assert [member.pid for member in crew.members] == pids
+    assert [process.pid for process in workers.processes] == pids
     with pytest.raises(SparsonaError, match="make a new pool"):
         next(thirty(one))
     two.close()
 
 
-def test_jobs_that_were_given_up_for_others_are_not_passed_over_in_silence(crew: WorkerPool[Task]) -> None:
+def test_jobs_that_were_given_up_for_others_are_not_passed_over_in_silence(workers: WorkerPool[JobGroup]) -> None:
     setup = tiny_setup(Stateful(), 6)
-    pool = Pool(setup, 2, crew)
+    pool = Pool(setup, 2, workers)
     first, second = thirty(pool), thirty(pool)
     next(first)
     assert len(list(second)) == 30
@@ -249,10 +250,10 @@ def test_jobs_that_were_given_up_for_others_are_not_passed_over_in_silence(crew:
     pool.close()
 
 
-def test_a_set_up_that_failed_is_not_the_next_ones_failure(crew: WorkerPool[Task]) -> None:
+def test_a_set_up_that_failed_is_not_the_next_ones_failure(workers: WorkerPool[JobGroup]) -> None:
     setup = tiny_setup(FedAvg(), 2)
-    Pool(replace(setup, module=Unfit(), trainer="batched"), 1, crew).close()
-    assert run(Pool(setup, 1, crew), setup).clients == run(InProcess(setup), setup).clients
+    Pool(replace(setup, module=Unfit(), trainer="batched"), 1, workers).close()
+    assert run(Pool(setup, 1, workers), setup).clients == run(InProcess(setup), setup).clients
 
 
 class Unfit(nn.Module):
@@ -271,7 +272,7 @@ def test_the_longest_turns_come_first() -> None:
 
 
 def test_workers_write_states_into_the_run_directory_and_a_stopped_run_goes_on(
-    crew: WorkerPool[Task], tmp_path: Path
+    workers: WorkerPool[JobGroup], tmp_path: Path
 ) -> None:
     setup = tiny_setup(Stateful(), 4, rounds=4)
     reference = run(InProcess(setup), setup)
@@ -281,7 +282,7 @@ def test_workers_write_states_into_the_run_directory_and_a_stopped_run_goes_on(
             setup, engine, Half(), Evaluation(), RunLog({f"c{i}": 1 for i in range(4)}, True), Checkpointer(tmp_path)
         )
 
-    first = loop(Pool(setup, 2, crew))
+    first = loop(Pool(setup, 2, workers))
     with pytest.raises(KeyboardInterrupt):
         first.run(lambda report: (_ for _ in ()).throw(KeyboardInterrupt) if report.round == 2 else None)
     first.engine.close()
@@ -298,7 +299,7 @@ def test_no_more_workers_than_cores_or_clients() -> None:
     assert 1 <= cores() <= (os.cpu_count() or 1)
     setup = tiny_setup(FedAvg(), 1)
     engine = Pool(setup, 8)
-    pids = [member.pid for member in engine._crew.members]
+    pids = [process.pid for process in engine.processes]
     engine.close()
     assert len(pids) == 1
     assert not any(alive(pid) for pid in pids)
@@ -309,7 +310,8 @@ import sys, time
 sys.path.insert(0, {here!r})
 from engine_helpers import Stateful
 from sparsona.engines.pool import Pool
-from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
 from sparsona.runs.records import RunLog
 from engine_helpers import Half
 from sparsona.testing import tiny_setup
@@ -320,7 +322,7 @@ if __name__ == "__main__":
     loop = Rounds(setup, engine, Half(), Evaluation(every=0), RunLog({{}}, True))
     def told(report):
         if report.round == 2:
-            print(engine.store.scratch, *(member.pid for member in engine._crew.members), flush=True)
+            print(engine.store.scratch, *(process.pid for process in engine.processes), flush=True)
     loop.run(told)
 """
 
@@ -375,3 +377,23 @@ def test_a_script_with_a_module_of_its_own_needs_a_guard_for_the_pool_only(tmp_p
     guarded = finished(f"{head}\nif __name__ == '__main__':\n    print{last}")
     assert guarded.returncode == 0, guarded.stderr
     assert guarded.stdout == by_default.stdout
+
+
+DYING = """
+import os, sys, time
+from sparsona.engines.pool.processes import WorkerProcess
+worker = WorkerProcess()
+print(worker.pid, flush=True)
+time.sleep(float(sys.argv[1]))
+os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.parametrize("importing", [0.0, 0.05, 0.3, 0.8])
+def test_a_worker_that_still_imports_ends_within_a_second_of_its_server(importing: float) -> None:
+    told = subprocess.run([sys.executable, "-c", DYING, str(importing)], stdout=subprocess.PIPE, text=True, check=False)
+    assert told.returncode == -signal.SIGKILL
+    deadline = time.monotonic() + 1
+    while alive(int(told.stdout)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not alive(int(told.stdout))

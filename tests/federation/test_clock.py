@@ -13,7 +13,8 @@ from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import InputError
 from sparsona.federation.clock import PRESETS, Device, Timing, fleet
-from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Sampled
 from sparsona.method import Method
 from sparsona.methods.fedavg import FedAvg

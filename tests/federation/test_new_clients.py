@@ -8,7 +8,8 @@ import pytest
 
 import sparsona
 from sparsona.engines.inprocess import InProcess
-from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Sampled
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.spfl import SPFL

@@ -12,7 +12,8 @@ import pytest
 
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
-from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Plan, Sampled, Schedule
 from sparsona.federation.worker import Job, Outcome
 from sparsona.message import Message, Part, Vector

@@ -12,7 +12,8 @@ from torch import nn
 import sparsona
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
-from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Plan
 from sparsona.layout import Layout
 from sparsona.message import Message, Stamp, Vector

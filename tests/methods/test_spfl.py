@@ -16,7 +16,7 @@ from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.federation.rounds import Arrivals, Evaluation, Rounds
 from sparsona.federation.schedule import Plan, Sampled, Schedule
-from sparsona.federation.worker import Setup
+from sparsona.federation.setup import Setup
 from sparsona.layout import Layout
 from sparsona.message import Message
 from sparsona.method import Arrival, Method, ServerContext

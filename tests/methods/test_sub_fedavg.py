@@ -13,7 +13,7 @@ from watching import LoseOnce, local_of, watch
 
 from sparsona.errors import InputError
 from sparsona.experiment import make_method
-from sparsona.federation.worker import Setup
+from sparsona.federation.setup import Setup
 from sparsona.layout import Layout
 from sparsona.message import Message, Positions
 from sparsona.method import Arrival, ServerContext

@@ -10,9 +10,10 @@ import numpy as np
 
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
-from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Plan, Sampled, Schedule
-from sparsona.federation.worker import Setup
+from sparsona.federation.setup import Setup
 from sparsona.method import Method, Task
 from sparsona.methods._masked import Masked
 from sparsona.partition._split import federate

@@ -61,5 +61,5 @@ def test_damaged_records_are_named(run: tuple[Path, sparsona.Result], tmp_path: 
     broken = tmp_path / "broken"
     shutil.copytree(run[0], broken)
     (broken / "records.jsonl").write_text("{}\n")
-    with pytest.raises(RunError, match=r"records\.jsonl cannot be read"):
+    with pytest.raises(RunError, match=r"records\.jsonl is damaged"):
         marks(broken, "pre")

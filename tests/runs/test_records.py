@@ -9,7 +9,8 @@ import pytest
 
 import sparsona
 from sparsona.errors import RunError
-from sparsona.runs.records import ClientRecord, RunLog
+from sparsona.runs.directory import RunDirectory
+from sparsona.runs.records import ClientRecord, RoundReport, RunLog, by_round
 from sparsona.wire import Ledger
 
 
@@ -117,11 +118,32 @@ def test_a_resumed_run_has_the_history_of_an_unbroken_one_where_rounds_are_empty
         raise Stop
 
     for _ in range(8):
+        run = tmp_path / "run"
         with pytest.raises(Stop):
-            sparsona.run("fedavg", out=tmp_path / "run", resume=True, on_round=stop, **settings)
+            sparsona.run("fedavg", out=run, resume=run.exists(), on_round=stop, **settings)
     told: list[int] = []
     resumed = sparsona.run(
         "fedavg", out=tmp_path / "run", resume=True, on_round=lambda report: told.append(report.round), **settings
     )
     assert told == [9, 10, 11, 12]
     assert resumed.history == whole.history
+
+
+def test_of_a_run_that_goes_on_the_rounds_of_its_last_checkpoint_are_read(tmp_path: Path) -> None:
+    def stop(report: RoundReport) -> None:
+        if report.round == 2:
+            raise Stop
+
+    with pytest.raises(Stop):
+        sparsona.run("local", clients=2, rounds=5, partition="iid", engine="inprocess", out=tmp_path, on_round=stop)
+    with (tmp_path / "records.jsonl").open("a") as out:
+        out.write('{"round":3,"cli')  # killed while writing
+    rounds = by_round(RunDirectory(tmp_path).lines())
+    assert {number: [line.client for line in lines] for number, lines in rounds.items()} == {
+        1: ["c0", "c1"],
+        2: ["c0", "c1"],
+    }
+    (tmp_path / "checkpoint" / "manifest.json").unlink()
+    assert RunDirectory(tmp_path).lines() == [], "no round is complete"
+    with pytest.raises(RunError, match="not a run directory"):
+        RunDirectory(tmp_path / "elsewhere").lines()

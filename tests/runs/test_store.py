@@ -10,9 +10,9 @@ from engine_helpers import Memory, Stateful
 
 from sparsona.errors import RunError
 from sparsona.methods.fedavg import FedAvg
-from sparsona.runs.checkpoint import Checkpointer, Snapshot
+from sparsona.runs.checkpoint import Checkpointer, LoopState, Snapshot
 from sparsona.runs.state import digest, pack
-from sparsona.runs.store import ClientStore
+from sparsona.runs.store import ClientStore, write_state
 from sparsona.testing import tiny_setup
 
 
@@ -30,8 +30,8 @@ def store(hot_bytes: int = 2**20) -> ClientStore:
     return ClientStore(setup.method, setup.task, hot_bytes)
 
 
-def position(done: int = 1) -> Snapshot:
-    return Snapshot(done, None, (), {}, 0, 0.0)
+def position(done: int = 1) -> Snapshot[LoopState]:
+    return Snapshot(done, None, LoopState(), 0, 0.0)
 
 
 def test_a_client_that_was_never_written_has_its_first_state() -> None:
@@ -78,14 +78,13 @@ def test_a_worker_reads_and_writes_by_ticket(tmp_path: Path) -> None:
     ours.settle(tmp_path)
     first = ours.ticket("a/b")
     assert first.read is None
-    first.write.write_bytes(pack(state(1)))
-    ours.written("a/b")
+    ours.written("a/b", write_state(first.write, state(1)))
     second = ours.ticket("a/b")
     assert second.read == first.write != second.write
     assert ours.get("a/b").turns == 1
-    second.write.write_bytes(pack(state(2)))
+    sha256 = write_state(second.write, state(2))
     assert ours.get("a/b").turns == 1, "until it is said to be written"
-    ours.written("a/b")
+    ours.written("a/b", sha256)
     assert ours.get("a/b").turns == 2
     assert first.write.exists(), "a checkpoint may name it"
     ours.sweep()
@@ -136,7 +135,7 @@ def test_a_crash_between_two_checkpoints_leaves_the_first(tmp_path: Path) -> Non
     ours.put("c0", state(2))
     ours.settle(checkpointer.clients)  # the files are there, the manifest is not
     later = store()
-    Checkpointer(tmp_path).load(None, later)
+    Checkpointer(tmp_path).load(None, LoopState(), later)
     assert later.get("c0").turns == 1
     assert [path.name for path in checkpointer.clients.iterdir()] == ["c0.1"], "what no manifest names is swept"
     later.put("c0", state(3))
@@ -150,10 +149,8 @@ def test_a_missing_or_damaged_state_is_one_line(tmp_path: Path) -> None:
     ours.put("c1", state(1))
     checkpointer.save(position(1), ours)
     (checkpointer.clients / "c1.1").write_bytes(b"damage")
-    later = store()
-    checkpointer.load(None, later)
-    with pytest.raises(RunError, match="damaged"):
-        later.get("c1")
+    with pytest.raises(RunError, match=r"state of client c1 is damaged, c1\.1 is not as it was written"):
+        checkpointer.load(None, LoopState(), store())
     (checkpointer.clients / "c0.1").unlink()
     with pytest.raises(RunError, match="state of client c0 is missing"):
-        checkpointer.load(None, store())
+        checkpointer.load(None, LoopState(), store())

@@ -18,12 +18,14 @@ import sparsona
 from sparsona.engines.inprocess import InProcess
 from sparsona.engines.pool import Pool
 from sparsona.errors import Diverged, InputError
-from sparsona.federation.rounds import Evaluation, Rounds
-from sparsona.federation.worker import Meter, Setup, Worker, groups
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Meter, Worker, groups
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
 from sparsona.runs.records import RunLog
-from sparsona.training.batched import Chain, Group, Mapped, stack_of
+from sparsona.training.batched import Group, LinearStack, VmapStack, stack_of
 from sparsona.training.batched.trainer import Trainer
 from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local
@@ -31,7 +33,7 @@ from sparsona.training.objective import multilabel, regression
 from sparsona.training.runner import ModelRunner, Proximal
 from sparsona.wire import EncodeCache
 
-RECIPES = [
+CONFIGS = [
     TrainConfig(batch=8, lr=0.1),
     TrainConfig(batch=7, lr=0.1, weight_decay=0.05),
     TrainConfig(batch=8, lr=0.1, momentum=0.9, weight_decay=0.01, clip=0.5),
@@ -84,11 +86,11 @@ def agree(one: list[Any], other: list[Any], tolerance: float = 3e-6) -> None:
         assert a.moments.second == pytest.approx(b.moments.second, abs=1e-4)
 
 
-@pytest.mark.parametrize("config", RECIPES)
-@pytest.mark.parametrize("kind", [Chain, Mapped])
+@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("kind", [LinearStack, VmapStack])
 def test_training_together_is_training_alone(config: TrainConfig, kind: type) -> None:
     torch.manual_seed(0)
-    setup = replace(perceptron_setup(FedAvg(), module=Named() if kind is Mapped else None), config=config)
+    setup = replace(perceptron_setup(FedAvg(), module=Named() if kind is VmapStack else None), config=config)
     assert isinstance(stack_of(setup.module), kind)
     agree(*both(setup))
 
@@ -110,6 +112,14 @@ def test_masks_proximal_terms_importance_and_moments() -> None:
     agree(*both(setup, moments=lambda local: earlier if local.client == "c0" else None))
 
 
+@pytest.mark.parametrize("config", CONFIGS)
+def test_full_masks_are_no_masks(config: TrainConfig) -> None:
+    setup = replace(perceptron_setup(FedAvg()), config=config)
+    full = np.ones(setup.task.layout.size, np.bool_)
+    for without, masked in zip(both(setup), both(setup, mask=full), strict=True):
+        assert all(np.array_equal(a.weights, b.weights) for a, b in zip(without, masked, strict=True))
+
+
 @pytest.mark.parametrize("objective", [regression(), multilabel()])
 def test_other_objectives(objective: Any) -> None:
     setup = perceptron_setup(FedAvg())
@@ -123,7 +133,7 @@ def test_other_objectives(objective: Any) -> None:
 
 def test_chains_are_recognised() -> None:
     def chain(*layers: nn.Module) -> bool:
-        return isinstance(stack_of(nn.Sequential(*layers)), Chain)
+        return isinstance(stack_of(nn.Sequential(*layers)), LinearStack)
 
     assert chain(nn.Flatten(), nn.Linear(4, 3, bias=False), nn.Tanh(), nn.Dropout(0.5), nn.Linear(3, 2), nn.Sigmoid())
     assert chain(nn.Linear(4, 3), nn.Identity())
@@ -133,8 +143,8 @@ def test_chains_are_recognised() -> None:
     from sparsona.models.logistic import logistic
     from sparsona.models.mlp import mlp
 
-    assert isinstance(stack_of(mlp((1, 8, 8), 10)), Chain)
-    assert isinstance(stack_of(logistic((64,), 10)), Chain)
+    assert isinstance(stack_of(mlp((1, 8, 8), 10)), LinearStack)
+    assert isinstance(stack_of(logistic((64,), 10)), LinearStack)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +171,7 @@ def dropping() -> nn.Module:
 
 def test_each_client_drops_what_it_would_drop_alone() -> None:
     setup = perceptron_setup(FedAvg(), module=dropping())
-    assert isinstance(stack_of(setup.module), Chain)
+    assert isinstance(stack_of(setup.module), LinearStack)
     torch.manual_seed(1)
     before = torch.random.get_rng_state()
     for config in (TrainConfig(batch=8, lr=0.1, epochs=3), TrainConfig(batch=7, lr=0.1, momentum=0.9, repeats=2)):
@@ -187,7 +197,7 @@ class Skipping(nn.Module):
 def test_who_draws_random_numbers_and_is_no_chain_is_trained_alone() -> None:
     assert "draws random numbers" in str(stack_of(Skipping("layer")))
     assert "draws random numbers" in str(stack_of(Skipping("function")))
-    assert isinstance(stack_of(Skipping("nothing")), Mapped)
+    assert isinstance(stack_of(Skipping("nothing")), VmapStack)
 
 
 @pytest.mark.parametrize("module", [None, dropping()])

@@ -9,7 +9,8 @@ from torch import nn
 
 import sparsona
 from sparsona.engines.inprocess import InProcess
-from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Sampled
 from sparsona.layout import Layout
 from sparsona.methods import METHODS
@@ -82,7 +83,7 @@ def test_counting_leaves_the_module_as_it_was() -> None:
     assert not module[0]._forward_hooks
 
 
-def test_the_bench_counts_training_gradients_and_scores() -> None:
+def test_the_runner_counts_training_gradients_and_scores() -> None:
     setup = tiny_setup(FedAvg())
     runner = ModelRunner(setup.module, setup.federation.data, setup.objective, setup.task.chance)
     local = Local("c0", 0, setup.task, setup.config, setup.federation.splits["c0"], runner)

@@ -12,7 +12,7 @@ from torch import nn
 
 from sparsona.data.dataset import Dataset
 from sparsona.errors import Diverged
-from sparsona.federation.worker import Setup
+from sparsona.federation.setup import Setup
 from sparsona.methods.fedavg import FedAvg
 from sparsona.testing import tiny_setup
 from sparsona.training.config import TrainConfig

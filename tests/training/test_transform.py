@@ -1,4 +1,4 @@
-"""TrainJob beside the weights: the loop's hook for gates, masks and narrow nets."""
+"""Weight transforms: the training loop runs gates, masks and narrow nets through them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparsona.training.runner import ModelRunner
 from sparsona.training.transform import GradientSpans, WeightTransform
 from sparsona.training.vector import Flat
 
-RECIPE = TrainConfig(batch=16, lr=0.05, momentum=0.9, weight_decay=0.01)
+CONFIG = TrainConfig(batch=16, lr=0.05, momentum=0.9, weight_decay=0.01)
 
 
 class Halved(WeightTransform):
@@ -50,22 +50,22 @@ class Halved(WeightTransform):
 def client() -> Local:
     setup = tiny_setup(FedAvg())
     runner = ModelRunner(setup.module, setup.federation.data, setup.objective, setup.task.chance)
-    return Local("c1", 0, setup.task, RECIPE, setup.federation.splits["c1"], runner)
+    return Local("c1", 0, setup.task, CONFIG, setup.federation.splits["c1"], runner)
 
 
-def test_a_companion_that_changes_nothing_changes_nothing() -> None:
+def test_a_transform_that_changes_nothing_changes_nothing() -> None:
     local = client()
     still = Halved()
     still.config = TrainConfig(lr=1e-30)
     plain = local.train(local.task.initial)
-    beside = local.train(local.task.initial, transform=still)
-    assert np.array_equal(plain.weights, beside.weights)
-    assert np.array_equal(plain.moments.first, beside.moments.first)
-    assert beside.transform is not None
-    assert beside.transform.step == beside.moments.step
+    transformed = local.train(local.task.initial, transform=still)
+    assert np.array_equal(plain.weights, transformed.weights)
+    assert np.array_equal(plain.moments.first, transformed.moments.first)
+    assert transformed.transform is not None
+    assert transformed.transform.step == transformed.moments.step
 
 
-def test_the_companions_own_numbers_are_trained_and_the_weights_may_stand_still() -> None:
+def test_the_transforms_own_numbers_are_trained_and_the_weights_may_stand_still() -> None:
     local = client()
     halved = Halved(0.5)
     frozen = np.zeros(local.layout.size, np.bool_)

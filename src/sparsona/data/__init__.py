@@ -12,14 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparsona.data._fetch import Fetched, FetchedFile, Progress, fetch
-from sparsona.data._own import from_arrays, from_torch
+from sparsona.data._own import from_arrays, from_python, from_torch
 from sparsona.data._source import DATASETS, File, Source, source
 from sparsona.data._store import Store, roots
+from sparsona.data._tables import dataset_of
 from sparsona.data.dataset import Dataset
+from sparsona.data.schema import Along, Columns, Tables
+from sparsona.errors import InputError
 from sparsona.registry import bind, split_spec
 
 __all__ = [
     "DATASETS",
+    "PATHS",
+    "Columns",
     "Description",
     "Fetched",
     "FetchedFile",
@@ -27,9 +32,11 @@ __all__ = [
     "Progress",
     "Source",
     "Store",
+    "absolute",
     "describe",
     "fetch",
     "from_arrays",
+    "from_python",
     "from_torch",
     "load",
     "roots",
@@ -37,13 +44,33 @@ __all__ = [
 ]
 
 
-def load(spec: str, root: Path | None = None) -> Dataset:
+def load(spec: str, root: Path | None = None, columns: Columns | None = None, along: Along | None = None) -> Dataset:
     """The data set that `spec` names: ``mnist``, ``emnist:letters``, ``npz:my.npz``, ``folder:my/clients``.
 
-    Looked for below `root` where it is given, else below ``$SPARSONA_DATA`` and ``~/.cache/sparsona``.
+    Looked for below `root` where it is given, else below ``$SPARSONA_DATA`` and ``~/.cache/sparsona``. `columns`
+    declares what the columns of a table mean, `along` the column by which its rows will be split.
     """
     found = DATASETS.get(split_spec(spec)[0])
-    return found.load(Store.of(found, root), **bind("data set", spec, found.load, skip=1))
+    given = found.load(Store.of(found, root), **bind("data set", spec, found.load, skip=1))
+    if isinstance(given, Tables):
+        return dataset_of(given, columns or Columns(), along)
+    if along is not None or (columns or Columns()) != Columns():
+        raise InputError(f"{found.name} is no table of columns: leave --target, --features, --split and the like out")
+    return given
+
+
+PATHS = ("csv", "folder", "npz", "parquet")
+"""The data sets whose spec holds a path."""
+
+
+def absolute(spec: str, base: Path) -> str:
+    """The spec with its path, where it holds one, made absolute from `base`.
+
+    >>> absolute("folder:clients", Path("/tmp/study")), absolute("mnist", Path("/tmp"))
+    ('folder:/tmp/study/clients', 'mnist')
+    """
+    name, colon, path = spec.partition(":")
+    return f"{name}:{(base / Path(path).expanduser()).resolve()}" if colon and name in PATHS else spec
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sparsona.data.dataset import Dataset
+from sparsona.data.schema.table import Tables
 from sparsona.registry import Registry
 
 
@@ -42,7 +43,7 @@ class Source:
     (``emnist:letters``).
     """
 
-    load: Callable[..., Dataset]
+    load: Callable[..., Dataset | Tables]
     about: str
     licence: str
     homepage: str = ""
@@ -67,7 +68,7 @@ class Source:
         return sum(known) if sizes and len(known) == len(sizes) else None
 
 
-DATASETS: Registry[Source] = Registry("data set", "sparsona.data")
+DATASETS: Registry[Source] = Registry("data set", "sparsona.data", decorator="source")
 
 
 def source(
@@ -78,10 +79,10 @@ def source(
     files: tuple[File, ...] = (),
     by_hand: str = "",
     system: tuple[str, ...] = (),
-) -> Callable[[Callable[..., Dataset]], Callable[..., Dataset]]:
+) -> Callable[[Callable[..., Dataset | Tables]], Callable[..., Dataset | Tables]]:
     """Register the function below as the data set of its file's name. The function itself stays as it is."""
 
-    def register(load: Callable[..., Dataset]) -> Callable[..., Dataset]:
+    def register(load: Callable[..., Dataset | Tables]) -> Callable[..., Dataset | Tables]:
         DATASETS.add(Source(load, about, licence, homepage, files, by_hand, system))
         return load
 

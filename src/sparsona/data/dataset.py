@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from sparsona.data.schema.rows import Rows
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
@@ -34,6 +37,8 @@ class Dataset:
     class_names: tuple[str, ...] = ()
     model: str = "mlp"
     vocabulary: int = 0
+    rows: Rows | None = None
+    """Raw rows whose schema is still to be agreed on. `inputs` and `targets` are then for dealing out only."""
 
     def __len__(self) -> int:
         return len(self.inputs)

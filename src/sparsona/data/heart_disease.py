@@ -11,9 +11,14 @@ import numpy as np
 
 from sparsona.data._source import File, source
 from sparsona.data._store import Store
-from sparsona.data.dataset import Array, Dataset
+from sparsona.data.dataset import Array
+from sparsona.data.schema.columns import Columns
+from sparsona.data.schema.table import Table, Tables
 
-COLUMNS = 13
+NAMES = (
+    "age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak", "slope", "ca", "thal",
+)  # fmt: skip
+COLUMNS = len(NAMES)
 HOSPITALS = {
     "cleveland": ("a74b7efa387bc9d108d7d0115d831fe9b414b29ae7124f331b622b4efa0427c8", 18461, 303),
     "hungarian": ("d1ad108f785768cd3d7e82dc522e6f5a61eea93cccfb3a46ee8076f73fc3d796", 10263, 294),
@@ -21,10 +26,6 @@ HOSPITALS = {
     "va": ("e7c93d8d0d2acdadfa4c5e8de768e2191e7f618b952e29623f1f0d5949ff6b8f", 6737, 200),
 }
 """Checksum, bytes and patients of each hospital's file."""
-
-# Over the known values of all four hospitals.
-MEANS = (53.5109, 0.7891, 3.25, 132.1324, 199.1303, 0.1663, 0.6046, 137.5457, 0.3896, 0.8788, 1.7709, 0.6764, 5.0876)
-STDS = (9.4196, 0.4079, 0.9305, 19.055, 110.7186, 0.3723, 0.8054, 25.9113, 0.4877, 1.0906, 0.6187, 0.9341, 1.9169)
 
 
 def _file(hospital: str) -> File:
@@ -40,22 +41,17 @@ def _file(hospital: str) -> File:
     homepage="https://archive.ics.uci.edu/dataset/45/heart+disease",
     files=tuple(_file(hospital) for hospital in HOSPITALS),
 )
-def load(store: Store) -> Dataset:
+def load(store: Store) -> Tables:
     """The target is whether a vessel is narrowed at all (the published 1 to 4 are one class)."""
-    tables = [_read(store, hospital) for hospital in HOSPITALS]
-    table = np.concatenate(tables)
-    return Dataset(
-        name="heart-disease",
-        inputs=table[:, :COLUMNS].astype(np.float32),
-        targets=(table[:, COLUMNS] > 0).astype(np.int64),
-        classes=2,
-        mean=MEANS,
-        std=STDS,
-        groups=np.repeat(np.arange(len(tables), dtype=np.int64), [len(rows) for rows in tables]),
-        group_names=tuple(HOSPITALS),
-        class_names=("healthy", "ill"),
-        model="logistic",
-    )
+    tables = tuple(_table(store, hospital) for hospital in HOSPITALS)
+    return Tables("heart-disease", tables, owned=True, model="logistic", columns=Columns(target=("disease",)))
+
+
+def _table(store: Store, hospital: str) -> Table:
+    values = _read(store, hospital)
+    columns = {name: values[:, k] for k, name in enumerate(NAMES)}
+    disease = np.where(values[:, COLUMNS] > 0, "ill", "healthy")
+    return Table(hospital, f"processed.{hospital}.data", columns | {"disease": disease})
 
 
 def _read(store: Store, hospital: str) -> Array:

@@ -1,55 +1,67 @@
 """``npz:PATH``: the user's own arrays in one .npz file.
 
 `x` and `y`; perhaps `x_test` and `y_test`, the official test part; perhaps `client`, the client of each sample,
-and `client_test`. What the arrays may be is told at :func:`sparsona.data.from_arrays`.
+and `client_test`; perhaps `columns`, the names of the columns of `x`. Further arrays of a value a sample are columns
+that ``--split`` may name. What the arrays may be is told at :func:`sparsona.data.from_arrays`.
 """
 
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from sparsona.data._own import assemble, checked_pair
+from sparsona.data._arrays import from_pairs
 from sparsona.data._source import source
 from sparsona.data._store import Store
-from sparsona.data.dataset import Array, Dataset
+from sparsona.data.dataset import Array
+from sparsona.data.schema.columns import Columns
+from sparsona.data.schema.table import Table, Tables
 from sparsona.errors import DataError
 
-NOBODY = -1
-KEYS = ("x", "y", "x_test", "y_test", "client", "client_test")
+KEYS = ("x", "y", "x_test", "y_test", "client", "client_test", "columns")
 
 
 @source(about="your own arrays: npz:PATH with x, y and perhaps x_test, y_test, client", licence="yours")
-def load(store: Store, path: Path) -> Dataset:
+def load(store: Store, path: Path) -> Tables:
     """A test sample without a `client_test` belongs to nobody; a partition deals it out by its class."""
     path = path.expanduser()
+    table = read_npz_table(path, "")
+    columns = Columns(client="client") if "client" in table.columns else Columns()
+    return Tables(path.stem, (table,), owned=False, columns=columns)
+
+
+def read_npz_table(path: Path, owner: str) -> Table:
+    """The arrays of a file as a table."""
     arrays = read_npz(path)
-    odd = sorted(set(arrays) - set(KEYS))
-    if odd:
-        raise DataError(f"{path} holds {odd[0]!r}; rename it to one of {', '.join(KEYS)}, or leave it out")
-    train, test = pairs(arrays, path)
-    names: tuple[str, ...] = ()
-    groups = None
+    for key in ("x", "y"):
+        if key not in arrays:
+            raise DataError(f"{path} has no array {key!r}; save it with numpy.savez(path, x=..., y=...)")
+    if ("x_test" in arrays) != ("y_test" in arrays):
+        raise DataError(f"{path} has only one of x_test and y_test; give both or none")
+    test = (arrays["x_test"], arrays["y_test"]) if "x_test" in arrays else None
+    called = [str(name) for name in arrays["columns"].tolist()] if "columns" in arrays else []
+    table = from_pairs((arrays["x"], arrays["y"]), test, owner, str(path), called=called)
+    columns = dict(table.columns)
     if "client" in arrays:
-        owners = [_owners(arrays, "client", train, path)]
-        if test is not None and "client_test" in arrays:
-            owners.append(_owners(arrays, "client_test", test, path))
-        found, numbers = np.unique(np.concatenate(owners), return_inverse=True)
-        names = tuple(str(one) for one in found)
-        groups = np.full(len(train[1]) + (0 if test is None else len(test[1])), NOBODY, np.int64)
-        groups[: len(numbers)] = numbers
-    return assemble(path.stem, [train], [] if test is None else [test], names, groups=groups)
+        clients = _values(arrays, "client", len(table) - table.test, path)
+        theirs = np.full(table.test, "", np.str_)
+        if "client_test" in arrays and test is not None:
+            theirs = _values(arrays, "client_test", table.test, path)
+        columns["client"] = np.concatenate([clients, theirs]) if table.test else clients
+    further = {key: _values(arrays, key, len(table), path) for key in arrays if key not in KEYS}
+    return replace(table, columns=columns | further, aside=frozenset(further))
 
 
-def _owners(arrays: Mapping[str, Array], key: str, pair: tuple[Array, Array], path: Path) -> Array:
-    owners, samples = arrays[key], len(pair[1])
-    if owners.shape != (samples,) or owners.dtype.kind not in "iuUS":
-        problem = f"{path}: {key} has shape {owners.shape} and type {owners.dtype}"
-        raise DataError(f"{problem}; give one name or number for each of the {samples} samples")
-    return owners.astype(str) if owners.dtype.kind == "S" else owners
+def _values(arrays: dict[str, Array], key: str, rows: int, path: Path) -> Array:
+    values = arrays[key]
+    if values.shape != (rows,) or values.dtype.kind not in "iufUS" or (key in KEYS and values.dtype.kind == "f"):
+        known = "" if key in KEYS else f"; rename it to one of {', '.join(KEYS)}, or leave it out"
+        problem = f"{path}: {key} has shape {values.shape} and type {values.dtype}"
+        raise DataError(f"{problem}{known or f'; give one name or number for each of the {rows} samples'}")
+    return values.astype(np.str_) if key in KEYS or values.dtype.kind == "S" else values
 
 
 def read_npz(path: Path) -> dict[str, Array]:
@@ -68,14 +80,3 @@ def read_npz(path: Path) -> dict[str, Array]:
         if "allow_pickle" in str(error) and zipfile.is_zipfile(path):
             raise DataError(f"{path} holds Python objects; save plain numbers or texts, not dtype=object") from error
         raise DataError(f"{path} is not a .npz file, or it is damaged; write it anew with numpy.savez") from error
-
-
-def pairs(arrays: Mapping[str, Array], path: Path) -> tuple[tuple[Array, Array], tuple[Array, Array] | None]:
-    """The training pair and, where there is one, the test pair."""
-    for key in ("x", "y"):
-        if key not in arrays:
-            raise DataError(f"{path} has no array {key!r}; save it with numpy.savez(path, x=..., y=...)")
-    if ("x_test" in arrays) != ("y_test" in arrays):
-        raise DataError(f"{path} has only one of x_test and y_test; give both or none")
-    train = checked_pair((arrays["x"], arrays["y"]), str(path))
-    return train, checked_pair((arrays["x_test"], arrays["y_test"]), str(path)) if "x_test" in arrays else None

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from sparsona.federation.worker import Job, Outcome, Setup
+from sparsona.federation.references import ReferenceStore
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Job, Outcome
 from sparsona.registry import Registry
 from sparsona.runs.store import ClientStore
 
@@ -17,6 +19,7 @@ class Engine(Protocol):
     """
 
     store: ClientStore
+    references: ReferenceStore
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]: ...
 

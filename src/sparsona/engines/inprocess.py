@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 from sparsona.engines import ENGINES
-from sparsona.federation.worker import Job, Outcome, Setup, Worker, groups
+from sparsona.federation.delivery import ClientMemory
+from sparsona.federation.references import ReferenceStore
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Job, Outcome, Worker, groups
 from sparsona.runs.store import ClientStore
 
 
@@ -14,17 +18,19 @@ class InProcess:
     """One worker, no parallelism, whatever number is asked for."""
 
     def __init__(self, setup: Setup, workers: int = 1) -> None:
-        self.store = ClientStore(setup.method, setup.task)
-        self._worker = Worker(setup)
+        self.store = ClientStore(partial(ClientMemory.fresh, setup.method, setup.task))
+        self.references = ReferenceStore()
+        self._worker = Worker(setup, self.references)
         self._setup = setup
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         for group in groups(jobs, self._setup):
-            states = [self.store.get(job.client) for job in group]
-            for job, (state, outcome) in zip(group, self._worker.run_all(group, states), strict=True):
-                if job.kind == "fit":
-                    self.store.put(job.client, state)
+            memories = [self.store.get(job.client) for job in group]
+            for job, (memory, outcome) in zip(group, self._worker.run_all(group, memories), strict=True):
+                if job.kind == "fit" and memory.worth_keeping:
+                    self.store.put(job.client, memory)
                 yield outcome
 
     def close(self) -> None:
         self.store.close()
+        self.references.close()

@@ -1,34 +1,26 @@
-"""From the clients' scores to the numbers that are reported. Everyone is measured at the same point."""
+"""When and where models are measured."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from sparsona.method import ClientId
-
-POINTS = ("pre", "post", "ft")
-"""`pre`: the model as assembled, before local training; `post`: after it; `ft`: `pre` and an epoch of training."""
+from pydantic import Field
 
 
-def summarise(
-    scores: Mapping[ClientId, float], sizes: Mapping[ClientId, int], higher_is_better: bool = True
-) -> dict[str, float | None]:
-    """Mean over clients, mean over test samples, the bottom decile ``sorted[floor(C / 10)]``, the worst client.
+@dataclass(frozen=True)
+class Evaluation:
+    """When and where models are measured.
 
-    Clients without a score (no test samples, no labels) do not count.
-
-    >>> summarise({"a": 0.5, "b": 1.0}, {"a": 30, "b": 10})
-    {'mean': 0.75, 'weighted': 0.625, 'bottom_decile': 0.5, 'worst': 0.5}
+    Every `every` rounds and after the last (0: only then). `post` of a client that did not take part is what it would
+    be had it been asked, and costs a training: `participants` leaves it out, except after the last round. `ft` adds
+    the third point.
     """
-    known = {client: score for client, score in sorted(scores.items()) if not math.isnan(score)}
-    if not known:
-        return {"mean": None, "weighted": None, "bottom_decile": None, "worst": None}
-    worst_first = sorted(known.values(), reverse=not higher_is_better)
-    total = sum(sizes[client] for client in known)
-    return {
-        "mean": sum(known.values()) / len(known),
-        "weighted": sum(score * sizes[client] for client, score in known.items()) / total if total else None,
-        "bottom_decile": worst_first[len(worst_first) // 10],
-        "worst": worst_first[0],
-    }
+
+    every: Annotated[int, Field(ge=0)] = 1
+    post: Literal["everyone", "participants"] = "everyone"
+    ft: bool = False
+
+    def due(self, round: int, rounds: int) -> bool:
+        """Whether models are measured in this round, counted from 0."""
+        return round + 1 == rounds or (self.every > 0 and (round + 1) % self.every == 0)

@@ -1,55 +1,45 @@
-"""The server's loop, shared by all engines: send, fit, merge, evaluate, remember."""
+"""The server's loop, shared by all engines: send, fit, aggregate, evaluate, remember."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, overload
+from typing import Any, Literal, overload
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.engines import Engine
+from sparsona.federation.delivery import BUFFERS, Delivery, LoopState, Order, PendingReply, with_buffers
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.gate import Gate, Passage
+from sparsona.federation.references import usable
 from sparsona.federation.schedule import Plan, Schedule
-from sparsona.federation.worker import Job, Outcome, Scored, Setup
-from sparsona.message import Stamp, paper_bytes
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import NOTHING, Job, Outcome, ScoredModel
+from sparsona.layout import Layout
+from sparsona.message import Message, Part, Vector, paper_bytes
 from sparsona.method import Arrival, ClientId, ServerContext
-from sparsona.runs.checkpoint import Checkpointer, PendingReply, Snapshot
+from sparsona.ops.mean import weighted_mean
+from sparsona.runs.checkpoint import Checkpointer, Snapshot
 from sparsona.runs.records import ClientRecord, RoundReport, RunLog
-from sparsona.wire import EncodeCache, Frame, Limit, decode, encode
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """When and where models are measured.
-
-    Every `every` rounds and after the last (0: only then). `post` of a client that did not take part is what it would
-    be had it been asked, and costs a training: `participants` leaves it out, except after the last round. `ft` adds
-    the third point.
-    """
-
-    every: Annotated[int, Field(ge=0)] = 1
-    post: Literal["everyone", "participants"] = "everyone"
-    ft: bool = False
-
+from sparsona.wire import EncodeCache, Frame, PackingName, Reference, decode, encode
 
 AHEAD, LARGE = 2, 2**22
-"""How many replies are decoded ahead of the one that is being merged, where all have at least so many bytes."""
+"""How many replies are decoded ahead of the one that is being aggregated, where all have at least so many bytes."""
 
 
 class Arrivals(Sequence[Arrival]):
-    """Replies sorted by client, each decoded when it is asked for: one pass holds a few messages at a time."""
+    """Replies, each decoded when it is asked for: one pass holds a few messages at a time."""
 
-    def __init__(self, flights: Iterable[PendingReply], limit: Limit, lengths: tuple[int, ...]) -> None:
-        self._flights = sorted(flights, key=lambda f: (f.client, f.round))
-        self._limit = limit
-        self._lengths = lengths
+    def __init__(self, replies: Sequence[PendingReply], read: Callable[[PendingReply], Arrival]) -> None:
+        self._replies = replies
+        self._read = read
 
     def __len__(self) -> int:
-        return len(self._flights)
+        return len(self._replies)
 
     @overload
     def __getitem__(self, index: int) -> Arrival: ...
@@ -58,13 +48,11 @@ class Arrivals(Sequence[Arrival]):
     def __getitem__(self, index: int | slice) -> Arrival | list[Arrival]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        flight = self._flights[index]
-        message = decode(flight.frame.tobytes(), self._limit, self._lengths)
-        return Arrival(flight.client, message, flight.round)
+        return self._read(self._replies[index])
 
     def __iter__(self) -> Iterator[Arrival]:
         """One after another; the next ones are decoded meanwhile, where that takes long enough."""
-        if sum(len(flight.frame) for flight in self._flights) < LARGE:
+        if sum(len(reply.frame) for reply in self._replies) < LARGE:
             yield from map(self.__getitem__, range(len(self)))
             return
         with ThreadPoolExecutor(AHEAD) as helpers:
@@ -76,8 +64,16 @@ class Arrivals(Sequence[Arrival]):
                     yield coming.popleft().result()
 
 
+@dataclass(frozen=True)
+class Sent:
+    """A downlink as bytes, and what the papers would count for it."""
+
+    frame: Frame
+    paper: int
+
+
 class Rounds:
-    """One run of the server. All that it must remember between two rounds is in :meth:`position`."""
+    """One run of the server. All that it must remember between two rounds is in its snapshot."""
 
     def __init__(
         self,
@@ -96,217 +92,286 @@ class Rounds:
         self.checkpointer = checkpointer
         if checkpointer is not None:
             engine.store.settle(checkpointer.clients)
+            engine.references.settle(checkpointer.folder / "references")
         self.server: Any = setup.method.start_server(setup.task)
         self.done = 0
-        self.flights: tuple[PendingReply, ...] = ()
-        self.acked: dict[ClientId, int] = {}
-        self.clock = 0.0
-        """Simulated seconds since the first round began."""
-        self._known: dict[ClientId, tuple[Scored, ...]] = {}
+        self.delivery = Delivery()
+        self._known: dict[ClientId, tuple[ScoredModel, ...]] = {}
+        self._last_named: tuple[tuple[tuple[str, int], ...], str, Mapping[str, Part]] = ((), "", {})
         self._before = 0.0
         self._began = time.perf_counter()
         self._limit = setup.limit()
         self._lengths = setup.task.layout.lengths
+        self._buffers = Layout.of_buffers(setup.module).size
+        declared = {client: len(split.train) for client, split in setup.federation.splits.items()}
+        self.gate = Gate(declared, float(np.linalg.norm(setup.task.initial)), setup.max_update_norm)
 
     def resume(self) -> None:
         """Continue where the last checkpoint was taken."""
         if self.checkpointer is None:
             return
-        position = self.checkpointer.load(self.server, self.engine.store)
-        self.run_log.rewind(position.records if position else 0, position.done if position else 0)
-        if position:
-            self.done, self.server, self.flights = position.done, position.server, position.flights
-            self.acked, self._before, self.clock = dict(position.acked), position.seconds, position.clock
+        snapshot = self.checkpointer.load(self.server, LoopState(), self.engine.store, self.setup.task.rounds)
+        self.run_log.rewind(snapshot.records if snapshot else 0, snapshot.done if snapshot else 0)
+        if snapshot:
+            self.done, self.server, self._before = snapshot.done, snapshot.server, snapshot.seconds
+            self.delivery = Delivery(snapshot.loop)
 
     @property
     def seconds(self) -> float:
         """The time spent on this run, earlier sessions included."""
         return self._before + time.perf_counter() - self._began
 
+    @property
+    def clock(self) -> float:
+        """Simulated seconds since the first round began."""
+        return self.delivery.clock
+
     def run(self, on_round: Callable[[RoundReport], None] = lambda report: None) -> None:
         while self.done < self.setup.task.rounds:
             report = self.run_log.write(self._round(self.done).values())
             self.done += 1
             if self.checkpointer is not None:
-                self.checkpointer.save(self._position(), self.engine.store)
+                self.checkpointer.save(self._snapshot(), self.engine.store)
+                self.engine.references.sweep(self.delivery.references)
             on_round(report)
 
-    def _position(self) -> Snapshot:
-        length = self.run_log.length()
-        return Snapshot(self.done, self.server, self.flights, self.acked, length, self.seconds, self.clock)
+    def _snapshot(self) -> Snapshot[LoopState]:
+        return Snapshot(self.done, self.server, self.delivery.snapshot(), self.run_log.length(), self.seconds)
 
     def _round(self, round: int) -> dict[ClientId, ClientRecord]:
-        lines: dict[ClientId, ClientRecord] = {}
+        records: dict[ClientId, ClientRecord] = {}
         task, phases = self.setup.task, self.setup.method.phases(round)
-        busy = {flight.client for flight in self.flights}
-        plan = self.schedule.plan(round, [k for k in task.clients if k not in busy], task.chance)
-        last = round + 1 == task.rounds
-        evaluate = last or (self.evaluation.every > 0 and (round + 1) % self.evaluation.every == 0)
+        idle = [client for client in task.clients if client not in self.delivery.busy]
+        plan = self.schedule.plan(round, idle, task.chance)
+        last, evaluate = round + 1 == task.rounds, self.evaluation.due(round, task.rounds)
         for number, phase in enumerate(phases):
-            training = number + 1 == len(phases)
-            invited = [k for k in task.clients if k not in busy] if phase.everyone else plan.invited
-            context = self._turn(round, number)
-            memo = EncodeCache()
-            self._serve(
-                context,
-                invited,
-                plan if training else replace(plan, delay={}),
-                training,
-                evaluate and training,
-                memo,
-                lines,
-            )
+            order, training, cache = (round, number), number + 1 == len(phases), EncodeCache()
+            invited = idle if phase.everyone else plan.invited
+            this = replace(plan, invited=tuple(invited), delay=plan.delay if training else {})
+            self._serve(order, this, training, evaluate and training, cache, records)
             if evaluate and training and (last or self.evaluation.post == "everyone"):
-                absent = [k for k in task.clients if "post" not in _line(lines, round, k).test]
-                self._measure("trial", context, absent, memo, lines, round)
-            self._merge(context)
+                absent = [k for k in task.clients if "post" not in _record(records, round, k).test]
+                self._measure("trial", order, absent, cache, records, round)
+            for client, reason in self._aggregate(order).items():
+                records[client] = replace(_record(records, round, client), refused=reason)
         if evaluate:
-            after = self._turn(round + 1, len(self.setup.method.phases(round + 1)) - 1)
-            self._measure("personal", after, task.clients, EncodeCache(), lines, round)
-        return {client: replace(line, clock=self.clock) for client, line in lines.items()}
+            self._measure("personal", self._last_order(round + 1), task.clients, EncodeCache(), records, round)
+        return {client: replace(record, clock=self.clock) for client, record in records.items()}
 
-    def _turn(self, round: int, phase: int) -> ServerContext:
-        return ServerContext(self.setup.task, round, phase, {f.client: f.round for f in self.flights})
+    def _last_order(self, round: int) -> Order:
+        return round, len(self.setup.method.phases(round)) - 1
 
-    def down(self, context: ServerContext, client: ClientId, memo: EncodeCache) -> tuple[Frame, int, Stamp]:
-        """The downlink of one client as bytes, and what the papers would count for it."""
-        stamp = Stamp(context.round, context.phase, self.acked.get(client, -1))
-        message = self.setup.method.send(self.server, client, context).stamped(stamp)
-        return encode(message, self._lengths, memo, self.setup.packing), paper_bytes(message), stamp
+    def _context(self, order: Order) -> ServerContext:
+        round, number = order
+        return ServerContext(self.setup.task, round, self.setup.method.phases(round)[number], self.delivery.busy)
+
+    def _message(self, context: ServerContext, client: ClientId) -> Message:
+        """The downlink of one client."""
+        return with_buffers(self.setup.method.send(self.server, client, context), self.delivery.buffers)
+
+    def _send(self, order: Order, context: ServerContext, client: ClientId, cache: EncodeCache) -> tuple[Job, Sent]:
+        """An order to one client: the turn that it asks for, and the downlink that is sent with it."""
+        if self.setup.method.alone:
+            return Job("fit", client, self.delivery.send(client, order), b""), Sent(NOTHING, 0)
+        message, base = self._message(context, client), self._base(client)
+        stamp = self.delivery.send(client, order, self._named(message))
+        frame = encode(message.stamped(stamp), self._lengths, cache, self.setup.packing, base)
+        return Job("fit", client, stamp, frame.data), Sent(frame, paper_bytes(message))
+
+    def _base(self, client: ClientId) -> Reference | None:
+        """What a downlink is coded against: the last one that the client is known to have."""
+        name = self.delivery.held_by(client)
+        if not name:
+            return None
+        self.engine.references.publish(name)
+        return self.engine.references.find(bytes.fromhex(name))
+
+    def _named(self, message: Message) -> str:
+        """The name of a downlink among the references, where it is to be one. Arrays that were named are known."""
+        parts = usable(message.parts) if self.setup.packing != "plain" else {}
+        if not parts:
+            return ""
+        arrays = tuple((name, id(part)) for name, part in parts.items())
+        if arrays != self._last_named[0]:
+            reference = Reference.of(parts)
+            self._last_named = arrays, self.engine.references.add(reference), parts
+        return self._last_named[1]
 
     def _serve(
         self,
-        context: ServerContext,
-        invited: Sequence[ClientId],
+        order: Order,
         plan: Plan,
         training: bool,
         score: bool,
-        memo: EncodeCache,
-        lines: dict[ClientId, ClientRecord],
+        cache: EncodeCache,
+        records: dict[ClientId, ClientRecord],
     ) -> None:
-        """Send to the invited clients, let them work, and put their replies under way."""
+        """Send to the invited clients, let them work, and put their replies on their way."""
+        context = self._context(order)
 
         def jobs() -> Iterator[Job]:
-            for client in self._longest_first(invited):
-                frame, paper, stamp = self.down(context, client, memo)
-                line = _line(lines, context.round, client)
-                lines[client] = replace(
-                    line, took_part=True, down=line.down + frame.ledger, paper_down=line.paper_down + paper
-                )
+            for client in self._longest_first(plan.invited):
+                job, sent = self._send(order, context, client, cache)
+                record = _record(records, context.round, client)
+                down, paper = record.down + sent.frame.ledger, record.paper_down + sent.paper
+                records[client] = replace(record, took_part=True, down=down, paper_down=paper)
                 if client not in plan.crashed:
-                    yield Job("fit", client, stamp, frame.data, score, known=self._known.get(client, ()))
+                    yield replace(job, score=score, known=self._known.get(client, ()))
 
-        began, timing = self.clock, plan.timing
+        began, timing, alone = self.clock, plan.timing, self.setup.method.alone
         awaited: dict[ClientId, float] = {}
         for outcome in self.engine.run(jobs()):
             client, sent = outcome.job.client, outcome.frame.data
             if score:
                 self._known[client] = outcome.known
-            line = _measured(lines[client], outcome)
             delay = plan.delay.get(client, 0)
             took = timing.seconds(client, len(outcome.job.down), outcome.samples, len(sent)) if timing else 0.0
             lost = client in plan.lost or (not delay and timing is not None and timing.misses(took))
             if not delay and not lost:
                 awaited[client] = took
-            lines[client] = replace(
-                line,
-                up=line.up + outcome.frame.ledger,
-                paper_up=line.paper_up + outcome.paper,
-                loss=outcome.loss,
-                seconds=line.seconds + outcome.seconds,
-                flops=line.flops + outcome.flops,
-                took=line.took + took,
-            )
-            if not lost:
+            records[client] = _worked(records[client], outcome, took)
+            if not lost and not alone:
                 at, frame = 0.0 if delay else began + took, np.frombuffer(sent, np.uint8)
-                self.flights += (PendingReply(context.round + delay, client, context.round, frame, at),)
+                self.delivery.take_in(PendingReply(context.round + delay, client, *order, frame, at))
         if timing is not None:
-            silent = any(client not in awaited and client not in plan.delay for client in invited)
-            self.clock += timing.length(awaited, silent, training)
-        for client in invited:
+            silent = any(client not in awaited and client not in plan.delay for client in plan.invited)
+            self.delivery.clock += timing.length(awaited, silent, training)
+        for client in plan.invited:
             arrived = client in awaited and began + awaited[client] <= self.clock
-            lines[client] = replace(lines[client], arrived=arrived)
+            records[client] = replace(records[client], arrived=arrived)
 
-    def _merge(self, context: ServerContext) -> None:
-        """Hand the server what has arrived by now."""
-        here = [flight.due <= context.round and flight.at <= self.clock for flight in self.flights]
-        due = [flight for flight, is_here in zip(self.flights, here, strict=True) if is_here and len(flight.frame)]
-        self.flights = tuple(flight for flight, is_here in zip(self.flights, here, strict=True) if not is_here)
-        if not due:
-            return
-        context = self._turn(context.round, context.phase)
-        self.server = self.setup.method.aggregate(self.server, Arrivals(due, self._limit, self._lengths), context)
-        for flight in due:
-            self.acked[flight.client] = max(flight.round, self.acked.get(flight.client, -1))
+    def _aggregate(self, order: Order) -> dict[ClientId, str]:
+        """Hand the server what has arrived by now; returns whose replies are left out, and why.
+
+        A reply without parts is acknowledged and has nothing to add.
+        """
+        method, server, asked = self.setup.method, self.server, self._context(order)
+        replies = self.delivery.arrived(order[0])
+        self.delivery.keep_sent(lambda reply: dict(method.send(server, reply.client, asked).parts))
+
+        def read(reply: PendingReply) -> Arrival:
+            def sent() -> Message:
+                known = reply.sent
+                return method.send(server, reply.client, asked) if known is None else Message(**known)
+
+            find = self._answered(reply)
+            message = decode(reply.frame.tobytes(), self._limit, self._lengths, references=find)
+            return Arrival(reply.client, message, reply.round, sent)
+
+        passage: Passage[tuple[Any, Vector | None]] = Passage(self.gate, read)
+
+        def made(passing: Sequence[PendingReply]) -> tuple[Any, Vector | None]:
+            filled = [reply for reply in passing if len(reply.frame) > EMPTY or len(passage.checked(reply).message)]
+            due = Arrivals(filled, passage.checked)
+            if not due:
+                return server, None
+            averaged = method.buffers == "averaged" and self._buffers
+            return method.aggregate(server, due, context), _mean_buffers(due, self._buffers) if averaged else None
+
+        context = self._context(order)
+        found = passage.aggregated(replies, made)
+        if found is not None:
+            self.server = found[0]
+            self.delivery.buffers = self.delivery.buffers if found[1] is None else found[1]
+        self.delivery.acknowledge([reply for reply in replies if reply not in passage.refused])
+        self.engine.references.keep_only(self.delivery.references)
+        return {reply.client: reason for reply, reason in passage.refused.items()}
+
+    def _answered(self, reply: PendingReply) -> Callable[[bytes], Reference | None]:
+        """Finds the one reference that a reply may be coded against: the downlink that it answers."""
+        find = self.engine.references.find
+        return lambda fingerprint: find(fingerprint) if fingerprint.hex() == reply.reference else None
 
     def _measure(
         self,
         kind: Literal["trial", "personal"],
-        context: ServerContext,
+        order: Order,
         clients: Sequence[ClientId],
-        memo: EncodeCache,
-        lines: dict[ClientId, ClientRecord],
+        cache: EncodeCache,
+        records: dict[ClientId, ClientRecord],
         round: int,
     ) -> None:
         """Evaluate clients; the downlinks made for it are not traffic."""
-        ordered = self._longest_first(clients)
-        for outcome in self.engine.run(self._trial(kind, context, client, memo) for client in ordered):
+        fine_tune = self.evaluation.ft and kind == "personal"
+        jobs = self._jobs(kind, order, self._longest_first(clients), cache)
+        for outcome in self.engine.run(replace(job, score=True, fine_tune=fine_tune) for job in jobs):
             client = outcome.job.client
             self._known[client] = outcome.known
-            lines[client] = _measured(_line(lines, round, client), outcome)
+            records[client] = _measured(_record(records, round, client), outcome)
 
-    def _trial(
-        self, kind: Literal["trial", "personal"], context: ServerContext, client: ClientId, memo: EncodeCache
-    ) -> Job:
-        frame, _, stamp = self.down(context, client, memo)
-        return Job(
-            kind,
-            client,
-            stamp,
-            frame.data,
-            score=True,
-            fine_tune=self.evaluation.ft and kind == "personal",
-            known=self._known.get(client, ()),
-        )
+    def _jobs(
+        self,
+        kind: Literal["fit", "trial", "personal", "adapt"],
+        order: Order,
+        clients: Iterable[ClientId],
+        cache: EncodeCache,
+    ) -> Iterator[Job]:
+        """Turns beside the rounds. What is only measured is not traffic, and not packed."""
+        context = self._context(order)
+        packing: PackingName = "plain" if kind in ("trial", "personal") else self.setup.packing
+        for client in clients:
+            if kind == "fit":
+                yield self._send(order, context, client, cache)[0]
+                continue
+            stamp, down = self.delivery.stamp(client, order), NOTHING
+            if not self.setup.method.alone:
+                down = encode(self._message(context, client).stamped(stamp), self._lengths, cache, packing)
+            yield Job(kind, client, stamp, down.data, known=self._known.get(client, ()))
 
     def _longest_first(self, clients: Sequence[ClientId]) -> list[ClientId]:
-        """Clients by their samples, so that no worker begins the longest context when the others are done."""
-        shares = self.setup.federation.splits
-        return sorted(clients, key=lambda client: (-len(shares[client].train), client))
+        """Clients by their samples, so that no worker begins the longest turn when the others are done."""
+        splits = self.setup.federation.splits
+        return sorted(clients, key=lambda client: (-len(splits[client].train), client))
 
     def join(self, clients: Sequence[ClientId]) -> list[Outcome]:
         """After the last round: the turns by which new clients become known to the server, if the method has any."""
         done: list[Outcome] = []
         for number, phase in enumerate(self.setup.method.phases(0)):
-            if phase.joining:
-                context = self._turn(0, number)
-                for outcome in self.engine.run(self._jobs("fit", context, clients)):
+            if phase.joining and clients:
+                for outcome in self.engine.run(self._jobs("fit", (0, number), clients, EncodeCache())):
                     frame = np.frombuffer(outcome.frame.data, np.uint8)
-                    self.flights += (PendingReply(0, outcome.job.client, 0, frame, self.clock),)
+                    self.delivery.take_in(PendingReply(0, outcome.job.client, 0, number, frame, self.clock))
                     done.append(outcome)
-                self._merge(context)
+                self._aggregate((0, number))
         return done
 
     def finish(self, kind: Literal["personal", "adapt"], clients: Iterable[ClientId]) -> Iterator[Outcome]:
         """After the last round: every client's model, or what new clients make of it once they have joined."""
-        rounds = self.setup.task.rounds
-        context = self._turn(rounds, len(self.setup.method.phases(rounds)) - 1)
-        return self.engine.run(self._jobs(kind, context, clients))
-
-    def _jobs(
-        self, kind: Literal["fit", "personal", "adapt"], context: ServerContext, clients: Iterable[ClientId]
-    ) -> Iterator[Job]:
-        memo = EncodeCache()
-        for client in clients:
-            frame, _, stamp = self.down(context, client, memo)
-            yield Job(kind, client, stamp, frame.data, score=kind == "adapt", keep_model=kind == "personal")
+        jobs = self._jobs(kind, self._last_order(self.setup.task.rounds), clients, EncodeCache())
+        new = kind == "adapt"
+        return self.engine.run(replace(job, score=new, keep_model=not new) for job in jobs)
 
 
-def _line(lines: dict[ClientId, ClientRecord], round: int, client: ClientId) -> ClientRecord:
-    return lines.get(client) or ClientRecord(round + 1, client)
+def _mean_buffers(arrivals: Arrivals, size: int) -> Vector:
+    """The mean of the buffers that came, by examples where replies tell them."""
+    messages = (arrival.message for arrival in arrivals)
+    return weighted_mean(
+        (m.examples() if "examples" in m else 1, m.vector(BUFFERS, size)) for m in messages if BUFFERS in m
+    )
 
 
-def _measured(line: ClientRecord, outcome: Outcome) -> ClientRecord:
+EMPTY = 32
+"""Bytes. A longer frame has parts."""
+
+
+def _record(records: dict[ClientId, ClientRecord], round: int, client: ClientId) -> ClientRecord:
+    return records.get(client) or ClientRecord(round + 1, client)
+
+
+def _worked(record: ClientRecord, outcome: Outcome, took: float) -> ClientRecord:
+    """The record after a turn that took so many simulated seconds."""
+    return replace(
+        _measured(record, outcome),
+        up=record.up + outcome.frame.ledger,
+        paper_up=record.paper_up + outcome.paper,
+        loss=outcome.loss,
+        seconds=record.seconds + outcome.seconds,
+        flops=record.flops + outcome.flops,
+        took=record.took + took,
+    )
+
+
+def _measured(record: ClientRecord, outcome: Outcome) -> ClientRecord:
     for point, scores in outcome.scores.items():
-        line = line.measured(point, scores.test, scores.validation)
-    return line
+        record = record.measured(point, scores.test, scores.validation)
+    return record

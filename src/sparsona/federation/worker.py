@@ -1,46 +1,28 @@
-"""A client's turn, the same in every engine: bytes in, a state, bytes out, and what was measured on the way."""
+"""A client's turn, the same in every engine: bytes in, a memory, bytes out, and what was measured on the way."""
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from torch import nn
 
-from sparsona.data.dataset import ClientSplit, Federation
-from sparsona.message import Message, Stamp, paper_bytes
-from sparsona.method import ClientId, Fit, Method, Model, Task
+from sparsona.data.dataset import ClientSplit
+from sparsona.federation.delivery import ClientMemory, with_buffers, without_buffers
+from sparsona.federation.references import ReferenceStore, usable
+from sparsona.federation.setup import Setup
+from sparsona.message import Message, Part, Stamp, Vector, paper_bytes
+from sparsona.method import TRAIN, ClientId, Fit, Model, Phase
 from sparsona.runs.state import digest
 from sparsona.training.batched import Group, Stack, stack_of
-from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local
-from sparsona.training.objective import Objective
 from sparsona.training.runner import ModelRunner
-from sparsona.wire import DecodeCache, Frame, Limit, PackingName, decode, encode
-
-
-@dataclass(frozen=True)
-class Setup:
-    """One experiment, resolved: all that a worker needs to run any client of it."""
-
-    method: Method[Any, Any]
-    task: Task
-    federation: Federation
-    module: nn.Module
-    objective: Objective
-    config: TrainConfig
-    device: str = "cpu"
-    trainer: Literal["plain", "batched"] = "plain"
-    packing: PackingName = "tight"
-
-    def limit(self) -> Limit:
-        return Limit(self.method.max_numbers(self.task))
+from sparsona.wire import DecodeCache, Frame, Ledger, Reference, decode, encode
 
 
 @dataclass(frozen=True)
@@ -52,7 +34,7 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredModel:
     """A model that was measured before, by its digest: it need not be measured again."""
 
     digest: bytes
@@ -65,6 +47,9 @@ class Job:
 
     `fit` is a turn of the protocol; `trial` the same for an evaluation, after which the client forgets it; `personal`
     evaluates the model that the client would have now; `adapt` is what a client does that joins at the end.
+
+    The client reads `down` and nothing else. `stamp` is the server's note of what it has sent; only a client that
+    trains alone, and so gets no frame, is told its round by it.
     """
 
     kind: Literal["fit", "trial", "personal", "adapt"]
@@ -74,7 +59,7 @@ class Job:
     score: bool = False
     fine_tune: bool = False
     keep_model: bool = False
-    known: tuple[Scored, ...] = ()
+    known: tuple[ScoredModel, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,7 +76,8 @@ class Outcome:
     flops: int = 0
     samples: float = 0.0
     model: Model | None = None
-    known: tuple[Scored, ...] = ()
+    buffers: Vector | None = None
+    known: tuple[ScoredModel, ...] = ()
 
 
 WINDOW, PARTS = 64, 4
@@ -112,51 +98,65 @@ def groups(jobs: Iterable[Job], setup: Setup) -> Iterator[tuple[Job, ...]]:
         yield from (window[start : start + size] for start in range(0, len(window), size))
 
 
-class Worker:
-    """Runs clients' turns, one after another, on one runner."""
+NOTHING = Frame(b"", Ledger())
+"""What a client sends that takes part in no exchange."""
 
-    def __init__(self, setup: Setup) -> None:
+
+class Worker:
+    """Runs clients' turns, one after another, on one model runner."""
+
+    def __init__(self, setup: Setup, references: ReferenceStore) -> None:
         self.setup = setup
+        self.references = references
+        self._last: tuple[Mapping[str, Part], Reference] | None = None
         self.runner = ModelRunner(setup.module, setup.federation.data, setup.objective, setup.task.chance, setup.device)
         self.limit = setup.limit()
-        self._seen = DecodeCache()
+        self._decoded = DecodeCache()
+        self._first_buffers = self.runner.buffers
+        self._has_buffers = len(self._first_buffers) > 0
         self._group: Group | None = None
         if setup.trainer == "batched":
             stack = stack_of(setup.module)
             self._group = Group(self.runner, stack) if isinstance(stack, Stack) else None
 
-    def run(self, job: Job, state: Any, runner: ModelRunner | None = None) -> tuple[Any, Outcome]:
-        """The client's state after the turn, and its outcome."""
+    def run(self, job: Job, memory: ClientMemory, runner: ModelRunner | None = None) -> tuple[ClientMemory, Outcome]:
+        """The client's memory after the turn, and its outcome."""
         began = time.perf_counter()
         runner = runner or self.runner
         setup, method = self.setup, self.setup.method
-        share = setup.federation.splits[job.client]
-        local = Local(job.client, job.stamp.round, setup.task, setup.config, share, runner)
-        down = decode(job.down, self.limit, setup.task.layout.lengths, self._seen)
-        if not job.down:
-            down = down.stamped(job.stamp)
-        meter = Meter(runner, share, job.known if self._group is None else None)
+        split = setup.federation.splits[job.client]
+        received = self._received(job)
+        down, buffers = without_buffers(received)
+        if job.kind == "fit":
+            memory.refuse_repeats(down.stamp)
+        state = memory.resolved(down.stamp)
+        if self._has_buffers:
+            runner.buffers = self._starting(memory, buffers)
+        local = Local(job.client, down.round, setup.task, setup.config, split, runner, self._phase(down.stamp))
+        evaluator = Evaluator(runner, split, job.known if self._group is None else None)
         scores: dict[str, Scores] = {}
-        fit: Fit[Any] | None = None
+        fit: Fit[object] | None = None
         kept: Model | None = None
         runner.loss = float("nan")
         if job.kind in ("personal", "adapt"):
             kept = method.personal_model(state, down, local)
             if job.score:
-                scores["pre"] = meter.scores(kept)
+                scores["pre"] = evaluator.scores(kept)
             if job.fine_tune and isinstance(kept, np.ndarray):
                 config = replace(setup.config, epochs=1, steps=None)
-                scores["ft"] = meter.scores(local.train(kept, config, stream="ft").weights)
+                scores["ft"] = evaluator.scores(local.train(kept, config, stream="ft").weights)
         runner.flops, runner.samples = 0, 0.0
         if job.kind != "personal":
-            fit = method.adapt(state, down, local) if job.kind == "adapt" else method.fit(state, down, local)
+            fit = (method.adapt if job.kind == "adapt" else method.fit)(state, down, local)
             if job.score and fit.model is not None:
-                scores["post"] = meter.scores(fit.model)
+                scores["post"] = evaluator.scores(fit.model)
             kept = fit.model
-        reply = Message() if fit is None else fit.reply.stamped(replace(job.stamp, acked=-1))
+        reply = Message() if fit is None else fit.reply.stamped(Stamp(*down.stamp.order))
+        own = runner.buffers if self._has_buffers else None
+        reply = with_buffers(reply, own if method.buffers == "averaged" else None)
         outcome = Outcome(
             job=job,
-            frame=encode(reply, setup.task.layout.lengths, packing=setup.packing),
+            frame=NOTHING if method.alone or job.kind not in ("fit", "adapt") else self._encoded(reply, received),
             paper=paper_bytes(reply),
             scores=scores,
             loss=runner.loss,
@@ -164,44 +164,74 @@ class Worker:
             flops=0 if fit is None else runner.flops,
             samples=0.0 if fit is None else runner.samples,
             model=kept if job.keep_model else None,
-            known=meter.known,
+            buffers=own if job.keep_model else None,
+            known=evaluator.known,
         )
-        return state if fit is None else fit.client, outcome
+        after = memory if fit is None else memory.after(fit, down.stamp, own if method.buffers == "own" else None)
+        return after, outcome
 
-    def run_all(self, jobs: Sequence[Job], states: Sequence[Any]) -> list[tuple[Any, Outcome]]:
+    def _starting(self, memory: ClientMemory, received: Vector | None) -> Vector:
+        """The buffers that a turn starts with: the client's own, those that came, or the module's first."""
+        found = memory.buffers if self.setup.method.buffers == "own" else received
+        return self._first_buffers if found is None else found
+
+    def _received(self, job: Job) -> Message:
+        """The downlink of a turn."""
+        if self.setup.method.alone:
+            return Message().stamped(job.stamp)
+        return decode(job.down, self.limit, self.setup.task.layout.lengths, self._decoded, self.references.find)
+
+    def _encoded(self, reply: Message, down: Message) -> Frame:
+        """The reply as bytes, coded against the downlink that it answers."""
+        lengths, packing = self.setup.task.layout.lengths, self.setup.packing
+        parts = usable(down.parts) if packing != "plain" and len(reply) else {}
+        if not parts:
+            return encode(reply, lengths, packing=packing)
+        if self._last is None or self._last[0] is not down.parts:
+            self._last = down.parts, Reference.of(parts)
+        return encode(reply, lengths, packing=packing, reference=self._last[1])
+
+    def _phase(self, stamp: Stamp) -> Phase:
+        phases = self.setup.method.phases(stamp.round)
+        return phases[stamp.phase] if stamp.phase < len(phases) else TRAIN
+
+    def run_all(self, jobs: Sequence[Job], memories: Sequence[ClientMemory]) -> list[tuple[ClientMemory, Outcome]]:
         """The turns of a group of clients."""
         if self._group is None:
-            return [self.run(job, state) for job, state in zip(jobs, states, strict=True)]
+            return [self.run(job, memory) for job, memory in zip(jobs, memories, strict=True)]
         began = time.perf_counter()
-        done = self._group.run([partial(self.run, job, state) for job, state in zip(jobs, states, strict=True)])
+        done = self._group.run([partial(self.run, job, memory) for job, memory in zip(jobs, memories, strict=True)])
         each = (time.perf_counter() - began) / len(jobs)
-        return [(state, replace(outcome, seconds=each)) for state, outcome in done]
+        return [(memory, replace(outcome, seconds=each)) for memory, outcome in done]
 
 
-class Meter:
+class Evaluator:
     """Measures models of one client, except those that were measured before: the same model has the same scores.
 
-    Where `known` is None all are measured. So it is in lockstep: whoever left a test out would be elsewhere when the
-    others train, and who trains with whom must not hang on what a run remembers, which a crash makes it forget.
+    Where `known` is None every model is measured. The batched trainer needs that: clients that train together must ask
+    for the same steps, whatever the run remembers, since a crash makes it forget.
     """
 
     WORTHWHILE = 64
     """Samples. With fewer, measuring again costs no more than finding out that it is not needed."""
 
-    def __init__(self, runner: ModelRunner, share: ClientSplit, known: tuple[Scored, ...] | None) -> None:
+    def __init__(self, runner: ModelRunner, split: ClientSplit, known: tuple[ScoredModel, ...] | None) -> None:
         self._runner = runner
-        self._share = share
-        self._always = known is None or len(share.test) + len(share.validation) < self.WORTHWHILE
+        self._split = split
+        self._always = known is None or len(split.test) + len(split.validation) < self.WORTHWHILE
         self.known = known or ()
 
     def scores(self, model: Model) -> Scores:
-        share = self._share
         if self._always:
-            return Scores(*self._runner.scores(model, share.test, share.validation))
+            return self._measure(model)
         vector = isinstance(model, np.ndarray)
-        key = hashlib.sha256(np.ascontiguousarray(model).data).digest() if vector else bytes.fromhex(digest(model))
-        found = next((scored for scored in self.known if scored.digest == key), None)
+        key = hashlib.sha256(np.ascontiguousarray(model).data if vector else digest(model).encode())
+        key.update(self._runner.buffers.data)
+        found = next((scored for scored in self.known if scored.digest == key.digest()), None)
         if found is None:
-            found = Scored(key, Scores(*self._runner.scores(model, share.test, share.validation)))
+            found = ScoredModel(key.digest(), self._measure(model))
         self.known = (found, *(scored for scored in self.known if scored is not found))[:2]
         return found.scores
+
+    def _measure(self, model: Model) -> Scores:
+        return Scores(*self._runner.scores(model, self._split.test, self._split.validation))

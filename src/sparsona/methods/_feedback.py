@@ -1,4 +1,4 @@
-"""What methods with error feedback share: a client that has nothing sensible to send refuses, and loses nothing."""
+"""What methods with error feedback share: the update and the residual together, or a refusal that loses nothing."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from sparsona.training.runner import Trained
 def trained_with(
     residual: Vector, start: Vector, local: Local, moments: Moments | None = None
 ) -> tuple[Trained, Vector] | None:
-    """The client after its training, and what it wants to send: its update and the `residual` of earlier ones; zero
-    where buffers stand. None, with a warning, if it diverges or the sum is not finite: the caller keeps its state."""
+    """The client after its training, and what it wants to send: its update and the `residual` of earlier ones.
+
+    None, with a warning, if it diverges or the sum is not finite: the caller keeps its state.
+    """
     try:
         trained = local.train(start, moments=moments)
         wanted = trained.weights - start + residual
@@ -26,5 +28,4 @@ def trained_with(
     except Diverged as problem:
         warnings.warn(f"{problem}; nothing is sent", stacklevel=2)
         return None
-    wanted[local.layout.trainable :] = 0
     return trained, wanted

@@ -4,18 +4,14 @@ it is thrown away."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
-
-from pydantic import Field
 
 from sparsona.layout import Layout
 from sparsona.message import Message, Vector
-from sparsona.method import TRAIN, Arrival, ClientId, Fit, Method, Phase, ServerContext, Task
+from sparsona.method import TRAIN, Arrival, Artefact, ClientId, ClientMatrices, Fit, Phase, ServerContext, Task
 from sparsona.ops.mean import weighted_mean
-from sparsona.ops.pairwise import Lazy, Matrix, Similarity, Vectors, fits
+from sparsona.ops.pairwise import Lazy, Similarity, Vectors, fits
 from sparsona.training.local import Local
 
 
@@ -63,70 +59,61 @@ def sorted_out(arrivals: Sequence[Arrival], size: int) -> tuple[Replies, Replies
     replies = list(arrivals) if fits(len(arrivals), size) else arrivals
     seen = [(a.client, 0 if "measured" in a.message else a.message.examples()) for a in replies]
 
-    def those(part: str, places: list[int]) -> Replies:
-        updates = Lazy(len(places), lambda i: replies[places[i]].message.vector(part, size))
+    def update(reply: Arrival) -> Vector:
+        return reply.message.vector("weights", size) - reply.sent.vector("weights", size)
+
+    def those(places: list[int]) -> Replies:
+        updates = Lazy(len(places), lambda i: update(replies[places[i]]))
         return Replies(tuple(seen[i][0] for i in places), tuple(seen[i][1] for i in places), updates)
 
     measuring = [i for i, (_, examples) in enumerate(seen) if not examples]
-    return those("measured", measuring), those("update", [i for i, (_, examples) in enumerate(seen) if examples])
+    return those(measuring), those([i for i, (_, examples) in enumerate(seen) if examples])
 
 
-@dataclass(frozen=True)
-class Measuring(Method[ServerState, None], ABC):
-    """Client i has its own model w_i, made of all clients' work by softmax(S_ij), S measured every `gamma` rounds.
+MEASURE = Phase("measure")
+"""The pass that measures who is like whom."""
 
-    `steps`: gradient steps on every batch, the second on the same batch from where the first has led.
-    """
 
-    gamma: Annotated[int, Field(ge=1)] = 10
-    steps: Literal["two", "one"] = "two"
+def phases(round: int, gamma: int) -> tuple[Phase, ...]:
+    """Every `gamma` rounds a measuring pass comes before the training."""
+    return (MEASURE, TRAIN) if round % gamma == 0 else (TRAIN,)
 
-    @abstractmethod
-    def similarities(self, updates: Vectors, layout: Layout) -> dict[str, Matrix]:
-        """S by stage, of what the clients learned from the common start."""
 
-    @abstractmethod
-    def mixed(self, server: ServerState, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
-        """The new models of those who answered."""
+def start_server(task: Task) -> ServerState:
+    return ServerState(task.initial, task.initial, {}, Similarity((), {}))
 
-    def phases(self, round: int) -> tuple[Phase, ...]:
-        return (Phase("measure"), TRAIN) if round % self.gamma == 0 else (TRAIN,)
 
-    def start_server(self, task: Task) -> ServerState:
-        return ServerState(task.initial, task.initial, {}, Similarity((), {}))
+def send(server: ServerState, to: ClientId, context: ServerContext) -> Message:
+    """Its own model for a client; for a measuring pass the mean of all."""
+    return Message(weights=server.mean if context.phase == MEASURE else server.model(to))
 
-    def start_client(self, task: Task, client: ClientId) -> None:
-        return None
 
-    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
-        if self._measures(context.round, context.phase):
-            return Message(weights=server.mean)
-        return Message(weights=server.model(to))
+def fit(down: Message, local: Local, steps: int) -> Fit[None]:
+    """The client's training, `steps` on every batch. What a measuring pass has learned is only sent."""
+    config = replace(local.config, repeats=steps)
+    stream = "measure" if local.phase == MEASURE else "train"
+    trained = local.train(down.vector("weights", local.layout.size), config, stream=stream).weights
+    if local.phase == MEASURE:
+        return Fit(None, Message(weights=trained, measured=1), None)
+    return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
-    def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
-        start = down.vector("weights", local.layout.size)
-        config = replace(local.config, repeats=2 if self.steps == "two" else 1)
-        if self._measures(down.round, down.phase):
-            return Fit(None, Message(measured=local.train(start, config, stream="measure").weights - start), None)
-        trained = local.train(start, config).weights
-        return Fit(None, Message(update=trained - start, examples=local.examples), trained)
 
-    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        layout = context.task.layout
-        measured, trained = sorted_out(arrivals, layout.size)
-        if measured.clients:
-            stages = self.similarities(measured.updates, layout)
-            similarity = self.smoothed(server.similarity, measured.clients, stages)
-            server = server.measured(measured.clients, similarity)
-        if trained.clients:
-            server = server.moved(self.mixed(server, trained, layout))
-        return server.averaged()
+def aggregate(
+    server: ServerState,
+    arrivals: Sequence[Arrival],
+    layout: Layout,
+    measured: Callable[[Similarity, Replies], Similarity],
+    mixed: Callable[[ServerState, Replies], dict[ClientId, Vector]],
+) -> ServerState:
+    """After the replies: a new similarity from a measuring pass, new models from training."""
+    measuring, training = sorted_out(arrivals, layout.size)
+    if measuring.clients:
+        server = server.measured(measuring.clients, measured(server.similarity, measuring))
+    if training.clients:
+        server = server.moved(mixed(server, training))
+    return server.averaged()
 
-    def smoothed(self, old: Similarity, names: Sequence[ClientId], stages: dict[str, Matrix]) -> Similarity:
-        return old.updated(names, stages)
 
-    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
-        return down.vector("weights", local.layout.size)
-
-    def _measures(self, round: int, phase: int) -> bool:
-        return round % self.gamma == 0 and phase == 0
+def artefacts(server: ServerState) -> dict[str, Artefact]:
+    found = server.similarity
+    return {"similarity": ClientMatrices(found.clients, found.stages)} if found.clients else {}

@@ -3,15 +3,16 @@ FedAvg, and beside it a personal model v of every client, which lam/2 |v - w|^2 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from sparsona.message import Message, Vector
-from sparsona.method import ClientId, Fit, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Averaging, received
+from sparsona.methods._averaging import ServerState, mean_weights, received
 from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local
 from sparsona.training.runner import Proximal
@@ -28,11 +29,12 @@ class ClientState:
 
 @METHODS.add
 @dataclass(frozen=True)
-class Ditto(Averaging[ClientState]):
+class Ditto(Method[ServerState, ClientState]):
     """FedAvg, and a personal model for every client that is held near the global one.
 
-    `form`: the pull towards w is part of the loss (loss), or a step of its own after each step (shrink, as in DisPFL's
-    code: the gradient is clipped without it). Epochs are those of the training config unless given here.
+    `lam` is the strength of the pull. `form`: the pull towards w is part of the loss (loss), or a step of its own after
+    each step (shrink, as in DisPFL's code: the gradient is clipped without it). `global_epochs` and `personal_epochs`
+    replace those of the training settings.
     """
 
     private: ClassVar[tuple[str, ...]] = ("own",)
@@ -42,18 +44,27 @@ class Ditto(Averaging[ClientState]):
     global_epochs: Epochs = None
     personal_epochs: Epochs = None
 
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial)
+
     def start_client(self, task: Task, client: ClientId) -> ClientState:
         return ClientState(task.initial)
 
-    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return Message(weights=server.weights)
+
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         w = received(down, local)
         trained = local.train(w, _config(local, self.global_epochs)).weights
         towards = Proximal(w, self.lam, apart=self.form == "shrink")
-        own = local.train(client.own, _config(local, self.personal_epochs), proximal=towards, stream="personal").weights
+        own = local.train(state.own, _config(local, self.personal_epochs), proximal=towards, stream="personal").weights
         return Fit(ClientState(own), Message(weights=trained, examples=local.examples), own)
 
-    def personal_model(self, client: ClientState, down: Message, local: Local) -> Vector:
-        return client.own
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        return ServerState(mean_weights(arrivals, context))
+
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
+        return state.own
 
 
 def _config(local: Local, epochs: int | None) -> TrainConfig:

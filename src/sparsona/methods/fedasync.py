@@ -34,9 +34,10 @@ class ServerState:
 class FedAsync(Method[ServerState, None]):
     """One global model that takes in models one by one, late ones with less weight.
 
-    `staleness` s(D), D counted in models taken in: 1, (1 + D)^-a, or 1 up to D = b and 1 / (a (D - b) + 1) beyond. A
-    pull of strength `rho` holds clients near their start. `variant` repository: as SPFL's authors have it, models are
-    mixed with the global one by 0.8 (rounds late + 1)^-1/2 and then averaged.
+    A model counts `alpha` s(D) in the mixture, D counted in models taken in. `staleness` s(D) is 1 (constant), (1 +
+    D)^-a (polynomial), or 1 up to D = b and 1 / (a (D - b) + 1) beyond (hinge), with `a` and `b`. A pull of strength
+    `rho` holds clients near their start. `variant` repository: as SPFL's authors have it, models are mixed with the
+    global one by 0.8 (rounds late + 1)^-1/2 and then averaged.
     """
 
     staleness: Literal["constant", "polynomial", "hinge"] = "polynomial"
@@ -55,12 +56,11 @@ class FedAsync(Method[ServerState, None]):
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message(weights=server.weights, version=server.version)
 
-    def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         start = received(down, local)
         pull = Proximal(start, self.rho) if self.rho and self.variant == "paper" else None
         trained = local.train(start, proximal=pull).weights
-        reply = Message(weights=trained, version=down.integer("version"), examples=local.examples)
-        return Fit(None, reply, trained)
+        return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         x, version, size = server.weights, server.version, context.task.layout.size
@@ -71,7 +71,7 @@ class FedAsync(Method[ServerState, None]):
                 version + len(arrivals),
             )
         for a in arrivals:
-            x = _mixed(x, a.message.vector("weights", size), self.share(version - a.message.integer("version")))
+            x = _mixed(x, a.message.vector("weights", size), self.share(version - a.sent.integer("version")))
             version += 1
         return ServerState(x, version)
 
@@ -86,7 +86,7 @@ class FedAsync(Method[ServerState, None]):
             return self.alpha / (a * (late - self.b) + 1) if late > self.b else self.alpha
         return self.alpha * (1 + late) ** -a if self.staleness == "polynomial" else self.alpha
 
-    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
+    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return received(down, local)
 
 

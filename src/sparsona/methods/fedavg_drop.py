@@ -8,27 +8,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Averaging, ServerState, received
+from sparsona.methods._averaging import ServerState, mean_weights, received
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class FedAvgDrop(Averaging[None]):
+class FedAvgDrop(Method[ServerState, None]):
     """FedAvg that throws late models away."""
+
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial)
 
     def start_client(self, task: Task, client: ClientId) -> None:
         return None
 
-    def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return Message(weights=server.weights)
+
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         trained = local.train(received(down, local)).weights
         return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         on_time = [a for a in arrivals if a.round == context.round]
-        return super().aggregate(server, on_time, context) if on_time else server
+        return ServerState(mean_weights(on_time, context)) if on_time else server
 
-    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
+    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return received(down, local)

@@ -3,32 +3,42 @@ Agnostic Meta Learning", 2019. FedAvg; before it is used, a client trains a priv
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import Field
 
 from sparsona.message import Message, Vector
-from sparsona.method import ClientId, Fit, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Averaging, received
+from sparsona.methods._averaging import ServerState, mean_weights, received
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class FedAvgFT(Averaging[None]):
+class FedAvgFT(Method[ServerState, None]):
     """FedAvg whose personal model is the global one after `ft_epochs` of local training."""
 
     ft_epochs: Annotated[int, Field(ge=1)] = 1
 
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial)
+
     def start_client(self, task: Task, client: ClientId) -> None:
         return None
 
-    def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return Message(weights=server.weights)
+
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         trained = local.train(received(down, local)).weights
         return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
-    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        return ServerState(mean_weights(arrivals, context))
+
+    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         config = replace(local.config, epochs=self.ft_epochs, steps=None)
         return local.train(received(down, local), config, stream="fine-tune").weights

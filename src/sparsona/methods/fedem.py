@@ -74,8 +74,8 @@ class FedEM(Method[ServerState, ClientState]):
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message(**{f"model{m}": model for m, model in enumerate(server.models)})
 
-    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        own, share = self._expect(client, down, local)
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        own, share = self._expect(state, down, local)
         models = tuple(
             local.train(start, importance=share[:, m], stream=f"learner {m}").weights
             for m, start in enumerate(self._models(down, local))
@@ -83,8 +83,8 @@ class FedEM(Method[ServerState, ClientState]):
         parts = {f"model{m}": model for m, model in enumerate(models)}
         return Fit(own, Message(examples=local.examples, **parts), Mixture(models, own.mixture))
 
-    def adapt(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        own, _ = self._expect(client, down, local)
+    def adapt(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        own, _ = self._expect(state, down, local)
         return Fit(own, Message(), Mixture(self._models(down, local), own.mixture))
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
@@ -95,8 +95,8 @@ class FedEM(Method[ServerState, ClientState]):
         )
         return ServerState(tuple(means))
 
-    def personal_model(self, client: ClientState, down: Message, local: Local) -> Mixture:
-        return Mixture(self._models(down, local), client.mixture)
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Mixture:
+        return Mixture(self._models(down, local), state.mixture)
 
     def max_numbers(self, task: Task) -> int:
         return (self.learners + 1) * task.layout.size + 4096
@@ -104,9 +104,9 @@ class FedEM(Method[ServerState, ClientState]):
     def _models(self, down: Message, local: Local) -> tuple[Vector, ...]:
         return tuple(down.vector(f"model{m}", local.layout.size) for m in range(self.learners))
 
-    def _expect(self, client: ClientState, down: Message, local: Local) -> tuple[ClientState, npt.NDArray[np.float64]]:
+    def _expect(self, state: ClientState, down: Message, local: Local) -> tuple[ClientState, npt.NDArray[np.float64]]:
         losses = np.stack([local.losses(model) for model in self._models(down, local)], axis=1).astype(np.float64)
-        scores = np.log(np.maximum(client.mixture, 1e-12)) - losses
+        scores = np.log(np.maximum(state.mixture, 1e-12)) - losses
         share = np.exp(scores - scores.max(1, keepdims=True))
         share /= share.sum(1, keepdims=True)
         return ClientState(share.mean(0).astype(np.float32)), share
@@ -116,6 +116,6 @@ def _other(task: Task, learner: int) -> Vector:
     """Another initial model: entries of one tensor are drawn alike, so to shuffle them within it is to draw again."""
     out = task.initial.copy()
     if learner:
-        for i, tensor in enumerate(task.layout.parameters):
+        for i, tensor in enumerate(task.layout.tensors):
             task.chance.rng(f"learner {learner}", layer=i).shuffle(out[tensor.slice])
     return out

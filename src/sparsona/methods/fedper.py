@@ -3,28 +3,46 @@ layers are the client's own, the others are averaged; both are trained together.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from sparsona.layout import Layout
-from sparsona.message import Mask, Vector
+from sparsona.message import Mask, Message, Vector
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._split import Split
+from sparsona.methods._split import ClientState, ServerState, answer, assembled, mean_shared
 from sparsona.ops.parts import last_layers
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class FedPer(Split):
+class FedPer(Method[ServerState, ClientState]):
     """Shared body, private head of the last `head` layers."""
 
+    private: ClassVar[tuple[str, ...]] = ("kept",)
     head: Annotated[int, Field(ge=1)] = 1
 
     def shared(self, layout: Layout) -> Mask:
         return ~last_layers(layout, self.head)
 
-    def train(self, start: Vector, shared: Mask, local: Local) -> Vector:
-        return local.train(start).weights
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial[self.shared(task.layout)])
+
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
+        return ClientState(task.initial[~self.shared(task.layout)])
+
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return Message(shared=server.shared)
+
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        return answer(local.train(self.personal_model(state, down, local)).weights, self.shared(local.layout), local)
+
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        return mean_shared(server, arrivals)
+
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
+        return assembled(state, down, self.shared(local.layout))

@@ -3,33 +3,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
 
 from sparsona.message import Message, Vector
-from sparsona.method import ClientId, Fit, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Averaging, received
+from sparsona.methods._averaging import ServerState, mean_weights, received
 from sparsona.training.local import Local
 from sparsona.training.runner import Proximal
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class FedProx(Averaging[None]):
+class FedProx(Method[ServerState, None]):
     """FedAvg with a proximal term of strength `mu` in the local loss; mu = 0 is FedAvg."""
 
     mu: Annotated[float, Field(ge=0)] = 0.1
 
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial)
+
     def start_client(self, task: Task, client: ClientId) -> None:
         return None
 
-    def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return Message(weights=server.weights)
+
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         start = received(down, local)
         trained = local.train(start, proximal=Proximal(start, self.mu) if self.mu else None).weights
         return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
-    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        return ServerState(mean_weights(arrivals, context))
+
+    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return received(down, local)

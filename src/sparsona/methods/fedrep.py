@@ -3,29 +3,32 @@ Learning", ICML 2021. First the private head is trained on the received body, th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
-from sparsona.method import Fit
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._split import ClientState, Split
+from sparsona.methods._split import ClientState, ServerState, answer, assembled, mean_shared
 from sparsona.ops.parts import last_layers
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class FedRep(Split):
-    """Shared body, private head of the last `head` layers: `head_epochs` for the head, then the config's for the body.
+class FedRep(Method[ServerState, ClientState]):
+    """Shared body, private head of the last `head` layers, trained one after the other.
 
-    A new client trains its head for `new_epochs` and leaves the body as it is. The authors let everyone do that before
-    the last test; here nobody is tested after more training than the others have.
+    The head gets `head_epochs` at the rate `head_lr` (the usual one where not given), then the body gets the usual
+    epochs. A new client trains its head for `new_epochs` and leaves the body as it is. The authors let everyone do that
+    before the last test; here nobody is tested after more training than the others have.
     """
 
+    private: ClassVar[tuple[str, ...]] = ("kept",)
     head: Annotated[int, Field(ge=1)] = 1
     head_epochs: Annotated[int, Field(ge=1)] = 1
     head_lr: Annotated[float, Field(gt=0)] | None = None
@@ -34,16 +37,29 @@ class FedRep(Split):
     def shared(self, layout: Layout) -> Mask:
         return ~last_layers(layout, self.head)
 
-    def train(self, start: Vector, shared: Mask, local: Local) -> Vector:
-        headed = self._head(start, shared, local, self.head_epochs)
-        return local.train(headed, mask=shared, stream="body").weights
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial[self.shared(task.layout)])
 
-    def adapt(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        trained = self._head(
-            self.personal_model(client, down, local), self.shared(local.layout), local, self.new_epochs
-        )
-        return self._answer(trained, local)
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
+        return ClientState(task.initial[~self.shared(task.layout)])
 
-    def _head(self, start: Vector, shared: Mask, local: Local, epochs: int) -> Vector:
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return Message(shared=server.shared)
+
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        headed, shared = self._head(state, down, local, self.head_epochs), self.shared(local.layout)
+        return answer(local.train(headed, mask=shared, stream="body").weights, shared, local)
+
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        return mean_shared(server, arrivals)
+
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
+        return assembled(state, down, self.shared(local.layout))
+
+    def adapt(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        return answer(self._head(state, down, local, self.new_epochs), self.shared(local.layout), local)
+
+    def _head(self, state: ClientState, down: Message, local: Local, epochs: int) -> Vector:
         config = replace(local.config, epochs=epochs, steps=None, lr=self.head_lr or local.config.lr)
+        start, shared = self.personal_model(state, down, local), self.shared(local.layout)
         return local.train(start, config, mask=~shared, stream="head").weights

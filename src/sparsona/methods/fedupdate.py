@@ -3,31 +3,41 @@ Learning", 2019, as a baseline of SPFL: FedAvg; before it is used, the global mo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import Field
 
 from sparsona.message import Message, Vector
-from sparsona.method import ClientId, Fit, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Averaging, received
+from sparsona.methods._averaging import ServerState, mean_weights, received
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class FedUpdate(Averaging[None]):
+class FedUpdate(Method[ServerState, None]):
     """FedAvg whose personal model is the global one after `ft_steps` steps on local batches."""
 
     ft_steps: Annotated[int, Field(ge=1)] = 1
 
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial)
+
     def start_client(self, task: Task, client: ClientId) -> None:
         return None
 
-    def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return Message(weights=server.weights)
+
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         trained = local.train(received(down, local)).weights
         return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
-    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        return ServerState(mean_weights(arrivals, context))
+
+    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return local.train(received(down, local), replace(local.config, steps=self.ft_steps), stream="update").weights

@@ -43,7 +43,7 @@ class IFCA(Method[ServerState, None]):
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message(**{f"model{j}": model for j, model in enumerate(server.models)})
 
-    def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         cluster, start = self._best(down, local)
         trained = local.train(start).weights
         return Fit(None, Message(weights=trained, cluster=cluster, examples=local.examples), trained)
@@ -58,7 +58,7 @@ class IFCA(Method[ServerState, None]):
             models[cluster] = weighted_mean((m.examples(), m.vector("weights", size)) for m in mine)
         return ServerState(tuple(models))
 
-    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
+    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return self._best(down, local)[1]
 
     def max_numbers(self, task: Task) -> int:

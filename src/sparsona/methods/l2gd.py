@@ -54,22 +54,22 @@ class L2GD(Method[ServerState, ClientState]):
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message() if server.mean is None else Message(mean=server.mean)
 
-    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         steps = int(local.task.chance.rng("l2gd/local", round=local.round).geometric(self.p))
-        trained = local.train(self.personal_model(client, down, local), replace(local.config, steps=steps)).weights
+        trained = local.train(self.personal_model(state, down, local), replace(local.config, steps=steps)).weights
         return Fit(ClientState(trained), Message(weights=trained), trained)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         size = context.task.layout.size
         return ServerState(weighted_mean((1, a.message.vector("weights", size)) for a in arrivals))
 
-    def personal_model(self, client: ClientState, down: Message, local: Local) -> Vector:
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         """w_n after the steps towards the mean that stand at the beginning of this round."""
         mean = down.vector("mean", local.layout.size) if "mean" in down else local.task.initial
-        if client.weights is None:
+        if state.weights is None:
             return mean
         share = local.rate * self.lam * (1 - self.p) / self.p
         if share > 1:
             raise InputError(f"l2gd steps {share:g} of the way to the mean at once: lower lam or lr, or raise p")
         steps = int(local.task.chance.rng("l2gd/mean", round=local.round).geometric(1 - self.p))
-        return mean + np.float32((1 - share) ** steps) * (client.weights - mean)
+        return mean + np.float32((1 - share) ** steps) * (state.weights - mean)

@@ -3,34 +3,49 @@ Learning with Local and Global Representations", 2020. The early layers are the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._split import Split
+from sparsona.methods._split import ClientState, ServerState, answer, assembled, mean_shared
 from sparsona.ops.parts import last_layers
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class LGFedAvg(Split):
+class LGFedAvg(Method[ServerState, ClientState]):
     """Private representation, shared last `top` layers, whose plain mean over the replies is the next.
 
     The authors start from a model that FedAvg has trained; here all start from the initial one.
     """
 
+    private: ClassVar[tuple[str, ...]] = ("kept",)
     top: Annotated[int, Field(ge=1)] = 2
 
     def shared(self, layout: Layout) -> Mask:
-        return last_layers(layout, self.top)
+        return last_layers(layout, min(self.top, len(layout.layers) - 1))
 
-    def weight(self, message: Message) -> float:
-        return 1.0
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial[self.shared(task.layout)])
 
-    def train(self, start: Vector, shared: Mask, local: Local) -> Vector:
-        return local.train(start).weights
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
+        return ClientState(task.initial[~self.shared(task.layout)])
+
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return Message(shared=server.shared)
+
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        return answer(local.train(self.personal_model(state, down, local)).weights, self.shared(local.layout), local)
+
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        return mean_shared(server, arrivals, lambda message: 1.0)
+
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
+        return assembled(state, down, self.shared(local.layout))

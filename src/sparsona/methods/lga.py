@@ -3,31 +3,61 @@ late models are corrected for what the global model has learned since they start
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from sparsona.message import Message, Vector
-from sparsona.method import ClientId, Fit, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import received
-from sparsona.methods._rebasing import Rebasing
+from sparsona.methods._rebasing import Correction, ServerState, spans_of
+from sparsona.ops.mean import weighted_mean
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class LGA(Rebasing[None]):
+class LGA(Method[ServerState, None]):
     """One global model; late models are moved to where it stands now. With nobody late it is FedAvg.
 
     `eq` 11 adds a late update to the model of today, 10 to the one it started from; `per` tensor or stages: what one
     cosine is taken over; `raw`: scale the correction by the cosine; `lambda_dc`: and by this.
     """
 
+    eq: Literal[10, 11] = 11
+    per: Literal["tensor", "stages"] = "tensor"
+    raw: bool = False
+    lambda_dc: Annotated[float, Field(ge=0)] = 1.0
+
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial)
+
     def start_client(self, task: Task, client: ClientId) -> None:
         return None
 
-    def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return Message(weights=server.weights)
+
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         trained = local.train(received(down, local)).weights
         return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
-    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        layout, term = context.task.layout, dict(server.term)
+        correction = Correction(self.eq, self.raw, self.lambda_dc, spans_of(layout, self.per))
+
+        def models() -> Iterator[tuple[float, Vector]]:
+            for a in arrivals:
+                weights = a.message.vector("weights", layout.size)
+                if a.client in server.after:
+                    weights, _, term[a.client] = correction.rebased(server, a, layout)
+                yield a.message.examples(), weights
+
+        weights = weighted_mean(models())
+        return ServerState(weights, server.successors(weights, context), {}, term)
+
+    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return received(down, local)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
@@ -23,6 +24,9 @@ class ClientState:
 class Local(Method[None, ClientState]):
     """Each client keeps and trains its own model."""
 
+    alone: ClassVar[bool] = True
+    buffers: ClassVar[Literal["averaged", "own"]] = "own"
+
     def start_server(self, task: Task) -> None:
         return None
 
@@ -32,12 +36,12 @@ class Local(Method[None, ClientState]):
     def send(self, server: None, to: ClientId, context: ServerContext) -> Message:
         return Message()
 
-    def fit(self, client: ClientState, down: Message, local: Client) -> Fit[ClientState]:
-        trained = local.train(client.weights).weights
+    def fit(self, state: ClientState, down: Message, local: Client) -> Fit[ClientState]:
+        trained = local.train(state.weights).weights
         return Fit(ClientState(trained), Message(), trained)
 
     def aggregate(self, server: None, arrivals: Sequence[Arrival], context: ServerContext) -> None:
         return None
 
-    def personal_model(self, client: ClientState, down: Message, local: Client) -> Vector:
-        return client.weights
+    def personal_model(self, state: ClientState, down: Message, local: Client) -> Vector:
+        return state.weights

@@ -4,6 +4,7 @@ a good place to take one step from, and a client uses what it becomes by that st
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -11,9 +12,9 @@ import numpy as np
 from pydantic import Field
 
 from sparsona.message import Message, Vector
-from sparsona.method import ClientId, Fit, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Averaging, received
+from sparsona.methods._averaging import ServerState, mean_weights, received
 from sparsona.training.local import Local
 from sparsona.training.runner import Minibatch, Vectors
 
@@ -22,7 +23,7 @@ Rate = Annotated[float, Field(gt=0)]
 
 @METHODS.add
 @dataclass(frozen=True)
-class PerFedAvg(Averaging[None]):
+class PerFedAvg(Method[ServerState, None]):
     """A global model to start from: each client takes one step of its own before use.
 
     `alpha` is the inner step and `beta` the outer one, the learning rate where not given. `order`: first leaves the
@@ -35,10 +36,16 @@ class PerFedAvg(Averaging[None]):
     order: Literal["first", "hessian"] = "first"
     variant: Literal["paper", "repository"] = "paper"
 
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial)
+
     def start_client(self, task: Task, client: ClientId) -> None:
         return None
 
-    def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return Message(weights=server.weights)
+
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         alpha, beta = np.float32(self.alpha or local.rate), np.float32(self.beta or local.rate)
 
         def step(vectors: Vectors, batches: tuple[Minibatch, ...]) -> Vectors:
@@ -56,7 +63,10 @@ class PerFedAvg(Averaging[None]):
         model = trained if self.variant == "repository" else self._adapted(trained, local)
         return Fit(None, Message(weights=trained, examples=local.examples), model)
 
-    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        return ServerState(mean_weights(arrivals, context))
+
+    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         start = received(down, local)
         return start if self.variant == "repository" else self._adapted(start, local)
 

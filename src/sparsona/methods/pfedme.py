@@ -11,9 +11,9 @@ import numpy as np
 from pydantic import Field
 
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Averaging, ServerState, received
+from sparsona.methods._averaging import ServerState, mean_weights, received
 from sparsona.training.local import Local
 from sparsona.training.runner import Minibatch, Proximal, Step, Vectors
 
@@ -29,7 +29,7 @@ class ClientState:
 
 @METHODS.add
 @dataclass(frozen=True)
-class PFedMe(Averaging[ClientState]):
+class PFedMe(Method[ServerState, ClientState]):
     """A personal model on a spring: `inner` steps towards the client's data, held by `lambda_` near the global model.
 
     Steps of theta are `eta_p` long (the learning rate where not given), those of w_k `eta`; `mu` is weight decay of
@@ -45,14 +45,20 @@ class PFedMe(Averaging[ClientState]):
     beta: Positive = 1.0
     variant: Literal["paper", "fedem"] = "paper"
 
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial)
+
     def start_client(self, task: Task, client: ClientId) -> ClientState:
         return ClientState(np.zeros(0, np.float32))
 
-    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return Message(weights=server.weights)
+
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         w = received(down, local)
         if self.variant == "fedem":
             config, pull = replace(local.config, momentum=0.0), Proximal(w, self.lambda_)
-            theta = sent = local.train(self.personal_model(client, down, local), config, proximal=pull).weights
+            theta = sent = local.train(self.personal_model(state, down, local), config, proximal=pull).weights
         else:
             theta, sent = local.iterate((w, w), self._step(local))
         return Fit(ClientState(theta), Message(weights=sent, examples=local.examples), theta)
@@ -70,10 +76,10 @@ class PFedMe(Averaging[ClientState]):
         return step
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        mean = super().aggregate(server, arrivals, context).weights
+        mean = mean_weights(arrivals, context)
         if self.beta == 1.0:
             return ServerState(mean)
         return ServerState(np.float32(1 - self.beta) * server.weights + np.float32(self.beta) * mean)
 
-    def personal_model(self, client: ClientState, down: Message, local: Local) -> Vector:
-        return client.theta if len(client.theta) else received(down, local)
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
+        return state.theta if len(state.theta) else received(down, local)

@@ -7,32 +7,33 @@ A client that was on time has all of this itself. One that was late has not: the
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-import numpy as np
+from pydantic import Field
 
 from sparsona.message import Message, Vector
-from sparsona.method import ClientId, Fit, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import received
-from sparsona.methods._rebasing import Rebasing
+from sparsona.methods._rebasing import Correction, ServerState, spans_of
+from sparsona.ops.mean import weighted_mean
 from sparsona.ops.rebase import agreement, by_span, share
 from sparsona.training.local import Local
 
 
 @dataclass(frozen=True)
 class ClientState:
-    """The model of the last downlink, and what the client has made of it in round `round`."""
+    """The model of the last downlink that the client trained from, and what it made of it; None before that."""
 
-    start: Vector
-    trained: Vector
-    round: int
+    start: Vector | None = None
+    trained: Vector | None = None
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class PLGA(Rebasing[ClientState]):
+class PLGA(Method[ServerState, ClientState]):
     """LGA, and a personal model: the client's own and the global one, mixed as far as they agree.
 
     `start_from`: where the next training starts, at the global model or at the personal one. `eq` 11 adds a late
@@ -41,30 +42,55 @@ class PLGA(Rebasing[ClientState]):
     """
 
     start_from: Literal["global", "personalised"] = "global"
+    eq: Literal[10, 11] = 11
+    per: Literal["tensor", "stages"] = "tensor"
+    raw: bool = False
+    lambda_dc: Annotated[float, Field(ge=0)] = 1.0
+
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial)
 
     def start_client(self, task: Task, client: ClientId) -> ClientState:
-        nothing = np.zeros(0, np.float32)
-        return ClientState(nothing, nothing, -1)
+        return ClientState()
 
-    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        own = server.personal.get(to)
+        return Message(weights=server.weights) if own is None else Message(weights=server.weights, personal=own)
+
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         start = received(down, local)
-        trained = local.train(
-            self.personal_model(client, down, local) if self.start_from != "global" else start
-        ).weights
-        own = ClientState(start, trained, down.round)
-        return Fit(own, Message(weights=trained, examples=local.examples), trained)
+        begin = self.personal_model(state, down, local) if self.start_from == "personalised" else start
+        trained = local.train(begin).weights
+        return Fit(ClientState(start, trained), Message(weights=trained, examples=local.examples), trained)
 
-    def personal_model(self, client: ClientState, down: Message, local: Local) -> Vector:
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        layout, term = context.task.layout, dict(server.term)
+        personal = {k: own for k, own in server.personal.items() if k not in context.unanswered}  # they have got theirs
+        correction = Correction(self.eq, self.raw, self.lambda_dc, spans_of(layout, self.per))
+
+        def models() -> Iterator[tuple[float, Vector]]:
+            for a in arrivals:
+                weights = a.message.vector("weights", layout.size)
+                personal.pop(a.client, None)
+                if a.client in server.after:
+                    weights, shares, term[a.client] = correction.rebased(server, a, layout)
+                    personal[a.client] = mixture(weights, server.weights, shares)
+                yield a.message.examples(), weights
+
+        weights = weighted_mean(models())
+        return ServerState(weights, server.successors(weights, context), personal, term)
+
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         now = received(down, local)
-        if client.round < 0:
-            return now
-        if "personal" in down and down.acked == client.round:
+        if "personal" in down:
             return down.vector("personal", local.layout.size)
-        spans = self.spans(local.layout)
-        cosines = agreement(now - client.start, client.trained - client.start, spans)
-        shares = by_span([share(c) for c in cosines], spans, local.layout.size)
-        return self.mixture(client.trained, now, shares)
+        if state.start is None or state.trained is None:
+            return now
+        spans = spans_of(local.layout, self.per)
+        cosines = agreement(now - state.start, state.trained - state.start, spans)
+        return mixture(state.trained, now, by_span([share(c) for c in cosines], spans, local.layout.size))
 
-    def mixture(self, corrected: Vector, now: Vector, shares: Vector) -> Vector:
-        """Eq. (12): the start cancels."""
-        return corrected + shares * (now - corrected)
+
+def mixture(own: Vector, now: Vector, shares: Vector) -> Vector:
+    """Eq. (12): the start cancels."""
+    return own + shares * (now - own)

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from sparsona.layout import Layout, Tensor
-from sparsona.message import Vector
-from sparsona.method import ClientId
-from sparsona.methods import METHODS
-from sparsona.methods._similar import Measuring, Replies, ServerState
-from sparsona.ops.pairwise import Matrix, Vectors, add_mixtures, cosines, mixed_cosines, row_softmax
+from sparsona.message import Message, Vector
+from sparsona.method import Arrival, Artefact, ClientId, Fit, Method, Phase, ServerContext, Task
+from sparsona.methods import METHODS, _similar
+from sparsona.methods._similar import Replies, ServerState
+from sparsona.ops.pairwise import Matrix, Similarity, Vectors, add_mixtures, cosines, mixed_cosines, row_softmax
 from sparsona.ops.stages import BASE, HEAD, stage_spans, weight_tensors
+from sparsona.training.local import Local
 
 ALPHA = 0.01
 BASE_WEIGHTS = {3: (0.5, 0.3, 0.2)}
@@ -27,16 +29,49 @@ BASE_WEIGHTS = {3: (0.5, 0.3, 0.2)}
 
 @METHODS.add
 @dataclass(frozen=True)
-class SPFL(Measuring):
+class SPFL(Method[ServerState, None]):
     """A model a client, moved by everyone's updates as far as their gradients are alike.
 
-    `head` own: the last layer moves by the client's own update only. `cosine`: of a stage as one vector (concat), or
-    the tensors' cosines mixed. `paper_eq7`: the printed step size.
+    S is measured every `gamma` rounds. `steps`: gradient steps on every batch, the second on the same batch from where
+    the first has led. `head` own: the last layer moves by the client's own update only. `cosine`: of a stage as one
+    vector (concat), or the tensors' cosines mixed. `paper_eq7`: the printed step size.
     """
 
+    buffers: ClassVar[Literal["averaged", "own"]] = "own"
+    gamma: Annotated[int, Field(ge=1)] = 10
+    steps: Literal["two", "one"] = "two"
     head: Literal["own", "mixed"] = "own"
     cosine: Literal["mixed", "concat"] = "mixed"
     paper_eq7: bool = False
+
+    def phases(self, round: int) -> tuple[Phase, ...]:
+        return _similar.phases(round, self.gamma)
+
+    def start_server(self, task: Task) -> ServerState:
+        return _similar.start_server(task)
+
+    def start_client(self, task: Task, client: ClientId) -> None:
+        return None
+
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return _similar.send(server, to, context)
+
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
+        return _similar.fit(down, local, 2 if self.steps == "two" else 1)
+
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        layout = context.task.layout
+
+        def measured(old: Similarity, replies: Replies) -> Similarity:
+            return old.updated(replies.clients, self.similarities(replies.updates, layout))
+
+        return _similar.aggregate(server, arrivals, layout, measured, lambda s, replies: self.mixed(s, replies, layout))
+
+    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
+        return down.vector("weights", local.layout.size)
+
+    def artefacts(self, server: ServerState) -> dict[str, Artefact]:
+        return _similar.artefacts(server)
 
     def similarities(self, updates: Vectors, layout: Layout) -> dict[str, Matrix]:
         stages = stage_spans(layout)
@@ -53,7 +88,6 @@ class SPFL(Measuring):
             alike = server.similarity.of(stage, replies.clients)
             shares = own if stage == HEAD and self.head == "own" else row_softmax(alike)
             mixtures.append((ALPHA * shares * (sizes / sizes.sum()) if self.paper_eq7 else shares, spans))
-        mixtures.append((own, [slice(layout.trainable, layout.size)]))
         add_mixtures(models, mixtures, replies.updates)
         return dict(zip(replies.clients, models, strict=True))
 

@@ -6,19 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from sparsona.layout import Layout
-from sparsona.message import Vector
-from sparsona.method import ClientId
-from sparsona.methods import METHODS
-from sparsona.methods._similar import Measuring, Replies, ServerState
+from sparsona.message import Message, Vector
+from sparsona.method import Arrival, Artefact, ClientId, Fit, Method, Phase, ServerContext, Task
+from sparsona.methods import METHODS, _similar
+from sparsona.methods._similar import Replies, ServerState
 from sparsona.methods.spfl import weighed
 from sparsona.ops.pairwise import Lazy, Matrix, Similarity, Vectors, add_mixtures, mixed_cosines, row_softmax
 from sparsona.ops.stages import weight_tensors
+from sparsona.training.local import Local
 
 WHOLE = "whole"
 WEIGHTS = {4: (0.4, 0.2, 0.2, 0.2)}
@@ -27,19 +28,49 @@ WEIGHTS = {4: (0.4, 0.2, 0.2, 0.2)}
 
 @METHODS.add
 @dataclass(frozen=True)
-class SPFLw(Measuring):
+class SPFLw(Method[ServerState, None]):
     """A model a client: the mean of everyone's models, weighted by how alike their gradients are.
 
-    `keep`: the share of the old similarity that a new measurement leaves.
+    S is measured every `gamma` rounds; `steps`: gradient steps on every batch. `keep`: the share of the old similarity
+    that a new measurement leaves.
     """
 
+    buffers: ClassVar[Literal["averaged", "own"]] = "own"
+    gamma: Annotated[int, Field(ge=1)] = 10
+    steps: Literal["two", "one"] = "two"
     keep: Annotated[float, Field(ge=0, lt=1)] = 0.6
+
+    def phases(self, round: int) -> tuple[Phase, ...]:
+        return _similar.phases(round, self.gamma)
+
+    def start_server(self, task: Task) -> ServerState:
+        return _similar.start_server(task)
+
+    def start_client(self, task: Task, client: ClientId) -> None:
+        return None
+
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return _similar.send(server, to, context)
+
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
+        return _similar.fit(down, local, 2 if self.steps == "two" else 1)
+
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        layout = context.task.layout
+
+        def measured(old: Similarity, replies: Replies) -> Similarity:
+            return old.updated(replies.clients, self.similarities(replies.updates, layout), self.keep)
+
+        return _similar.aggregate(server, arrivals, layout, measured, lambda s, replies: self.mixed(s, replies, layout))
+
+    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
+        return down.vector("weights", local.layout.size)
+
+    def artefacts(self, server: ServerState) -> dict[str, Artefact]:
+        return _similar.artefacts(server)
 
     def similarities(self, updates: Vectors, layout: Layout) -> dict[str, Matrix]:
         return mixed_cosines(updates, {WHOLE: weighed(weight_tensors(layout), WEIGHTS)})
-
-    def smoothed(self, old: Similarity, names: Sequence[ClientId], stages: dict[str, Matrix]) -> Similarity:
-        return old.updated(names, stages, self.keep)
 
     def mixed(self, server: ServerState, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
         clients, updates = replies.clients, replies.updates

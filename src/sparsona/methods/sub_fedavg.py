@@ -14,9 +14,9 @@ from pydantic import Field
 
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Positions, Vector
-from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._masked import ClientState, Masked, ServerState, received
+from sparsona.methods._masked import ClientState, ServerState, mask_of, next_mask_of, received
 from sparsona.ops.masks import masked_mean, pack, scatter
 from sparsona.training.local import Local
 from sparsona.training.runner import Trained
@@ -26,7 +26,7 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 
 @METHODS.add
 @dataclass(frozen=True)
-class SubFedAvg(Masked):
+class SubFedAvg(Method[ServerState, ClientState]):
     """Clients that prune themselves step by step; weights are averaged over those who still have them.
 
     A share `rate` of a weight tensor's active entries goes when the masks after the first and the last local epoch
@@ -44,21 +44,30 @@ class SubFedAvg(Masked):
     def first_mask(self, task: Task, client: ClientId) -> Mask:
         return np.ones(task.layout.size, np.bool_)
 
-    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        mask = client.held(down, local.layout.size)
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial, {})
+
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
+        return ClientState(pack(self.first_mask(task, client)))
+
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return Message(values=server.weights[server.mask(to, self.first_mask(context.task, to))])
+
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        mask = mask_of(state, down, local.layout.size)
         early, late = _train(received(down, mask), mask, local)
         following = self.next_mask(mask, early.weights, late.weights, local)
         trained = np.where(following, late.weights, np.float32(0))
         reply = Message(values=trained[following], change=Positions.of(mask ^ following))
-        return Fit(ClientState(pack(mask), pack(following), local.round), reply, trained)
+        return Fit(ClientState(pack(following)), reply, trained, if_lost=ClientState(pack(mask)))
 
     def next_mask(self, mask: Mask, early: Vector, late: Vector, local: Local) -> Mask:
-        layout, density = local.layout, float(mask[: local.layout.trainable].mean())
+        layout, density = local.layout, float(mask.mean())
         if density <= self.target:
             return mask
         rate = min(self.rate, 1 - self.target / density) if self.land else self.rate
         one, two = (pruned(mask, weights, rate, layout) for weights in (early, late))
-        moved = np.mean([(one[t.slice] != two[t.slice]).mean() for t in layout.parameters])
+        moved = np.mean([(one[t.slice] != two[t.slice]).mean() for t in layout.tensors])
         if moved <= self.distance or local.score(np.where(two, late, np.float32(0))) <= self.accuracy:
             return mask
         return two
@@ -69,12 +78,16 @@ class SubFedAvg(Masked):
 
         def replies() -> Iterator[tuple[Mask, Vector]]:
             for arrival in arrivals:
-                mask, following = self.read(server, arrival, context.task)
+                mask = server.mask(arrival.client, self.first_mask(context.task, arrival.client))
+                following = next_mask_of(arrival, mask)
                 masks[arrival.client] = pack(following)
                 values = arrival.message.vector("values", int(np.count_nonzero(following)))
                 yield mask, scatter(following, values)[mask]
 
         return ServerState(masked_mean(server.weights, replies(), everyone=False), masks)
+
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
+        return received(down, mask_of(state, down, local.layout.size))
 
 
 def _train(start: Vector, mask: Mask, local: Local) -> tuple[Trained, Trained]:
@@ -95,7 +108,7 @@ def pruned(mask: Mask, weights: Vector, rate: float, layout: Layout) -> Mask:
     Biases, and batch norms called ``bn``, are not pruned.
     """
     out = mask.copy()
-    for t in layout.parameters:
+    for t in layout.tensors:
         if "weight" in t.name and "bn" not in t.name and mask[t.slice].any():
             size = np.abs(weights[t.slice].astype(np.float64))
             out[t.slice] &= size >= np.quantile(size[mask[t.slice]], rate)

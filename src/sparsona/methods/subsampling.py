@@ -12,9 +12,9 @@ from pydantic import Field
 
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Averaging, ServerState, received
+from sparsona.methods._averaging import ServerState, received
 from sparsona.ops.masks import scatter
 from sparsona.ops.mean import weighted_mean
 from sparsona.training.local import Local
@@ -22,7 +22,7 @@ from sparsona.training.local import Local
 
 @METHODS.add
 @dataclass(frozen=True)
-class Subsampling(Averaging[None]):
+class Subsampling(Method[ServerState, None]):
     """FedAvg whose clients send a fresh random share `keep` of their update; the downlink is dense.
 
     With `rescale` what is sent counts 1 / keep times, so that the update is right on average.
@@ -31,10 +31,16 @@ class Subsampling(Averaging[None]):
     keep: Annotated[float, Field(gt=0, le=1)] = 0.5
     rescale: bool = False
 
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial)
+
     def start_client(self, task: Task, client: ClientId) -> None:
         return None
 
-    def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return Message(weights=server.weights)
+
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         start = received(down, local)
         trained = local.train(start).weights
         seed = int(local.rng("subsample").integers(2**31))
@@ -42,11 +48,11 @@ class Subsampling(Averaging[None]):
         return Fit(None, Message(values=values, seed=seed, examples=local.examples), trained)
 
     def sample(self, seed: int, layout: Layout) -> Mask:
-        """The weights that a seed stands for; buffers, which training does not move by gradients, always go along."""
+        """The weights that a seed stands for."""
         mask = np.ones(layout.size, np.bool_)
-        left_out = layout.trainable - max(1, int(self.keep * layout.trainable + 0.5))
+        left_out = layout.size - max(1, int(self.keep * layout.size + 0.5))
         rng = np.random.Generator(np.random.PCG64(seed))
-        mask[rng.choice(layout.trainable, left_out, replace=False, shuffle=False)] = False
+        mask[rng.choice(layout.size, left_out, replace=False, shuffle=False)] = False
         return mask
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
@@ -58,8 +64,8 @@ class Subsampling(Averaging[None]):
 
         step = weighted_mean(updates())
         if self.rescale:
-            step[: context.task.layout.trainable] /= np.float32(self.keep)
+            step /= np.float32(self.keep)
         return ServerState(server.weights + step)
 
-    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
+    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return received(down, local)

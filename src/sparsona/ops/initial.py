@@ -13,6 +13,6 @@ def initial_model(task: Task, number: int) -> Vector:
     """
     out = task.initial.copy()
     if number:
-        for i, tensor in enumerate(task.layout.parameters):
+        for i, tensor in enumerate(task.layout.tensors):
             task.chance.rng(f"initial model {number}", layer=i).shuffle(out[tensor.slice])
     return out

@@ -42,9 +42,9 @@ class Packed:
         mask = np.unpackbits(self.bits, count=self.size, bitorder="little").view(np.bool_)
         return Sparse(self.size, np.flatnonzero(mask), self.values)
 
-    def plus(self, other: Sparse) -> Packed:
+    def plus(self, other: Packed) -> Packed:
         """The sum, on the positions of either."""
-        return Packed.of(add(self.sparse(), other))
+        return Packed.of(add(self.sparse(), other.sparse()))
 
     def added_to(self, vector: Vector) -> Vector:
         """`vector` plus these entries, as a new vector."""
@@ -52,6 +52,17 @@ class Packed:
         indices = self.sparse().indices
         out[indices] += self.values
         return out
+
+
+def without(vector: Vector, sent: Sparse) -> Vector:
+    """`vector` with zeros where `sent` has its entries: what error feedback keeps for later.
+
+    >>> without(np.float32([5, 7]), Sparse(2, np.array([0]), np.float32([5])))
+    array([0., 7.], dtype=float32)
+    """
+    out = vector.copy()
+    out[sent.indices] = 0
+    return out
 
 
 def _bits(size: int, indices: IndexSet) -> npt.NDArray[np.uint8]:

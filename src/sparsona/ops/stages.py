@@ -15,7 +15,7 @@ def stage_spans(layout: Layout) -> dict[str, list[slice]]:
     {'base': [slice(0, 2, None), slice(2, 4, None)], 'head': [slice(4, 6, None), slice(6, 7, None)]}
     """
     spans: dict[str, list[slice]] = {BASE: [], HEAD: []}
-    for tensor in layout.parameters:
+    for tensor in layout.tensors:
         spans[stage_of(tensor, layout)].append(tensor.slice)
     return {stage: found for stage, found in spans.items() if found}
 
@@ -26,5 +26,5 @@ def stage_of(tensor: Tensor, layout: Layout) -> str:
 
 def weight_tensors(layout: Layout, stage: str | None = None) -> list[Tensor]:
     """The weights of one stage or of all, without biases and other vectors."""
-    found = [t for t in layout.parameters if stage is None or stage_of(t, layout) == stage]
+    found = [t for t in layout.tensors if stage is None or stage_of(t, layout) == stage]
     return [t for t in found if len(t.shape) > 1] or found

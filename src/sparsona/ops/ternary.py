@@ -19,7 +19,7 @@ def ternarise(vector: Vector, layout: Layout, sparsity: float) -> Ternary:
     >>> ternarise(np.array([1, -9, 2, 7, 0.5], np.float32), Layout.of(nn.Linear(4, 1)), 0.5).dense()
     array([ 0. , -8. ,  0. ,  8. ,  0.5], dtype=float32)
     """
-    indices = top_supports(vector, (t.slice for t in layout.parameters), sparsity)
+    indices = top_supports(vector, (t.slice for t in layout.tensors), sparsity)
     tensor = np.searchsorted(np.cumsum(layout.lengths), indices, side="right")
     totals = np.bincount(tensor, np.abs(vector[indices]).astype(np.float64), len(layout.lengths))
     counts = np.bincount(tensor, minlength=len(layout.lengths))

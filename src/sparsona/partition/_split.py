@@ -9,8 +9,10 @@ import numpy as np
 
 from sparsona.chance import Chance
 from sparsona.data.dataset import ClientSplit, Dataset, Federation, Indices, Samples
+from sparsona.data.schema.roles import Along
 from sparsona.errors import InputError
 from sparsona.partition import PARTITIONS
+from sparsona.partition._along import set_aside_along
 from sparsona.partition._deal import are_classes, ranks
 from sparsona.registry import bind, split_spec, suggest
 
@@ -27,6 +29,8 @@ def federate(
     test: float = 0.2,
     validation: float = 0.1,
     use: str = "official",
+    along: Along | None = None,
+    repeat: int = 0,
 ) -> Federation:
     """Deal `data` out to `clients` as `spec` says ("dirichlet-classes:0.3"), with a test part for each.
 
@@ -35,7 +39,8 @@ def federate(
     train the publisher's test part is ignored, with pooled it is one with the training part; then, and where
     there is no such part, the fraction `test` of each client's samples is set aside. The fraction
     `validation` of what is left for training is set aside as well. It may come to nothing; training samples
-    never do.
+    never do. A client's samples are divided at random, class by class, or `along` a column; `repeat` counts other
+    divisions at random of the same clients.
 
     >>> data = Dataset("toy", np.zeros((100, 2), np.float32), np.repeat(np.arange(2), 50), classes=2)
     >>> federation = federate(data, "iid", 2, Chance(0))
@@ -55,6 +60,13 @@ def federate(
     groups = None if data.groups is None else data.groups[:dealt]
     parts = partition(Samples(data.targets[:dealt], data.classes, groups, data.group_names), clients, chance, **options)
     strata = _strata(data)
+    values = None if along is None or data.rows is None else data.rows.along
+
+    def aside(part: Indices, count: int, rng: np.random.Generator) -> tuple[Indices, Indices]:
+        if along is None or values is None:
+            return _set_aside(part, strata, count, rng)
+        return set_aside_along(part, values, along, count, rng)
+
     official: Mapping[str, Indices] = {}
     if use == "official" and data.official_test:
         theirs = np.arange(dealt, len(data))
@@ -64,7 +76,7 @@ def federate(
             official = _in_proportion(parts, strata, theirs, chance.rng("split"))
     shares = {}
     for client, part in parts.items():
-        rng = chance.rng("split", client=client)
+        rng = chance.rng("split", round=repeat, client=client) if repeat else chance.rng("split", client=client)
         if len(part) < (needed := 1 if official else 2):
             fix = "leave small groups out with groups:2" if name == "groups" else "ask for fewer clients"
             raise InputError(f"client {client!r} gets {len(part)} samples and needs {needed}; {fix}")
@@ -72,9 +84,16 @@ def federate(
             rest, tested = part, official[client]
         else:
             count = min(max(_round(test * len(part)), 1), len(part) - 1)
-            rest, tested = _set_aside(part, strata, count, rng)
+            rest, tested = aside(part, count, rng)
+            if along is not None and not (len(rest) and len(tested)):
+                raise InputError(
+                    f"client {client!r} cannot be split by {along.by}: its {len(part)} rows leave {len(rest)} to train "
+                    f"on and {len(tested)} to test; choose another column, a smaller gap, or --split random"
+                )
         count = min(_round(validation * len(rest)), len(rest) - 1)
-        train, checked = _set_aside(rest, strata, count, rng)
+        train, checked = aside(rest, count, rng)
+        if not len(train):  # a column may not allow a second cut
+            train, checked = rest, rest[:0]
         shares[client] = ClientSplit(client, train, checked, tested)
     return Federation(data, shares)
 

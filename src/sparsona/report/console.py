@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -99,31 +99,6 @@ def traffic(summary: Mapping[str, Any]) -> str:
     )
 
 
-def comparison(summaries: Sequence[Mapping[str, Any]], title: str) -> Table:
-    """Several runs side by side."""
-    table = Table(title=title, title_justify="left", box=None, padding=(0, 0, 0, 1))
-    metric = summaries[0]["metric"]
-    table.add_column("method", no_wrap=True)
-    for label in ("pre", "decile", "post", "decile", "up", "down", "sim s", "s"):
-        table.add_column(label, justify="right", no_wrap=True)
-    table.caption = (
-        f"{metric} before and after local training, mean over clients and bottom decile; "
-        "bytes of all clients together; simulated and real seconds"
-    )
-    table.caption_justify = "left"
-    for s in summaries:
-        points = [s[metric][point][key] for point in ("pre", "post") for key in ("mean", "bottom_decile")]
-        table.add_row(
-            s["method"],
-            *(share(value, metric) for value in points),
-            size(s["bytes"]["up"]),
-            size(s["bytes"]["down"]),
-            f"{s['simulated_seconds']:.0f}",
-            f"{s['seconds']:.1f}",
-        )
-    return table
-
-
 def breakdown(summary: Mapping[str, Any]) -> Table:
     """Bytes by direction and kind; positions against the entropy bound of their densities."""
     table = Table(title=f"{summary['method']} on {summary['data']}: bytes sent", title_justify="left")
@@ -176,13 +151,4 @@ def class_table(counts: Mapping[str, Indices], names: Sequence[str], most: int =
     if list(names) != [str(label) for label in range(len(names))] and wide:
         notes.append(", ".join(f"{label} {name}" for label, name in enumerate(names)))
     table.caption = "; ".join(notes)
-    return table
-
-
-def listing(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    table = Table(title=title, title_justify="left")
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*row)
     return table

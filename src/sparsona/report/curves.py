@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from sparsona.errors import RunError
-from sparsona.federation.evaluation import summarise
+from sparsona.report.measured import complete, mean_score, measurements
 from sparsona.runs.directory import RunDirectory
-from sparsona.runs.records import ClientRecord
+from sparsona.runs.records import by_round
 
 Over: TypeAlias = Literal["rounds", "bytes", "seconds", "flops"]
 
@@ -21,6 +20,9 @@ LABELS: Mapping[Over, str] = {
     "seconds": "simulated seconds",
     "flops": "operations of all clients, 10^9",
 }
+
+SHOWN: tuple[Over, ...] = ("rounds", "bytes", "seconds")
+"""What the panels of a drawing run over."""
 
 
 @dataclass(frozen=True)
@@ -36,25 +38,9 @@ class Mark:
 
 def marks(folder: Path, point: str) -> list[Mark]:
     """The rounds of a run in which all clients were measured at `point`."""
-    rounds: dict[int, list[ClientRecord]] = {}
-    file = RunDirectory(folder).records
-    try:
-        with file.open(encoding="utf-8") as lines:
-            for line in map(ClientRecord.parse, lines):
-                rounds.setdefault(line.round, []).append(line)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{file} cannot be read ({error}): run the experiment again into another --out") from None
-    scores = {n: {one.client: one.test[point] for one in own if point in one.test} for n, own in rounds.items()}
-    everyone = max(map(len, scores.values()), default=0)
-    found, sent, flops = [], 0, 0
-    for number in sorted(rounds):
-        own = rounds[number]
-        sent += sum(line.up.total + line.down.total for line in own)
-        flops += sum(line.flops for line in own)
-        mean = summarise(scores[number], dict.fromkeys(scores[number], 1))["mean"] if scores[number] else None
-        if mean is not None and math.isfinite(mean) and len(scores[number]) == everyone:
-            found.append(Mark(number, sent / 1e6, max(line.clock for line in own), flops / 1e9, mean))
-    return found
+    found = complete(measurements(by_round(RunDirectory(folder).lines())), point)
+    rated = [(m, mean_score(m.test[point])) for m in found]
+    return [Mark(m.round, m.bytes / 1e6, m.seconds, m.flops / 1e9, score) for m, score in rated if math.isfinite(score)]
 
 
 def along(found: Sequence[Mark], over: Over) -> tuple[list[float], list[float]]:

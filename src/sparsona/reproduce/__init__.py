@@ -6,7 +6,6 @@ that was interrupted is continued, so the command can be stopped and started at 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -15,12 +14,12 @@ from typing import Any, TypeAlias
 
 from sparsona.api import execute
 from sparsona.errors import InputError
+from sparsona.files import write_atomically
 from sparsona.prepare import prepare
 from sparsona.registry import Registry
-from sparsona.runs.checkpoint import write_atomically
+from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import RoundReport
-from sparsona.runs.state import unpack
 
 Summary: TypeAlias = Mapping[str, Any]
 """What summary.json of a run holds."""
@@ -133,9 +132,7 @@ def higher(one: str, other: str, point: str = "pre", other_point: str = "") -> C
 
 def server_state(folder: Path, kind: type) -> Any:
     """What the server of a finished run knew at the end; `kind` is the class of the method's server state."""
-    checkpoint = RunDirectory(folder).checkpoint
-    name = json.loads((checkpoint / "manifest.json").read_text())["server"]
-    return unpack((checkpoint / name).read_bytes(), kind)
+    return Checkpointer(RunDirectory(folder).checkpoint).server(kind)
 
 
 COLUMNS = ("run", "paper", "pre", "post", "ft", "MB up", "MB down", "as papers count, up", "down", "GFLOP",

@@ -20,11 +20,11 @@ import numpy as np
 from sparsona.data import describe, load, roots
 from sparsona.data.dataset import Indices
 from sparsona.experiment import read
+from sparsona.files import write_atomically
 from sparsona.message import Vector
 from sparsona.methods.pfedgate.gate import Gated, block_scales, ready
 from sparsona.prepare import prepare
 from sparsona.reproduce import PAPERS, Case, Check, Claim, Paper, Summary, score
-from sparsona.runs.checkpoint import write_atomically
 from sparsona.runs.state import unpack
 from sparsona.training.runner import ModelRunner
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from sparsona.files import write_atomically
 from sparsona.report import curves
 from sparsona.reproduce import PAPERS, Case, Claim, Paper, Summary, finished, verdicts
 from sparsona.reproduce.spfl import PARTITIONS, SEEDS, Row, above, deviation, means, means_of, within
-from sparsona.runs.checkpoint import write_atomically
 from sparsona.runs.directory import RunDirectory
-from sparsona.runs.records import ClientRecord
+from sparsona.runs.records import by_round
 
 DATA = ("mnist", "cifar-10")
 ROWS = {
@@ -168,9 +168,8 @@ def _at_equal_seconds(runs: Path, to: Path) -> bool:
 
 def trained_last(folder: Path) -> Summary:
     """A summary of a run over the clients that took part in its last round: their `post` is of a training that was."""
-    with RunDirectory(folder).records.open(encoding="utf-8") as texts:
-        lines = [ClientRecord.parse(text) for text in texts]
-    last = [line.test for line in lines if line.took_part and line.round == lines[-1].round]
+    lines = list(by_round(RunDirectory(folder).lines()).values())[-1]
+    last = [line.test for line in lines if line.took_part]
     points = {point: {"mean": mean(test[point] for test in last)} for point in ("pre", "post")}
     return {"metric": "accuracy", "accuracy": points, "clients": len(last)}
 

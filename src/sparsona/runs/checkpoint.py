@@ -1,125 +1,174 @@
-"""Checkpoints that survive kill -9 at any moment: new files first, then one manifest, replaced in one step."""
+"""Checkpoints that survive kill -9 at any moment: new files first, then one manifest, replaced in one step.
+
+The manifest holds the sha256 of every file of the checkpoint and of itself. The files are on the disk before the
+manifest names them. Nothing is removed before all that a checkpoint names has been read and found as it was written.
+"""
 
 from __future__ import annotations
 
-import json
-import os
+import hashlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Generic, TypeVar
 
-import numpy as np
-import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sparsona.errors import RunError
+from sparsona.files import check_plain, read_regular, sync, write_new
 from sparsona.method import ClientId
 from sparsona.runs.state import pack, unpack
-from sparsona.runs.store import ClientStore
+from sparsona.runs.store import ClientStore, Stored, check_sha256
+
+L = TypeVar("L")
 
 
 @dataclass(frozen=True)
-class PendingReply:
-    """A reply under way: it answers the downlink of `round` and is due in round `due`, not before the second `at`."""
+class Snapshot(Generic[L]):
+    """A run between two rounds: `done` rounds are complete, `records` bytes of the log belong to them.
 
-    due: int
-    client: ClientId
-    round: int
-    frame: npt.NDArray[np.uint8]
-    at: float = 0.0
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """Where the server's loop stands between two rounds; `done` rounds are complete, `clock` is the simulated time."""
+    `server` is the method's state, `loop` the federation's own, `seconds` the time spent so far.
+    """
 
     done: int
     server: Any
-    flights: tuple[PendingReply, ...]
-    acked: dict[ClientId, int]
+    loop: L
     records: int
     seconds: float
-    clock: float = 0.0
 
 
 @dataclass(frozen=True)
-class _Loop:
-    flights: tuple[PendingReply, ...]
+class Progress:
+    """What the last checkpoint has seen: complete rounds, bytes of records.jsonl, seconds spent."""
+
+    done: int
+    records: int
+    seconds: float
+
+
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0, lt=2**53)]
+
+
+class _Manifest(BaseModel):
+    """What manifest.json holds; `clients` is the version and the hash of each client's state."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    done: Count
+    server: Sha256
+    loop: Sha256
+    records: Count
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    clients: dict[ClientId, Annotated[list[Count | Sha256], Field(min_length=2, max_length=2)]]
+    sha256: str = ""
+
+    def hashed(self) -> str:
+        return hashlib.sha256(self.model_dump_json(exclude={"sha256"}).encode()).hexdigest()
 
 
 FIRST = ("server.1", "loop.1", "manifest.json.part")
 """What a crash may leave before there is a manifest."""
 
+OURS = re.compile(r"(server|loop)\.[0-9]+")
+"""The files beside the manifest: nothing else is ever removed."""
+
 
 class Checkpointer:
-    """Writes and reads the checkpoint of one run."""
+    """Writes and reads the checkpoint of one run. `records` is the log whose length a checkpoint names."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, records: Path | None = None) -> None:
         self.folder = folder
+        self.records = records
         self.clients = folder / "clients"
         self._manifest = folder / "manifest.json"
 
-    def save(self, position: Snapshot, store: ClientStore) -> None:
+    def save(self, snapshot: Snapshot[Any], store: ClientStore) -> None:
         """Write what has changed, then make it count, then remove what it replaces."""
-        versions = store.settle(self.clients)
-        server, loop = f"server.{position.done}", f"loop.{position.done}"
-        (self.folder / server).write_bytes(pack(position.server))
-        (self.folder / loop).write_bytes(pack(_Loop(position.flights)))
-        manifest = {
-            "done": position.done,
-            "server": server,
-            "loop": loop,
-            "acked": position.acked,
-            "records": position.records,
-            "seconds": position.seconds,
-            "clock": position.clock,
-            "clients": versions,
-        }
-        write_atomically(self._manifest, json.dumps(manifest))
+        stored = store.settle(self.clients)
+        files = {f"server.{snapshot.done}": pack(snapshot.server), f"loop.{snapshot.done}": pack(snapshot.loop)}
+        for name, data in files.items():
+            write_new(self.folder / name, data)
+        server, loop = (hashlib.sha256(data).hexdigest() for data in files.values())
+        manifest = _Manifest(
+            done=snapshot.done,
+            server=server,
+            loop=loop,
+            records=snapshot.records,
+            seconds=snapshot.seconds,
+            clients={client: [state.version, state.sha256] for client, state in stored.items()},
+        )
+        signed = manifest.model_copy(update={"sha256": manifest.hashed()})
+        partial = self.folder / "manifest.json.part"
+        write_new(partial, signed.model_dump_json().encode())
+        written = [self.folder / name for name in files]
+        if self.records is not None and self.records.exists():
+            written.append(self.records)
+        sync([*store.take_unsynced(), *written, partial, self.folder])
+        partial.replace(self._manifest)
+        sync([self.folder])
         store.sweep()
-        self._sweep({server, loop})
+        for path in self.folder.iterdir():
+            if path.name not in files and OURS.fullmatch(path.name):
+                path.unlink()
 
-    def load(self, server: Any, store: ClientStore) -> Snapshot | None:
+    def load(self, server: Any, loop: L, store: ClientStore, rounds: int) -> Snapshot[L] | None:
         """The last checkpoint, `store` continuing with its clients' states. None where no round was completed.
 
-        `server` tells the type to be read.
+        `server` and `loop` tell the types to be read; the run has so many `rounds`.
         """
+        check_plain(self.folder)
         if not self._manifest.exists():
             if any(path.name not in FIRST for path in self.folder.glob("*.*")):
                 raise RunError(f"{self._manifest} is missing: run it again into another --out")
             return None
         try:
-            manifest = json.loads(self._manifest.read_text(encoding="utf-8"))
-            loop: _Loop = unpack((self.folder / manifest["loop"]).read_bytes(), _Loop)
-            position = Snapshot(
-                done=int(manifest["done"]),
-                server=unpack((self.folder / manifest["server"]).read_bytes(), type(server)),
-                flights=loop.flights,
-                acked=dict(manifest["acked"]),
-                records=int(manifest["records"]),
-                seconds=float(manifest["seconds"]),
-                clock=float(manifest["clock"]),
+            manifest = self._read_manifest()
+            if manifest.done > rounds:
+                raise RunError(f"{manifest.done} rounds are done of {rounds}: run it again into another --out")
+            snapshot = Snapshot(
+                done=manifest.done,
+                server=self._read(f"server.{manifest.done}", manifest.server, type(server)),
+                loop=self._read(f"loop.{manifest.done}", manifest.loop, type(loop)),
+                records=manifest.records,
+                seconds=manifest.seconds,
             )
-            store.adopt(self.clients, manifest["clients"])  # sweeps: not before all else is found good
-            return position
+            stored = {client: Stored(int(found[0]), str(found[1])) for client, found in manifest.clients.items()}
+            store.adopt(self.clients, stored)  # removes files: not before all else is found good
+            return snapshot
         except RunError as error:
             raise RunError(f"{self.folder}: {error}") from None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except OSError as error:
+            raise RunError(f"the checkpoint in {self.folder} cannot be read: {error.strerror}") from None
+
+    def server(self, kind: type) -> Any:
+        """The server's state in the last checkpoint; `kind` is its class."""
+        manifest = self._read_manifest()
+        return self._read(f"server.{manifest.done}", manifest.server, kind)
+
+    def _read(self, name: str, sha256: str, kind: type) -> Any:
+        return unpack(check_sha256(self.folder / name, sha256, name), kind)
+
+    def _read_manifest(self) -> _Manifest:
+        try:
+            manifest = _Manifest.model_validate_json(read_regular(self._manifest))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"][:1]))
             raise RunError(
-                f"the checkpoint in {self.folder} is damaged ({error}): run it again into another --out"
+                f"manifest.json is damaged, or of another version ({where}: {first['msg']}): "
+                "run it again into another --out"
             ) from None
+        if manifest.sha256 != manifest.hashed():
+            raise RunError("manifest.json is damaged, it is not as it was written: run it again into another --out")
+        return manifest
 
-    def _sweep(self, wanted: set[str]) -> None:
-        """Remove the server's older files."""
-        for path in self.folder.iterdir():
-            if path.is_file() and path != self._manifest and path.name not in wanted:
-                path.unlink()
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """The file has its old or its new content, whatever happens in between."""
-    partial = path.with_name(path.name + ".part")
-    with partial.open("w", encoding="utf-8") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    partial.replace(path)
+    def progress(self) -> Progress:
+        """How far the run has come; nowhere, where no round was completed."""
+        if not self._manifest.exists():
+            return Progress(0, 0, 0.0)
+        try:
+            found = self._read_manifest()
+        except RunError as error:
+            raise RunError(f"{self.folder}: {error}") from None
+        return Progress(found.done, found.records, found.seconds)

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
-from collections.abc import Mapping
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
-
-import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from urllib.parse import unquote
 
 from sparsona.errors import InputError, RunError
-from sparsona.experiment import Experiment, build, read, to_toml
-from sparsona.layout import Layout
-from sparsona.method import ClientId, Model
+from sparsona.files import check_plain, read_regular, sync, write_atomically, write_new
+from sparsona.method import ClientId
 from sparsona.registry import suggest
-from sparsona.runs.checkpoint import write_atomically
-from sparsona.runs.state import pack
+from sparsona.runs.checkpoint import Checkpointer
+from sparsona.runs.names import file_stem
+from sparsona.runs.records import ClientRecord, read_records
+
+log = logging.getLogger(__name__)
+
+SUMMARY: Mapping[str, type | tuple[type, ...]] = {
+    "method": str, "options": dict, "data": str, "model": str, "weights": int, "clients": int, "partition": str,
+    "rounds": int, "seed": int, "metric": str, "picked": dict, "bytes": dict, "paper_bytes": dict, "flops": int,
+    "simulated_seconds": (int, float), "seconds": (int, float), "peak_rss_mb": (int, float), "digest": str,
+}  # fmt: skip
+"""What every summary.json holds, and of which type."""
 
 
 class RunDirectory:
@@ -31,19 +41,40 @@ class RunDirectory:
         self.summary_file = path / "summary.json"
         self.checkpoint = path / "checkpoint"
         self.models = path / "models"
+        self.clients_file = path / "clients.csv"
 
-    def open(self, experiment: Experiment, resume: bool) -> None:
-        """Take the directory for `experiment`, or refuse with what to do instead."""
+    @contextmanager
+    def open(self, experiment: str, agreed: Callable[[Path], str], resume: bool) -> Iterator[None]:
+        """Hold the directory for one experiment, or refuse with what to do instead.
+
+        `experiment` is the experiment as TOML. `agreed` takes the file of a run that is there and gives the experiment
+        to go on with, which may be longer; it refuses another one. Nobody else can open the directory meanwhile.
+        """
+        self._check_use(resume)
+        self.path.mkdir(parents=True, exist_ok=True)
+        with _locked(self.path):
+            self._check_use(resume)
+            self._check_plain()
+            if not self.experiment_file.exists():
+                write_atomically(self.experiment_file, experiment)
+            elif (text := agreed(self.experiment_file)) != self.experiment_file.read_text(encoding="utf-8"):
+                self.summary_file.unlink(missing_ok=True)
+                write_atomically(self.experiment_file, text)
+            self.checkpoint.mkdir(exist_ok=True)
+            yield
+
+    def _check_use(self, resume: bool) -> None:
         if self.experiment_file.exists():
             if not resume:
                 raise RunError(f"{self.path} already holds a run: add --resume to continue it, or choose another --out")
-            self._check_same(experiment)
-        elif self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        elif self.path.exists() and (not self.path.is_dir() or set(os.listdir(self.path)) - {"experiment.toml.part"}):
             raise RunError(f"{self.path} is not a run directory: choose another --out")
-        self.path.mkdir(parents=True, exist_ok=True)
-        if not self.experiment_file.exists():
-            write_atomically(self.experiment_file, to_toml(experiment))
-        self.checkpoint.mkdir(exist_ok=True)
+
+    def _check_plain(self) -> None:
+        """Refuse links and devices in the directory. The directory itself may be reached through a link."""
+        check_plain(self.path.resolve())
+        if self.records.exists() and self.records.stat().st_nlink > 1:
+            raise RunError(f"{self.records} has a second name (a hard link), which a run would change: copy the folder")
 
     @classmethod
     def around(cls, file: Path) -> RunDirectory | None:
@@ -52,14 +83,10 @@ class RunDirectory:
         same = file.name == there.experiment_file.name
         return there if same and (there.checkpoint.exists() or there.records.exists()) else None
 
-    def _check_same(self, experiment: Experiment) -> None:
-        there, _ = build(read(self.experiment_file), str(self.experiment_file))
-        differs = experiment.same_work(there)
-        if differs is not None:
-            raise RunError(
-                f"{self.path} belongs to another experiment ({differs} differs): choose another --out, "
-                f"or run {self.experiment_file} --resume"
-            )
+    def need_run(self) -> None:
+        """Refuse to resume what is not there."""
+        if not self.experiment_file.exists():
+            raise RunError(f"there is no run in {self.path} to resume: check --out, or leave --resume out")
 
     def summary(self) -> dict[str, Any]:
         """The summary of a finished run."""
@@ -70,44 +97,76 @@ class RunDirectory:
                 f"{self.path} is not finished: sparsona run {self.experiment_file} --out {self.path} --resume"
             )
         try:
-            found: dict[str, Any] = json.loads(self.summary_file.read_text(encoding="utf-8"))
-            if "digest" not in found:
-                raise ValueError("it is not complete")
-        except (ValueError, TypeError) as error:
+            return checked_summary(json.loads(read_regular(self.summary_file)))
+        except (ValueError, RecursionError) as error:
             raise RunError(
                 f"{self.summary_file} is damaged ({error}): to have it written again, "
                 f"sparsona run {self.experiment_file} --out {self.path} --resume"
             ) from None
-        return found
+
+    def lines(self) -> list[ClientRecord]:
+        """The records of the rounds that are complete; of a run that goes on, those of its last checkpoint."""
+        if not self.experiment_file.exists() and not self.records.exists():
+            raise RunError(f"{self.path} is not a run directory: give the folder that sparsona run --out made")
+        whole = self.summary_file.exists() or not self.checkpoint.exists()
+        return read_records(self.records, None if whole else Checkpointer(self.checkpoint).progress().records)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
+        """Call it last: a run with a summary is finished, and its models are on the disk."""
+        if self.models.exists():
+            sync([*self.models.iterdir(), self.models])
         write_atomically(self.summary_file, json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
     def model_file(self, client: ClientId) -> Path:
-        return self.models / f"{quote(client, safe='')}.safetensors"
+        return self.models / f"{file_stem(client)}.safetensors"
 
-    def save_model(self, client: ClientId, model: Model, layout: Layout, notes: Mapping[str, str]) -> None:
-        """One client's personal model: its tensors by name, or the declared state of its predictor."""
+    def save_model(self, client: ClientId, data: bytes) -> None:
+        """One client's personal model, as :func:`sparsona.export.files.model_bytes` makes it."""
         self.models.mkdir(exist_ok=True)
-        if isinstance(model, np.ndarray):
-            save_file(layout.named(model), self.model_file(client), metadata={**notes, "client": client})
-        else:
-            self.model_file(client).write_bytes(pack(model))
+        write_new(self.model_file(client), data)
 
-    def export(self, client: ClientId, to: Path) -> None:
-        """Copy a client's model out, as .safetensors or .npz."""
-        if not self.model_file(client).exists():
+    def need_model(self, client: ClientId) -> Path:
+        """The file of a client's model, or an error that says who has one."""
+        file = self.model_file(client)
+        if not file.exists():
             self.summary()
-            known = sorted(path.stem for path in self.models.glob("*.safetensors"))
+            known = sorted(unquote(path.stem) for path in self.models.glob("*.safetensors"))
             raise InputError(f"{self.path} has no client {client!r}{suggest(client, known)}")
-        if to.suffix not in (".safetensors", ".npz"):
-            raise InputError(f"cannot write {to}: the name must end in .safetensors or .npz")
+        return file
+
+
+def checked_summary(found: Any) -> dict[str, Any]:
+    """A summary that holds all that is read from one; else a ValueError that names what is missing."""
+    if not isinstance(found, dict):
+        raise ValueError("it is not a table of values")
+    for key, kind in SUMMARY.items():
+        if not isinstance(found.get(key), kind):
+            raise ValueError(f"{key} is missing or of another type")
+    if not isinstance(found.get(found["metric"]), dict):
+        raise ValueError(f"the scores of {found['metric']} are missing")
+    parts = found["bytes"].get("parts")
+    for way in ("up", "down"):
+        counts = [found["bytes"].get(way), found["paper_bytes"].get(way)]
+        if not all(isinstance(count, int) for count in counts) or not isinstance((parts or {}).get(way), dict):
+            raise ValueError(f"the bytes {way} are missing")
+    return found
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a folder. The kernel frees it when the process ends, in whatever way: no lock is ever stale."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
         try:
-            to.parent.mkdir(parents=True, exist_ok=True)
-            if to.suffix == ".safetensors":
-                to.write_bytes(self.model_file(client).read_bytes())
-                return
-            with safe_open(self.model_file(client), framework="numpy") as tensors:
-                np.savez(to, **{name: tensors.get_tensor(name) for name in tensors.keys()})  # noqa: SIM118
-        except SafetensorError as error:
-            raise RunError(f"{self.model_file(client)} is damaged: {error}") from None
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunError(
+                f"{path} is in use by another process: wait until it has ended, or choose another --out"
+            ) from None
+        except OSError as error:
+            if error.errno not in (errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
+                raise
+            log.warning("%s is on a file system without locks: do not run two processes in it", path)
+        yield
+    finally:
+        os.close(handle)

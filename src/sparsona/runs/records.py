@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sparsona.errors import RunError
-from sparsona.federation.evaluation import POINTS, summarise
 from sparsona.method import ClientId
+from sparsona.runs.scores import POINTS, summarise
 from sparsona.wire import Ledger
 
 
@@ -21,7 +21,8 @@ class ClientRecord:
     """One client in one round, counted from 1. A client that neither took part nor was evaluated has no line.
 
     `pre` is measured after the round's aggregation, `post` after the local training of the round. `took` are the
-    simulated seconds of the client's turns, `clock` is the simulated second in which the round ended.
+    simulated seconds of the client's turns, `clock` is the simulated second in which the round ended. `refused` says
+    why a reply that came in this round was left out.
     """
 
     round: int
@@ -37,6 +38,7 @@ class ClientRecord:
     flops: int = 0
     took: float = 0.0
     clock: float = 0.0
+    refused: str = ""
     test: Mapping[str, float] = field(default_factory=dict)
     validation: Mapping[str, float] = field(default_factory=dict)
 
@@ -66,15 +68,29 @@ def _nan(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _lines(file: Path, length: int) -> list[ClientRecord]:
-    """The lines in the first `length` bytes of a file, which is absent as long as there are none."""
-    found = file.read_bytes()[:length] if file.exists() else b""
-    if len(found) < length:
-        raise _damaged(file, f"{len(found)} bytes are left of {length}")
+def read_records(file: Path, length: int | None = None) -> list[ClientRecord]:
+    """The lines of a run in the order in which they were written.
+
+    `length` is the number of valid bytes that a checkpoint names; what a killed run wrote behind them does not count.
+    Without it the file is read to its end. A file is absent as long as there is no line.
+    """
+    found = file.read_bytes() if file.exists() else b""
+    if length is not None:
+        if len(found) < length:
+            raise _damaged(file, f"{len(found)} bytes are left of {length}")
+        found = found[:length]
     try:
         return [ClientRecord.parse(text) for text in found.decode().splitlines()]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(file, str(error)) from None
+
+
+def by_round(lines: Iterable[ClientRecord]) -> dict[int, list[ClientRecord]]:
+    """The lines of each round, the rounds in their order."""
+    rounds: dict[int, list[ClientRecord]] = {}
+    for line in lines:
+        rounds.setdefault(line.round, []).append(line)
+    return dict(sorted(rounds.items()))
 
 
 def _damaged(file: Path, how: str) -> RunError:
@@ -100,7 +116,11 @@ class RoundReport:
 class RunLog:
     """The lines of a run, kept in memory by the round and, where there is a file, appended to it."""
 
-    def __init__(self, sizes: Mapping[ClientId, int], higher_is_better: bool, file: Path | None = None) -> None:
+    def __init__(
+        self, sizes: Mapping[ClientId, int], higher_is_better: bool, file: Path | None = None, fewest: int = 1
+    ) -> None:
+        """`sizes`: the clients' test samples; who has fewer than `fewest` is in no mean."""
+        self._small = frozenset(client for client, size in sizes.items() if size < fewest)
         self._sizes = sizes
         self._higher = higher_is_better
         self._file = file
@@ -129,7 +149,7 @@ class RunLog:
             self._done = done
             return
         rounds: dict[int, list[ClientRecord]] = {number: [] for number in range(1, done + 1)}
-        for line in _lines(self._file, length):
+        for line in read_records(self._file, length):
             if line.round not in rounds:
                 raise _damaged(self._file, f"a line of round {line.round}, where the checkpoint has seen {done}")
             rounds[line.round].append(line)
@@ -142,8 +162,9 @@ class RunLog:
         scores: dict[str, Any] = {}
         validation: dict[str, float | None] = {}
         for point in POINTS:
-            found = {line.client: line.test[point] for line in lines if point in line.test}
-            if found:
+            measured = [line for line in lines if point in line.test]
+            found = {line.client: line.test[point] for line in measured if line.client not in self._small}
+            if measured:
                 scores[point] = summarise(found, self._sizes, self._higher)
                 checked = {line.client: line.validation[point] for line in lines if point in line.validation}
                 validation[point] = summarise(checked, self._sizes, self._higher)["mean"]

@@ -1,7 +1,8 @@
 """State on disk and in digests: a tree of frozen dataclasses, arrays and numbers as bytes, without pickle.
 
 What a client or the server remembers is declared, so it can be written down: the arrays as safetensors, the tree
-around them as JSON in the same file. The bytes are canonical: equal states have equal bytes.
+around them as JSON in the same file. The bytes are canonical: equal states have equal bytes. An array that occurs
+several times in a state is written once.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from functools import cache
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -17,6 +19,9 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from sparsona.errors import ContractError, RunError
+from sparsona.runs.annotations import fits
+
+Array = np.ndarray[Any, Any]
 
 
 def pack(state: Any) -> bytes:
@@ -25,33 +30,91 @@ def pack(state: Any) -> bytes:
     >>> unpack(pack({"weights": np.arange(3), "round": 4}), dict)
     {'round': 4, 'weights': array([0, 1, 2])}
     """
-    arrays: dict[str, Any] = {}
+    arrays = _Arrays()
     tree = _plain(state, arrays, "state")
-    return bytes(save_tensors(arrays, metadata={"tree": json.dumps(tree, separators=(",", ":"))}))
+    return bytes(save_tensors(arrays.by_key, metadata={"tree": json.dumps(tree, separators=(",", ":"))}))
 
 
-def unpack(data: bytes, kind: type | None) -> Any:
-    """The state behind `data`; `kind` is its type, whose annotations name every dataclass that may occur."""
+def unpack_like(data: bytes, fresh: Any) -> Any:
+    """The state behind `data`, of the same type as `fresh`, and so are the dataclasses in its fields.
+
+    For a dataclass whose annotations leave open what it holds.
+    """
+    inner = {f.name: type(getattr(fresh, f.name)) for f in dataclasses.fields(fresh)}
+    state = unpack(data, type(fresh), *inner.values())
+    for name, kind in inner.items():
+        if dataclasses.is_dataclass(kind) and type(getattr(state, name)) is not kind:
+            raise RunError(f"a state holds no {kind.__name__}: run it again into another --out")
+    return state
+
+
+def unpack(data: bytes, kind: type, *more: type) -> Any:
+    """The state behind `data`; `kind` is its type, whose annotations name every dataclass that may occur, or `more`.
+
+    Arrays of equal content come back as one object.
+    """
     try:
         size = int.from_bytes(data[:8], "little")
         tree = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["tree"])
-        arrays = load_tensors(data)
-        return _rebuild(tree, arrays, _reachable(kind))
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+        state = _rebuild(tree, load_tensors(data), _reachable(kind, *more))
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(f"a state is damaged ({error!r}): run it again into another --out") from None
+    if not fits(state, kind):
+        raise RunError(f"a state is a {type(state).__name__}, not a {kind.__name__}: run it again into another --out")
+    return state
 
 
 def digest(state: Any) -> str:
     return hashlib.sha256(pack(state)).hexdigest()
 
 
-def _plain(value: Any, arrays: dict[str, Any], path: str) -> Any:
+class _Arrays:
+    """The arrays of a state by key. Arrays of equal type, shape and bytes have one key.
+
+    An array is hashed only where another of its type and shape came before, and an object only once.
+    """
+
+    def __init__(self) -> None:
+        self.by_key: dict[str, Array] = {}
+        self._objects: dict[int, tuple[Array, str]] = {}
+        self._first: dict[tuple[str, tuple[int, ...]], str] = {}
+        self._hashed: dict[tuple[str, tuple[int, ...]], dict[bytes, str]] = {}
+
+    def key(self, array: Array) -> str:
+        if id(array) not in self._objects:
+            plain = np.ascontiguousarray(array).reshape(array.shape)
+            self._objects[id(array)] = array, self._key(plain)
+        return self._objects[id(array)][1]
+
+    def _key(self, array: Array) -> str:
+        kind = array.dtype.str, array.shape
+        if kind not in self._first:
+            self._first[kind] = self._add(array)
+            return self._first[kind]
+        if kind not in self._hashed:
+            first = self._first[kind]
+            self._hashed[kind] = {_hash(self.by_key[first]): first}
+        same = self._hashed[kind]
+        mark = _hash(array)
+        if mark not in same:
+            same[mark] = self._add(array)
+        return same[mark]
+
+    def _add(self, array: Array) -> str:
+        key = str(len(self.by_key))
+        self.by_key[key] = array
+        return key
+
+
+def _hash(array: Array) -> bytes:
+    return hashlib.sha256(array.reshape(-1).view(np.uint8).data).digest()
+
+
+def _plain(value: Any, arrays: _Arrays, path: str) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.ndarray):
-        key = str(len(arrays))
-        arrays[key] = np.ascontiguousarray(value).reshape(value.shape)
-        return {"array": key}
+        return {"array": arrays.key(value)}
     if isinstance(value, np.generic):
         return value.item()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -84,20 +147,31 @@ def _rebuild(tree: Any, arrays: dict[str, Any], kinds: dict[str, type]) -> Any:
         return {key: _rebuild(value, arrays, kinds) for key, value in tree["dict"]}
     if tree["class"] not in kinds:
         raise ContractError(f"state holds a {tree['class']} that its type annotations do not name")
-    return kinds[tree["class"]](**{k: _rebuild(v, arrays, kinds) for k, v in tree["fields"].items()})
+    kind = kinds[tree["class"]]
+    state = kind(**{k: _rebuild(v, arrays, kinds) for k, v in tree["fields"].items()})
+    for name, hint in _hints(kind).items():
+        if name in tree["fields"] and not fits(getattr(state, name), hint):
+            raise TypeError(f"{kind.__name__}.{name} is a {type(getattr(state, name)).__name__}, not {hint}")
+    return state
 
 
-def _reachable(kind: Any) -> dict[str, type]:
-    """Every dataclass that the annotations of `kind` lead to, by name."""
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _reachable(*kinds: Any) -> dict[str, type]:
+    """Every dataclass that the annotations of `kinds` lead to, by name."""
     found: dict[str, type] = {}
 
     def visit(hint: Any) -> None:
         if isinstance(hint, type) and dataclasses.is_dataclass(hint) and hint.__qualname__ not in found:
             found[hint.__qualname__] = hint
-            for inner in get_type_hints(hint).values():
+            for inner in _hints(hint).values():
                 visit(inner)
         for inner in get_args(hint):
             visit(inner)
 
-    visit(kind)
+    for kind in kinds:
+        visit(kind)
     return found

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
 from sparsona.errors import RunError
-from sparsona.method import ClientId, Method, Task
-from sparsona.runs.state import digest, pack, unpack
+from sparsona.files import read_regular, write_new
+from sparsona.method import ClientId
+from sparsona.runs.names import VERSIONED, file_stem
+from sparsona.runs.state import digest, pack, unpack_like
 
 HOT_BYTES = 256 * 2**20
 """How much state is kept in memory before the states used longest ago go to disk."""
@@ -36,18 +37,26 @@ class Ticket:
     write: Path
 
 
-class ClientStore:
-    """The clients' states. One that was never written is what the method says a client starts with."""
+@dataclass(frozen=True)
+class Stored:
+    """A client's state as a file: the version that its name ends with, and the sha256 of its bytes."""
 
-    def __init__(self, method: Method[Any, Any], task: Task, hot_bytes: int = HOT_BYTES) -> None:
-        self._method = method
-        self._task = task
+    version: int
+    sha256: str
+
+
+class ClientStore:
+    """The clients' states. One that was never written is what `fresh` makes for a client."""
+
+    def __init__(self, fresh: Callable[[ClientId], Any], hot_bytes: int = HOT_BYTES) -> None:
+        self._fresh = fresh
         self._limit = hot_bytes
         self._hot: dict[ClientId, Any] = {}
         self._sizes: dict[ClientId, int] = {}
         self._total = 0
         self._unsaved: set[ClientId] = set()
-        self._versions: dict[ClientId, int] = {}
+        self._stored: dict[ClientId, Stored] = {}
+        self._unsynced: set[ClientId] = set()
         self._outdated: list[Path] = []
         self._folder: Path | None = None
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
@@ -57,61 +66,73 @@ class ClientStore:
             state = self._hot.pop(client)
             self._hot[client] = state
             return state
-        if client not in self._versions:
-            return self._method.start_client(self._task, client)
-        state = read_state(self._file(client), self._method, self._task, client)
+        if client not in self._stored:
+            return self._fresh(client)
+        state = read_state(self._file(client), self._fresh(client), client)
         self._keep_hot(client, state)
         return state
 
     def put(self, client: ClientId, state: Any) -> None:
-        if state is not None:
-            self._unsaved.add(client)
-            self._keep_hot(client, state)
+        self._unsaved.add(client)
+        self._keep_hot(client, state)
 
     def digests(self, clients: Iterable[ClientId]) -> dict[ClientId, str]:
-        """Of each client's state: the sha256 of its bytes, which are in its file where it has one."""
+        """Of each client's state: the sha256 of its bytes, whether they are in a file or not."""
         return {client: self._digest(client) for client in sorted(clients)}
 
     def ticket(self, client: ClientId) -> Ticket:
         """For a worker process that does the reading and writing itself; tell :meth:`written` when it has written."""
         if client in self._unsaved:
             self._save(client)
-        read = self._file(client) if client in self._versions else None
-        return Ticket(read, self._file(client, self._versions.get(client, 0) + 1))
+        read = self._file(client) if client in self._stored else None
+        return Ticket(read, self._file(client, self._next(client)))
 
-    def written(self, client: ClientId) -> None:
-        """The file that the client's last ticket named is its state now."""
+    def written(self, client: ClientId, sha256: str) -> None:
+        """The file that the client's last ticket named is its state now; its bytes have this hash."""
         self._forget(client)
-        self._next_version(client)
+        self._replace(client, sha256)
 
     @property
     def scratch(self) -> Path | None:
         """The folder of the states while they belong to no run directory: whoever comes last removes it."""
         return Path(self._scratch.name) if self._scratch else None
 
-    def settle(self, folder: Path) -> Mapping[ClientId, int]:
-        """Have all states as files in `folder`, from now on; returns the version of each."""
+    def settle(self, folder: Path) -> Mapping[ClientId, Stored]:
+        """Have all states as files in `folder`, from now on; returns what is stored of each."""
         if self._folder != folder:
             folder.mkdir(parents=True, exist_ok=True)
-            old = {client: self._file(client) for client in self._versions}
+            old = {client: self._file(client) for client in self._stored}
             self._folder = folder
             for client, path in old.items():
-                self._file(client).write_bytes(path.read_bytes())
+                write_new(self._file(client), path.read_bytes())
+            self._unsynced = set(self._stored)
             self.close()
         for client in sorted(self._unsaved):
             self._save(client)
-        return self._versions
+        return self._stored
 
-    def adopt(self, folder: Path, versions: Mapping[ClientId, int]) -> None:
-        """Continue with the states that a checkpoint names. Other files in `folder` are left from a crash, and go."""
-        self._hot, self._sizes, self._total, self._unsaved = {}, {}, 0, set()
-        self._folder, self._versions = folder, dict(versions)
-        found = {path.name: path for path in folder.iterdir()} if folder.exists() else {}
-        for client in self._versions:
-            if found.pop(self._file(client).name, None) is None:
-                raise RunError(f"the state of client {client} is missing: run it again into another --out")
-        for path in found.values():
-            path.unlink()
+    def take_unsynced(self) -> list[Path]:
+        """The files, and their folder, that may not be on the disk yet: sync them before a checkpoint names them."""
+        files = [self._file(client) for client in sorted(self._unsynced)]
+        self._unsynced.clear()
+        return [*files, files[0].parent] if files else []
+
+    def adopt(self, folder: Path, stored: Mapping[ClientId, Stored]) -> None:
+        """Continue with the states that a checkpoint names, if all of them are as they were written.
+
+        Other versions in `folder` are left from a crash, and go. Files that no store has written stay.
+        """
+        self._hot, self._sizes, self._total = {}, {}, 0
+        self._unsaved, self._unsynced, self._outdated = set(), set(), []
+        self._folder, self._stored = folder, dict(stored)
+        wanted = set()
+        for client, state in self._stored.items():
+            file = self._file(client)
+            wanted.add(file.name)
+            check_sha256(file, state.sha256, f"the state of client {client}")
+        for path in sorted(folder.iterdir()) if folder.exists() else ():
+            if path.name not in wanted and VERSIONED.fullmatch(path.name):
+                path.unlink()
 
     def sweep(self) -> None:
         """Remove the versions that have been replaced: call it when no checkpoint needs them any more."""
@@ -125,21 +146,27 @@ class ClientStore:
             self._scratch.cleanup()
             self._scratch = None
 
+    def _next(self, client: ClientId) -> int:
+        return self._stored[client].version + 1 if client in self._stored else 1
+
     def _file(self, client: ClientId, version: int | None = None) -> Path:
         if self._folder is None:
             self._scratch = tempfile.TemporaryDirectory(prefix="sparsona-", ignore_cleanup_errors=True)
             self._folder = Path(self._scratch.name)
-        return self._folder / f"{quote(client, safe='')}.{self._versions[client] if version is None else version}"
+        number = self._stored[client].version if version is None else version
+        return self._folder / f"{file_stem(client)}.{number}"
 
     def _save(self, client: ClientId) -> None:
-        self._file(client, self._versions.get(client, 0) + 1).write_bytes(pack(self._hot[client]))
+        sha256 = write_state(self._file(client, self._next(client)), self._hot[client])
         self._unsaved.discard(client)
-        self._next_version(client)
+        self._replace(client, sha256)
 
-    def _next_version(self, client: ClientId) -> None:
-        if client in self._versions:
+    def _replace(self, client: ClientId, sha256: str) -> None:
+        """The client's next version is its state from now on."""
+        if client in self._stored:
             self._outdated.append(self._file(client))
-        self._versions[client] = self._versions.get(client, 0) + 1
+        self._stored[client] = Stored(self._next(client), sha256)
+        self._unsynced.add(client)
         if self._scratch is not None:
             self.sweep()
 
@@ -162,20 +189,37 @@ class ClientStore:
         self._unsaved.discard(client)
 
     def _digest(self, client: ClientId) -> str:
-        if client in self._versions and client not in self._unsaved:
-            return hashlib.sha256(self._file(client).read_bytes()).hexdigest()
+        if client in self._stored and client not in self._unsaved:
+            return self._stored[client].sha256
         return digest(self.get(client))
 
 
-def read_state(path: Path, method: Method[Any, Any], task: Task, client: ClientId) -> Any:
-    """The state in a file; a fresh one of the same client tells the types to be read."""
+def write_state(path: Path, state: Any) -> str:
+    """Write a state to a new file; returns the sha256 of its bytes."""
+    data = pack(state)
+    write_new(path, data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def check_sha256(path: Path, sha256: str, what: str) -> bytes:
+    """The content of a file that a checkpoint names. One that is missing or not as it was written is refused."""
+    try:
+        data = read_regular(path)
+    except FileNotFoundError:
+        raise RunError(f"{what} is missing: run it again into another --out") from None
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise RunError(f"{what} is damaged, {path.name} is not as it was written: run it again into another --out")
+    return data
+
+
+def read_state(path: Path, fresh: Any, client: ClientId) -> Any:
+    """The state in a file; a `fresh` one of the same client tells the types to be read."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise RunError(f"cannot read the state of client {client}: {error.strerror}: {path}") from None
-    kind = type(method.start_client(task, client))
     try:
-        return unpack(data, kind)
+        return unpack_like(data, fresh)
     except RunError as error:
         raise RunError(f"{path}: {error}") from None
 

@@ -1,4 +1,4 @@
-"""TrainJob images, varied."""
+"""Augmentation of training images."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ PAD = 4
 
 
 def crop_and_flip(images: torch.Tensor) -> torch.Tensor:
-    """Each image shifted by up to four pixels each way, black coming in, and half of them mirrored left to right.
+    """Each image shifted by up to four pixels each way and filled with black; half of them are mirrored left to right.
 
-    What CIFAR nets are trained with. The draws are those of torch's generator, which the caller sets.
+    This is the usual augmentation for CIFAR. It draws from torch's generator, which the caller seeds.
 
     >>> crop_and_flip(torch.ones(5, 3, 32, 32, dtype=torch.uint8)).shape
     torch.Size([5, 3, 32, 32])

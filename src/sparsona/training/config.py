@@ -1,7 +1,8 @@
-"""How a client trains: the numbers that decide it."""
+"""The settings of local training."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -15,8 +16,8 @@ from sparsona.training.optimizer import Adam, Moments, Optimizer, Sgd
 class TrainConfig:
     """How a client trains. `steps`, where given, replaces `epochs`; `repeats` steps are taken on every batch.
 
-    The learning rate of round t (from 0) is ``lr * decay**t``, and a tenth of it after each share of the rounds that
-    `drops` names. `clip` bounds the gradient's norm, the mask and the proximal term included, weight decay not.
+    The learning rate of round t (from 0) is ``lr * decay**t``. After each share of the rounds in `drops` it is a tenth
+    of that. `clip` bounds the norm of the gradient with the proximal term, behind the mask, without the weight decay.
     `augment` shifts training images by up to four pixels and mirrors half of them.
     """
 
@@ -42,8 +43,8 @@ class TrainConfig:
         """
         return self.lr * self.decay**round * 0.1 ** sum(round >= drop * rounds for drop in self.drops)
 
-    def stepper(self, rate: float, weights: torch.Tensor, moments: Moments | None) -> Optimizer:
-        """The optimiser of this config, fresh or continued."""
+    def make_optimizer(self, rate: float, weights: torch.Tensor, saved: Sequence[Moments]) -> Optimizer:
+        """The optimiser of these (..., n) weights, continued from the moments saved for each row."""
         if self.optimizer == "adam":
-            return Adam(rate, weights, moments)
-        return Sgd(rate, self.momentum, weights, moments)
+            return Adam(rate, weights, saved)
+        return Sgd(rate, self.momentum, weights, saved)

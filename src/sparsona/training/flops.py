@@ -1,7 +1,7 @@
-"""How much arithmetic a net costs: the convolutions and linear layers by their weights and biases, all else left out.
+"""The operations of a net: those of convolutions and linear layers; all others are left out.
 
-A weight is a multiplication and an addition for every output that it enters, a bias an addition. A sparse net costs
-what its active entries cost; a training step costs three forward passes (FedSpa's way of counting, and RigL's).
+A weight costs a multiplication and an addition for every output that it enters, a bias an addition. A sparse net costs
+what its active entries cost. A training step costs three forward passes, as FedSpa and RigL count.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from sparsona.layout import Layout
 from sparsona.message import Mask
 
 TRAINING = 3
-"""Forward passes that a training step is worth: one is its own, two go backward, for the inputs and the weights."""
+"""The cost of a training step in forward passes: one forward, two backward, to the inputs and to the weights."""
 
 
 def costs(module: nn.Module, sample: torch.Tensor) -> dict[str, int]:
-    """By tensor, the operations that each of its entries takes when `module` looks at `sample`, a batch of one.
+    """By tensor, the operations of each of its entries in a forward pass of `sample`, a batch of one.
 
     >>> costs(nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(32, 5)), torch.zeros(1, 1, 6, 6))
     {'0.weight': 32, '0.bias': 16, '2.weight': 2, '2.bias': 1}
@@ -51,7 +51,7 @@ def costs(module: nn.Module, sample: torch.Tensor) -> dict[str, int]:
 
 
 def forward_flops(layout: Layout, by_tensor: Mapping[str, int], mask: Mask | None = None) -> int:
-    """The operations of one sample's forward pass with the entries of `mask`, or with all.
+    """The operations of one sample's forward pass with the entries of `mask`. None means all.
 
     >>> layout = Layout.of(nn.Linear(3, 2))
     >>> by_tensor = {"weight": 2, "bias": 1}

@@ -1,8 +1,9 @@
-"""The client's handle on its data, its model and its chance."""
+"""What a method's client code works with: its samples, the training loop, its random numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,17 +13,18 @@ from sparsona.data.dataset import Array, ClientSplit, Indices
 from sparsona.errors import Diverged, InputError
 from sparsona.layout import Layout
 from sparsona.message import Mask, Vector
-from sparsona.method import ClientId, Model, Task
+from sparsona.method import TRAIN, ClientId, Model, Phase, Task
 from sparsona.training.config import TrainConfig
+from sparsona.training.job import Proximal, Trained, TrainJob
 from sparsona.training.objective import Objective
 from sparsona.training.optimizer import Moments
-from sparsona.training.runner import EVAL_BATCH, ModelRunner, Proximal, Step, Trained, TrainJob, Vectors
+from sparsona.training.runner import EVAL_BATCH, ModelRunner, Step, Vectors
 from sparsona.training.transform import WeightTransform
 
 
 @dataclass(frozen=True)
 class Local:
-    """What a client has: its samples, the training loop, its chance. It never shows another client's data."""
+    """One client in one round: its samples, the training loop, its random numbers. No other client's data is in it."""
 
     client: ClientId
     round: int
@@ -30,6 +32,7 @@ class Local:
     config: TrainConfig
     split: ClientSplit
     runner: ModelRunner
+    phase: Phase = TRAIN
 
     @property
     def layout(self) -> Layout:
@@ -41,7 +44,7 @@ class Local:
         return len(self.split.train)
 
     def inputs(self, most: int = EVAL_BATCH) -> torch.Tensor:
-        """The first training examples' inputs, at most so many, as the model wants them."""
+        """The inputs of the first `most` training examples, prepared for the model."""
         return self.runner.batch(self.split.train[:most])[0]
 
     def targets(self) -> Array:
@@ -50,12 +53,13 @@ class Local:
         return found
 
     def on(self, inputs: Array, targets: Array, objective: Objective) -> Local:
-        """The client at work on other samples than its own, such as public ones."""
+        """The same client with other training samples, such as public ones."""
         none = np.zeros(0, np.int64)
-        share = ClientSplit(self.client, np.arange(len(inputs)), none, none)
-        return replace(self, split=share, runner=self.runner.on(inputs, targets, objective))
+        split = ClientSplit(self.client, np.arange(len(inputs)), none, none)
+        return replace(self, split=split, runner=self.runner.on(inputs, targets, objective))
 
     def rng(self, purpose: str, layer: int = 0) -> np.random.Generator:
+        """A generator of this client's own, for one purpose in this round."""
         return self.runner.chance.rng(purpose, round=self.round, client=self.client, layer=layer)
 
     def train(
@@ -72,29 +76,38 @@ class Local:
     ) -> Trained:
         """Train from `start`, by the experiment's config unless another is given.
 
-        `mask` stops the other weights, `proximal` pulls towards a vector, `importance` weighs the training examples,
-        `moments` continues an earlier optimiser, `transform` makes each batch's weights of the trained
-        ones. Two trainings in one turn take different `stream` names.
+        Only the weights of `mask` move. `proximal` pulls towards a vector, `importance` weighs the training examples,
+        `moments` continues an earlier optimiser, and `transform` makes of the trained weights those that each batch
+        runs with. Two trainings in one turn need different `stream` names.
         """
         config = config or self.config
-        rate = config.rate(self.round, self.task.rounds)
-        beside = transform.config.rate(self.round, self.task.rounds) if transform and transform.config else 0.0
         pairs = self.runner.needs_pairs or (transform is not None and transform.needs_pairs)
-        batches = self._batches(config, importance, stream, pairs)
-        seeded = self.runner.chance.torch(stream, round=self.round, client=self.client, device=self.runner.device)
+        job = TrainJob(
+            start,
+            config,
+            self._batches(config, importance, stream, pairs),
+            config.rate(self.round, self.task.rounds),
+            self._seeded(stream),
+            mask=mask,
+            proximal=proximal,
+            moments=moments,
+            transform=transform,
+            transform_rate=transform.config.rate(self.round, self.task.rounds)
+            if transform is not None and transform.config is not None
+            else 0.0,
+        )
         try:
-            return self.runner.perform(
-                TrainJob(start, config, batches, rate, mask, proximal, moments, transform, beside, seeded)
-            )
+            return self.runner.train(job)
         except Diverged as error:
             raise Diverged(f"client {self.client}, round {self.round + 1}: {error}") from None
 
     def iterate(
         self, start: Vectors, step: Step, config: TrainConfig | None = None, *, batches: int = 1, stream: str = "train"
     ) -> Vectors:
-        """Move vectors by steps of the method's own, as many as the config has batches; each gets `batches` batches.
+        """Move vectors by steps of the method's own: as many as the config has batches.
 
-        They are drawn apart. For what :meth:`train` cannot say: gradients at other points than the one that moves.
+        Each step gets `batches` batches, drawn independently. This is for methods that need gradients at other points
+        than the one that moves; :meth:`train` has none of these.
         """
         config = config or self.config
         if config.optimizer != "sgd" or config.momentum:
@@ -102,7 +115,7 @@ class Local:
         names = [stream if i == 0 else f"{stream}/{i}" for i in range(batches)]
         drawn = [(indices for indices, _ in self._batches(config, None, name)) for name in names]
         try:
-            with self.runner.chance.torch(stream, round=self.round, client=self.client, device=self.runner.device):
+            with self._seeded(stream):
                 return self.runner.iterate(start, step, zip(*drawn, strict=True), config)
         except Diverged as error:
             raise Diverged(f"client {self.client}, round {self.round + 1}: {error}") from None
@@ -128,6 +141,10 @@ class Local:
         """The metric of `model` on the client's training examples."""
         self.runner.count(self.examples, passes=1)
         return self.runner.score(model, self.split.train)
+
+    def _seeded(self, stream: str) -> AbstractContextManager[None]:
+        """A block in which torch's generator is this client's."""
+        return self.runner.chance.torch(stream, round=self.round, client=self.client, device=self.runner.device)
 
     def _batches(
         self, config: TrainConfig, importance: Array | None, stream: str, pairs: bool | None = None

@@ -1,9 +1,10 @@
-"""What is learned and how it is judged: loss, prediction and metric. Classification unless said otherwise."""
+"""Objectives: the loss that is trained, the prediction, and the metric. Classification is the default."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -55,9 +56,29 @@ def _absolute_error(predictions: Array, targets: Array) -> float:
     return float(np.abs(predictions - targets.reshape(predictions.shape)).mean()) if len(targets) else float("nan")
 
 
-def regression() -> Objective:
-    """Squared loss, the mean absolute error as the metric (lower is better)."""
-    return Objective(_squared, _same, _absolute_error, "mae", higher_is_better=False)
+def regression(center: Sequence[float] = (), spread: Sequence[float] = ()) -> Objective:
+    """Squared loss, the mean absolute error as the metric (lower is better).
+
+    With `center` and `spread` a model learns (target - center) / spread; predictions and the metric are in the
+    target's own units.
+    """
+    if not center:
+        return Objective(_squared, _same, _absolute_error, "mae", higher_is_better=False)
+    units = tuple(center), tuple(spread)
+    return Objective(
+        partial(_squared_in_units, *units), partial(_in_units, *units), _absolute_error, "mae", higher_is_better=False
+    )
+
+
+def _squared_in_units(
+    center: tuple[float, ...], spread: tuple[float, ...], outputs: torch.Tensor, targets: torch.Tensor
+) -> torch.Tensor:
+    shift, scale = targets.new_tensor(center), targets.new_tensor(spread)
+    return _squared(outputs, (targets.reshape(outputs.shape) - shift) / scale)
+
+
+def _in_units(center: tuple[float, ...], spread: tuple[float, ...], outputs: torch.Tensor) -> torch.Tensor:
+    return outputs * outputs.new_tensor(spread) + outputs.new_tensor(center)
 
 
 def _masked_bce(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -1,10 +1,8 @@
-"""The workplace of one process: a module, the data, a device, and the one training loop. Clients take turns on it."""
+"""The model runner: a module, the data, a device, and the one training loop. The clients of a process share it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
@@ -21,54 +19,23 @@ from sparsona.method import Model
 from sparsona.training.augment import crop_and_flip
 from sparsona.training.config import TrainConfig
 from sparsona.training.flops import TRAINING, costs, forward_flops
+from sparsona.training.job import Proximal, Trained, TrainJob
+from sparsona.training.loop import TrainSteps, steps_of
 from sparsona.training.objective import Objective
-from sparsona.training.optimizer import NONE, Moments, Optimizer
-from sparsona.training.transform import AuxiliaryStep, GradientSpans, WeightTransform
-from sparsona.training.vector import Flat, view_of
+from sparsona.training.step import StepRule
+from sparsona.training.transform import WeightTransform
+from sparsona.training.vector import Flat, tensor_of, view_of
+
+__all__ = ["EVAL_BATCH", "SCORE_BATCH", "Minibatch", "ModelRunner", "Proximal", "Step", "TrainJob", "Trained",
+           "Vectors", "channels_last"]  # fmt: skip
 
 EVAL_BATCH = 512
 SCORE_BATCH = 128
-"""Samples that a model is tested on at a time. More is slower: the activations of a small ConvNet leave the cache."""
-
-
-@dataclass(frozen=True)
-class Proximal:
-    """The term strength/2 * |w - towards|^2 beside the loss; `apart` makes it a step of its own after every step."""
-
-    towards: Vector
-    strength: float
-    apart: bool = False
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The outcome of local training; `examples` counts samples seen, `loss` is their mean loss."""
-
-    weights: Vector
-    loss: float
-    examples: int
-    moments: Moments
-    transform: Moments | None = None
-
-
-@dataclass(frozen=True)
-class TrainJob:
-    """One local training as it was asked for; within `seeded` torch's generator is the run's."""
-
-    start: Vector
-    config: TrainConfig
-    batches: Iterator[tuple[Indices, Array | None]]
-    rate: float
-    mask: Mask | None
-    proximal: Proximal | None
-    moments: Moments | None
-    transform: WeightTransform | None
-    transform_rate: float
-    seeded: AbstractContextManager[None]
+"""The batch of a test. More samples are slower: the activations of a small ConvNet leave the cache."""
 
 
 class ModelRunner:
-    """A worker's workplace: one module, the data, the device. Clients take turns on it."""
+    """Trains and tests one module on a device, for one client after the other."""
 
     def __init__(
         self, module: nn.Module, data: Dataset, objective: Objective, chance: Chance, device: str = "cpu"
@@ -92,11 +59,20 @@ class ModelRunner:
         self.loss = float("nan")
         """The mean loss of the last training."""
         self.flops = 0
-        """The operations counted so far; whoever wants those of one turn sets it to 0 before."""
+        """The operations counted so far. To count those of one turn, set it to 0 before the turn."""
         self.samples = 0.0
-        """The samples trained on so far, one for every pass of training: what a device's time grows with."""
+        """The samples trained on so far; a pass without training counts as a third. A device's time grows with it."""
         self._counter: ModelRunner | None = None
-        """Where work is counted, if not here: a runner for other samples counts on the one that it was made from."""
+        """The runner that counts the work. None: this one. A runner made by :meth:`on` counts on its origin."""
+
+    @property
+    def buffers(self) -> Vector:
+        """A copy of the module's float buffers (BatchNorm's statistics); empty where it has none."""
+        return self.flat.read_buffers()
+
+    @buffers.setter
+    def buffers(self, values: Vector) -> None:
+        self.flat.load_buffers(values)
 
     @property
     def layout(self) -> Layout:
@@ -111,13 +87,13 @@ class ModelRunner:
         return costs(self.flat.module, self.prepare(self._inputs[:1]))
 
     def count(self, samples: int, mask: Mask | None = None, passes: int = TRAINING) -> None:
-        """Count the operations of so many samples on the weights of `mask`; a training step is three passes."""
+        """Count the operations of `samples` samples with the weights of `mask`. A training step is three passes."""
         counter = self._counter or self
         counter.flops += samples * passes * forward_flops(self.layout, self._costs, mask)
         counter.samples += samples * passes / TRAINING
 
     def _count_step(self, samples: int, transform: WeightTransform) -> None:
-        """Count a step of what the transform ran: a pass forward, one back to the inputs, and one to the weights."""
+        """Count a step of the transform's active weights: forward, back to the inputs, back to the weights."""
         ran, moved = transform.active()
         self.count(samples, ran, TRAINING - 1)
         self.count(samples, moved, 1)
@@ -152,7 +128,7 @@ class ModelRunner:
             return _outputs(self.flat.module(inputs))
 
     def outputs(self, model: Model, inputs: torch.Tensor) -> torch.Tensor:
-        """What `model` says of a batch of prepared inputs."""
+        """The outputs of `model` for a batch of prepared inputs."""
         if isinstance(model, np.ndarray):
             return self.forward(model, inputs)
         with torch.no_grad():
@@ -170,8 +146,10 @@ class ModelRunner:
         return self.scores(model, indices)[0]
 
     def scores(self, model: Model, *parts: Indices) -> tuple[float, ...]:
-        """The metric of `model` on each part of samples. A vector is tested on all in one pass; a predictor may look
-        at its whole batch, so no batch of it mixes parts."""
+        """The metric of `model` on each part of samples.
+
+        A vector is tested on all parts in one pass. A predictor may use the whole batch, so its batches mix no parts.
+        """
         if isinstance(model, np.ndarray):
             answers = self._answers(model, np.concatenate(parts), SCORE_BATCH)
             split = np.split(answers, np.cumsum([len(part) for part in parts])[:-1])
@@ -192,8 +170,10 @@ class ModelRunner:
         return predictions
 
     def on(self, inputs: Array, targets: Array, objective: Objective) -> ModelRunner:
-        """The same module and device with other raw samples, of the same units, and another objective. What is done
-        there counts here."""
+        """The same module and device with other raw samples, of the same units, and another objective.
+
+        Its work is counted on this runner.
+        """
         out = ModelRunner.__new__(ModelRunner)
         out.__dict__.update(self.__dict__)
         out._inputs, out._targets, out.objective = view_of(inputs), view_of(targets), objective
@@ -226,115 +206,56 @@ class ModelRunner:
             torch.autograd.backward(losses.sum() / len(indices))
         self.count(len(indices))
         out = np.zeros(self.layout.size, np.float32)
-        out[: self.layout.trainable] = self.flat.gradient.cpu().numpy()
+        out[: self.layout.size] = self.flat.gradient.cpu().numpy()
         return out
 
-    def perform(self, training: TrainJob) -> Trained:
-        """Train as asked."""
-        with training.seeded:
-            return self.train(
-                training.start,
-                training.config,
-                training.batches,
-                training.rate,
-                training.mask,
-                training.proximal,
-                training.moments,
-                training.transform,
-                training.transform_rate,
-            )
+    def train(self, job: TrainJob) -> Trained:
+        """Train as the job says. Every local step of every method is taken here or in :meth:`iterate`."""
+        self.flat.load(job.start)
+        self.flat.module.train()
+        steps = steps_of(self.flat, job)
+        with job.seeded:
+            loss, examples = self._run(job, steps)
+        with torch.no_grad():
+            moments, transform = steps.finish()
+        weights = self.flat.read()
+        self.loss = loss
+        if not (np.isfinite(loss) and np.isfinite(weights).all()):
+            raise job.diverged(loss, examples)
+        return Trained(weights, loss, examples, moments, transform)
 
-    def train(
-        self,
-        start: Vector,
-        config: TrainConfig,
-        batches: Iterator[tuple[Indices, Array | None]],
-        rate: float,
-        mask: Mask | None = None,
-        proximal: Proximal | None = None,
-        moments: Moments | None = None,
-        transform: WeightTransform | None = None,
-        transform_rate: float = 0.0,
-    ) -> Trained:
-        """The training loop: every method's every local step is taken here."""
-        flat, trainable = self.flat, self.layout.trainable
-        flat.load(start)
-        flat.module.train()
-        weights, module_runs = flat.weights[:trainable], transform is None or transform.overwrites
-        if transform is not None and transform.overwrites:
-            weights = weights.clone()
-        active = None if mask is None else self._vector(mask[:trainable].astype(np.float32))
-        towards = None if proximal is None else self._vector(proximal.towards[:trainable])
-        optimizer = config.stepper(rate, weights, moments) if transform is None else None
-        beside = None if transform is None else AuxiliaryStep.of(transform, transform_rate)
-        parts: dict[int, Optimizer] = {}
+    def _run(self, job: TrainJob, steps: TrainSteps) -> tuple[float, int]:
+        """Take all steps; return the mean loss and the number of samples seen."""
         total, seen = torch.zeros((), device=self.device), 0
-        for indices, importance in batches:
-            inputs, targets = self.batch(indices, config.augment)
-            for _ in range(config.repeats):
-                if module_runs:
-                    flat.gradient.zero_()
-                outputs = flat.module(inputs) if transform is None else transform.forward(flat, weights, inputs)
-                losses = self.objective.loss(_outputs(outputs), targets)
-                if importance is not None:
-                    losses = losses * self._vector(importance)
-                torch.autograd.backward(losses.mean())
-                with torch.no_grad():
-                    moved: GradientSpans | None = None
-                    if transform is not None:
-                        moved = transform.backward(flat, weights)
-                        if beside is not None:
-                            beside.step()
-                    pieces = ((slice(0, trainable), flat.gradient),) if moved is None else moved
-                    for span, slope in pieces:
-                        if towards is not None and proximal is not None and not proximal.apart:
-                            slope.add_(weights[span] - towards[span], alpha=proximal.strength)
-                        if active is not None:
-                            slope.mul_(active[span])
-                    if config.clip is not None:
-                        norms = [slope.norm() for _, slope in pieces]
-                        norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm()
-                        for _, slope in pieces:
-                            slope.mul_((config.clip / (norm + 1e-6)).clamp(max=1.0))
-                    for span, slope in pieces:
-                        if config.weight_decay:
-                            if active is None:
-                                slope.add_(weights[span], alpha=config.weight_decay)
-                            else:
-                                slope.addcmul_(weights[span], active[span], value=config.weight_decay)
-                        if moved is None:
-                            optimizer = optimizer or config.stepper(rate, weights, moments)
-                            optimizer.step(weights, slope)
-                            continue
-                        if span.start not in parts:  # a memory for every span: others are not moved, nor forgotten
-                            parts[span.start] = config.stepper(rate, weights[span], None)
-                        parts[span.start].step(weights[span], slope)
-                    if towards is not None and proximal is not None and proximal.apart:
-                        pull = weights - towards if active is None else (weights - towards) * active
-                        weights.add_(pull, alpha=-rate * proximal.strength)
-                    total += losses.detach().sum()
+        for indices, importance in job.batches:
+            inputs, targets = self.batch(indices, job.config.augment)
+            scale = None if importance is None else tensor_of(importance, self.device)
+            for _ in range(job.config.repeats):
+                total += self._step(steps, inputs, targets, scale)
                 seen += len(indices)
-                if transform is not None:
-                    self._count_step(len(indices), transform)
-        if transform is not None and transform.overwrites:
-            with torch.no_grad():
-                flat.weights[:trainable] = weights
-        trained = flat.read()
-        if transform is None:
-            self.count(seen, mask)
-        self.loss = loss = float(total) / max(seen, 1)
-        if not (np.isfinite(loss) and np.isfinite(trained).all()):
-            raise Diverged(
-                f"the loss is {loss:g} after {seen} samples at learning rate {rate:g}: lower it, or set clip"
-            )
-        memory = optimizer.moments() if optimizer is not None else moments or Moments(0, NONE, NONE)
-        return Trained(trained, loss, seen, memory, None if beside is None else beside.optimizer.moments())
+                if job.transform is not None:
+                    self._count_step(len(indices), job.transform)
+        if job.transform is None:
+            self.count(seen, job.mask)
+        return float(total) / max(seen, 1), seen
+
+    def _step(
+        self, steps: TrainSteps, inputs: torch.Tensor, targets: torch.Tensor, scale: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Take one step; return the sum of the losses before it."""
+        losses = self.objective.loss(_outputs(steps.forward(inputs)), targets)
+        if scale is not None:
+            losses = losses * scale
+        torch.autograd.backward(losses.mean())
+        with torch.no_grad():
+            steps.step()
+            return losses.detach().sum()
 
     def iterate(
         self, start: Vectors, step: Step, batches: Iterator[tuple[Indices, ...]], config: TrainConfig
     ) -> Vectors:
-        """The loop for steps that are not an optimiser's: `step` says what becomes of the vectors, batch by batch."""
-        trainable, vectors = self.layout.trainable, start
+        """Move vectors by a method's own `step`, batch by batch."""
+        vectors = start
         total, seen = torch.zeros((), device=self.device), 0
         self.flat.load(start[0])
         self.flat.module.train()
@@ -342,9 +263,6 @@ class ModelRunner:
             drawn = tuple(Minibatch(self, indices, config) for indices in chosen)
             with np.errstate(over="ignore", invalid="ignore"):  # divergence is named below
                 vectors = step(vectors, drawn)
-            if trainable < self.layout.size:
-                tail = self.flat.weights[trainable:].cpu().numpy()
-                vectors = tuple(np.concatenate([vector[:trainable], tail]) for vector in vectors)
             total += sum((batch.total for batch in drawn), torch.zeros((), device=self.device))
             seen += sum(batch.seen for batch in drawn)
         self.loss = loss = float(total) / max(seen, 1)
@@ -352,34 +270,29 @@ class ModelRunner:
             raise Diverged(f"the loss is {loss:g} after {seen} samples: lower the learning rates, or set clip")
         return vectors
 
-    def _vector(self, values: Array) -> torch.Tensor:
-        return view_of(np.ascontiguousarray(values, np.float32)).to(self.device)
-
 
 class Minibatch:
     """The samples of one step, and derivatives of their mean loss in training mode; zero where buffers stand.
 
-    The config's weight decay is part of the loss, and its clip bounds the gradient before that.
+    The config's weight decay is part of the loss. Its clip bounds the gradient without the weight decay.
     """
 
     def __init__(self, runner: ModelRunner, indices: Indices, config: TrainConfig) -> None:
         self._runner = runner
         self._config = config
+        self._rule = StepRule(runner.flat.weights[: runner.layout.size], config, config.lr)
         self._inputs, self._targets = runner.batch(indices, config.augment)
         self.total = torch.zeros((), device=runner.device)
         self.seen = 0
 
     def gradient(self, weights: Vector) -> Vector:
         """The gradient at `weights`."""
-        flat, config = self._runner.flat, self._config
+        flat = self._runner.flat
         flat.load(weights)
         flat.gradient.zero_()
         torch.autograd.backward(self._loss())
         with torch.no_grad():
-            if config.clip is not None:
-                flat.gradient.mul_((config.clip / (flat.gradient.norm() + 1e-6)).clamp(max=1.0))
-            if config.weight_decay:
-                flat.gradient.add_(flat.weights[: self._runner.layout.trainable], alpha=config.weight_decay)
+            self._rule.prepare(flat.gradient)
         return self._whole(flat.gradient)
 
     def curvature(self, weights: Vector, direction: Vector) -> Vector:
@@ -388,7 +301,7 @@ class Minibatch:
         flat.load(weights)
         parameters = list(flat.module.parameters())
         first = torch.autograd.grad(self._loss(), parameters, create_graph=True)
-        towards = self._runner._vector(direction[: layout.trainable])
+        towards = tensor_of(direction[: layout.size], self._runner.device)
         slope = torch.dot(torch.cat([g.reshape(-1) for g in first]), towards)
         second = torch.autograd.grad(slope, parameters, materialize_grads=True)
         product = torch.cat([g.reshape(-1) for g in second]) + self._config.weight_decay * towards
@@ -404,7 +317,7 @@ class Minibatch:
 
     def _whole(self, gradient: torch.Tensor) -> Vector:
         out = np.zeros(self._runner.layout.size, np.float32)
-        out[: self._runner.layout.trainable] = gradient.cpu().numpy()
+        out[: self._runner.layout.size] = gradient.cpu().numpy()
         return out
 
 

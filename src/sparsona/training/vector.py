@@ -12,21 +12,29 @@ import torch
 from torch import nn
 
 from sparsona.errors import InputError
-from sparsona.layout import Layout, tensors_of
+from sparsona.layout import Layout, buffers_of, parameters_of
 from sparsona.message import Vector
 
 
 def view_of(array: npt.NDArray[Any]) -> torch.Tensor:
-    """The array as a tensor to read from, without a copy: torch has no tensors that cannot be written to, and warns of
-    arrays that cannot."""
+    """The array as a tensor to read from, without a copy.
+
+    Torch has no read-only tensors, and warns of read-only arrays; the caller must not write.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         return torch.from_numpy(array)
 
 
+def tensor_of(values: npt.NDArray[Any], device: torch.device | str) -> torch.Tensor:
+    """Values as a float32 tensor to read from, on the device."""
+    return view_of(np.ascontiguousarray(values, np.float32)).to(device)
+
+
 class Flat:
-    """A module whose weights and gradients are views of two flat buffers, so that a step is one axpy. The buffer of
-    the gradients is made when it is first asked for.
+    """A module whose weights and gradients are views of two flat buffers, so that a step is one axpy.
+
+    The buffer of the gradients is made when it is first used.
 
     >>> flat = Flat(nn.Linear(2, 1))
     >>> flat.load(np.array([1, 2, 3], np.float32))
@@ -38,32 +46,62 @@ class Flat:
     def __init__(self, module: nn.Module, device: str = "cpu") -> None:
         self.module = module.to(device)
         self.layout = Layout.of(module)
-        self.weights = torch.empty(self.layout.size, device=device)
+        self.buffer_layout = Layout.of_buffers(module)
+        size = self.layout.size
+        whole = torch.empty(size + self.buffer_layout.size, device=device)
+        self.weights, self.buffers = whole[:size], whole[size:]
+        self._whole = whole
+        for (_, parameter), place in zip(list(parameters_of(module)), self.layout.tensors, strict=True):
+            parameter.data, parameter.grad = _moved(parameter, self.weights[place.slice].view(place.shape)), None
         owners = dict(module.named_modules())
-        for (name, tensor, buffer), place in zip(list(tensors_of(module)), self.layout.tensors, strict=True):
-            view = self.weights[place.slice].view(place.shape)
-            with torch.no_grad():
-                view.copy_(tensor)
-            if buffer:
-                owner, _, leaf = name.rpartition(".")
-                owners[owner]._buffers[leaf] = view
-            else:
-                tensor.data, tensor.grad = view, None
+        for (name, buffer), place in zip(list(buffers_of(module)), self.buffer_layout.tensors, strict=True):
+            owner, _, leaf = name.rpartition(".")
+            owners[owner]._buffers[leaf] = _moved(buffer, self.buffers[place.slice].view(place.shape))
 
     @cached_property
     def gradient(self) -> torch.Tensor:
-        out = torch.zeros(self.layout.trainable, device=self.weights.device)
-        for parameter, place in zip(self.module.parameters(), self.layout.parameters, strict=True):
+        out = torch.zeros(self.layout.size, device=self.weights.device)
+        for parameter, place in zip(self.module.parameters(), self.layout.tensors, strict=True):
             parameter.grad = out[place.slice].view(place.shape)
         return out
 
     def load(self, vector: Vector) -> None:
-        if vector.shape != (self.layout.size,):
-            raise InputError(f"a vector of length {len(vector)} does not fit a model of {self.layout.size} numbers")
-        with torch.no_grad():
-            self.weights.copy_(view_of(np.ascontiguousarray(vector, np.float32)))
+        """Take over the parameters."""
+        _load(vector, self.weights)
+
+    def load_buffers(self, vector: Vector) -> None:
+        """Take over the float buffers."""
+        _load(vector, self.buffers)
+
+    def load_all(self, vector: Vector) -> None:
+        """Take over parameters and float buffers, one behind the other."""
+        _load(vector, self._whole)
 
     def read(self) -> Vector:
-        """A copy of the weights."""
-        out: Vector = self.weights.detach().cpu().numpy().copy()
-        return out
+        """A copy of the parameters."""
+        return _read(self.weights)
+
+    def read_buffers(self) -> Vector:
+        """A copy of the float buffers."""
+        return _read(self.buffers)
+
+    def read_all(self) -> Vector:
+        """A copy of parameters and float buffers, one behind the other."""
+        return _read(self._whole)
+
+
+def _moved(tensor: torch.Tensor, view: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return view.copy_(tensor)
+
+
+def _load(vector: Vector, into: torch.Tensor) -> None:
+    if vector.shape != into.shape:
+        raise InputError(f"a vector of length {len(vector)} does not fit a model of {len(into)} numbers")
+    with torch.no_grad():
+        into.copy_(view_of(np.ascontiguousarray(vector, np.float32)))
+
+
+def _read(values: torch.Tensor) -> Vector:
+    out: Vector = values.detach().cpu().numpy().copy()
+    return out

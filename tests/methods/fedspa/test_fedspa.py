@@ -17,7 +17,7 @@ from sparsona.chance import Chance
 from sparsona.errors import InputError, WireError
 from sparsona.experiment import make_method
 from sparsona.federation.schedule import Sampled
-from sparsona.federation.worker import Setup
+from sparsona.federation.setup import Setup
 from sparsona.layout import Layout
 from sparsona.message import Message, Positions, Stamp
 from sparsona.method import Arrival, ServerContext, Task

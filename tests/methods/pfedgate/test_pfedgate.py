@@ -11,7 +11,7 @@ import torch
 
 from sparsona.errors import InputError
 from sparsona.experiment import make_method
-from sparsona.federation.worker import Setup
+from sparsona.federation.setup import Setup
 from sparsona.message import Message
 from sparsona.method import Arrival, ServerContext
 from sparsona.methods.fedavg import FedAvg

@@ -14,7 +14,8 @@ import sparsona
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import InputError
-from sparsona.federation.rounds import Evaluation, Rounds
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Plan, Sampled, Schedule
 from sparsona.message import Levels, Message
 from sparsona.method import Arrival, ClientId, ServerContext

@@ -13,14 +13,18 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from sparsona.engines import ENGINES
 from sparsona.engines.pool import loop as worker
-from sparsona.engines.pool.loop import DEPTH, Failure, Order, Ready, Report
-from sparsona.engines.pool.processes import PATIENCE, Died, WorkerPool, WorkerProcess
-from sparsona.engines.pool.shared import seal
+from sparsona.engines.pool.loop import DEPTH, Configured, Failure, Request, Response
+from sparsona.engines.pool.processes import MAX_DEATHS, WorkerDied, WorkerPool, WorkerProcess
+from sparsona.engines.pool.shared import share_setup
 from sparsona.errors import InputError, SparsonaError
-from sparsona.federation.worker import Job, Outcome, Setup, groups
+from sparsona.federation.delivery import ClientMemory
+from sparsona.federation.references import ReferenceStore
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Job, Outcome, groups
 from sparsona.runs.store import ClientStore
 
 log = logging.getLogger(__name__)
@@ -29,8 +33,8 @@ SHORT = 0.05
 
 
 @dataclass
-class Task:
-    """Turns that one worker runs, and how many workers have died of them."""
+class JobGroup:
+    """Turns that one worker runs together, and how many workers have died in them."""
 
     jobs: tuple[Job, ...]
     deaths: int = field(default=0)
@@ -43,120 +47,124 @@ def cores() -> int:
 
 @ENGINES.add
 class Pool:
-    """Many workers, the same results. `crew` are processes of an earlier pool, to be used again and left running."""
+    """Many workers, the same results. A `worker_pool` that is given is used and left running when this one closes."""
 
-    def __init__(self, setup: Setup, workers: int = 0, crew: WorkerPool[Task] | None = None) -> None:
+    def __init__(self, setup: Setup, workers: int = 0, worker_pool: WorkerPool[JobGroup] | None = None) -> None:
         if worker.INSIDE:
             raise InputError(
                 "every worker process imports your script, and it starts a run: put the run under "
                 "`if __name__ == '__main__':`, or choose --engine inprocess"
             )
-        self.store = ClientStore(setup.method, setup.task)
+        self.store = ClientStore(partial(ClientMemory.fresh, setup.method, setup.task))
+        self.references = ReferenceStore()
         self.peak_rss_mb = 0.0
-        self._own = crew is None
+        self._owns_workers = worker_pool is None
         self._size = min(workers or cores(), max(1, len(setup.federation.splits)))
-        self._crew: WorkerPool[Task] = WorkerPool(self._size) if crew is None else crew
+        self._workers: WorkerPool[JobGroup] = WorkerPool(self._size) if worker_pool is None else worker_pool
         self._setup = setup
         self._seconds = SHORT
-        sealed, self._block = seal(setup)
+        shared, self._block = share_setup(setup)
         try:
-            self._crew.arm(sealed, self._block)
+            self._workers.configure(shared, self._block)
         except BaseException:
             self.close()
             raise
 
     @property
-    def _members(self) -> list[WorkerProcess[Task]]:
-        return self._crew.members[: self._size]
+    def processes(self) -> list[WorkerProcess[JobGroup]]:
+        """The worker processes that this pool uses."""
+        return self._workers.processes[: self._size]
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        tasks = (Task(group) for group in groups(jobs, self._setup))
-        stint = object()
-        if not self._crew.has(self._block):
-            raise SparsonaError("the workers of this pool have taken up the set-up of another: make a new pool")
-        self._crew.begin(stint)
+        waiting = (JobGroup(group) for group in groups(jobs, self._setup))
+        caller = object()
+        if not self._workers.is_configured_with(self._block):
+            raise SparsonaError("these workers were configured for another pool meanwhile: make a new pool")
+        self._workers.assign(caller)
         try:
-            yield from self._run(tasks, stint)
+            yield from self._run(waiting, caller)
         finally:
-            if self._crew.works_for(stint):  # else what is under way is another's
-                self._crew.begin(None)
+            if self._workers.is_assigned(caller):
+                self._workers.assign(None)
 
-    def _run(self, tasks: Iterator[Task], stint: object) -> Iterator[Outcome]:
-        again: deque[Task] = deque()
+    def _run(self, waiting: Iterator[JobGroup], caller: object) -> Iterator[Outcome]:
+        repeated: deque[JobGroup] = deque()
         outcomes: list[Outcome] = []
-        following = next(tasks, None)
+        following = next(waiting, None)
         while True:
-            self._crew.fill()
+            self._workers.start_missing()
             depth = DEPTH if self._seconds < SHORT else 1
-            for member in sorted(self._members, key=lambda member: len(member.tasks)):
-                while not member.arming and len(member.tasks) < depth and (again or following):
-                    if not again and following:
-                        again.append(following)
-                        following = next(tasks, None)
-                    if not self._give(member, again.popleft(), again):
+            for process in sorted(self.processes, key=lambda process: len(process.groups)):
+                while not process.configuring and len(process.groups) < depth and (repeated or following):
+                    if not repeated and following:
+                        repeated.append(following)
+                        following = next(waiting, None)
+                    if not self._submit(process, repeated.popleft(), repeated):
                         break
             yield from outcomes
-            if not self._crew.works_for(stint):
+            if not self._workers.is_assigned(caller):
                 raise SparsonaError("the workers were given other jobs before these were done: take all outcomes first")
-            if not (again or following or any(member.tasks for member in self._members)):
+            if not (repeated or following or any(process.groups for process in self.processes)):
                 return
-            outcomes = [outcome for member in self._crew.heard() for outcome in self._hear(member, again)]
+            outcomes = [o for process in self._workers.wait_readable() for o in self._receive(process, repeated)]
 
-    def _give(self, member: WorkerProcess[Task], task: Task, again: deque[Task]) -> bool:
-        tickets = tuple(self.store.ticket(job.client) for job in task.jobs)
+    def _submit(self, process: WorkerProcess[JobGroup], group: JobGroup, repeated: deque[JobGroup]) -> bool:
+        """Give a process some turns; False where it has died."""
+        tickets = tuple(self.store.ticket(job.client) for job in group.jobs)
         try:
-            member.give(Order(task.jobs, tickets, self.store.scratch), task)
-        except Died:
-            self._mourn(member, again)
+            process.submit(Request(group.jobs, tickets, self.store.scratch, self.references.folder), group)
+        except WorkerDied:
+            self._repeat(process, repeated)
             return False
         return True
 
-    def _hear(self, member: WorkerProcess[Task], again: deque[Task]) -> Iterator[Outcome]:
+    def _receive(self, process: WorkerProcess[JobGroup], repeated: deque[JobGroup]) -> Iterator[Outcome]:
         try:
-            message = member.receive()
-        except Died:
-            self._mourn(member, again)
+            message = process.receive()
+        except WorkerDied:
+            self._repeat(process, repeated)
             return
-        if isinstance(message, Ready):
-            self._crew.is_ready(member)
-        elif isinstance(message, Failure) and member.arming > 1:  # at a set-up that nobody asks for any more
-            member.arming -= 1
+        if isinstance(message, Configured):
+            self._workers.mark_configured(process)
+        elif isinstance(message, Failure) and process.configuring > 1:  # in a set-up that has been replaced
+            process.configuring -= 1
         elif isinstance(message, Failure):
-            if member.arming:
-                self._crew.dismiss(member)
+            if process.configuring:
+                self._workers.stop(process)
             else:
-                member.tasks.popleft()
+                process.groups.popleft()
             if message.trace:
                 message.error.add_note(f"in a worker process:\n{message.trace}")
             raise message.error
         else:
-            yield from self._take(member.tasks.popleft(), message)
+            yield from self._accept(process.groups.popleft(), message)
 
-    def _take(self, task: Task, report: Report) -> Iterator[Outcome]:
-        self.peak_rss_mb = max(self.peak_rss_mb, report.memory / 1024)
-        for job, outcome, wrote in zip(task.jobs, report.outcomes, report.wrote, strict=True):
-            if wrote:
-                self.store.written(job.client)
-            self._seconds += 0.2 * (outcome.seconds * len(task.jobs) - self._seconds)
+    def _accept(self, group: JobGroup, response: Response) -> Iterator[Outcome]:
+        self.peak_rss_mb = max(self.peak_rss_mb, response.memory / 1024)
+        for job, outcome, wrote in zip(group.jobs, response.outcomes, response.wrote, strict=True):
+            if wrote is not None:
+                self.store.written(job.client, wrote)
+            self._seconds += 0.2 * (outcome.seconds * len(group.jobs) - self._seconds)
             yield replace(outcome, job=job)
 
-    def _mourn(self, member: WorkerProcess[Task], again: deque[Task]) -> None:
-        """A worker has died: what it was asked to do is done again, by others, unless they all die of it."""
-        how = self._crew.bury(member)
-        if not member.tasks:
+    def _repeat(self, process: WorkerProcess[JobGroup], repeated: deque[JobGroup]) -> None:
+        """A worker has died: its turns are run again by others, unless too many die in the same turn."""
+        how = self._workers.remove_dead(process)
+        if not process.groups:
             return
-        member.tasks[0].deaths += 1
-        names = ", ".join(job.client for job in member.tasks[0].jobs)
-        if member.tasks[0].deaths >= PATIENCE:
+        process.groups[0].deaths += 1
+        names = ", ".join(job.client for job in process.groups[0].jobs)
+        if process.groups[0].deaths >= MAX_DEATHS:
             raise SparsonaError(
-                f"{PATIENCE} worker processes in a row died ({how}) in the turn of {names}: if memory is short, "
+                f"{MAX_DEATHS} worker processes in a row died ({how}) in the turn of {names}: if memory is short, "
                 "use fewer --workers; --engine inprocess shows what happens"
             )
         log.warning("a worker process died (%s) in the turn of %s, which is run again", how, names)
-        again.extend(member.tasks)
+        repeated.extend(process.groups)
 
     def close(self) -> None:
-        if self._own:
-            self._crew.close()
+        if self._owns_workers:
+            self._workers.close()
         self._block.close()
         self.store.close()
+        self.references.close()

@@ -1,7 +1,8 @@
-"""What runs in a worker process of the pool: orders come in, reports go out, until the line is closed."""
+"""What runs in a worker process of the pool: requests come in, responses go out, until the connection is closed."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import shutil
@@ -18,153 +19,157 @@ from typing import Any, TypeVar
 
 import torch
 
-from sparsona.engines.pool.shared import Sealed, Slot, unseal
+from sparsona.engines.pool.shared import SharedSetup, Slot, attach_setup
 from sparsona.errors import InputError, SparsonaError
-from sparsona.federation.worker import Job, Outcome, Setup, Worker
-from sparsona.runs.state import pack
-from sparsona.runs.store import Ticket, read_state
+from sparsona.federation.delivery import ClientMemory
+from sparsona.federation.references import ReferenceStore
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Job, Outcome, Worker
+from sparsona.runs.store import Ticket, read_state, write_state
 
 T = TypeVar("T")
 DEPTH = 2
-"""How many orders a worker may have at a time: one that it works on, and the next."""
+"""How many requests a worker may have at a time: the one that it works on, and the next."""
 
 INSIDE = False
 """Whether this process is a worker."""
 
 
 @dataclass(frozen=True)
-class Arm:
-    """Take up another set-up. The handle of the shared block follows on the line."""
+class Configure:
+    """Use another set-up. The handle of the shared block follows on the connection."""
 
-    sealed: Sealed
+    shared: SharedSetup
 
 
 @dataclass(frozen=True)
-class Order:
-    """Clients' turns to run, with their states on disk. `scratch` is to be removed by whoever outlives the server."""
+class Configured:
+    """The set-up is in use."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Clients' turns to run, with their states and `references` on disk. A worker that outlives the server removes
+    `scratch`."""
 
     jobs: tuple[Job, ...]
     tickets: tuple[Ticket, ...]
     scratch: Path | None
+    references: Path
 
 
 @dataclass(frozen=True)
-class Letter:
-    """An order or a report lies in this slot; the answer to an order goes to the slot of the same number."""
+class Response:
+    """The outcomes of one request. `wrote` is for each turn the sha256 of the client's new state, None without one.
+
+    The jobs in the outcomes come back without their downlinks. `memory` is the most the worker held, in kilobytes.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    wrote: tuple[str | None, ...]
+    memory: int
+
+
+@dataclass(frozen=True)
+class InSlot:
+    """A request or a response is in this slot. The response to a request is in the slot of the same number."""
 
     slot: int
     length: int
 
 
 @dataclass(frozen=True)
-class Leave:
-    """The work is done."""
-
-
-@dataclass(frozen=True)
-class Report:
-    """The answer to one order; `wrote` says for each turn whether the client's state was written.
-
-    The jobs in the outcomes come back without their downlinks. `memory` is the most the worker held, in kilobytes.
-    """
-
-    outcomes: tuple[Outcome, ...]
-    wrote: tuple[bool, ...]
-    memory: int
-
-
-@dataclass(frozen=True)
-class Ready:
-    """The set-up is taken up."""
+class Stop:
+    """There is no more work."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """An error, to be raised again on the other side; `trace` where it is not one of ours."""
+    """An error, to be raised again in the server; `trace` where it is not one of ours."""
 
     error: BaseException
     trace: str = ""
 
 
-def main(line: int, lifeline: int, *slots: int) -> None:
-    """Serve the server behind these handles until it says that the work is done, or is no more."""
+def main(connection: int, server_pipe: int, *slots: int) -> None:
+    """Serve the server behind these handles until it sends :class:`Stop`, or has died."""
     global INSIDE
     INSIDE = True
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    desk = WorkerLoop()
-    threading.Thread(target=_outlive, args=(lifeline, desk), daemon=True).start()
+    loop = WorkerLoop()
+    fcntl.fcntl(server_pipe, fcntl.F_SETFL, 0)  # no more SIGIO: from here on a thread waits for the server's end
+    threading.Thread(target=_exit_with_server, args=(server_pipe, loop), daemon=True).start()
     torch.set_num_threads(1)
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
-    boxes = [Slot(handle) for handle in slots]
-    orders, reports = boxes[:DEPTH], boxes[DEPTH:]
-    talk: Connection[Any, Any] = Connection(line)
+    opened = [Slot(handle) for handle in slots]
+    requests, responses = opened[:DEPTH], opened[DEPTH:]
+    server: Connection[Any, Any] = Connection(connection)
     try:
-        while not isinstance(message := talk.recv(), Leave):
-            if isinstance(message, Arm):
-                talk.send(desk.arm(message.sealed, reduction.recv_handle(talk)))
+        while not isinstance(message := server.recv(), Stop):
+            if isinstance(message, Configure):
+                server.send(loop.configure(message.shared, reduction.recv_handle(server)))
                 continue
-            answer = partial(_report, desk, message, orders[message.slot], reports[message.slot])
-            talk.send(_caught(answer))
+            respond = partial(_respond, loop, message, requests[message.slot], responses[message.slot])
+            server.send(_caught(respond))
     except (EOFError, OSError):
-        _clean_up(desk)
+        _clean_up(loop)
     os._exit(0)
 
 
-def _report(desk: WorkerLoop, letter: Letter, orders: Slot, reports: Slot) -> Letter:
-    return Letter(letter.slot, reports.put(desk.work(orders.get(letter.length))))
+def _respond(loop: WorkerLoop, request: InSlot, requests: Slot, responses: Slot) -> InSlot:
+    return InSlot(request.slot, responses.put(loop.work(requests.get(request.length))))
 
 
-def _outlive(lifeline: int, desk: WorkerLoop) -> None:
-    """Nothing is ever written to the lifeline: it ends when the server does, in whatever way."""
-    os.read(lifeline, 1)
-    _clean_up(desk)
+def _exit_with_server(server_pipe: int, loop: WorkerLoop) -> None:
+    """Nothing is ever written to this pipe: it ends when the server does, in whatever way."""
+    os.read(server_pipe, 1)
+    _clean_up(loop)
     os._exit(1)
 
 
-def _clean_up(desk: WorkerLoop) -> None:
-    if desk.scratch is not None:
-        shutil.rmtree(desk.scratch, ignore_errors=True)
+def _clean_up(loop: WorkerLoop) -> None:
+    if loop.scratch is not None:
+        shutil.rmtree(loop.scratch, ignore_errors=True)
 
 
 class WorkerLoop:
-    """One worker process: the set-up that it has taken up and the runner that it runs clients on."""
+    """One worker process: its set-up and the runner that it runs clients on."""
 
     def __init__(self) -> None:
         self.scratch: Path | None = None
         self._worker: Worker | None = None
 
-    def arm(self, sealed: Sealed, handle: int) -> Ready | Failure:
+    def configure(self, shared: SharedSetup, handle: int) -> Configured | Failure:
         self._worker = None
-        found = _caught(lambda: Worker(_taken_up(sealed, handle)))
+        found = _caught(lambda: Worker(_attached(shared, handle), ReferenceStore()))
         if isinstance(found, Failure):
             return found
         self._worker = found
-        return Ready()
+        return Configured()
 
-    def work(self, order: Order) -> Report:
+    def work(self, request: Request) -> Response:
         assert self._worker is not None
-        self.scratch = order.scratch
+        self.scratch = request.scratch
         method, task = self._worker.setup.method, self._worker.setup.task
-        states = [
-            method.start_client(task, job.client) if ticket.read is None
-            else read_state(ticket.read, method, task, job.client)
-            for job, ticket in zip(order.jobs, order.tickets, strict=True)
-        ]  # fmt: skip
+        self._worker.references.settle(request.references)
+        memories = []
+        for job, ticket in zip(request.jobs, request.tickets, strict=True):
+            fresh = ClientMemory.fresh(method, task, job.client)
+            memories.append(fresh if ticket.read is None else read_state(ticket.read, fresh, job.client))
         outcomes, wrote = [], []
-        for ticket, (state, outcome) in zip(order.tickets, self._worker.run_all(order.jobs, states), strict=True):
-            keep = outcome.job.kind == "fit" and state is not None
-            if keep:
-                ticket.write.write_bytes(pack(state))
-            wrote.append(keep)
+        done = self._worker.run_all(request.jobs, memories)
+        for ticket, (memory, outcome) in zip(request.tickets, done, strict=True):
+            keep = outcome.job.kind == "fit" and memory.worth_keeping
+            wrote.append(write_state(ticket.write, memory) if keep else None)
             outcomes.append(replace(outcome, job=replace(outcome.job, down=b"")))
-        return Report(tuple(outcomes), tuple(wrote), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        return Response(tuple(outcomes), tuple(wrote), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
-def _taken_up(sealed: Sealed, handle: int) -> Setup:
-    if sealed.main:
-        spawn.prepare(dict(sealed.main))
+def _attached(shared: SharedSetup, handle: int) -> Setup:
+    if shared.main:
+        spawn.prepare(dict(shared.main))
     try:
-        return unseal(sealed, handle)
+        return attach_setup(shared, handle)
     except (AttributeError, ImportError) as error:
         raise InputError(
             f"a worker process cannot find the model, method or objective ({error}): "
@@ -177,12 +182,12 @@ def _caught(work: Callable[[], T]) -> T | Failure:
         return work()
     except SparsonaError as error:
         return Failure(error)
-    except Exception as error:  # noqa: BLE001  (whatever it is, the server must hear of it)
+    except Exception as error:  # noqa: BLE001  (whatever it is, the server must raise it)
         return Failure(_portable(error), traceback.format_exc())
 
 
 def _portable(error: Exception) -> BaseException:
-    """The error if it survives the journey, else one that says the same."""
+    """The error if it can be pickled, else one that says the same."""
     try:
         copy: object = reduction.ForkingPickler.loads(reduction.ForkingPickler.dumps(error))
     except Exception:  # noqa: BLE001  (a class may refuse in any way)

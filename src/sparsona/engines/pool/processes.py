@@ -1,4 +1,4 @@
-"""The worker processes of the pool: started, watched, replaced when they die, dismissed."""
+"""The worker processes of the pool: started, configured, replaced when they die, stopped."""
 
 from __future__ import annotations
 
@@ -14,15 +14,25 @@ from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
-from sparsona.engines.pool.loop import DEPTH, Arm, Failure, Leave, Letter, Order, Ready, Report
-from sparsona.engines.pool.shared import Block, Sealed, Slot
+from sparsona.engines.pool.loop import DEPTH, Configure, Configured, Failure, InSlot, Request, Response, Stop
+from sparsona.engines.pool.shared import Block, SharedSetup, Slot
 from sparsona.errors import SparsonaError
 
 T = TypeVar("T")
-BOOT = (
-    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
-    "from sparsona.engines.pool.loop import main; main(*map(int, sys.argv[2:]))"
-)
+BOOT = """
+import fcntl, json, os, select, sys
+pipe = int(sys.argv[3])
+fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
+fcntl.fcntl(pipe, fcntl.F_SETFL, os.O_ASYNC)
+if select.select([pipe], [], [], 0)[0]:
+    sys.exit(1)
+sys.path[:] = json.loads(sys.argv[1])
+from sparsona.engines.pool.loop import main
+main(*map(int, sys.argv[2:]))
+"""
+"""What a worker runs. Importing torch takes seconds, in which no Python thread may run. If the server dies meanwhile,
+its end of the pipe closes, and the kernel sends SIGIO, which ends the worker."""
+
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -31,32 +41,35 @@ ENVIRONMENT = {
     "MALLOC_MMAP_THRESHOLD_": str(2**32),
     "MALLOC_TRIM_THRESHOLD_": str(2**34),
 }
-PATIENCE = 3
-"""How often workers may die at the same task before it is given up."""
+MAX_DEATHS = 3
+"""How many workers may die in the same turn before it is given up."""
 
 
-class Died(Exception):
+class WorkerDied(Exception):
     """The process at the other end is gone."""
 
 
 class WorkerProcess(Generic[T]):
-    """One worker process, the line to it, and what it was asked to do and has not answered yet."""
+    """One worker process, the connection to it, and the groups of jobs that it has not answered yet.
+
+    `configuring` counts the set-ups that it was sent and has not answered.
+    """
 
     def __init__(self) -> None:
         with ExitStack() as opened, ExitStack() as passed:
             ours, theirs = socket.socketpair()
             opened.callback(ours.close)
             passed.callback(theirs.close)
-            watched, self._lifeline = os.pipe()
-            opened.callback(os.close, self._lifeline)
-            passed.callback(os.close, watched)
+            read_end, self._server_pipe = os.pipe()
+            opened.callback(os.close, self._server_pipe)
+            passed.callback(os.close, read_end)
             slots = [Slot() for _ in range(2 * DEPTH)]
             for slot in slots:
                 opened.callback(slot.close)
-            self._orders, self._reports = slots[:DEPTH], slots[DEPTH:]
-            handles = [theirs.fileno(), watched, *(slot.handle for slot in slots)]
+            self._requests, self._responses = slots[:DEPTH], slots[DEPTH:]
+            handles = [theirs.fileno(), read_end, *(slot.handle for slot in slots)]
             paths = json.dumps([str(place) for place in sys.path])
-            # A process group of its own: Ctrl-C in the terminal is the server's business.
+            # A process group of its own: Ctrl-C in the terminal is for the server.
             self._process = subprocess.Popen(
                 [sys.executable, "-c", BOOT, paths, *map(str, handles)],
                 pass_fds=handles,
@@ -65,9 +78,9 @@ class WorkerProcess(Generic[T]):
                 process_group=0,
             )
             opened.pop_all()
-        self.line: Connection[Any, Any] = Connection(ours.detach())
-        self.tasks: deque[T] = deque()
-        self.arming = 0
+        self.connection: Connection[Any, Any] = Connection(ours.detach())
+        self.groups: deque[T] = deque()
+        self.configuring = 0
         self._used: deque[int] = deque()
 
     @property
@@ -76,64 +89,64 @@ class WorkerProcess(Generic[T]):
 
     @property
     def idle(self) -> bool:
-        return not self.tasks and not self.arming
+        return not self.groups and not self.configuring
 
-    def arm(self, sealed: Sealed, block: Block) -> None:
-        self._send(Arm(sealed))
+    def configure(self, shared: SharedSetup, block: Block) -> None:
+        self._send(Configure(shared))
         try:
-            reduction.send_handle(self.line, block.handle, self.pid)
+            reduction.send_handle(self.connection, block.handle, self.pid)
         except OSError:
-            raise Died from None
-        self.arming += 1
+            raise WorkerDied from None
+        self.configuring += 1
 
-    def give(self, order: Order, task: T) -> None:
+    def submit(self, request: Request, group: T) -> None:
         slot = next(number for number in range(DEPTH) if number not in self._used)
-        self.tasks.append(task)
+        self.groups.append(group)
         self._used.append(slot)
-        self._send(Letter(slot, self._orders[slot].put(order)))
+        self._send(InSlot(slot, self._requests[slot].put(request)))
 
     def _send(self, message: Any) -> None:
         try:
-            self.line.send(message)
+            self.connection.send(message)
         except OSError:
-            raise Died from None
+            raise WorkerDied from None
 
-    def receive(self) -> Report | Ready | Failure:
-        """What the worker has to say; a report, and an error in a turn, answer the oldest order."""
+    def receive(self) -> Response | Configured | Failure:
+        """The next message of the worker. A response, and an error in a turn, answer the oldest request."""
         try:
-            message: Letter | Ready | Failure = self.line.recv()
+            message: InSlot | Configured | Failure = self.connection.recv()
         except (EOFError, OSError):
-            raise Died from None
-        if not self.arming:
+            raise WorkerDied from None
+        if not self.configuring:
             self._used.popleft()
-        if not isinstance(message, Letter):
+        if not isinstance(message, InSlot):
             return message
-        report: Report = self._reports[message.slot].get(message.length)
-        return report
+        response: Response = self._responses[message.slot].get(message.length)
+        return response
 
     def end(self, kill: bool = True) -> str:
-        """Close the line, let the process end or make it, and say how it ended."""
+        """Close the connection, let the process end or kill it, and say how it ended."""
         if not kill:
             try:
-                self.line.send(Leave())
+                self.connection.send(Stop())
             except OSError:
                 kill = True
         if kill:
             self._process.kill()
-        self.line.close()
+        self.connection.close()
         try:
             code = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait()
-        os.close(self._lifeline)
-        for slot in (*self._orders, *self._reports):
+        os.close(self._server_pipe)
+        for slot in (*self._requests, *self._responses):
             slot.close()
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 FILES = 12
-"""File descriptors that a worker takes: its line, its lifeline, and two for each slot."""
+"""File descriptors that a worker takes: its connection, the pipe that ends with the server, and two for each slot."""
 
 
 def _allow_files(more: int) -> None:
@@ -149,19 +162,19 @@ def _allow_files(more: int) -> None:
 class WorkerPool(Generic[T]):
     """Worker processes that serve one set-up after another.
 
-    A pool has its own. One that is given to several pools in turn saves each the seconds that it takes to start:
+    An engine has its own. One that is given to several engines in turn saves each the seconds that it takes to start:
 
-    >>> with WorkerPool(2) as crew:
-    ...     len(crew.members)
+    >>> with WorkerPool(2) as workers:
+    ...     len(workers.processes)
     0
     """
 
     def __init__(self, size: int) -> None:
         self.size = size
         _allow_files(FILES * size)
-        self.members: list[WorkerProcess[T]] = []
-        self._sealed: tuple[Sealed, Block] | None = None
-        self._stint: object = None
+        self.processes: list[WorkerProcess[T]] = []
+        self._setup: tuple[SharedSetup, Block] | None = None
+        self._caller: object = None
         self._failures = 0
 
     def __enter__(self) -> WorkerPool[T]:
@@ -170,69 +183,69 @@ class WorkerPool(Generic[T]):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def arm(self, sealed: Sealed, block: Block) -> None:
-        """Have everyone take up a set-up; who joins later does the same."""
-        self.begin(None)
-        self._sealed = sealed, block
+    def configure(self, shared: SharedSetup, block: Block) -> None:
+        """Have every process use a set-up, those that start later too."""
+        self.assign(None)
+        self._setup = shared, block
         self._failures = 0
-        for member in list(self.members):
+        for process in list(self.processes):
             try:
-                member.arm(sealed, block)
-            except Died:
-                self.dismiss(member)
-        self.fill()
+                process.configure(shared, block)
+            except WorkerDied:
+                self.stop(process)
+        self.start_missing()
 
-    def has(self, block: Block) -> bool:
-        """Whether this is the block of the set-up that was taken up last."""
-        return self._sealed is not None and self._sealed[1] is block
+    def is_configured_with(self, block: Block) -> bool:
+        """Whether this is the block of the last set-up."""
+        return self._setup is not None and self._setup[1] is block
 
-    def begin(self, stint: object) -> None:
-        """Work for `stint` from now on; whatever is under way for another is given up."""
-        self._stint = stint
-        for member in list(self.members):
-            if member.tasks:
-                self.dismiss(member)
+    def assign(self, caller: object) -> None:
+        """Work for `caller` from now on. What is under way for another is given up."""
+        self._caller = caller
+        for process in list(self.processes):
+            if process.groups:
+                self.stop(process)
 
-    def works_for(self, stint: object) -> bool:
-        return self._stint is stint
+    def is_assigned(self, caller: object) -> bool:
+        return self._caller is caller
 
-    def fill(self) -> None:
-        """Start processes until the crew is complete."""
-        while len(self.members) < self.size:
-            member: WorkerProcess[T] = WorkerProcess()
-            self.members.append(member)
-            if self._sealed is not None:
+    def start_missing(self) -> None:
+        """Start processes until there are `size`."""
+        while len(self.processes) < self.size:
+            process: WorkerProcess[T] = WorkerProcess()
+            self.processes.append(process)
+            if self._setup is not None:
                 try:
-                    member.arm(*self._sealed)
-                except Died:
-                    self.bury(member)
+                    process.configure(*self._setup)
+                except WorkerDied:
+                    self.remove_dead(process)
 
-    def bury(self, member: WorkerProcess[T]) -> str:
-        """Remove a member that has died and say how. Where nobody lives long enough to get ready, give up."""
-        self.members.remove(member)
-        how = member.end()
-        if member.arming:
+    def remove_dead(self, process: WorkerProcess[T]) -> str:
+        """Remove a process that has died and say how. Where none lives long enough to be configured, give up."""
+        self.processes.remove(process)
+        how = process.end()
+        if process.configuring:
             self._failures += 1
-            if self._failures >= PATIENCE:
+            if self._failures >= MAX_DEATHS:
                 raise SparsonaError(f"worker processes die as they start ({how}): choose --engine inprocess")
         return how
 
-    def dismiss(self, member: WorkerProcess[T]) -> None:
-        """End a member whose work is not wanted any more."""
-        self.members.remove(member)
-        member.end()
+    def stop(self, process: WorkerProcess[T]) -> None:
+        """End a process whose work is not wanted any more."""
+        self.processes.remove(process)
+        process.end()
 
-    def heard(self, timeout: float | None = None) -> list[WorkerProcess[T]]:
-        """Wait until somebody has something to say, or has died."""
-        ready = wait([member.line for member in self.members], timeout)
-        return [member for member in self.members if member.line in ready]
+    def wait_readable(self, timeout: float | None = None) -> list[WorkerProcess[T]]:
+        """Wait until processes have sent something or have died; returns those."""
+        ready = wait([process.connection for process in self.processes], timeout)
+        return [process for process in self.processes if process.connection in ready]
 
-    def is_ready(self, member: WorkerProcess[T]) -> None:
-        member.arming -= 1
+    def mark_configured(self, process: WorkerProcess[T]) -> None:
+        process.configuring -= 1
         self._failures = 0
 
     def close(self) -> None:
-        self._stint = self._sealed = None
-        for member in self.members:
-            member.end(kill=not member.idle)
-        self.members.clear()
+        self._caller = self._setup = None
+        for process in self.processes:
+            process.end(kill=not process.idle)
+        self.processes.clear()

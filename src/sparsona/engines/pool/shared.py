@@ -1,4 +1,4 @@
-"""A set-up on its way to worker processes: the samples in one block of memory that all map, the rest as bytes."""
+"""A set-up for worker processes: the samples in one block of memory that all map, the rest as bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torch import nn
 
 from sparsona.data.dataset import Array, ClientSplit, Federation, Indices
 from sparsona.errors import InputError
-from sparsona.federation.worker import Setup
+from sparsona.federation.setup import Setup
 
 ALIGN = 64
 
@@ -78,9 +78,9 @@ def mapped(handle: int, places: tuple[Place, ...]) -> tuple[Array, ...]:
 
 
 class Slot:
-    """A letter box between two processes: memory that both map and that grows with the letters.
+    """A place for one message between two processes: memory that both map and that grows with the messages.
 
-    What is put in stays until something else is, so the two must agree on whose move it is.
+    A message stays until the next one replaces it: the two must agree on who writes next.
     """
 
     def __init__(self, handle: int | None = None) -> None:
@@ -88,7 +88,7 @@ class Slot:
         self._memory: mmap.mmap | None = None
 
     def put(self, message: object) -> int:
-        """The length of what was put in: tell it to the other side."""
+        """Write a message; returns its length, which the other side must be told."""
         data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         if self._memory is None or len(data) > len(self._memory):
             os.ftruncate(self.handle, 1 << max(16, (len(data) - 1).bit_length()))
@@ -101,8 +101,8 @@ class Slot:
         if self._memory is None or length > len(self._memory):
             self._map()
         assert self._memory is not None
-        with memoryview(self._memory) as whole, whole[:length] as letter:
-            return ForkingPickler.loads(letter)
+        with memoryview(self._memory) as whole, whole[:length] as data:
+            return ForkingPickler.loads(data)
 
     def close(self) -> None:
         if self._memory is not None:
@@ -117,7 +117,7 @@ class Slot:
 
 
 class SplitTable(Mapping[str, ClientSplit]):
-    """Who has which samples, in two arrays, however many clients there are."""
+    """Which client has which samples, in two arrays, however many clients there are."""
 
     def __init__(self, names: tuple[str, ...], bounds: Indices, indices: Indices) -> None:
         self._rows = {name: row for row, name in enumerate(names)}
@@ -137,14 +137,14 @@ class SplitTable(Mapping[str, ClientSplit]):
 
 
 @dataclass(frozen=True)
-class Sealed:
+class SharedSetup:
     """What a worker must be told to find a set-up in the block; `main` is what it takes to import the user's script."""
 
     places: tuple[Place, ...]
     main: Mapping[str, Any]
 
 
-def seal(setup: Setup) -> tuple[Sealed, Block]:
+def share_setup(setup: Setup) -> tuple[SharedSetup, Block]:
     """The set-up for worker processes, and the block of memory that they share."""
     data, shares = setup.federation.data, setup.federation.splits
     parts = [part for share in shares.values() for part in (share.train, share.validation, share.test)]
@@ -156,12 +156,12 @@ def seal(setup: Setup) -> tuple[Sealed, Block]:
     payload = _pickled(replace(setup, federation=Federation(bare)), tuple(shares))
     main = _main(payload)
     block = Block((data.inputs, data.targets, indices, bounds.astype(np.int64), np.frombuffer(payload, np.uint8)))
-    return Sealed(block.places, main), block
+    return SharedSetup(block.places, main), block
 
 
-def unseal(sealed: Sealed, handle: int) -> Setup:
+def attach_setup(shared: SharedSetup, handle: int) -> Setup:
     """In a worker: the set-up with the samples and shares put back."""
-    inputs, targets, indices, bounds, payload = mapped(handle, sealed.places)
+    inputs, targets, indices, bounds, payload = mapped(handle, shared.places)
     setup: Setup
     setup, names = ForkingPickler.loads(payload.data)
     data = replace(setup.federation.data, inputs=inputs, targets=targets)
@@ -205,7 +205,7 @@ _NONE = np.zeros(0, np.float32)
 
 
 def _main(payload: bytes) -> dict[str, Any]:
-    """What the payload takes from the user's script makes every worker import it; else nobody does."""
+    """What a worker needs to import the user's script, where the payload names something of it; else nothing."""
     if b"__main__" not in payload:
         return {}
     if not hasattr(sys.modules["__main__"], "__file__"):

@@ -45,7 +45,7 @@ class FedMask(Method[ServerState, ClientState]):
 
     After a client's first training the share `keep` of its weights with the highest scores survives. Where two or more
     masks have a weight, the clients' majority decides; elsewhere a client's own bit stays. A client takes the server's
-    bit over by the sign of its score.
+    bit over by the sign of its score. `score_lr` is the learning rate of the scores.
     """
 
     layers: Annotated[int, Field(ge=0)] = 2
@@ -66,40 +66,40 @@ class FedMask(Method[ServerState, ClientState]):
         own = unpack(server.masks[to], size) if to in server.masks else None
         return Message(mask=Positions.of(agreed((unpack(bits, size) for bits in server.masks.values()), own)))
 
-    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        client, region = self._received(client, down), self._region(local.layout)
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        state, region = self._received(state, down), self._region(local.layout)
         weights, size = local.task.initial, int(region.sum())
-        alive = np.ones(size, np.bool_) if client.alive is None else unpack(client.alive, size)
+        alive = np.ones(size, np.bool_) if state.alive is None else unpack(state.alive, size)
         config = replace(local.config, lr=self.score_lr, weight_decay=0.0)
-        learnt = Scores(client.scores, region, alive, config, local.runner.device)
+        learnt = Scores(state.scores, region, alive, config, local.runner.device)
         local.train(weights, mask=np.zeros(len(weights), np.bool_), transform=learnt)
         scores: Vector = learnt.scores.cpu().numpy()
-        if client.alive is None:
+        if state.alive is None:
             alive = np.zeros(size, np.bool_)
             alive[np.argsort(-scores, kind="stable")[: kept(size, 1 - self.keep)]] = True
-        client = ClientState(scores, pack(alive))
+        state = ClientState(scores, pack(alive))
         mask = (scores >= 0) & alive
         reply = Message(mask=Positions.of(mask), examples=local.examples)
-        return Fit(client, reply, _masked(weights, region, mask))
+        return Fit(state, reply, _masked(weights, region, mask))
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         return ServerState({**server.masks, **{a.client: pack(a.message.positions("mask").mask()) for a in arrivals}})
 
-    def personal_model(self, client: ClientState, down: Message, local: Local) -> Vector:
-        client, region = self._received(client, down), self._region(local.layout)
-        alive = True if client.alive is None else unpack(client.alive, len(client.scores))
-        return _masked(local.task.initial, region, (client.scores >= 0) & alive)
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
+        state, region = self._received(state, down), self._region(local.layout)
+        alive = True if state.alive is None else unpack(state.alive, len(state.scores))
+        return _masked(local.task.initial, region, (state.scores >= 0) & alive)
 
     def _region(self, layout: Layout) -> Mask:
         if self.layers and self.layers < len(layout.layers):
-            return last_layers(layout, self.layers) & (np.arange(layout.size) < layout.trainable)
-        return np.arange(layout.size) < layout.trainable
+            return last_layers(layout, self.layers)
+        return np.ones(layout.size, np.bool_)
 
-    def _received(self, client: ClientState, down: Message) -> ClientState:
+    def _received(self, state: ClientState, down: Message) -> ClientState:
         if "mask" not in down:
-            return client
-        size = np.maximum(np.abs(client.scores), np.float32(1e-6))
-        return replace(client, scores=np.where(down.positions("mask").mask(), size, -size))
+            return state
+        size = np.maximum(np.abs(state.scores), np.float32(1e-6))
+        return replace(state, scores=np.where(down.positions("mask").mask(), size, -size))
 
 
 def agreed(masks: Iterable[Mask], own: Mask | None) -> Mask:

@@ -21,6 +21,8 @@ from sparsona.training.local import Local
 from sparsona.training.objective import Objective
 from sparsona.training.runner import EVAL_BATCH
 
+LOGITS = Phase("logits")
+
 
 @dataclass(frozen=True)
 class ServerState:
@@ -44,8 +46,9 @@ class FedMD(Method[ServerState, ClientState]):
     """Only logits travel: `align` samples of the `public` data set are answered, averaged and learnt each round.
 
     `public` is a data set of the same shape of sample; `synthetic` is noise in its place, and no more than a stand-in.
-    A client first trains `pretrain` epochs alone, then digests the mean logits for `digest` epochs and trains on its
-    own samples by the config. The authors also pre-train on the public labels; here these are not looked at.
+    A client first trains `pretrain` epochs alone. In a round it digests the mean logits for `digest` epochs, in batches
+    of `digest_batch` and at the rate `digest_lr`, and trains on its own samples. The authors also pre-train on the
+    public labels; here these are not looked at.
     """
 
     private: ClassVar[tuple[str, ...]] = ("weights",)
@@ -65,21 +68,21 @@ class FedMD(Method[ServerState, ClientState]):
         return ClientState(task.initial)
 
     def phases(self, round: int) -> tuple[Phase, ...]:
-        return (Phase("logits"), TRAIN)
+        return (LOGITS, TRAIN)
 
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
-        if context.phase == 0:
+        if context.phase == LOGITS:
             return Message(asked=self._asked(context))
         return Message(asked=server.asked, logits=server.logits)
 
-    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         public = public_samples(self.public, local.runner.raw, self.align, local.task.chance)
         asked = down.positions("asked").indices
-        if down.phase == 0:
-            client = self._ready(client, local)
-            answers = _answers(client.weights, public[asked], local)
-            return Fit(client, Message(logits=answers, examples=local.examples), None)
-        weights = client.weights
+        if local.phase == LOGITS:
+            state = self._ready(state, local)
+            answers = _answers(state.weights, public[asked], local)
+            return Fit(state, Message(logits=answers, examples=local.examples), None)
+        weights = state.weights
         if len(asked):
             targets = down.vector("logits").reshape(len(asked), -1)
             config = replace(local.config, epochs=self.digest, steps=None, batch=self.digest_batch)
@@ -88,20 +91,20 @@ class FedMD(Method[ServerState, ClientState]):
         trained = local.train(weights, stream="revisit").weights
         return Fit(ClientState(trained, True), Message(examples=local.examples), trained)
 
-    def adapt(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        return self.fit(self._ready(client, local), down, local)
+    def adapt(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        return self.fit(self._ready(state, local), down, local)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         answers = [a for a in arrivals if "logits" in a.message and a.round == context.round]
-        if context.phase or not answers:
+        if context.phase != LOGITS or not answers:
             return server
         return ServerState(self._asked(context), weighted_mean((1.0, a.message.vector("logits")) for a in answers))
 
-    def personal_model(self, client: ClientState, down: Message, local: Local) -> Vector:
-        return client.weights
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
+        return state.weights
 
     def max_numbers(self, task: Task) -> int:
-        outputs = task.layout.parameters[-1].shape[0]
+        outputs = task.layout.tensors[-1].shape[0]
         return (self.align + 1) * outputs + self._count() + 4096
 
     def _count(self) -> int:

@@ -1,27 +1,25 @@
 """FedPSE: "Personalized Sparsification with Element-wise Aggregation for Federated Learning". Clients send the largest
 entries of their updates and keep the rest for later (UPS); the server averages each entry over those who sent it (EWA)
-and gives each client the entries that suit it (DPS). There is no global model: a client's model is its start plus all
-that the server has sent to it. Where the paper's listings contradict its algorithms, the algorithms are followed."""
+and gives each client the entries that suit it (DPS). A client's model is its start plus all that it was sent."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from sparsona.layout import Layout
 from sparsona.message import Message, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import trained_with
+from sparsona.methods.fedpse.owed import Owed
 from sparsona.methods.fedpse.personal import Common, personal_supports
-from sparsona.ops.buffers import buffers_of, with_buffers, with_mean_buffers
 from sparsona.ops.elementwise import elementwise_mean
-from sparsona.ops.packed import Packed
+from sparsona.ops.packed import Packed, without
 from sparsona.ops.topk import top_supports
 from sparsona.training.local import Local
 from sparsona.training.optimizer import Moments
@@ -29,31 +27,20 @@ from sparsona.training.optimizer import Moments
 
 @dataclass(frozen=True)
 class ServerState:
-    """What each client is owed on top of the model it last answered from, a model W_s for newcomers, each client's last
-    correlation distance d (its mean over the tensors, by the entries sent of each), and what was common to the rounds
-    that a client misses while its reply is under way."""
+    """A model W_s for newcomers, what each client gets next, and its last correlation distance d."""
 
     weights: Vector
-    owed: dict[ClientId, Packed]
+    owed: Owed
     distance: dict[ClientId, float]
-    missed: dict[ClientId, Packed] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ClientState:
-    """W_i is `base + came`: the model of the last reply that the server has, and the downlink that came on top of it.
-    `residual` is e_i; `sent` is the reply of round `round`, which goes back into the residual if it was lost."""
+    """The model W_i, and the residual e_i that was not sent yet."""
 
-    base: Vector
-    came: Packed
+    weights: Vector
     residual: Vector
-    sent: Packed
-    round: int = -1
     moments: Moments | None = None
-
-    @property
-    def weights(self) -> Vector:
-        return self.came.added_to(self.base)
 
 
 @METHODS.add
@@ -62,11 +49,11 @@ class FedPSE(Method[ServerState, ClientState]):
     """Sparse and personal both ways: top-k updates up, averaged by element, each client's choice of them down.
 
     `sparsity` p is the share left out each way, of each tensor or of the whole model (`scope`). Without `ewa` zeros
-    count in the mean; without `dps` all get the same. Who is absent keeps its model as it was; with `broadcast_absent`
-    it gets the common choice of the rounds that it missed when it comes back. `opt_state`: whether the optimiser's
-    memory survives the round.
+    count in the mean; without `dps` all get the same; with `broadcast_absent` a client gets the common choice of the
+    rounds that it missed. `opt_state`: whether the optimiser's memory survives the round.
     """
 
+    feedback: ClassVar[str] = "residual"
     sparsity: Annotated[float, Field(ge=0, lt=1)] = 0.9
     ewa: bool = True
     dps: bool = True
@@ -75,67 +62,42 @@ class FedPSE(Method[ServerState, ClientState]):
     opt_state: Literal["fresh", "persist"] = "fresh"
 
     def start_server(self, task: Task) -> ServerState:
-        return ServerState(task.initial, {}, {})
+        return ServerState(task.initial, Owed(), {})
 
     def start_client(self, task: Task, client: ClientId) -> ClientState:
-        nothing = Packed.nothing(task.layout.size)
-        return ClientState(task.initial, nothing, np.zeros(task.layout.size, np.float32), nothing)
+        return ClientState(task.initial, np.zeros(task.layout.size, np.float32))
 
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
-        if to in server.owed:
-            return Message(update=server.owed[to].sparse(), **buffers_of(server.weights, context.task.layout))
-        if not server.owed or (to in context.task.clients and not self.broadcast_absent):
+        if to in server.owed.updates:
+            return Message(update=server.owed.updates[to].sparse())
+        if not server.owed.updates or (to in context.task.clients and not self.broadcast_absent):
             return Message()  # it has the initial model, and nothing has come for it since
         return Message(weights=server.weights)
 
-    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        own, layout = _received(client, down, local.layout), local.layout
-        start = own.weights
-        if not local.examples:
-            return Fit(client, Message(), start)  # nothing to learn from
-        learnt = trained_with(own.residual, start, local, own.moments)
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        start = self.personal_model(state, down, local)
+        learnt = trained_with(state.residual, start, local, state.moments) if local.examples else None
         if learnt is None:
-            return Fit(client, Message(), start)  # the residual is kept, and what was owed is still owed
+            return Fit(state, Message(), start)
         trained, wanted = learnt
-        sent = Sparse.take(wanted, top_supports(wanted, self._spans(layout), self.sparsity))
-        wanted[sent.indices] = 0
         moments = trained.moments if self.opt_state == "persist" else None
-        own = replace(own, residual=wanted, sent=Packed.of(sent), round=local.round, moments=moments)
-        reply = Message(update=sent, examples=trained.examples, **buffers_of(trained.weights, layout))
-        return Fit(own, reply, trained.weights)
+        sent = Sparse.take(wanted, top_supports(wanted, local.layout.spans(self.scope), self.sparsity))
+        reply, lost = Message(update=sent, examples=trained.examples), ClientState(state.weights, wanted, moments)
+        return Fit(ClientState(start, without(wanted, sent), moments), reply, trained.weights, if_lost=lost)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        layout, spans = context.task.layout, self._spans(context.task.layout)
-        replies = ((a.message.examples(), a.message.sparse("update", layout.size)) for a in arrivals)
-        mean = elementwise_mean(layout.size, replies, absent=not self.ewa)
+        size, spans = context.task.layout.size, context.task.layout.spans(self.scope)
+        replies = ((a.message.examples(), a.message.sparse("update", size)) for a in arrivals)
+        mean = elementwise_mean(size, replies, absent=not self.ewa)
         common = Common.of(Sparse.take(mean, top_supports(mean, spans, self.sparsity)))
-        same = Packed.of(common.support)
-        owed, missed, distance = dict(server.owed), dict(server.missed), dict(server.distance)
-        if self.broadcast_absent:
-            owed = {client: last.plus(common.support) for client, last in owed.items()}
-            late = {client: missed.get(client, Packed.nothing(layout.size)) for client in context.waiting}
-            missed |= {client: last.plus(common.support) for client, last in late.items()}
-        for client, update in ((a.client, a.message.sparse("update", layout.size)) for a in arrivals):
-            chosen, distance[client] = personal_supports(common, update, spans, partial(context.rng, "dps", client))
-            owed[client] = Packed.take(mean, chosen) if self.dps else same
-            if client in missed:
-                owed[client] = owed[client].plus(missed.pop(client).sparse())
-        weights = same.added_to(server.weights)
-        return ServerState(with_mean_buffers(weights, arrivals, layout), owed, distance, missed)
+        same, chosen, distance = Packed.of(common.support), {}, dict(server.distance)
+        for k, update in ((a.client, a.message.sparse("update", size)) for a in arrivals):
+            places, distance[k] = personal_supports(common, update, spans, partial(context.rng, "dps", k))
+            chosen[k] = Packed.take(mean, places) if self.dps else same
+        owed = server.owed.broadcast(same, context.unanswered) if self.broadcast_absent else server.owed
+        return ServerState(same.added_to(server.weights), owed.given(chosen, server.owed), distance)
 
-    def personal_model(self, client: ClientState, down: Message, local: Local) -> Vector:
-        return _received(client, down, local.layout).weights
-
-    def _spans(self, layout: Layout) -> list[slice]:
-        return [t.slice for t in layout.parameters] if self.scope == "tensor" else [slice(0, layout.trainable)]
-
-
-def _received(client: ClientState, down: Message, layout: Layout) -> ClientState:
-    """The client once it has read its downlink, with the residual as if a lost reply had never left."""
-    if client.round > down.acked:
-        own = replace(client, residual=client.sent.added_to(client.residual))
-    else:
-        own = replace(client, base=client.weights)
-    base = down.vector("weights", layout.size) if "weights" in down else with_buffers(own.base, down, layout)
-    came = Packed.of(down.sparse("update", layout.size)) if "update" in down else Packed.nothing(layout.size)
-    return replace(own, base=base, came=came)
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
+        if "update" in down:
+            return Packed.of(down.sparse("update", local.layout.size)).added_to(state.weights)
+        return down.vector("weights", local.layout.size) if "weights" in down else state.weights

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -19,9 +19,8 @@ from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import trained_with
 from sparsona.methods.fedscr.structures import above, keep_structures, sent_entries, share
-from sparsona.ops.buffers import buffers_of, with_mean_buffers
 from sparsona.ops.elementwise import elementwise_mean
-from sparsona.ops.packed import Packed
+from sparsona.ops.packed import without
 from sparsona.training.local import Local
 
 
@@ -38,11 +37,9 @@ class ServerState:
 
 @dataclass(frozen=True)
 class ClientState:
-    """The residual, and the reply of round `round`, which goes back into the residual if it was lost."""
+    """What was not sent yet."""
 
     residual: Vector
-    sent: Packed
-    round: int = -1
 
 
 @METHODS.add
@@ -50,11 +47,12 @@ class ClientState:
 class FedSCR(Method[ServerState, ClientState]):
     """Filters and channels that moved enough go up, with error feedback; the whole model comes down.
 
-    `rule`: `share` keeps of each tensor the largest part up to 1 - `sparsity`, `absolute` what sums to `tau` or more,
-    `adaptive` the same with tau * sigmoid(d1 * divergence + d2 * significance + d3 * mean variance of the losses) for
-    each client. Vectors (biases) are always sent.
+    `rule`: share keeps of each tensor the largest part up to 1 - `sparsity`, absolute what sums to `tau` or more,
+    adaptive the same with tau * sigmoid(d1 * divergence + d2 * significance + d3 * mean variance of the losses) for
+    each client, with the factors `d1`, `d2` and `d3`. Vectors (biases) are always sent.
     """
 
+    feedback: ClassVar[str] = "residual"
     rule: Literal["share", "absolute", "adaptive"] = "share"
     sparsity: Annotated[float, Field(ge=0, lt=1)] = 0.9
     tau: Annotated[float, Field(ge=0)] = 0.3
@@ -66,7 +64,7 @@ class FedSCR(Method[ServerState, ClientState]):
         return ServerState(task.initial, {}, 0.0, 0)
 
     def start_client(self, task: Task, client: ClientId) -> ClientState:
-        return ClientState(np.zeros(task.layout.size, np.float32), Packed.nothing(task.layout.size))
+        return ClientState(np.zeros(task.layout.size, np.float32))
 
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         if self.rule != "adaptive" or to not in server.moved:
@@ -74,40 +72,33 @@ class FedSCR(Method[ServerState, ClientState]):
         pull = server.moved[to] + self.d3 * server.variance / server.rounds
         return Message(weights=server.weights, tau=self.tau * 0.5 * (1 + math.tanh(0.5 * pull)))
 
-    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         layout, start = local.layout, down.vector("weights", local.layout.size)
-        lost = client.round > down.acked
-        learnt = trained_with(client.sent.added_to(client.residual) if lost else client.residual, start, local)
+        learnt = trained_with(state.residual, start, local)
         if learnt is None:
-            return Fit(client, Message(), start)
+            return Fit(state, Message(), start)
         trained, update = learnt
         tau = down.real("tau") if "tau" in down else self.tau
         kept = keep_structures(update, layout, share(self.sparsity) if self.rule == "share" else above(tau))
         sent = Sparse.take(update, np.flatnonzero(sent_entries(kept, layout)))
-        parts: dict[str, Part] = {
-            "kept": Positions.of(kept),
-            "values": sent.values,
-            **buffers_of(trained.weights, layout),
-        }
+        parts: dict[str, Part] = {"kept": Positions.of(kept), "values": sent.values}
         if self.rule == "adaptive":
             moved = self.d1 * _divergence(start, trained.weights, layout) + self.d2 * _significance(sent, start, layout)
             parts |= {"loss": trained.loss, "moved": moved}
-        update[sent.indices] = 0
-        own = ClientState(update, Packed.of(sent), local.round)
-        return Fit(own, Message(examples=local.examples, **parts), trained.weights)
+        reply, lost = Message(examples=local.examples, **parts), ClientState(update)
+        return Fit(ClientState(without(update, sent)), reply, trained.weights, if_lost=lost)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         layout = context.task.layout
         replies = ((a.message.examples(), _update(a.message, layout)) for a in arrivals)
         weights = server.weights + elementwise_mean(layout.size, replies, absent=True)
-        weights = with_mean_buffers(weights, arrivals, layout)
         if self.rule != "adaptive":
             return ServerState(weights, {}, 0.0, 0)
         moved = {**server.moved, **{a.client: a.message.real("moved") for a in arrivals}}
         variance = server.variance + float(np.var([a.message.real("loss") for a in arrivals]))
         return ServerState(weights, moved, variance, server.rounds + 1)
 
-    def personal_model(self, client: ClientState, down: Message, local: Local) -> Vector:
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         return down.vector("weights", local.layout.size)
 
 
@@ -121,11 +112,11 @@ def _update(message: Message, layout: Layout) -> Sparse:
 
 def _divergence(start: Vector, trained: Vector, layout: Layout) -> float:
     """How far training went, relative to the weights, over the tensors that have structures."""
-    tables = [t.slice for t in layout.parameters if len(t.shape) >= 2]
+    tables = [t.slice for t in layout.tensors if len(t.shape) >= 2]
     ratios = (np.abs(trained[s] - start[s]).sum() / max(np.abs(trained[s]).sum(), 1e-12) for s in tables)
     return math.sqrt(sum(map(float, ratios)))
 
 
 def _significance(sent: Sparse, start: Vector, layout: Layout) -> float:
     """How large the sum of what is sent is against the sum of the weights."""
-    return math.sqrt(abs(float(sent.values.sum()) / (float(start[: layout.trainable].sum()) or 1e-12)))
+    return math.sqrt(abs(float(sent.values.sum()) / (float(start.sum()) or 1e-12)))

@@ -83,7 +83,6 @@ def sent_entries(kept: Mask, layout: Layout) -> Mask:
     if len(kept) != structures(layout):
         raise WireError(f"a reply speaks of {len(kept)} structures, the model has {structures(layout)}")
     out = np.ones(layout.size, np.bool_)
-    out[layout.trainable :] = False
     at = 0
     for tensor in _tables(layout):
         rows, columns = tensor.shape[:2]
@@ -94,4 +93,4 @@ def sent_entries(kept: Mask, layout: Layout) -> Mask:
 
 
 def _tables(layout: Layout) -> list[Tensor]:
-    return [tensor for tensor in layout.parameters if len(tensor.shape) >= 2]
+    return [tensor for tensor in layout.tensors if len(tensor.shape) >= 2]

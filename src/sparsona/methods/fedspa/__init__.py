@@ -19,9 +19,9 @@ from pydantic import Field
 from sparsona.chance import Chance
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Positions, Vector
-from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._masked import ClientState, Masked, ServerState, received
+from sparsona.methods._masked import ClientState, ServerState, mask_of, next_mask_of, received
 from sparsona.methods.fedspa.erk import active_counts
 from sparsona.ops.masks import annealed, majority, masked_mean, pack, random_mask, regrown, unpack
 from sparsona.training.local import Local
@@ -29,13 +29,14 @@ from sparsona.training.local import Local
 
 @METHODS.add
 @dataclass(frozen=True)
-class FedSpa(Masked):
+class FedSpa(Method[ServerState, ClientState]):
     """A sparse model of its own for every client, cut out of one global model by a mask that it searches for.
 
     `density` of the weights are active, spread over the tensors by `init`; without `mask_1d` biases and norms stay
-    dense. `search`: rsm keeps the first masks, dst moves a share of each, `alpha` at first and none in the last round.
-    `agg`: a weight moves by the mean over all who reply (mean) or over those who have it active (count).
-    `newcomer`: who joins after training starts from the first mask, or from what most clients have found.
+    dense; with `same_init` all start from one mask. `search`: rsm keeps the first masks, dst moves a share of each,
+    `alpha` at first and none in the last round. `regrow`: by the largest gradients, or at random. `agg`: a weight moves
+    by the mean over all who reply (mean) or over those who have it active (count). `newcomer`: a client that joins
+    after training starts from the first mask, or from what most clients have found.
     """
 
     density: Annotated[float, Field(gt=0, le=1)] = 0.5
@@ -52,29 +53,35 @@ class FedSpa(Masked):
         owner = "" if self.same_init else client
         return _first_mask(task.layout, task.chance, owner, self.density, self.init == "uniform", self.mask_1d)
 
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial, {})
+
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
+        return ClientState(pack(self.first_mask(task, client)))
+
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         joins = to not in context.task.clients and to not in server.masks
         if self.newcomer == "initial" or not joins or not server.masks:
-            return super().send(server, to, context)
+            return Message(values=server.weights[server.mask(to, self.first_mask(context.task, to))])
         size = context.task.layout.size
         mask = majority((unpack(bits, size) for bits in server.masks.values()), context.task.layout)
         return Message(values=server.weights[mask], mask=Positions.of(mask))
 
-    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        return self._turn(client, down, local, annealed(self.alpha, local.round, local.task.rounds))
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        return self._turn(state, down, local, annealed(self.alpha, local.round, local.task.rounds))
 
-    def adapt(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+    def adapt(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         """A new client's one mask search is as bold as the others' first."""
-        return self._turn(client, down, local, self.alpha)
+        return self._turn(state, down, local, self.alpha)
 
-    def _turn(self, client: ClientState, down: Message, local: Local, rate: float) -> Fit[ClientState]:
-        mask = client.held(down, local.layout.size)
+    def _turn(self, state: ClientState, down: Message, local: Local, rate: float) -> Fit[ClientState]:
+        mask = mask_of(state, down, local.layout.size)
         trained = local.train(received(down, mask), mask=mask).weights
         if self.search == "rsm":
-            return Fit(client, Message(values=trained[mask]), trained)
+            return Fit(state, Message(values=trained[mask]), trained)
         following = self.next_mask(mask, trained, rate, local)
         reply = Message(values=trained[mask], change=Positions.of(mask ^ following))
-        return Fit(ClientState(pack(mask), pack(following), local.round), reply, trained)
+        return Fit(ClientState(pack(following)), reply, trained, if_lost=ClientState(pack(mask)))
 
     def next_mask(self, mask: Mask, trained: Vector, rate: float, local: Local) -> Mask:
         """Tensor by tensor, a share `rate` of the active weights gives way to the inactive ones that want most to move.
@@ -88,28 +95,27 @@ class FedSpa(Masked):
         else:
             scores = local.rng("regrow").random(local.layout.size, np.float32)
         out = mask.copy()
-        for t in local.layout.parameters:
+        for t in local.layout.tensors:
             if not mask[t.slice].all():
                 out[t.slice] = regrown(mask[t.slice], trained[t.slice], scores[t.slice], rate)
         return out
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        """w <- w - 1/S * sum of U_k, U_k = start - trained: the mean of the trained models, where w fills the gaps. A
-        late one is taken along to where w is now."""
+        """w <- w - 1/S * sum of U_k, where U_k = start - trained on the client's mask."""
         masks = dict(server.masks)
 
         def replies() -> Iterator[tuple[Mask, Vector]]:
             for arrival in arrivals:
-                mask, following = self.read(server, arrival, context.task)
+                mask = server.mask(arrival.client, self.first_mask(context.task, arrival.client))
+                start, count = arrival.sent.vector("values"), int(np.count_nonzero(mask))
                 if self.search == "dst":
-                    masks[arrival.client] = pack(following)
-                values = arrival.message.vector("values", int(np.count_nonzero(mask)))
-                if arrival.round < context.round:
-                    values = values + (server.weights - server.at(arrival.round))[mask]
-                yield mask, values
+                    masks[arrival.client] = pack(next_mask_of(arrival, mask))
+                yield mask, server.weights[mask] + (arrival.message.vector("values", count) - start)
 
-        weights = masked_mean(server.weights, replies(), everyone=self.agg == "mean")
-        return ServerState(weights, masks, server.awaited(context.waiting))
+        return ServerState(masked_mean(server.weights, replies(), everyone=self.agg == "mean"), masks)
+
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
+        return received(down, mask_of(state, down, local.layout.size))
 
 
 @lru_cache(maxsize=4)

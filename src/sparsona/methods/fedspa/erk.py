@@ -37,7 +37,7 @@ def active_counts(layout: Layout, density: float, *, uniform: bool = False, mask
 
     Without `mask_1d` biases and norms are dense, too, and only the others have a share `density` to spend.
     """
-    masked = [t for t in layout.parameters if mask_1d or len(t.shape) > 1]
+    masked = [t for t in layout.tensors if mask_1d or len(t.shape) > 1]
     shares = [density] * len(masked) if uniform else erk([t.shape for t in masked], density)
     found = {t.name: int(share * t.size) for t, share in zip(masked, shares, strict=True)}
     return [found.get(t.name, t.size) for t in layout.tensors]

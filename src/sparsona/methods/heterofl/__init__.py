@@ -55,7 +55,7 @@ class HeteroFL(Method[ServerState, None]):
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message(weights=server.weights[self._mask(to, context.task)])
 
-    def fit(self, client: None, down: Message, local: Local) -> Fit[None]:
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         mask, labels = self._mask(local.client, local.task), self._labels(local)
         beside = Narrow(mask, self._factors(local), labels)
         trained = local.train(self._received(down, local), mask=mask, transform=beside).weights
@@ -77,7 +77,7 @@ class HeteroFL(Method[ServerState, None]):
         np.divide(total, holders, out=total, where=holders > 0)
         return ServerState(np.where(holders > 0, total, server.weights).astype(np.float32))
 
-    def personal_model(self, client: None, down: Message, local: Local) -> Vector:
+    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return self._used(self._received(down, local), local)
 
     def _received(self, down: Message, local: Local) -> Vector:
@@ -105,7 +105,7 @@ class HeteroFL(Method[ServerState, None]):
         """1 / rate for the hidden layers, 1 for the head."""
         rate = self._rate(local.client, local.task) if self.scaler else 1.0
         out = np.ones(local.layout.size, np.float32)
-        for tensor in local.layout.parameters:
+        for tensor in local.layout.tensors:
             if tensor.name.rpartition(".")[0] != local.layout.layers[-1]:
                 out[tensor.slice] = 1 / rate
         return out

@@ -17,7 +17,6 @@ from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods.pfedgate.blocks import Cut, blockwise_mean
 from sparsona.methods.pfedgate.gate import Budget, Design, Gated, Gating, block_scales, cut_of, ready
-from sparsona.ops.buffers import buffers_of, with_mean_buffers
 from sparsona.training.local import Local
 from sparsona.training.optimizer import Moments
 from sparsona.training.slim import Chain, chain_or_none
@@ -47,10 +46,12 @@ class PFedGate(Method[ServerState, ClientState]):
     """A private gate on each client makes a sparse model of the global one, for every batch its own.
 
     `density` is the share of weights kept; several are dealt out in turn. `blocks` a tensor, of equal sizes or with a
-    first one as small as the least density (`split`). `ste` gives dropped blocks a gradient (`paper`) or not (`repo`:
-    then training is really smaller, too, unless `slim` is off). `test_batch` samples share a model; 0: one for all.
-    Blocks are chosen by the paper's `exact` knapsack or by the authors' `greedy` one, which in small nets may drop a
-    class's outputs. Scales start at sigmoid(`gate_start`): the paper's 0 halves every layer, 3 nearly keeps them.
+    first one as small as the least density (`split`). `knapsack`: blocks are chosen by the paper's exact one or by the
+    authors' greedy one, which in small nets may drop a class's outputs. `ste` gives dropped blocks a gradient (paper)
+    or not (repo: then training is really smaller, unless `slim` is off). The gate has one or two `paths`, averages
+    images over `gate_pool` pixels, normalises its logits with `post_norm` and cuts them with `logit_relu`; it trains at
+    `gate_lr`. Scales start at sigmoid(`gate_start`): the paper's 0 halves every layer, 3 nearly keeps them.
+    `test_batch` samples share a model (0: one for all). A new client trains its gate for `new_epochs`.
     """
 
     private: ClassVar[tuple[str, ...]] = ("gate", "moments")
@@ -83,50 +84,47 @@ class PFedGate(Method[ServerState, ClientState]):
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message(weights=server.weights)
 
-    def fit(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        start, layout = down.vector("weights", local.layout.size), local.layout
-        gating = self._gating(client, local)
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        start = down.vector("weights", local.layout.size)
+        gating = self._gating(state, local)
         trained = local.train(start, transform=gating)
-        client = replace(client, gate=gating.flat.read(), moments=trained.transform)
+        state = replace(state, gate=gating.flat.read_all(), moments=trained.transform)
         update = gating.cut.take(trained.weights - start, gating.used)
-        reply = Message(update=update, examples=local.examples, **buffers_of(trained.weights, layout))
-        return Fit(client, reply, self._model(client, trained.weights, local))
+        reply = Message(update=update, examples=local.examples)
+        return Fit(state, reply, self._model(state, trained.weights, local))
 
-    def adapt(self, client: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+    def adapt(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         """A new client leaves the global model as it is and trains its gate only."""
         weights = down.vector("weights", local.layout.size)
-        gating = self._gating(client, local)
+        gating = self._gating(state, local)
         config = replace(local.config, epochs=self.new_epochs, steps=None)
         trained = local.train(weights, config, mask=np.zeros(len(weights), np.bool_), transform=gating)
-        client = replace(client, gate=gating.flat.read(), moments=trained.transform)
-        return Fit(client, Message(), self._model(client, weights, local))
+        state = replace(state, gate=gating.flat.read_all(), moments=trained.transform)
+        return Fit(state, Message(), self._model(state, weights, local))
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        layout = context.task.layout
-        cut = self._cut(layout)
+        cut = self._cut(context.task.layout)
         mean = blockwise_mean(cut, ((a.message.examples(), a.message.blocks("update")) for a in arrivals))
-        weights = server.weights.copy()
-        weights[: len(mean)] += mean
-        return ServerState(with_mean_buffers(weights, arrivals, layout))
+        return ServerState(server.weights + mean)
 
-    def personal_model(self, client: ClientState, down: Message, local: Local) -> Gated:
-        return self._model(client, down.vector("weights", local.layout.size), local)
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Gated:
+        return self._model(state, down.vector("weights", local.layout.size), local)
 
-    def _model(self, client: ClientState, weights: Vector, local: Local) -> Gated:
-        design, cut, budget = self._design(local.task), self._cut(local.layout), self._budget(client)
-        gate = ready(design, client.gate, local.runner.device)
+    def _model(self, state: ClientState, weights: Vector, local: Local) -> Gated:
+        design, cut, budget = self._design(local.task), self._cut(local.layout), self._budget(state)
+        gate = ready(design, state.gate, local.runner.device)
         frozen = block_scales(gate, local.inputs(), cut, budget)
         test, chain = (self.test_batch, self.logit_relu), self._chain(local)
-        return Gated(weights, client.gate, frozen, design, cut, budget, *test, local.layout, chain)
+        return Gated(weights, state.gate, frozen, design, cut, budget, *test, local.layout, chain)
 
-    def _gating(self, client: ClientState, local: Local) -> Gating:
+    def _gating(self, state: ClientState, local: Local) -> Gating:
         return Gating(
             self._design(local.task),
             self._cut(local.layout),
-            self._budget(client),
-            client.gate,
+            self._budget(state),
+            state.gate,
             replace(local.config, lr=self.gate_lr),
-            client.moments,
+            state.moments,
             ste=self.ste,
             logit_relu=self.logit_relu,
             chain=self._chain(local),
@@ -145,9 +143,9 @@ class PFedGate(Method[ServerState, ClientState]):
     def _cut(self, layout: Layout) -> Cut:
         return cut_of(layout, self.blocks, self.split, self._least(min(self._densities())))
 
-    def _budget(self, client: ClientState) -> Budget:
-        smallest = min(self._densities()) if self.split == "paper" else client.density
-        return Budget(client.density, self._least(smallest), self.knapsack)
+    def _budget(self, state: ClientState) -> Budget:
+        smallest = min(self._densities()) if self.split == "paper" else state.density
+        return Budget(state.density, self._least(smallest), self.knapsack)
 
     def _design(self, task: Task) -> Design:
         blocks = len(self._cut(task.layout))

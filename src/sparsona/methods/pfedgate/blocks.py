@@ -55,9 +55,9 @@ class Cut:
         >>> Cut.of(Layout.of(nn.Linear(4, 2)), 4).bounds
         (0, 2, 4, 6, 8, 9, 10)
         """
-        flat_layers = {t.name.rpartition(".")[0] for t in layout.parameters if len(t.shape) == 2}
+        flat_layers = {t.name.rpartition(".")[0] for t in layout.tensors if len(t.shape) == 2}
         bounds, first, linear = [0], [], []
-        for tensor in layout.parameters:
+        for tensor in layout.tensors:
             if first_share is None:
                 sizes = equal_split(tensor.size, count)
             else:

@@ -92,7 +92,7 @@ class Design:
 
     def initial(self, chance: Chance, client: str) -> Vector:
         with chance.torch("gate", client=client):
-            return Flat(self.module()).read()
+            return Flat(self.module()).read_all()
 
 
 class Gate(nn.Module):
@@ -193,9 +193,9 @@ class Gating(WeightTransform):
         device: str = "cpu",
     ) -> None:
         self.flat = Flat(design.module(), device)
-        self.flat.load(gate)
+        self.flat.load_all(gate)
         self.flat.module.train()
-        self.own = (self.flat.weights[: self.flat.layout.trainable], self.flat.gradient)
+        self.own = (self.flat.weights, self.flat.gradient)
         self.config = config
         self.moments = moments
         self.cut = cut
@@ -380,7 +380,7 @@ class Gated:
 def ready(design: Design, gate: Vector, device: str = "cpu") -> nn.Module:
     """The gate for use, with these weights."""
     flat = Flat(design.module(), device)
-    flat.load(gate)
+    flat.load_all(gate)
     return flat.module.eval()
 
 

@@ -14,10 +14,10 @@ from pydantic import Field
 
 from sparsona.layout import Layout
 from sparsona.message import Message, Part, Vector
-from sparsona.method import TRAIN, Arrival, ClientId, Fit, Method, Phase, ServerContext, Task
+from sparsona.method import TRAIN, Arrival, Artefact, ClientId, Fit, Method, Phase, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods.pfednet.cluster import clustered, slowed, typical
-from sparsona.methods.pfednet.copies import Copies, Originals, Table, levels_of, step_of
+from sparsona.methods.pfednet.graph import Table
 from sparsona.methods.pfednet.mixture import Mixture, mixture_of
 from sparsona.methods.pfednet.network import Network
 from sparsona.methods.pfednet.network_lasso import network_prox
@@ -29,24 +29,29 @@ SKETCH = Phase("sketch", everyone=True, joining=True)
 
 @dataclass(frozen=True)
 class ServerState:
-    """Who is like whom, x and Z, and where ADMM stood, a row an edge."""
+    """Who is like whom, x, Z (a row a client), and where ADMM stood (a row an edge). `still`: nothing has moved yet."""
 
     network: Network
-    state: Originals
+    x: Vector
+    z: Table
     admm: Table
+    still: bool = True
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class PFedNet(Method[ServerState, Copies]):
+class PFedNet(Method[ServerState, None]):
     """Personal models that similar clients pull together (network lasso); updates of few levels in long runs.
 
-    Minimises mean_n f_n(y_n) + `lam` * sum over edges |z_i - z_j|_`p`. `layout`: all is personal; split, personal being
-    the layers `own` or about such a share of all; additive. `sketch`, `k`, `noise`, `weights` make the graph.
-    `local_steps`: send what training by the config gave, over `eta`; else one gradient of the config's batch. `z_step`
-    paper: z moves by eta/N; local: by eta, so that lam = 0 is local training. `decay`: eta and the config's rate by
-    1/sqrt(t). `gamma` fuses neighbouring entries (its unit may be median |g| sqrt(d), zeros left out), `levels` rounds
-    to so many (0: not), both by tensor or over the model. `rho` is ADMM's penalty times the step size.
+    Minimises mean_n f_n(y_n) + `lam` * sum over edges |z_i - z_j|_`p`. `layout`: all is personal, or split, or
+    additive; in a split the layers `own`, or about such a share of all, are personal. The graph joins each client to
+    the `k` with the most similar `sketch`; its edges have `weights` or not; `noise` is added to sketches.
+    `local_steps`: send what training gave, over `eta`; else one gradient. `z_step` paper: z moves by eta/N; local: by
+    eta, so that lam = 0 is local training. `decay`: eta and the learning rate fall by 1/sqrt(t). `weighting` of
+    updates: all alike, or by samples. `gamma` fuses neighbouring entries; `gamma_unit` median: in units of median |g|
+    sqrt(d), zeros left out; `gamma_decay` lets it fall; `pin_end` keeps the last entry of a tensor; `levels` rounds to
+    so many values (0: not); `scope` of both: each tensor, or the model. `rho` is ADMM's penalty times the step size,
+    `iterations` and `tolerance` end it.
     """
 
     lam: Annotated[float, Field(ge=0)] = 0.03
@@ -76,32 +81,34 @@ class PFedNet(Method[ServerState, Copies]):
         return (SKETCH, TRAIN) if round == 0 else (TRAIN,)
 
     def start_server(self, task: Task) -> ServerState:
-        state = Originals.of(self._mixture(task.layout).start(task.initial))
-        return ServerState(Network.empty(sketch_size(self.sketch, task)), state, state.z)
+        x, z = self._mixture(task.layout).start(task.initial)
+        return ServerState(Network.empty(sketch_size(self.sketch, task)), x, z[None][:0], z[None][:0])
 
-    def start_client(self, task: Task, client: ClientId) -> Copies:
-        first = self._mixture(task.layout).start(task.initial)
-        return Copies(first, first)
+    def start_client(self, task: Task, client: ClientId) -> None:
+        return None
 
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
-        if self.phases(context.round)[context.phase] is SKETCH:
-            return Message()
         row = server.network.row(to)
-        return Message(**server.state.parts(to, row), **({"ask": 1} if row is None else {}))
+        if context.phase == SKETCH:
+            return Message()
+        parts: dict[str, Part] = {} if row is not None else {"ask": 1}
+        if not server.still:  # else the client has the initial model
+            parts |= {"x": server.x, "z": server.z.mean(0) if row is None else server.z[row]}
+        return Message(**parts)
 
-    def fit(self, client: Copies, down: Message, local: Local) -> Fit[Copies]:
-        if self.phases(down.round)[down.phase] is SKETCH:
-            return Fit(client, Message(sketch=sketch_of(self.sketch, local, self.noise)), None)
-        own, slow = replace(client.received(down), round=local.round), slowed(self.decay, local.round)
-        y, eta = self._mixture(local.layout).model(own.came), np.float32(slow * self.eta)
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
+        if local.phase == SKETCH:
+            return Fit(None, Message(sketch=sketch_of(self.sketch, local, self.noise)), None)
+        slow, y = slowed(self.decay, local.round), self.personal_model(state, down, local)
+        eta = np.float32(slow * self.eta)
         if self.local_steps:
             trained = local.train(y, replace(local.config, lr=slow * local.config.lr)).weights
             g = (y - trained) / eta
         else:
             g = local.gradient(y, local.config.batch)
             trained = y - eta * g
-        sizes = [t.size for t in local.layout.parameters] if self.scope == "tensor" else [local.layout.trainable]
         gamma = self.gamma * slowed(self.gamma_decay, local.round) * (typical(g) if self.gamma_unit == "median" else 1)
+        sizes = [span.stop - span.start for span in local.layout.spans(self.scope)]
         parts: dict[str, Part] = {}
         if "ask" in down:
             parts["sketch"] = sketch_of(self.sketch, local, self.noise)
@@ -109,46 +116,42 @@ class PFedNet(Method[ServerState, Copies]):
             parts["update"] = clustered(g, sizes, gamma, self.pin_end, self.levels)
             if self.weighting == "samples":
                 parts["examples"] = local.examples
-        return Fit(own, Message(**parts), trained)
+        return Fit(None, Message(**parts), trained)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        mixture, state, heard = self._mixture(context.task.layout), server.state, dict(server.state.heard)
-        news: dict[ClientId, Vector] = {}
+        mixture, news = self._mixture(context.task.layout), {}
         replies: dict[ClientId, tuple[int, Vector]] = {}
         for a in arrivals:
             if server.network.row(a.client) is None:
                 news[a.client] = a.message.vector("sketch", sketch_size(self.sketch, context.task))
-            if a.client in news and not state.still:
-                continue
-            heard[a.client] = a.round
-            if "update" in a.message:
+            if "update" in a.message and (a.client not in news or server.still):
                 count = a.message.examples() if self.weighting == "samples" else 1
-                replies[a.client] = count, levels_of(a.message, "update", mixture.size)
+                replies[a.client] = count, a.message.levels("update", mixture.size).values
         network = server.network.joined(news, self.k, metric_of(self.sketch), self.weights)
-        z, admm = (
-            network.rows_of(state.z, mixture.start(context.task.initial).z),
-            server.admm[:0] if news else server.admm,
-        )
-        state = replace(state, z=z, heard=heard)
+        z = network.rows_of(server.z, mixture.start(context.task.initial)[1])
+        admm = server.admm[:0] if news else server.admm
         if not replies:
-            return ServerState(network, state, admm)
+            return ServerState(network, server.x, z, admm, server.still)
         weight = np.array([count for count, _ in replies.values()], np.float32)
         g = np.stack([update for _, update in replies.values()]) * (weight / weight.mean())[:, None]
         eta, clients = slowed(self.decay, context.round) * self.eta, len(network.clients)
         alone = eta if self.z_step == "local" else eta / clients
-        move = np.zeros_like(z)
-        move[[network.clients.index(client) for client in replies]] = np.float32(-alone) * g[:, mixture.own]
+        moved = z.copy()
+        moved[[network.clients.index(client) for client in replies]] -= np.float32(alone) * g[:, mixture.own]
         near, admm = network_prox(
-            z + move, network.graph, self.lam * alone * clients, self.p,
+            moved, network.graph, self.lam * alone * clients, self.p,
             rho=self.rho, start=admm, iterations=self.iterations, tolerance=self.tolerance,
         )  # fmt: skip
-        few = self.gamma > 0 or self.levels > 0
-        x_step = step_of(state.x, np.float32(-eta) * g[:, mixture.shared].mean(0), few)
-        z_step = move if few and not self.lam else near - z
-        return ServerState(network, state.stepped(x_step, z_step, context.round), admm)
+        x = server.x - np.float32(eta) * g[:, mixture.shared].mean(0)
+        return ServerState(network, x, near, admm, still=False)
 
-    def personal_model(self, client: Copies, down: Message, local: Local) -> Vector:
-        return self._mixture(local.layout).model(client.received(down).came)
+    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
+        mixture = self._mixture(local.layout)
+        x, z = mixture.start(local.task.initial)
+        return mixture.model(down.vector("x", len(x)), down.vector("z", len(z))) if "z" in down else local.task.initial
+
+    def artefacts(self, server: ServerState) -> dict[str, Artefact]:
+        return {"network": server.network.artefact()} if server.network.clients else {}
 
     def max_numbers(self, task: Task) -> int:
         return 2 * task.layout.size + sketch_size(self.sketch, task) + 4096

@@ -13,8 +13,7 @@ from sparsona.methods.pfednet.kmeans import to_levels
 
 
 def clustered(g: Vector, sizes: Sequence[int], gamma: float, pinned: bool = True, levels: int = 0) -> Levels:
-    """P_gamma(g) by tensor, rounded to `levels` a tensor (0: not). Behind the tensors of `sizes` there may be other
-    numbers (float buffers), which stay as they are.
+    """P_gamma(g) by tensor, rounded to `levels` a tensor (0: not).
 
     >>> clustered(np.array([1, 1.2, -0.9, -1.1, 0.1], np.float32), (5,), 0.5, levels=2).values
     array([ 0.85      ,  0.85      , -0.33333334, -0.33333334, -0.33333334],
@@ -22,10 +21,8 @@ def clustered(g: Vector, sizes: Sequence[int], gamma: float, pinned: bool = True
     """
     if not np.isfinite(g).all():
         raise Diverged("an update is not finite: lower the learning rate (lr, or eta), or set clip")
-    size = sum(sizes)
-    u = fused_lasso(g[:size], gamma, pinned, sizes)
-    u, rest = to_levels(u, levels, sizes) if levels else u, g[size:]
-    return Levels((*sizes, len(rest)) if len(rest) else tuple(sizes), np.concatenate([u, rest]))
+    u = fused_lasso(g, gamma, pinned, sizes)
+    return Levels(tuple(sizes), to_levels(u, levels, sizes) if levels else u)
 
 
 def typical(g: Vector) -> float:

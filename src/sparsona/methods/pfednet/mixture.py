@@ -10,7 +10,6 @@ import numpy as np
 from sparsona.errors import InputError
 from sparsona.layout import Layout
 from sparsona.message import IndexSet, Vector
-from sparsona.methods.pfednet.copies import Copy
 from sparsona.registry import suggest
 
 Kind: TypeAlias = Literal["personal", "split", "additive"]
@@ -19,15 +18,14 @@ Kind: TypeAlias = Literal["personal", "split", "additive"]
 @dataclass(frozen=True, eq=False)
 class Mixture:
     """Column j of A has its 1 at `shared[j]`, column j of B at `own[j]`. Each of the `size` coordinates is in one of
-    them; or the first `trainable` ones, which are the parameters, are all in both. Float buffers are always shared.
+    them, or all are in both.
 
-    >>> mixture = Mixture(3, 3, np.array([0, 1]), np.array([2]))
-    >>> mixture.model(Copy(np.array([5, 6], np.float32), np.array([9], np.float32)))
+    >>> mixture = Mixture(3, np.array([0, 1]), np.array([2]))
+    >>> mixture.model(np.array([5, 6], np.float32), np.array([9], np.float32))
     array([5., 6., 9.], dtype=float32)
     """
 
     size: int
-    trainable: int
     shared: IndexSet
     own: IndexSet
 
@@ -40,24 +38,24 @@ class Mixture:
         uses = np.bincount(np.concatenate([self.shared, self.own]), minlength=self.size)
         if (uses == 0).any():
             raise InputError(f"coordinate {int(np.argmin(uses))} is neither shared nor personal: give it to one")
-        if (uses == 2).any() and not (uses[: self.trainable] == 2).all():
+        if (uses == 2).any() and not (uses == 2).all():
             raise InputError(f"coordinate {int(np.argmax(uses))} is shared and personal: only all may be both")
 
-    def model(self, copy: Copy) -> Vector:
+    def model(self, x: Vector, z: Vector) -> Vector:
         """A x + B z."""
         out = np.zeros(self.size, np.float32)
-        out[self.shared] = copy.x
-        out[self.own] += copy.z
+        out[self.shared] = x
+        out[self.own] += z
         return out
 
-    def start(self, initial: Vector) -> Copy:
+    def start(self, initial: Vector) -> tuple[Vector, Vector]:
         """The x and z whose model is `initial`; where both have a coordinate, x has it and z is 0.
 
-        >>> Mixture(1, 1, np.array([0]), np.array([0])).start(np.array([4], np.float32)).z
-        array([0.], dtype=float32)
+        >>> Mixture(1, np.array([0]), np.array([0])).start(np.array([4], np.float32))
+        (array([4.], dtype=float32), array([0.], dtype=float32))
         """
         both = len(self.shared) + len(self.own) > self.size
-        return Copy(initial[self.shared], initial[self.own] * np.float32(not both))
+        return initial[self.shared], initial[self.own] * np.float32(not both)
 
 
 def mixture_of(kind: Kind, layout: Layout, own: str | float = "") -> Mixture:
@@ -71,21 +69,21 @@ def mixture_of(kind: Kind, layout: Layout, own: str | float = "") -> Mixture:
     >>> mixture_of("split", layout).own, mixture_of("split", layout, own="0+1.bias").own
     (array([2, 3, 4, 5]), array([0, 1, 4, 5]))
     """
-    size, every = layout.trainable, np.arange(layout.size)
+    size, every = layout.size, np.arange(layout.size)
     if kind != "split":
-        return Mixture(layout.size, size, every[size:] if kind == "personal" else every, every[:size])
+        return Mixture(size, every[:0] if kind == "personal" else every, every)
     mask = np.zeros(size, np.bool_)
     if not isinstance(own, str):
-        starts = np.array([t.start for t in layout.parameters])
+        starts = np.array([t.start for t in layout.tensors])
         mask[starts[np.argmin(np.abs(size - starts - own * size))] :] = True
     for name in () if not isinstance(own, str) else own.split("+") if own else layout.layers[-1:]:
-        found = [t for t in layout.parameters if name in (t.name, t.name.rpartition(".")[0])]
+        found = [t for t in layout.tensors if name in (t.name, t.name.rpartition(".")[0])]
         if not found:
-            names = [t.name for t in layout.parameters]
+            names = [t.name for t in layout.tensors]
             raise InputError(f"own={own!r}: the model has no layer or tensor {name!r}{suggest(name, names)}")
         for tensor in found:
             mask[tensor.slice] = True
     if mask.all() or not mask.any():
         which, instead = ("all", "personal") if mask.any() else ("none", "additive, or another method")
         raise InputError(f"{which} of the model would be personal: choose layout={instead}, or other layers with own")
-    return Mixture(layout.size, size, np.setdiff1d(every, np.flatnonzero(mask)), np.flatnonzero(mask))
+    return Mixture(size, np.setdiff1d(every, np.flatnonzero(mask)), np.flatnonzero(mask))

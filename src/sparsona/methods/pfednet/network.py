@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sparsona.message import Vector
+from sparsona.method import ClientGraph
 from sparsona.methods.pfednet.graph import Graph, Metric, Table, knn_graph
 
 
@@ -40,6 +41,11 @@ class Network:
             return self
         sketches = np.concatenate([self.sketches, np.stack(list(news.values())).astype(np.float32)])
         return Network((*self.clients, *news), sketches, knn_graph(sketches, k, metric, weighted))
+
+    def artefact(self) -> ClientGraph:
+        """The network without its sketches, which stay on the server."""
+        edges = tuple((int(i), int(j)) for i, j in self.graph.edges)
+        return ClientGraph(self.clients, edges, tuple(float(w) for w in self.graph.weights))
 
     def rows_of(self, z: Table, first: Vector) -> Table:
         """`z` with a row for everybody: a new client's is the mean of its neighbours' rows, or of all, or `first`.

@@ -38,7 +38,7 @@ def sketch_size(kind: Kind, task: Task) -> int:
         "mean": features,
         "cov": features * (features + 1) // 2,
         "kernel": WAVES,
-        "model": task.layout.trainable,
+        "model": task.layout.size,
     }[kind]
 
 
@@ -51,7 +51,7 @@ def sketch_of(kind: Kind, local: Local, noise: float = 0.0) -> Vector:
     """The sketch of a client's training samples, as the model sees them."""
     if kind == "model":
         config = replace(local.config, epochs=1, steps=None)
-        found = local.train(local.task.initial, config, stream="sketch").weights[: local.layout.trainable]
+        found = local.train(local.task.initial, config, stream="sketch").weights
     elif kind in ("label", "shares"):
         found = label_counts(local.targets(), local.task.classes, kind == "shares")
     else:

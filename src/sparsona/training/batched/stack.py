@@ -20,28 +20,28 @@ class Stack(ABC):
     """A module run with many sets of weights at once: row i of the weights on row i of the inputs."""
 
     random = False
-    """Whether training draws random numbers: then a batch must have a stream for every row."""
+    """Whether training draws random numbers. If so, a batch needs a generator for every row."""
 
     @abstractmethod
     def outputs(self, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
-        """In evaluation mode: (models, weights) and (models, samples, ...) give (models, samples, outputs)."""
+        """(models, samples, outputs) in evaluation mode, of (models, weights) and (models, samples, ...)."""
 
     @abstractmethod
     def gradient(self, weights: torch.Tensor, batch: Batch, out: torch.Tensor) -> torch.Tensor:
-        """Each model's gradient of the scaled sum of its losses, into `out`; returned are the losses."""
+        """Write each model's gradient of the scaled sum of its losses to `out`; return the losses."""
 
     def descend(self, weights: torch.Tensor, batch: Batch, rate: float, decay: float) -> torch.Tensor | None:
-        """A plain gradient step in place, where that is quicker than through a gradient; None where it is not."""
+        """Take a gradient step in place, if that is faster than to compute the gradient first; else return None."""
         return None
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One step's samples of several clients, filled up to the same number; `counts` says how many are real.
+    """One step's samples of several clients, padded to the same number; `counts` says how many are real.
 
-    `scale` is what a sample's loss counts in its client's mean, 0 for the filling. `labels` says that the objective is
-    the cross-entropy and that every target is a class: its derivative then needs no tape. `streams` are the clients'
-    generators, where chance plays a part.
+    `scale` is the weight of a sample's loss in its client's mean, 0 for padding. `labels` says that the objective is
+    the cross-entropy and that every target is a class: its derivative then needs no autograd. `streams` are the
+    clients' generators, where random numbers are drawn.
     """
 
     inputs: torch.Tensor
@@ -53,14 +53,14 @@ class Batch:
     streams: Sequence[torch.Generator] = ()
 
     def dropout(self, like: torch.Tensor, rate: float) -> torch.Tensor:
-        """What to multiply with: each client draws for its real samples, as it would alone."""
+        """The factors of dropout: each client draws for its real samples, as it would alone."""
         out = torch.zeros_like(like)
         for row, count, stream in zip(out, self.counts.tolist(), self.streams, strict=True):
             row[:count].bernoulli_(1 - rate, generator=stream)
         return out.div_(1 - rate)
 
     def errors(self, outputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """The losses, and the derivative of their scaled sum by the outputs."""
+        """The losses, and the derivative of their scaled sum with respect to the outputs."""
         if self.labels:
             with torch.no_grad():
                 logs = torch.log_softmax(outputs.flatten(0, 1), 1)
@@ -75,9 +75,9 @@ class Batch:
 
 
 def stack_of(module: nn.Module) -> Stack | str:
-    """The module for many sets of weights, or why there is none."""
+    """The module for many sets of weights, or the reason why it cannot be batched."""
     layout = Layout.of(module)
-    if layout.size != layout.trainable:
+    if Layout.of_buffers(module).size:
         return "its buffers (BatchNorm) belong to one client each"
     if not all(parameter.requires_grad for parameter in module.parameters()):
         return "some of its weights are frozen"
@@ -87,13 +87,13 @@ def stack_of(module: nn.Module) -> Stack | str:
         return f"{unfit[0]} is not quicker when clients are batched"
     try:
         graph = fx.symbolic_trace(module).graph
-    except Exception:  # noqa: BLE001  (whatever the module does, it cannot be traced)
+    except Exception:  # noqa: BLE001 - the tracer raises whatever the module's code does
         return "its forward cannot be traced"
     modules = dict(module.named_modules())
-    chain = Chain.of(graph, modules, layout)
+    chain = LinearStack.of(graph, modules, layout)
     if chain is None and any(_draws(node, modules) for node in graph.nodes):
-        return "it draws random numbers, for each client its own, which only a chain of linear layers does here"
-    return chain or Mapped(module, layout)
+        return "it draws random numbers, which are batched only for a chain of linear layers"
+    return chain or VmapStack(module, layout)
 
 
 FIT: set[type] = {
@@ -103,8 +103,8 @@ FIT: set[type] = {
 
 
 @dataclass(frozen=True)
-class Linear:
-    """Where a linear layer stands in the vector; `bias` is None where it has none."""
+class LinearPlace:
+    """The place of a linear layer in the vector; `bias` is None where it has none."""
 
     weight: slice
     bias: slice | None
@@ -113,14 +113,16 @@ class Linear:
 
 @dataclass(frozen=True)
 class Activation:
-    """An element-wise function and its derivative, which is told by the value."""
+    """An element-wise function, and its derivative as a function of its value."""
 
     value: Callable[[torch.Tensor], torch.Tensor]
     slope: Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Drop:
+class DropoutRate:
+    """A dropout layer: each value is dropped with this probability."""
+
     rate: float
 
 
@@ -134,17 +136,17 @@ ACTIVATIONS: dict[Any, Activation] = {
 }  # fmt: skip
 
 
-class Chain(Stack):
-    """Linear layers one after another, with a backward pass of its own: a handful of batched products a step."""
+class LinearStack(Stack):
+    """A chain of linear layers with its own backward pass: a step is a handful of batched products."""
 
-    def __init__(self, steps: Sequence[Linear | Activation | Drop]) -> None:
+    def __init__(self, steps: Sequence[LinearPlace | Activation | DropoutRate]) -> None:
         self._steps = tuple(steps)
-        self.random = any(isinstance(step, Drop) for step in steps)
+        self.random = any(isinstance(step, DropoutRate) for step in steps)
 
     @classmethod
-    def of(cls, graph: fx.Graph, modules: dict[str, nn.Module], layout: Layout) -> Chain | None:
-        """None where the module is not such a chain: each step on the last one's result, each weight used once."""
-        steps: list[Linear | Activation | Drop] = []
+    def of(cls, graph: fx.Graph, modules: dict[str, nn.Module], layout: Layout) -> LinearStack | None:
+        """None where the module is no such chain: each layer takes the last one's result, each weight is used once."""
+        steps: list[LinearPlace | Activation | DropoutRate] = []
         used: list[str] = []
         previous: fx.Node | None = None
         for node in graph.nodes:
@@ -168,7 +170,7 @@ class Chain(Stack):
             return self._forward(weights, inputs)
 
     def gradient(self, weights: torch.Tensor, batch: Batch, out: torch.Tensor) -> torch.Tensor:
-        def into(layer: Linear, errors: torch.Tensor, inputs: torch.Tensor) -> None:
+        def into(layer: LinearPlace, errors: torch.Tensor, inputs: torch.Tensor) -> None:
             torch.bmm(errors.transpose(1, 2), inputs, out=_matrix(out, layer))
             if layer.bias is not None:
                 torch.sum(errors, 1, out=out[:, layer.bias])
@@ -178,7 +180,7 @@ class Chain(Stack):
     def descend(self, weights: torch.Tensor, batch: Batch, rate: float, decay: float) -> torch.Tensor:
         keep = 1 - rate * decay
 
-        def into(layer: Linear, errors: torch.Tensor, inputs: torch.Tensor) -> None:
+        def into(layer: LinearPlace, errors: torch.Tensor, inputs: torch.Tensor) -> None:
             _matrix(weights, layer).baddbmm_(errors.transpose(1, 2), inputs, beta=keep, alpha=-rate)
             if layer.bias is not None:
                 bias = weights[:, layer.bias]
@@ -193,10 +195,10 @@ class Chain(Stack):
         training: Batch | None = None,
         memory: list[torch.Tensor] | None = None,
     ) -> torch.Tensor:
-        """The outputs; into `memory` what the backward pass needs: for a layer its input, else the slope."""
+        """The outputs. `memory` gets what the backward pass needs: a layer's input, or an activation's derivative."""
         now = inputs.flatten(2)
         for step in self._steps:
-            if isinstance(step, Linear):
+            if isinstance(step, LinearPlace):
                 if memory is not None:
                     memory.append(now)
                 matrix = _matrix(weights, step).transpose(1, 2)
@@ -213,7 +215,7 @@ class Chain(Stack):
         return now
 
     def _backward(
-        self, weights: torch.Tensor, batch: Batch, into: Callable[[Linear, torch.Tensor, torch.Tensor], None]
+        self, weights: torch.Tensor, batch: Batch, into: Callable[[LinearPlace, torch.Tensor, torch.Tensor], None]
     ) -> torch.Tensor:
         memory: list[torch.Tensor] = []
         with torch.no_grad():
@@ -222,7 +224,7 @@ class Chain(Stack):
         with torch.no_grad():
             for place in range(len(self._steps) - 1, -1, -1):
                 step = self._steps[place]
-                if isinstance(step, Linear):
+                if isinstance(step, LinearPlace):
                     before = torch.bmm(errors, _matrix(weights, step)) if place else errors
                     into(step, errors, memory[place])
                     errors = before
@@ -231,14 +233,14 @@ class Chain(Stack):
         return losses
 
 
-def _matrix(vectors: torch.Tensor, layer: Linear) -> torch.Tensor:
+def _matrix(vectors: torch.Tensor, layer: LinearPlace) -> torch.Tensor:
     return vectors[:, layer.weight].view(-1, *layer.shape)
 
 
 def _step(
     node: fx.Node, modules: dict[str, nn.Module], layout: Layout, used: list[str]
-) -> list[Linear | Activation | Drop] | None:
-    """What a node of the graph does to its input: nothing, or one step. None where that is not known here."""
+) -> list[LinearPlace | Activation | DropoutRate] | None:
+    """The step that a node of the graph takes, an empty list where it changes nothing, None where it is unknown."""
     kind: Any = type(modules[str(node.target)]) if node.op == "call_module" else node.target
     plain = len(node.args) == 1 and not node.kwargs
     if kind is nn.Linear:
@@ -249,7 +251,7 @@ def _step(
         if modules[name].bias is not None:
             used.append(f"{name}.bias")
             bias = layout[f"{name}.bias"].slice
-        return [Linear(weight.slice, bias, (weight.shape[0], weight.shape[1]))]
+        return [LinearPlace(weight.slice, bias, (weight.shape[0], weight.shape[1]))]
     if kind in ACTIVATIONS and (plain or (kind is F.relu and not node.kwargs.get("inplace"))):
         return [ACTIVATIONS[kind]]
     if kind is nn.Identity:
@@ -257,7 +259,7 @@ def _step(
     if kind is nn.Dropout:
         dropout = modules[str(node.target)]
         assert isinstance(dropout, nn.Dropout)
-        return [Drop(dropout.p)] if dropout.p else []
+        return [DropoutRate(dropout.p)] if dropout.p else []
     if kind is nn.Flatten:
         flatten = modules[str(node.target)]
         assert isinstance(flatten, nn.Flatten)
@@ -268,7 +270,7 @@ def _step(
 
 
 def _draws(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
-    """Whether a node of the graph draws random numbers in training: torch marks the operations that do."""
+    """Whether a node of the graph draws random numbers in training. Torch tags the operations that do."""
     if node.op == "call_module":
         dropout = modules[str(node.target)]
         return isinstance(dropout, nn.Dropout) and dropout.p > 0
@@ -278,7 +280,7 @@ def _draws(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
     return any(torch.Tag.nondeterministic_seeded in kind.tags for kind in kinds)
 
 
-class Mapped(Stack):
+class VmapStack(Stack):
     """Any traceable module of layers that batch well and draw no random numbers, through torch.func.vmap."""
 
     def __init__(self, module: nn.Module, layout: Layout) -> None:

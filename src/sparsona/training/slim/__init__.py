@@ -1,8 +1,8 @@
-"""Really smaller nets: rows of weights that are all zero are left out of the operators, exactly.
+"""Slim nets: rows of weights that are all zero are left out of the operators.
 
-A row (a channel or a unit) without weights gives the same number whatever comes in: its bias. ReLUs and pools make
-another constant of it, and the next layer adds that times its weights: so it goes into the next layer's bias, and the
-row is computed no more. What comes out is what the net with zeros gives, to the rounding of floats.
+A row (a channel or a unit) whose weights are all zero outputs a constant: its bias. ReLUs and pools turn that into
+another constant, which the next layer multiplies by its weights. The product is folded into the next layer's bias, and
+the row is not computed. The outputs are those of the net with zeros, to the rounding of floats.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from torch import nn
 from sparsona.errors import InputError
 from sparsona.layout import Layout, Tensor
 from sparsona.message import IndexSet, Mask, Vector
-from sparsona.training.slim.chain import Chain, Step, chain_of, chain_or_none
+from sparsona.training.slim.chain import Chain, Layer, chain_of, chain_or_none
 from sparsona.training.vector import view_of
 
-__all__ = ["Chain", "Plan", "Rows", "SlimNet", "Step", "chain_of", "chain_or_none", "plan", "small_module"]
+__all__ = ["Chain", "Layer", "SlimLayer", "SlimNet", "SlimPlan", "chain_of", "chain_or_none", "plan", "small_module"]
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """One layer: the rows that are computed, those that are constant, and the same for its input columns."""
+class SlimLayer:
+    """A layer with weights: the rows that are computed, those that are constant, and the same for its input columns."""
 
-    step: Step
+    layer: Layer
     weight: Tensor
     bias: Tensor | None
     kept: IndexSet
@@ -43,19 +43,19 @@ class Rows:
         return prod(self.weight.shape[1:])
 
 
-Plan = tuple[Rows, ...]
+SlimPlan = tuple[SlimLayer, ...]
 
 
-def plan(chain: Chain, layout: Layout, mask: Mask, training: bool = False) -> Plan:
-    """Which rows of each layer must be computed when only the weights of `mask` are not zero.
+def plan(chain: Chain, layout: Layout, mask: Mask, training: bool = False) -> SlimPlan:
+    """The rows of each layer that must be computed when only the weights of `mask` are not zero.
 
-    All rows of the last layer are; so are, in training, those before a dropout, and those whose constant would meet
-    the zeros around a padded image.
+    All rows of the last layer are computed. So are, in training, those before a dropout, and those whose constant
+    would meet the zeros around a padded image.
     """
-    tensors = {t.name: t for t in layout.parameters}
-    layers = [i for i, step in enumerate(chain) if step.has_weights]
-    out: list[Rows] = []
-    before: Rows | None = None
+    tensors = {t.name: t for t in layout.tensors}
+    layers = [i for i, layer in enumerate(chain) if layer.has_weights]
+    out: list[SlimLayer] = []
+    before: SlimLayer | None = None
     for i, following in zip(layers, [*layers[1:], None], strict=True):
         weight, bias = tensors[f"{chain[i].name}.weight"], tensors.get(f"{chain[i].name}.bias")
         rows = weight.shape[0]
@@ -72,9 +72,9 @@ def plan(chain: Chain, layout: Layout, mask: Mask, training: bool = False) -> Pl
         else:
             pixels, rest = divmod(channels, before.weight.shape[0])
             if rest:
-                raise InputError(f"layer {chain[i].name} does not take what {before.step.name} gives")
+                raise InputError(f"layer {chain[i].name} does not take what {before.layer.name} gives")
             columns, folded = (_spread(part, pixels) for part in (before.kept, before.constant))
-        before = Rows(chain[i], weight, bias, np.flatnonzero(alive), np.flatnonzero(~alive), columns, folded)
+        before = SlimLayer(chain[i], weight, bias, np.flatnonzero(alive), np.flatnonzero(~alive), columns, folded)
         out.append(before)
     return tuple(out)
 
@@ -85,10 +85,13 @@ def _spread(channels: IndexSet, pixels: int) -> IndexSet:
 
 
 class SlimNet:
-    """A chain that computes only the rows of a plan. Its weights are the kept rows, all columns, and all biases:
-    one flat buffer, as of :class:`~sparsona.training.vector.Flat`, so that gradients of what is folded come out."""
+    """A chain that computes only the rows of a plan.
 
-    def __init__(self, chain: Chain, rows: Plan, device: str = "cpu") -> None:
+    Its weights are the kept rows with all columns, and all biases, in one flat buffer as in
+    :class:`~sparsona.training.vector.Flat`. Folded columns and constant biases have gradients, too.
+    """
+
+    def __init__(self, chain: Chain, rows: SlimPlan, device: str = "cpu") -> None:
         self.chain = chain
         self.rows = rows
         self._starts: dict[str, int] = {}
@@ -101,11 +104,11 @@ class SlimNet:
                 size += layer.bias.size
         self.weights = torch.zeros(size, device=device)
         self.gradient = torch.zeros(size, device=device)
-        self._leaves = {layer.step.name: self._leaf(layer) for layer in rows}
+        self._leaves = {slim.layer.name: self._leaf(slim) for slim in rows}
         index = [[torch.from_numpy(a).to(device) for a in (r.kept, r.constant, r.columns, r.folded)] for r in rows]
-        self._index = dict(zip((layer.step.name for layer in rows), index, strict=True))
+        self._index = dict(zip((slim.layer.name for slim in rows), index, strict=True))
 
-    def _leaf(self, layer: Rows) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def _leaf(self, layer: SlimLayer) -> tuple[torch.Tensor, torch.Tensor | None]:
         shape = (len(layer.kept), *layer.weight.shape[1:])
         weight = self._view(self._starts[layer.weight.name], shape)
         return weight, None if layer.bias is None else self._view(self._starts[layer.bias.name], layer.bias.shape)
@@ -117,7 +120,7 @@ class SlimNet:
         return leaf
 
     def offset(self, position: int) -> int:
-        """Where the weight at `position` of the whole model stands in this buffer; its row must be kept."""
+        """The place in this buffer of the weight at `position` of the whole model; its row must be kept."""
         for layer in self.rows:
             if layer.weight.start <= position < layer.weight.stop:
                 row, column = divmod(position - layer.weight.start, layer.row_size)
@@ -131,7 +134,7 @@ class SlimNet:
 
     @cached_property
     def index(self) -> torch.Tensor:
-        """Where each number of this buffer stands in the whole model."""
+        """The place of each number of this buffer in the whole model."""
         places = []
         for layer in self.rows:
             starts = layer.weight.start + layer.kept * layer.row_size
@@ -148,27 +151,27 @@ class SlimNet:
     def __call__(self, x: torch.Tensor, training: bool = False) -> torch.Tensor:
         constants: torch.Tensor | None = None
         given = x
-        for step in self.chain:
-            if step.has_weights:
-                weight, bias, outgoing = self._operator(step, constants)
-                if step.kind == "conv":
-                    x = F.conv2d(x, weight, bias, step.stride, step.padding)
+        for layer in self.chain:
+            if layer.has_weights:
+                weight, bias, outgoing = self._operator(layer, constants)
+                if layer.kind == "conv":
+                    x = F.conv2d(x, weight, bias, layer.stride, layer.padding)
                 else:
                     x = F.linear(x, weight, bias)
                 constants = outgoing
-            elif step.kind == "relu":
-                x = F.relu(x, inplace=x is not given)  # no layer before it needs its own output to go back
+            elif layer.kind == "relu":
+                x = F.relu(x, inplace=x is not given)  # no layer before it needs its output in the backward pass
                 constants = None if constants is None else F.relu(constants)
             else:
-                x = _between(step, x, training)
+                x = _between(layer, x, training)
         return x
 
     def _operator(
-        self, step: Step, constants: torch.Tensor | None
+        self, layer: Layer, constants: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-        """The small weight, its bias with what is folded into it, and the constants that this layer gives."""
-        weight, bias = self._leaves[step.name]
-        kept, constant, columns, folded = self._index[step.name]
+        """The small weight, the bias with the folded constants, and the constants that this layer outputs."""
+        weight, bias = self._leaves[layer.name]
+        kept, constant, columns, folded = self._index[layer.name]
         outgoing = None if bias is None or not len(constant) else bias[constant]
         if bias is not None and len(constant):
             bias = bias[kept]
@@ -182,7 +185,7 @@ class SlimNet:
         return weight, bias, outgoing
 
     def numbers(self) -> int:
-        """The numbers that inference needs: the small weights, without the columns that are folded."""
+        """The size of the small net for inference: its weights and biases, without the folded columns."""
         return sum(
             len(r.kept) * len(r.columns) * prod(r.weight.shape[2:]) + (0 if r.bias is None else len(r.kept))
             for r in self.rows
@@ -193,50 +196,55 @@ class SlimNet:
         out: dict[str, torch.Tensor] = {}
         constants: torch.Tensor | None = None
         with torch.no_grad():
-            for step in self.chain:
-                if step.has_weights:
-                    weight, bias, constants = self._operator(step, constants)
-                    out[f"{step.name}.weight"] = weight.detach().clone()
+            for layer in self.chain:
+                if layer.has_weights:
+                    weight, bias, constants = self._operator(layer, constants)
+                    out[f"{layer.name}.weight"] = weight.detach().clone()
                     if bias is not None:
-                        out[f"{step.name}.bias"] = bias.detach().clone()
-                elif step.kind == "relu" and constants is not None:
+                        out[f"{layer.name}.bias"] = bias.detach().clone()
+                elif layer.kind == "relu" and constants is not None:
                     constants = F.relu(constants)
         return out
 
 
-def _between(step: Step, x: torch.Tensor, training: bool) -> torch.Tensor:
-    match step.kind:
+def _between(layer: Layer, x: torch.Tensor, training: bool) -> torch.Tensor:
+    match layer.kind:
         case "max-pool":
-            return F.max_pool2d(x, step.window, step.stride)
+            return F.max_pool2d(x, layer.window, layer.stride)
         case "avg-pool":
-            return F.avg_pool2d(x, step.window, step.stride)
+            return F.avg_pool2d(x, layer.window, layer.stride)
         case "mean":
             return x.mean((2, 3))
         case "flatten":
             return x.flatten(1)
         case "dropout":
-            return F.dropout(x, step.rate, training)
-    raise InputError(f"a chain has no step {step.kind!r}")
+            return F.dropout(x, layer.rate, training)
+    raise InputError(f"a chain has no layer of kind {layer.kind!r}")
 
 
-def small_module(chain: Sequence[Step], tensors: dict[str, torch.Tensor]) -> nn.Sequential:
+def small_module(chain: Sequence[Layer], tensors: dict[str, torch.Tensor]) -> nn.Sequential:
     """A plain torch module of the small weights, named as in the whole net (dots become dashes)."""
     out = nn.Sequential()
-    for number, step in enumerate(chain):
-        layer: nn.Module
-        if step.has_weights:
-            weight, bias = tensors[f"{step.name}.weight"], tensors.get(f"{step.name}.bias")
-            rows, columns = weight.shape[:2]
-            if step.kind == "conv":
-                window = (int(weight.shape[2]), int(weight.shape[3]))
-                layer = nn.Conv2d(columns, rows, window, step.stride, step.padding, bias=bias is not None)
-            else:
-                layer = nn.Linear(columns, rows, bias=bias is not None)
-            layer.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
+    for number, layer in enumerate(chain):
+        if layer.has_weights:
+            module = _weighted(layer, tensors[f"{layer.name}.weight"], tensors.get(f"{layer.name}.bias"))
+            out.add_module(layer.name.replace(".", "-"), module)
         else:
-            layer = _module(step)
-        out.add_module(step.name.replace(".", "-") if step.has_weights else f"{step.kind}-{number}", layer)
+            out.add_module(f"{layer.kind}-{number}", _module(layer))
     return out.eval()
+
+
+def _weighted(layer: Layer, weight: torch.Tensor, bias: torch.Tensor | None) -> nn.Module:
+    """A convolution or a linear layer with these weights."""
+    rows, columns = weight.shape[:2]
+    out: nn.Module
+    if layer.kind == "conv":
+        window = (int(weight.shape[2]), int(weight.shape[3]))
+        out = nn.Conv2d(columns, rows, window, layer.stride, layer.padding, bias=bias is not None)
+    else:
+        out = nn.Linear(columns, rows, bias=bias is not None)
+    out.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
+    return out
 
 
 class Pixels(nn.Module):
@@ -246,16 +254,16 @@ class Pixels(nn.Module):
         return x.mean((2, 3))
 
 
-def _module(step: Step) -> nn.Module:
-    match step.kind:
+def _module(layer: Layer) -> nn.Module:
+    match layer.kind:
         case "relu":
             return nn.ReLU()
         case "max-pool":
-            return nn.MaxPool2d(step.window, step.stride)
+            return nn.MaxPool2d(layer.window, layer.stride)
         case "avg-pool":
-            return nn.AvgPool2d(step.window, step.stride)
+            return nn.AvgPool2d(layer.window, layer.stride)
         case "flatten":
             return nn.Flatten()
         case "dropout":
-            return nn.Dropout(step.rate)
+            return nn.Dropout(layer.rate)
     return Pixels()

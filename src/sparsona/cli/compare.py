@@ -1,0 +1,102 @@
+"""``compare`` and ``demo``: several methods on the same clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+from typing import Annotated
+
+import typer
+
+from sparsona.cli.app import err, out
+from sparsona.cli.folders import fresh, latest, stem
+from sparsona.cli.options import RunOptions, takes_run_options
+from sparsona.errors import InputError
+from sparsona.methods import METHODS
+
+SYSTEMS = ("fedpse", "pfednet", "spfl", "plga", "fedspa", "pfedgate")
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(takes_run_options(compare))
+    app.command()(demo)
+
+
+def compare(
+    options: RunOptions,
+    methods: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="METHOD...", help="methods to run side by side, with settings of their own: fedprox:mu=1"
+        ),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="how many seeds, from --seed on [5]")] = None,
+    budget_mb: Annotated[
+        float | None, typer.Option(min=0, help="a run ends when all clients together have sent and got so many MB")
+    ] = None,
+    budget_seconds: Annotated[
+        float | None, typer.Option(min=0, help="a run ends after so many simulated seconds")
+    ] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="folder of the runs [runs/compare-DATA-SEED]")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="continue what is in --out; methods and seeds may be added")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="no live table")] = False,
+) -> None:
+    """Run several methods on the same clients, over several seeds; end with their scores, their costs and a report.
+
+    local and fedavg-ft are always in it.
+    """
+    methods = methods or []
+    for name in methods:
+        METHODS.check(name.partition(":")[0])
+    if not methods and not resume:
+        raise InputError("compare what? give methods: sparsona methods lists them")
+    from sparsona.report import compared as show
+    from sparsona.report.comparison import Budget, compare
+    from sparsona.report.html import write_report
+    from sparsona.studies.contest import Contest, Runs, Watcher, declare, measured_groups, read_contest, run_contest
+
+    shared = options.settings({})
+    first = shared.pop("seed", 0)
+    if folder is None:
+        own = stem("compare", str(shared.get("data", "digits")), first)
+        folder = latest(own) if resume else fresh(own)
+    there = read_contest(folder) if resume and (folder.exists() or not methods) else None
+    if there is not None:
+        first = there.seeds[0]
+    count = seeds or (len(there.seeds) if there else 5)
+    contest = Contest(
+        tuple(dict.fromkeys(methods)),
+        tuple(range(first, first + count)),
+        shared,
+        tuple(options.set or ()),
+        Budget(budget_mb, budget_seconds),
+    )
+    contest = declare(folder, contest.with_always(), resume)
+    runs = Runs(contest, folder, options.tensorboard)
+    prepared = runs.prepare(contest.contenders[0], contest.seeds[0])
+    metric = prepared.setup.objective.metric_name
+    try:
+        with show.LiveTable(err, contest.contenders, len(contest.seeds), metric, quiet) as live:
+            failed = run_contest(runs, Watcher(live.started, live.round, live.ended))
+    except KeyboardInterrupt:
+        how = f"continue with sparsona compare --resume --out {quote(str(folder))}"
+        err.print(f"interrupted: {how}", soft_wrap=True, highlight=False)
+        raise typer.Exit(130) from None
+    for name, reason in failed.items():
+        err.print(f"{name} left the comparison: {reason}", soft_wrap=True, highlight=False)
+    found = compare(measured_groups(runs), contest.budget)
+    experiment = prepared.experiment
+    seed_range = f"seeds {contest.seeds[0]} to {contest.seeds[-1]}" if len(contest.seeds) > 1 else f"seed {first}"
+    clients = f"{experiment.clients} clients, {experiment.partition}, {experiment.rounds} rounds"
+    show.print_comparison(out, found, f"{experiment.data}, {clients}, {seed_range}")
+    write_report([folder], folder / "report.html", contest.budget)
+    out.print(f"results: {folder}", soft_wrap=True, highlight=False)
+    out.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
+
+
+def demo() -> None:
+    """Every system that is here, beside its plainest rivals, on handwritten digits dealt out unevenly."""
+    landed = [name for name in SYSTEMS if name in METHODS.names()]
+    compare(RunOptions(rounds=30, engine="pool"), ["local", "fedavg", "fedavg-ft", *landed], seeds=1)

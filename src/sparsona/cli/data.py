@@ -1,0 +1,84 @@
+"""``data list``, ``data get``, ``data show``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sparsona.cli.app import err, out
+from sparsona.errors import DataError
+
+
+def add_to(app: typer.Typer) -> None:
+    group = typer.Typer(help="Data sets: list, get, show.", no_args_is_help=True, rich_markup_mode=None)
+    group.command("list")(list_)
+    group.command("get")(get)
+    group.command("show")(show)
+    app.add_typer(group, name="data")
+
+
+def list_() -> None:
+    """What data sets there are, and which are on this machine."""
+    from sparsona import data as datasets
+    from sparsona.report.console import size
+    from sparsona.report.listing import table
+
+    found = [datasets.describe(source) for _, source in datasets.DATASETS]
+    rows = [(d.name, d.about, "yes" if d.present else "no", size(d.size) if d.size else "-") for d in found]
+    out.print(table("data sets", ("name", "about", "here", "download"), rows))
+
+
+def get(name: str) -> None:
+    """Download a data set from its publisher; an interrupted download continues."""
+    from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
+
+    from sparsona import data as datasets
+
+    source = datasets.DATASETS.get(name)
+    with Progress(*Progress.get_default_columns(), DownloadColumn(), TransferSpeedColumn(), console=err) as bar:
+        tasks: dict[str, Any] = {}
+
+        def advance(file: str, done: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = bar.add_task(file, total=total)
+            bar.update(tasks[file], completed=done, total=total)
+
+        fetched = datasets.fetch(source, progress=advance)
+    for file in fetched.files:
+        out.print(f"{file.name}: {file.note}", soft_wrap=True)
+    out.print(f"{name} is in {fetched.folder}" if fetched.files else f"{name} needs no download", soft_wrap=True)
+
+
+def show(
+    name: str,
+    partition: Annotated[str | None, typer.Option(help="deal it out, and show classes by client")] = None,
+    clients: Annotated[int, typer.Option(help="number of clients, 0: as many as there are natural groups")] = 10,
+    seed: int = 0,
+    to: Annotated[Path | None, typer.Option(help="also draw the classes by client: .png, .svg or .pdf")] = None,
+) -> None:
+    """What a data set holds, and how a partition deals it out."""
+    from sparsona import data as datasets
+    from sparsona.chance import Chance
+    from sparsona.partition._split import class_counts, federate
+    from sparsona.report.console import class_table
+    from sparsona.report.plots import draw_classes
+
+    data = datasets.load(name)
+    shape = "x".join(map(str, data.inputs.shape[1:]))
+    out.print(f"{data.name}: {len(data)} samples of {shape}, {data.classes or 'no'} classes, model {data.model}")
+    if data.official_test:
+        out.print(f"{data.official_test} of them are the publisher's test part")
+    if data.groups is not None:
+        out.print(f"{len(data.group_names)} natural groups: {', '.join(data.group_names[:8])}")
+    if partition is None:
+        return
+    if not data.classes:
+        raise DataError(f"{name} has no classes to show: leave --partition out")
+    counts = class_counts(federate(data, partition, clients, Chance(seed)))
+    names = data.class_names or tuple(str(c) for c in range(data.classes))
+    out.print(class_table(counts, names))
+    if to is not None:
+        draw_classes(counts, names, to)
+        out.print(f"drawn to {to}", soft_wrap=True)

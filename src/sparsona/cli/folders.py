@@ -1,0 +1,42 @@
+"""Where runs are put and found when nobody says where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count, takewhile
+from pathlib import Path
+
+
+def stem(what: str, data: str, seed: int) -> str:
+    """The name of a run's folder below runs/.
+
+    >>> stem("fedavg", "folder:my/wards", 3)
+    'fedavg-wards-3'
+    """
+    return f"{what}-{Path(data.replace(':', '-')).name}-{seed}"
+
+
+def _numbered(name: str) -> Iterator[Path]:
+    return (Path("runs") / (name if number == 1 else f"{name}-{number}") for number in count(1))
+
+
+def fresh(name: str) -> Path:
+    """The first folder of this name that is not taken."""
+    return next(path for path in _numbered(name) if not path.exists())
+
+
+def latest(name: str) -> Path:
+    """The last folder of this name that is there, or the first one."""
+    return (list(takewhile(Path.exists, _numbered(name))) or [Path("runs") / name])[-1]
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """A run directory itself, or the finished runs in a folder of several."""
+    inner = sorted(file.parent for file in folder.glob("*/summary.json"))
+    return inner if inner and not (folder / "summary.json").exists() else [folder]
+
+
+def label(folder: Path, among: list[Path]) -> str:
+    """The folder's name, or as much of its path as tells it from the others."""
+    alike = sum(other.resolve().name == folder.resolve().name for other in among) > 1
+    return str(folder) if alike else folder.resolve().name

@@ -1,0 +1,120 @@
+"""What there is and what was done: ``methods``, ``wire``, ``draw``, ``export``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sparsona.cli.app import out
+from sparsona.cli.folders import label, runs_in
+from sparsona.errors import InputError
+from sparsona.methods import METHODS
+
+
+def add_to(app: typer.Typer) -> None:
+    for command in (methods, report, export, wire, draw):
+        app.command()(command)
+
+
+def methods(
+    name: Annotated[str | None, typer.Argument(metavar="[METHOD]", help="one of them, with its options")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="as JSON, all with their options")] = False,
+) -> None:
+    """List the methods, or show the options of one."""
+    from sparsona.report import listing as show
+
+    if name is not None:
+        METHODS.check(name)
+    if as_json:
+        names = METHODS.names() if name is None else [name]
+        typer.echo(json.dumps([show.method_entry(one) for one in names], indent=2, default=str))
+    elif name is None:
+        out.print(show.table("methods", ("name", "what it does"), METHODS.describe().items()))
+        out.print("sparsona methods NAME shows the options of one", soft_wrap=True)
+    else:
+        about, rows = show.method_options(name)
+        out.print(about, soft_wrap=True, highlight=False)
+        out.print(
+            show.table(f"{name}: options, for --set", ("name", "type", "default", "meaning"), rows)
+            if rows
+            else "no options"
+        )
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="a run directory")],
+    client: Annotated[str, typer.Option(help="whose model")],
+    to: Annotated[Path, typer.Option(help="file to write: .safetensors or .npz")],
+    slim: Annotated[
+        bool, typer.Option("--slim", help="the small net of a sparse model: rows without weights go")
+    ] = False,
+) -> None:
+    """Write one client's personal model to a file."""
+    from sparsona.export.run import export_model
+    from sparsona.export.slim import export_slim
+
+    if slim:
+        sizes = export_slim(run, client, to)
+        out.print(f"wrote {to}: {sizes.after} numbers instead of {sizes.before}", soft_wrap=True)
+        return
+    export_model(run, client, to)
+    out.print(f"wrote {to}", soft_wrap=True)
+
+
+def wire(run: Annotated[Path, typer.Argument(help="a run directory")]) -> None:
+    """Where the bytes of a run went, and how far its positions are from the entropy bound."""
+    from sparsona.report import console as show
+    from sparsona.runs.directory import RunDirectory
+
+    out.print(show.breakdown(RunDirectory(run).summary()))
+
+
+def report(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN_OR_FOLDER...", help="run directories, or folders of them; unfinished too"),
+    ],
+    file: Annotated[Path, typer.Option("--out", help="the file to write")] = Path("report.html"),
+    show: Annotated[bool, typer.Option("--open", help="show it in the browser")] = False,
+) -> None:
+    """One HTML file about runs: which method, what it gains, what it costs. It needs no network."""
+    from sparsona.report.html import write_report
+
+    write_report(runs, file)
+    out.print(f"report: {file}", soft_wrap=True, highlight=False)
+    if show and typer.launch(file.resolve().as_uri()) != 0:
+        raise InputError(f"no browser opens {file}: open it by hand")
+
+
+def draw(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="run directories, or a folder of them")],
+    point: Annotated[str, typer.Option(help="where models are measured: pre, post or ft")] = "pre",
+    file: Annotated[Path, typer.Option("--out", help="the image to write")] = Path("curves.png"),
+) -> None:
+    """Accuracy against rounds, bytes and simulated seconds: a curve a run."""
+    from sparsona.report import curves
+    from sparsona.runs.directory import RunDirectory
+    from sparsona.runs.scores import POINTS
+
+    folders = [inner for given in runs for inner in runs_in(given)]
+    summaries = [RunDirectory(folder).summary() for folder in folders]
+    if point not in POINTS:
+        raise InputError(f"{point!r} is no point of evaluation: choose one of {', '.join(POINTS)}")
+    metric = summaries[0]["metric"]
+    strangers = [str(f) for f, summary in zip(folders, summaries, strict=True) if summary["metric"] != metric]
+    if strangers:
+        raise InputError(f"{folders[0]} measures {metric}, {strangers[0]} does not: draw them apart")
+    found = {label(folder, folders): curves.marks(folder, point) for folder in folders}
+    for folder in folders:
+        if not found[label(folder, folders)]:
+            raise InputError(f"{folder} was not measured at {point}: choose another --point")
+    try:
+        curves.draw(found, file, point, curves.SHOWN, metric)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{file} cannot be drawn ({error}): give --out a path that ends in .png, .pdf or .svg"
+        ) from None
+    out.print(f"drawn: {file}", soft_wrap=True)

@@ -1,0 +1,103 @@
+"""The options that describe an experiment, declared once for every command that runs one."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Annotated, Any, get_args, get_type_hints
+
+from typer import Option
+
+
+@dataclass(frozen=True)
+class Key:
+    """Where an option stands in the experiment file, if not at the top under its own name; nowhere, if empty."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The options of an experiment. One that is None was not given: the experiment file's value or default holds.
+
+    A new option is one line here: every command that :func:`takes_run_options` has it. Its name is the setting's in
+    the experiment file, or a :class:`Key` says which setting it is.
+
+    >>> RunOptions(rounds=3, sample=0.5, set=["lr=0.1"]).settings({"method": "fedavg", "rounds": 9})
+    {'method': 'fedavg', 'rounds': 3, 'schedule': {'sample': 0.5}}
+    """
+
+    data: Annotated[str | None, Option(help="data set [digits]")] = None
+    model: Annotated[str | None, Option(help="model [auto: the data set's own]")] = None
+    clients: Annotated[int | None, Option(help="number of clients [10]")] = None
+    partition: Annotated[str | None, Option(help="how data are dealt out [dirichlet-classes:0.3]")] = None
+    rounds: Annotated[int | None, Option(help="rounds [20]")] = None
+    sample: Annotated[float | None, Option(help="share of clients in a round [1.0]"), Key("schedule.sample")] = None
+    seed: Annotated[int | None, Option(help="seed of all chance [0]")] = None
+    engine: Annotated[
+        str | None, Option(help="what runs the clients: inprocess, pool [auto: the pool where it pays]")
+    ] = None
+    workers: Annotated[int | None, Option(help="worker processes [0: one a core]")] = None
+    trainer: Annotated[str | None, Option(help="plain, or batched: tiny models of many clients at once")] = None
+    packing: Annotated[
+        str | None, Option(help="tight: as few bytes as possible, or plain: less time for more bytes [tight]")
+    ] = None
+    device: Annotated[str | None, Option(help="cpu or cuda [cpu]")] = None
+    eval_every: Annotated[
+        int | None, Option(help="evaluate every so many rounds, 0: only the last [1]"), Key("evaluation.every")
+    ] = None
+    new_clients: Annotated[float | None, Option(help="share held out of training, to join at the end [0]")] = None
+    set: Annotated[
+        list[str] | None, Option(metavar="KEY=VALUE", help="any other setting, again and again"), Key("")
+    ] = None
+    tensorboard: Annotated[
+        bool, Option("--tensorboard", help="scalars for TensorBoard, in each run directory"), Key("")
+    ] = False
+
+    def settings(self, base: dict[str, Any]) -> dict[str, Any]:
+        """The settings of `base` with the options that were given; those of `set` are left to the experiment."""
+        out = {key: dict(value) if isinstance(value, dict) else value for key, value in base.items()}
+        for name, hint in _hints().items():
+            value = getattr(self, name)
+            path = next((extra.path for extra in get_args(hint) if isinstance(extra, Key)), name)
+            if value is None or not path:
+                continue
+            section, _, key = path.rpartition(".")
+            (out.setdefault(section, {}) if section else out)[key] = value
+        return out
+
+
+def _hints() -> dict[str, Any]:
+    return get_type_hints(RunOptions, include_extras=True)
+
+
+def takes_run_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with every field of :class:`RunOptions` as an option, in the place of its parameter `options`."""
+
+    @wraps(command)
+    def called(**given: Any) -> None:
+        own = {name: given.pop(name) for name in fields}
+        command(options=RunOptions(**own), **given)
+
+    fields = [field.name for field in dataclasses.fields(RunOptions)]
+    own_hints = get_type_hints(command, include_extras=True)
+    kept = [
+        parameter.replace(annotation=own_hints[parameter.name], kind=inspect.Parameter.KEYWORD_ONLY)
+        for parameter in inspect.signature(command).parameters.values()
+        if parameter.name != "options"
+    ]
+    shared = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=_hints()[field.name]
+        )
+        for field in dataclasses.fields(RunOptions)
+    ]
+    first = [p for p in kept if p.default is inspect.Parameter.empty]
+    rest = [p for p in kept if p.default is not inspect.Parameter.empty]
+    parameters = [*first, *shared, *rest]
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return called

@@ -1,0 +1,125 @@
+"""``tune`` and ``choose``: searches that look at validation data only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+from typing import Annotated
+
+import typer
+
+from sparsona.cli.app import err, out
+from sparsona.cli.folders import fresh, latest, stem
+from sparsona.cli.options import RunOptions, takes_run_options
+from sparsona.errors import InputError
+from sparsona.methods import METHODS
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(takes_run_options(tune))
+    app.command()(takes_run_options(choose))
+
+
+def tune(
+    options: RunOptions,
+    method: Annotated[str, typer.Argument(metavar="METHOD", help="the method to tune")],
+    target_mb: Annotated[
+        float | None, typer.Option(min=0, help="the best score for so many MB of all clients together, up and down")
+    ] = None,
+    target_accuracy: Annotated[
+        float | None, typer.Option(help="the fewest bytes for this score on validation data, 0.9 being 90 %")
+    ] = None,
+    trials: Annotated[int, typer.Option(min=1, help="how many settings are tried")] = 20,
+    knobs: Annotated[
+        str | None, typer.Option(help="what is searched, with commas [lr and the method's own options]")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="how many seeds a trial is the mean of, from --seed on")] = 1,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="folder of the trials [runs/tune-METHOD-DATA-SEED]")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="continue the trials in --out")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="no line for each trial")] = False,
+) -> None:
+    """Search a method's settings on validation data: the best score for some bytes, or the fewest bytes for a score."""
+    METHODS.check(method)
+    if (target_mb is None) == (target_accuracy is None):
+        raise InputError("tune towards what? give either --target-mb or --target-accuracy")
+    from sparsona.experiment import read
+    from sparsona.report import searched as show
+    from sparsona.report.command import run_command
+    from sparsona.runs.directory import RunDirectory
+    from sparsona.studies import space, tuning
+    from sparsona.studies.contest import Contest, Runs, declare
+
+    found = space.knobs(method, tuple(knobs.split(",")) if knobs else ())
+    shared = options.settings({})
+    first = shared.pop("seed", 0)
+    if folder is None:
+        own = stem(f"tune-{method}", str(shared.get("data", "digits")), first)
+        folder = latest(own) if resume else fresh(own)
+    contest = Contest((method,), tuple(range(first, first + seeds)), shared, tuple(options.set or ()))
+    runs = Runs(declare(folder, contest, resume), folder, options.tensorboard)
+    target = tuning.Target(target_mb, target_accuracy)
+    metric = runs.prepare(method, first).setup.objective.metric_name
+    watch = show.trial_lines(err, trials, metric, quiet)
+    try:
+        done, higher = tuning.tune(runs, method, found, target, trials, watch)
+    except KeyboardInterrupt:
+        how = f"continue with the same command, --resume and --out {quote(str(folder))}"
+        err.print(f"interrupted: {how}", soft_wrap=True, highlight=False)
+        raise typer.Exit(130) from None
+    if not done:
+        raise InputError("every trial failed: see the lines above, and search other knobs with --knobs")
+    chosen, met = tuning.pick(done, target, higher)
+    out.print(show.front_table(tuning.front(done, higher), chosen, metric))
+    out.print(show.verdict(chosen, target, met, metric), soft_wrap=True, highlight=False)
+    settings = read(RunDirectory(runs.path(chosen.contender, first)).experiment_file)
+    out.print(run_command(settings), soft_wrap=True, highlight=False)
+
+
+def choose(
+    options: RunOptions,
+    methods: Annotated[
+        list[str] | None, typer.Argument(metavar="[METHOD]...", help="who takes part [every method]")
+    ] = None,
+    mb_per_round: Annotated[
+        float | None, typer.Option(min=0, help="MB that a client may send and get in a round")
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(min=0, help="simulated seconds that the training may take")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="how many seeds each method runs with, from --seed on")] = 1,
+    folder: Annotated[Path | None, typer.Option("--out", help="folder of the runs [runs/choose-DATA-SEED]")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="continue the race in --out")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="no line for each run")] = False,
+) -> None:
+    """Let methods race on your data and recommend one, with the reason in words and the evidence as a report."""
+    for name in methods or []:
+        METHODS.check(name.partition(":")[0])
+    from sparsona.report import searched as show
+    from sparsona.report.html import write_report
+    from sparsona.studies import choosing
+    from sparsona.studies.contest import Contest, Runs, declare
+
+    shared = options.settings({})
+    first = shared.pop("seed", 0)
+    if folder is None:
+        own = stem("choose", str(shared.get("data", "digits")), first)
+        folder = latest(own) if resume else fresh(own)
+    names = tuple(dict.fromkeys(methods or METHODS.names()))
+    contest = Contest(names, tuple(range(first, first + seeds)), shared, tuple(options.set or ())).with_always()
+    contest = declare(folder, contest, resume)
+    runs = Runs(contest, folder, options.tensorboard)
+    prepared = runs.prepare(contest.contenders[0], first)
+    try:
+        with show.race_status(err, quiet) as say:
+            history = choosing.race(runs, prepared.experiment.rounds, choosing.Limits(mb_per_round, seconds), say)
+    except KeyboardInterrupt:
+        how = f"continue with the same command, --resume and --out {quote(str(folder))}"
+        err.print(f"interrupted: {how}", soft_wrap=True, highlight=False)
+        raise typer.Exit(130) from None
+    finalists = [standing.contender for standing in history[-1].standings]
+    run_folders = [runs.path(name, seed) for name in finalists for seed in contest.seeds]
+    notes = choosing.account(history, prepared.setup.objective.metric_name)
+    answer = write_report(run_folders, folder / "report.html", notes=notes)
+    show.print_answer(out, answer, notes)
+    out.print(f"results: {folder}", soft_wrap=True, highlight=False)
+    out.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)

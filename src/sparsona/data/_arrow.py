@@ -1,0 +1,80 @@
+"""Arrow tables, and what is one: parquet files, data sets of Hugging Face. Needs pyarrow, an extra."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparsona.data.dataset import Array
+from sparsona.data.schema.cells import numbers_or_texts
+from sparsona.data.schema.table import Table
+from sparsona.errors import DataError
+
+INDEX = "__index_level_"
+"""pandas' name for an index that it stores beside the columns."""
+
+
+def read_parquet(path: Path, owner: str) -> Table:
+    """The table in a parquet file."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise DataError(f"{path} needs pyarrow: pip install 'sparsona[tables]', or save it as csv") from None
+    try:
+        table = pq.read_table(path)
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}; make the file readable") from error
+    except pa.ArrowException as error:
+        raise DataError(f"{path} is not a parquet file, or it is damaged; write it anew") from error
+    return from_arrow(table, owner, str(path))
+
+
+def from_huggingface(data: Any, owner: str, where: str) -> Table:
+    """A `datasets.Dataset`; classes that it names are called by their names."""
+    table = from_arrow(data.with_format("arrow")[:], owner, where)
+    columns = dict(table.columns)
+    for name, feature in data.features.items():
+        called = getattr(feature, "names", None)
+        if called and name in columns:
+            columns[name] = np.array([*called, ""], np.str_)[np.nan_to_num(columns[name], nan=-1).astype(np.int64)]
+    return Table(owner, where, columns, categories=table.categories)
+
+
+def from_arrow(table: Any, owner: str, where: str) -> Table:
+    """The columns of an arrow table as numbers, texts or dates. A dictionary column is categorical."""
+    import pyarrow as pa
+
+    columns: dict[str, Array] = {}
+    categories = set()
+    for field in table.schema:
+        if field.name.startswith(INDEX):
+            continue
+        column, kind = table.column(field.name).combine_chunks(), field.type
+        if pa.types.is_dictionary(kind):
+            categories.add(field.name)
+            column, kind = column.dictionary_decode(), kind.value_type
+        columns[field.name] = _values(column, kind, f"{where}, column {field.name!r}")
+    if not columns or not table.num_rows:
+        raise DataError(f"{where} has no rows; give at least one, or leave it out")
+    return Table(owner, where, columns, categories=frozenset(categories))
+
+
+def _values(column: Any, kind: Any, where: str) -> Array:
+    import pyarrow as pa
+
+    if pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
+        dates: Array = column.cast(pa.timestamp("us")).to_numpy(zero_copy_only=False)
+        return dates
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return numbers_or_texts(["" if cell is None else cell for cell in column.to_pylist()])
+    if pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise DataError(f"{where} is of type {kind}; give numbers, texts or dates, or pass --drop")
+    if column.null_count:
+        column = column.cast(pa.float64(), safe=False)
+    values: Array = column.to_numpy(zero_copy_only=False)
+    return values

@@ -1,0 +1,122 @@
+"""Tables as a data set whose rows are understood and whose schema is still to be agreed on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+
+import numpy as np
+
+from sparsona.data.dataset import Array, ClientSplit, Dataset
+from sparsona.data.schema.cells import in_order, names
+from sparsona.data.schema.columns import Columns
+from sparsona.data.schema.exchange import Agreement, apply
+from sparsona.data.schema.roles import Along
+from sparsona.data.schema.rows import Rows, joined, understand
+from sparsona.data.schema.schema import class_names
+from sparsona.data.schema.table import Table, Tables
+from sparsona.errors import DataError
+
+NOBODY = -1
+
+
+def declared(publisher: Columns, user: Columns) -> Columns:
+    """What the user declares, and what the publisher does where the user is silent."""
+    said = {f.name: getattr(user, f.name) for f in fields(Columns) if getattr(user, f.name) != f.default}
+    return replace(publisher, **said)
+
+
+def dataset_of(given: Tables, columns: Columns, along: Along | None = None) -> Dataset:
+    """A data set of these tables, the owners' test parts at its end.
+
+    Its `rows` are raw. Until :func:`agreed` has prepared them, `inputs` are the columns of numbers as they came and
+    `targets` are classes counted over all rows: good for a partition to deal rows out by, not for training.
+    """
+    columns = declared(given.columns, columns)
+    parts = [understand(table, columns, along) for table in given.tables]
+    rows = joined(parts, [table.where for table in given.tables])
+    owners, called = _owners(given, columns)
+    last = np.concatenate([np.arange(len(table)) >= len(table) - table.test for table in given.tables])
+    order = np.argsort(last, kind="stable")
+    if last.any():
+        rows, owners = rows.take(order), None if owners is None else owners[order]
+    targets, classes, class_list = _provisional(rows)
+    tokens = rows.inputs == "tokens"
+    return Dataset(
+        name=given.name,
+        inputs=rows.numbers if rows.block is None else rows.block,
+        targets=targets,
+        classes=classes,
+        official_test=int(last.sum()),
+        groups=owners,
+        group_names=called,
+        class_names=class_list,
+        model="text-embedding" if tokens else given.model,
+        vocabulary=int(rows.block.max()) + 1 if tokens and rows.block is not None else 0,
+        rows=rows,
+    )
+
+
+def agreed_dataset(data: Dataset, splits: Mapping[str, ClientSplit], agreement: Agreement) -> Dataset:
+    """The data set with its rows prepared, each client's by its own schema."""
+    rows = data.rows
+    assert rows is not None
+    schemas = agreement.schemas
+    shared = next(iter(schemas.values()))
+    if shared.scaling != "own":
+        inputs, targets = apply(shared, rows)
+    else:
+        inputs = np.zeros((len(rows), *shared.input_shape), np.float32)
+        targets = shared.targets_of(rows)
+        for client, split in splits.items():
+            mine = np.concatenate([split.train, split.validation, split.test])
+            inputs[mine] = schemas[client].encode(rows.take(mine))
+    mean, std = shared.batch_scaling
+    return replace(
+        data,
+        inputs=inputs,
+        targets=targets,
+        classes=len(shared.classes),
+        class_names=shared.classes,
+        mean=mean,
+        std=std,
+        vocabulary=shared.vocabulary,
+        rows=None,
+    )
+
+
+def _provisional(rows: Rows) -> tuple[Array, int, tuple[str, ...]]:
+    if len(rows.targets) > 1 or rows.task in ("regression", "multilabel"):
+        values = rows.target.astype(np.float32)
+        return (values[:, 0] if values.shape[1] == 1 and rows.task == "regression" else values), 0, ()
+    if rows.kind == "decimal" and rows.task == "auto":
+        return rows.target[:, 0].astype(np.float32), 0, ()
+    held = class_names(rows)
+    distinct, places = np.unique(held, return_inverse=True)
+    listed = in_order(distinct.tolist(), rows.kind != "text")
+    number = np.array([listed.index(name) for name in distinct.tolist()], np.int64)
+    return number[places], len(listed), listed
+
+
+def _owners(given: Tables, columns: Columns) -> tuple[Array | None, tuple[str, ...]]:
+    """Whose each row is, and the owners' names; nobody's where a column of clients has no value."""
+    if not columns.client:
+        if not given.owned:
+            return None, ()
+        sizes = [len(table) for table in given.tables]
+        return np.repeat(np.arange(len(sizes), dtype=np.int64), sizes), tuple(t.owner for t in given.tables)
+    if given.owned and len(given.tables) > 1:
+        raise DataError(f"{given.name} has a table a client already; leave --client out")
+    held = np.concatenate([_clients(table, columns.client) for table in given.tables])
+    numeric = all(table.columns[columns.client].dtype.kind not in "US" for table in given.tables)
+    called = in_order([name for name in np.unique(held).tolist() if name], numeric)
+    place = {name: k for k, name in enumerate(called)} | {"": NOBODY}
+    return np.array([place[name] for name in held.tolist()], np.int64), called
+
+
+def _clients(table: Table, column: str) -> Array:
+    held = names(table.columns[column])
+    missing = np.flatnonzero(held[: len(table) - table.test] == "")
+    if len(missing):
+        raise DataError(f"{table.at(int(missing[0]))}, column {column!r}: no client; fill it in or leave the line out")
+    return held

@@ -1,0 +1,22 @@
+"""``parquet:PATH``: the user's own rows in one file.
+
+``--client COLUMN`` says whose each row is; without it a partition deals them out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sparsona.data._arrow import read_parquet
+from sparsona.data._source import source
+from sparsona.data._store import Store
+from sparsona.data.schema.table import Tables
+
+
+@source(
+    about="your own rows in one file: parquet:PATH, with --client COLUMN where it holds several clients",
+    licence="yours",
+)
+def load(store: Store, path: Path) -> Tables:
+    path = path.expanduser()
+    return Tables(path.stem, (read_parquet(path, ""),), owned=False)

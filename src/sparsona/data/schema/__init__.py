@@ -1,0 +1,32 @@
+"""What an owner's columns mean: declared by the owner, understood row by row, agreed on by all."""
+
+from sparsona.data.schema.columns import Columns
+from sparsona.data.schema.exchange import Agreement, agree, apply, describe_rows, exchange, scaled_alone, schema_of
+from sparsona.data.schema.roles import Along, along_of
+from sparsona.data.schema.rows import Rows, features_of, joined, understand
+from sparsona.data.schema.schema import Category, Feature, Number, Schema, published_schema
+from sparsona.data.schema.table import Table, Tables
+
+__all__ = [
+    "Agreement",
+    "Along",
+    "Category",
+    "Columns",
+    "Feature",
+    "Number",
+    "Rows",
+    "Schema",
+    "Table",
+    "Tables",
+    "agree",
+    "along_of",
+    "apply",
+    "describe_rows",
+    "exchange",
+    "features_of",
+    "joined",
+    "published_schema",
+    "scaled_alone",
+    "schema_of",
+    "understand",
+]

@@ -1,0 +1,60 @@
+"""Means and deviations that are combined over owners: each sends three numbers a column, never a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsona.data.dataset import Array
+
+Doubles = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """For each column how many values are known, their mean, and the sum of squared deviations from it."""
+
+    count: npt.NDArray[np.int64]
+    mean: Doubles
+    squares: Doubles
+
+    def deviation(self) -> Doubles:
+        """The standard deviation of each column; 1 where it says nothing."""
+        std = np.sqrt(self.squares / np.maximum(self.count, 1))
+        return np.where(std > 0, std, 1.0)
+
+
+def moments(values: Array) -> Moments:
+    """Of the columns of a matrix, NaN being unknown.
+
+    >>> found = moments(np.array([[1.0, 5.0], [3.0, np.nan]]))
+    >>> found.count.tolist(), found.mean.tolist(), found.squares.tolist()
+    ([2, 1], [2.0, 5.0], [2.0, 0.0])
+    """
+    wide = values.astype(np.float64)
+    known = ~np.isnan(wide)
+    count = known.sum(axis=0)
+    mean = np.where(known, wide, 0).sum(axis=0) / np.maximum(count, 1)
+    return Moments(count, mean, np.where(known, (wide - mean) ** 2, 0).sum(axis=0))
+
+
+def pooled(several: Iterable[Moments]) -> Moments:
+    """The moments of all rows together, as if they had been in one place (Chan, Golub, LeVeque 1979).
+
+    >>> whole = pooled([moments(np.array([[1.0], [2.0]])), moments(np.array([[6.0]]))])
+    >>> whole.mean.tolist(), whole.squares.tolist()
+    ([3.0], [14.0])
+    """
+    return reduce(_both, several)
+
+
+def _both(a: Moments, b: Moments) -> Moments:
+    count = a.count + b.count
+    share = b.count / np.maximum(count, 1)
+    gap = b.mean - a.mean
+    mean = np.where(a.count == 0, b.mean, a.mean + gap * share)
+    return Moments(count, mean, a.squares + b.squares + gap * gap * a.count * share)

@@ -1,0 +1,60 @@
+"""Raw rows on their way to a model: whatever holds a schema's columns, with or without a target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sparsona.data.dataset import Array
+from sparsona.data.schema.cells import numbers_or_texts
+from sparsona.data.schema.rows import features_of
+from sparsona.data.schema.schema import Schema
+from sparsona.data.schema.table import Table
+from sparsona.errors import DataError
+
+
+def encode_raw(schema: Schema, given: Any, where: str = "the rows") -> Array:
+    """A model's inputs from raw rows: a table, a mapping of columns, or an array in the order of the schema's columns.
+
+    >>> from sparsona.data.schema.schema import Category, Number
+    >>> schema = Schema("classification", ("y",), features=(Number("a", 1.0, 2.0), Category("b", ("u", "v"))))
+    >>> encode_raw(schema, {"b": ["v", "u"], "a": [5, 1], "more": [0, 0]}).tolist()
+    [[2.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    """
+    if schema.inputs != "table":
+        return _block(schema, given, where)
+    table = given if isinstance(given, Table) else _table(schema, given, where)
+    for name in schema.columns:
+        if name not in table.columns:
+            raise DataError(f"{table.where} has no column {name!r}, which the model needs; add it")
+    return schema.encode(features_of(table, schema.columns, schema.categorical))
+
+
+def _table(schema: Schema, given: Any, where: str) -> Table:
+    if isinstance(given, Mapping):
+        return Table("", where, {name: _column(values) for name, values in given.items()})
+    rows = np.asarray(given)
+    if rows.ndim != 2 or rows.shape[1] != len(schema.columns):
+        shape = f"(rows, {len(schema.columns)})"
+        raise DataError(f"{where} have shape {rows.shape}; give {shape}: {', '.join(schema.columns)}")
+    return Table("", where, {name: _column(rows[:, k]) for k, name in enumerate(schema.columns)})
+
+
+def _column(values: Any) -> Array:
+    array = np.asarray(values)
+    if array.dtype.kind in "biuf":
+        return array
+    return numbers_or_texts(["" if cell is None or cell != cell else str(cell) for cell in array.tolist()])
+
+
+def _block(schema: Schema, given: Any, where: str) -> Array:
+    found = given.block if isinstance(given, Table) else np.asarray(given)
+    if found is None:
+        raise DataError(f"{where} is a table, but the model takes samples of shape {schema.shape}; give an .npz with x")
+    block: Array = found[:, None] if schema.inputs == "images" and found.ndim == 3 else found
+    if block.shape[1:] != schema.shape:
+        raise DataError(f"{where} have shape {block.shape}; give {('samples', *schema.shape)}")
+    kind = {"images": np.uint8, "tokens": np.int32}.get(schema.inputs, np.float32)
+    return schema.encode_block(np.ascontiguousarray(block, kind))

@@ -1,0 +1,146 @@
+"""The role of each column of a table: target, feature, category, or left out, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from sparsona.data.dataset import Array
+from sparsona.data.schema.columns import TARGETS, Columns
+from sparsona.data.schema.table import Table
+from sparsona.errors import DataError, InputError
+from sparsona.registry import suggest
+
+
+@dataclass(frozen=True)
+class Along:
+    """A split by a column: rows in the order of a time, or whole groups. `gap`: rows nearer to a cut are left out."""
+
+    by: Literal["time", "group"]
+    column: str
+    gap: float = 0.0
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The columns of a table by role. `categorical` may name the target, whose classes are then texts."""
+
+    target: tuple[str, ...]
+    features: tuple[str, ...]
+    categorical: tuple[str, ...]
+    dropped: Mapping[str, str]
+
+
+def along_of(spec: str) -> Along | None:
+    """What ``random``, ``time:COLUMN``, ``time:COLUMN:GAP`` and ``group:COLUMN`` say.
+
+    >>> along_of("time:second:2.5"), along_of("random")
+    (Along(by='time', column='second', gap=2.5), None)
+    """
+    by, _, rest = spec.partition(":")
+    if spec == "random":
+        return None
+    if by == "group" and rest:
+        return Along("group", rest)
+    if by == "time" and rest:
+        column, colon, last = rest.rpartition(":")
+        try:
+            gap = float(last) if colon else 0.0
+        except ValueError:
+            return Along("time", rest)
+        if not 0 <= gap < float("inf"):
+            raise InputError(f"split {spec!r}: the gap must be a number from 0 on")
+        return Along("time", column, gap) if colon else Along("time", rest)
+    raise InputError(f"split {spec!r} is not known; choose random, time:COLUMN, time:COLUMN:GAP or group:COLUMN")
+
+
+def roles_of(table: Table, columns: Columns, along: Along | None = None) -> Roles:
+    """Who is what in this table.
+
+    >>> table = Table("a", "a.csv", {"age": np.zeros(2), "name": np.array(["x", "y"]), "label": np.zeros(2)})
+    >>> roles_of(table, Columns(drop=("name",))).features
+    ('age',)
+    """
+    declared = {
+        "--target": columns.target,
+        "--features": columns.features,
+        "--drop": columns.drop,
+        "--categorical": columns.categorical,
+        "--client": (columns.client,) if columns.client else (),
+        "--split": (along.column,) if along else (),
+    }
+    for option, given in declared.items():
+        for name in given:
+            if name not in table.columns:
+                raise DataError(f"{table.where} has no column {name!r}, which {option} names{_near(name, table)}")
+    target = columns.target or table.target or (_target(table, columns.drop),)
+    for name in target:
+        for option in ("--features", "--drop", "--client"):
+            if name in declared[option]:
+                raise DataError(f"column {name!r} is the target and named by {option}; leave it out there")
+    dropped = dict.fromkeys(columns.drop, "--drop")
+    if columns.client:
+        dropped[columns.client] = "the client"
+    if along is not None and along.column not in columns.features and along.column not in target:
+        dropped[along.column] = f"split by {along.by}"
+    if columns.features:
+        features = tuple(name for name in columns.features if name not in columns.drop)
+        dropped |= {n: "not in --features" for n in table.columns if n not in (*features, *target, *dropped)}
+    else:
+        features = tuple(name for name in table.columns if name not in target and name not in dropped)
+        for name in features:
+            if name in table.aside:
+                raise DataError(
+                    f"{table.where} holds {name!r}, which is neither x nor y; "
+                    f"name it with --split, --client or --drop, or leave it out"
+                )
+            _refuse_row_numbers(table, name)
+    if not features and table.block is None:
+        raise DataError(f"{table.where} has no feature besides the target {target[0]!r}; give at least one")
+    named = {*columns.categorical, *table.categories}
+    return Roles(target, features, tuple(name for name in (*features, *target) if name in named), dropped)
+
+
+def _target(table: Table, dropped: tuple[str, ...]) -> str:
+    found = [name for name in table.columns if name.lower() in TARGETS and name not in dropped]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise DataError(f"{table.where} has columns {' and '.join(map(repr, found))}; pass --target with one of them")
+    known = ", ".join(list(table.columns)[:8]) + (", ..." if len(table.columns) > 8 else "")
+    raise DataError(
+        f"{table.where} has no column called {', '.join(TARGETS[:-1])} or {TARGETS[-1]}; "
+        f"pass --target with one of {known}"
+    )
+
+
+def _refuse_row_numbers(table: Table, name: str) -> None:
+    """A column that counts the rows, or that nobody has named, is hardly meant as a feature."""
+    if name.startswith("Unnamed: "):
+        raise DataError(
+            f"{table.where}, column {int(name[9:]) + 1} has no name, as a pandas index has none; "
+            f"pass --drop '{name}', or write the file with index=False"
+        )
+    if counts_rows(table.columns[name]):
+        raise DataError(
+            f"{table.where}, column {name!r} only counts the rows; "
+            f"pass --drop {name}, or name the --features to learn from"
+        )
+
+
+def counts_rows(values: Array) -> bool:
+    """Whether a column goes up by one from row to row, from 0 or 1.
+
+    >>> counts_rows(np.array([0.0, 1.0, 2.0, 3.0])), counts_rows(np.array([0.0, 2.0, 4.0, 6.0]))
+    (True, False)
+    """
+    if values.dtype.kind not in "iuf" or len(values) < 4 or values[0] not in (0, 1):
+        return False
+    return bool(np.array_equal(values, np.arange(values[0], values[0] + len(values))))
+
+
+def _near(name: str, table: Table) -> str:
+    return suggest(name, list(table.columns))

@@ -1,0 +1,301 @@
+"""Rows that are understood: which columns are features, which the target, what their values are.
+
+An owner does this alone, with nothing but its own table; several tables are joined only where their owners' columns
+agree. Nothing is learnt here: means, categories and classes are, in :mod:`sparsona.data.schema.exchange`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from sparsona.data.dataset import Array, Indices
+from sparsona.data.schema.cells import names, number
+from sparsona.data.schema.columns import Columns, InputKind, Scaling, TaskName
+from sparsona.data.schema.roles import Along, Roles, roles_of
+from sparsona.data.schema.table import Table
+from sparsona.data.schema.target import Kind, kind_of, target_of
+from sparsona.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows of a table, or samples of more than one axis, with their targets.
+
+    `order` names the features as they stand in the table. `numbers` is a float32 matrix of those that are numbers
+    (NaN: missing), in that order; `categories` holds the names of the others (empty: missing). `numeric` says whose
+    names are numbers. `block` holds samples of several axes instead. `target` is float64 with a column a target, or
+    texts. `along` is the column by which the rows are split, where there is one.
+    """
+
+    inputs: InputKind
+    order: tuple[str, ...]
+    numbers: Array
+    categories: Mapping[str, Array]
+    numeric: frozenset[str]
+    block: Array | None
+    targets: tuple[str, ...]
+    target: Array
+    task: TaskName = "auto"
+    scaling: Scaling = "agreed"
+    along: Array | None = None
+    dropped: Mapping[str, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        return tuple(name for name in self.order if name not in self.categories)
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.target)
+
+    def take(self, chosen: Indices) -> Rows:
+        """Some of the rows."""
+        return replace(
+            self,
+            numbers=self.numbers[chosen],
+            categories={name: values[chosen] for name, values in self.categories.items()},
+            block=None if self.block is None else self.block[chosen],
+            target=self.target[chosen],
+            along=None if self.along is None else self.along[chosen],
+        )
+
+
+def understand(table: Table, columns: Columns, along: Along | None = None) -> Rows:
+    """One table as its owner declares it; what is ambiguous is an error that names the option which decides it.
+
+    >>> table = Table("a", "a.csv", {"age": np.array([30.0, np.nan]), "label": np.array(["ill", "well"])})
+    >>> rows = understand(table, Columns())
+    >>> rows.order, rows.numbers.tolist(), rows.targets, rows.target.tolist()
+    (('age',), [[30.0], [nan]], ('label',), ['ill', 'well'])
+    """
+    roles = roles_of(table, columns, along)
+    if columns.inputs == "tokens" and table.block is None:
+        table, roles = _tokens(table, roles)
+    features = features_of(table, roles.features, roles.categorical)
+    target = target_of(table, roles, columns.task)
+    return replace(
+        features,
+        inputs="table" if table.block is None else _input_kind(table.block, columns.inputs),
+        block=None if table.block is None else _block(table, columns.inputs),
+        targets=roles.target,
+        target=target,
+        task=columns.task,
+        scaling=columns.scaling,
+        along=_along(table, along),
+        dropped=roles.dropped,
+    )
+
+
+def features_of(table: Table, features: Sequence[str], categorical: Sequence[str]) -> Rows:
+    """The features of a table alone, as a model that predicts needs them."""
+    numbers = [name for name in features if name not in categorical]
+    rows = len(table)
+    matrix = np.empty((rows, len(numbers)), np.float32)
+    for k, name in enumerate(numbers):
+        matrix[:, k] = _numbers(table, name)
+    return Rows(
+        inputs="table" if table.block is None else "arrays",
+        order=tuple(features),
+        numbers=matrix,
+        categories={name: names(table.columns[name]) for name in features if name in categorical},
+        numeric=frozenset(n for n in features if n in categorical and table.columns[n].dtype.kind not in "US"),
+        block=None,
+        targets=(),
+        target=np.zeros((rows, 0)),
+    )
+
+
+def joined(parts: Sequence[Rows], where: Sequence[str]) -> Rows:
+    """The rows of several owners one after the other, columns in the order of the first. `where` names each part.
+
+    Only a simulation has all rows in one place. What it checks here owners check by their messages.
+    """
+    first = parts[0]
+    for part, place in zip(parts[1:], where[1:], strict=True):
+        same_columns({where[0]: first.order, place: part.order})
+        same_kinds({where[0]: (first.targets, first.kind), place: (part.targets, part.kind)}, first.task)
+        for name in first.categories:
+            if _known(first.categories[name]) and _known(part.categories[name]):
+                kinds = {where[0]: name in first.numeric, place: name in part.numeric}
+                same_category_kind(name, kinds)
+        if first.block is not None and part.block is not None and first.block.shape[1:] != part.block.shape[1:]:
+            raise DataError(
+                f"{place} has samples of shape {part.block.shape[1:]}, {where[0]} has {first.block.shape[1:]}; "
+                "give all the same shape"
+            )
+    numbers = [part.numbers[:, [part.number_names.index(n) for n in first.number_names]] for part in parts]
+    blocks = [part.block for part in parts if part.block is not None]
+    return replace(
+        first,
+        numbers=np.concatenate(numbers),
+        categories={name: np.concatenate([part.categories[name] for part in parts]) for name in first.categories},
+        numeric=_numeric(parts),
+        block=np.concatenate(blocks) if blocks else None,
+        target=np.concatenate([part.target for part in parts]),
+        along=None if first.along is None else np.concatenate([p.along for p in parts if p.along is not None]),
+        dropped={name: why for part in parts for name, why in part.dropped.items()},
+    )
+
+
+def same_columns(columns: Mapping[str, Sequence[str]]) -> None:
+    """Refuse owners who do not have the same features. The keys name the owners, or their files."""
+    first, *others = columns
+    for other in others:
+        for has, lacks in ((first, other), (other, first)):
+            for name in columns[has]:
+                if name not in columns[lacks]:
+                    raise DataError(
+                        f"{lacks} has no column {name!r}, which {has} has; "
+                        f"add it (empty cells where it is unknown), or pass --drop {name}"
+                    )
+
+
+def same_kinds(targets: Mapping[str, tuple[tuple[str, ...], Kind]], task: TaskName = "auto") -> None:
+    """Refuse owners whose targets differ in name, or in what they hold."""
+    (first, (names_, kind)), *others = targets.items()
+    for other, (called, held) in others:
+        if called != names_:
+            raise DataError(
+                f"{other} has the target {', '.join(called)}, {first} has {', '.join(names_)}; "
+                "call it the same for all, or pass --target"
+            )
+        if "text" in (kind, held) and kind != held:
+            raise DataError(
+                f"{other}, column {called[0]!r} holds {_kinds(held)}, {first} holds {_kinds(kind)}; "
+                f"write them alike, or pass --categorical {called[0]}"
+            )
+        if kind != held and task == "auto":
+            raise DataError(
+                f"{other}, column {called[0]!r} holds {_kinds(held)}, {first} holds {_kinds(kind)}; "
+                "pass --task regression or --task classification"
+            )
+
+
+def same_category_kind(name: str, numeric: Mapping[str, bool]) -> None:
+    """Refuse owners of whom some call a category by numbers and some by texts."""
+    (first, kind), *others = numeric.items()
+    for other, found in others:
+        if found != kind:
+            words = {True: "numbers", False: "text"}
+            raise DataError(
+                f"{other}, column {name!r} holds {words[found]}, {first} holds {words[kind]}; "
+                "write the categories alike"
+            )
+
+
+def _kinds(kind: Kind) -> str:
+    return {"text": "text", "whole": "whole numbers", "decimal": "decimals"}[kind]
+
+
+def _known(values: Array) -> bool:
+    return bool((values != "").any())
+
+
+def _numeric(parts: Sequence[Rows]) -> frozenset[str]:
+    """Columns whose names are numbers wherever one is known."""
+    return frozenset(
+        name
+        for name in parts[0].categories
+        if all(name in part.numeric or not _known(part.categories[name]) for part in parts)
+    )
+
+
+def _numbers(table: Table, name: str) -> Array:
+    """A feature as float32; what is not a number is named with its place."""
+    values = table.columns[name]
+    if values.dtype.kind in "US":
+        raise DataError(_no_number(table, name))
+    if values.dtype.kind in "mM":
+        raise DataError(f"{table.where}, column {name!r} holds dates; pass --drop {name}, or --split time:{name}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = values.astype(np.float32)
+    odd = np.flatnonzero(np.isinf(made))
+    if len(odd):
+        raise DataError(
+            f"{table.at(int(odd[0]))}, column {name!r}: {values[odd[0]]} is infinite or beyond float32; "
+            "correct it, or leave it empty where it is missing"
+        )
+    return made
+
+
+def _no_number(table: Table, name: str) -> str:
+    values = table.columns[name]
+    texts = [row for row, cell in enumerate(values.tolist()) if cell and number(cell) is None]
+    row = texts[0]
+    if len(texts) == int((values != "").sum()):
+        where = f"{table.at(row)}, column {name!r}: {str(values[row])!r} is text"
+        return f"{where}, as all of the column; pass --categorical {name} to use it, or --drop {name}"
+    where = f"{table.at(row)}, column {name!r}: {str(values[row])!r} is not a number"
+    return f"{where}; correct it, leave it empty where it is missing, or pass --categorical {name}"
+
+
+def _along(table: Table, along: Along | None) -> Array | None:
+    if along is None:
+        return None
+    values = table.columns[along.column]
+    if along.by == "group":
+        found = names(values) if values.dtype.kind not in "mM" else values.astype(np.str_)
+        return _complete(table, along, found, found == "")
+    if values.dtype.kind in "US":
+        try:
+            values = values.astype("datetime64[us]")
+        except ValueError:
+            raise DataError(
+                f"{table.where}, column {along.column!r} holds neither numbers nor dates such as 2026-03-01T12:00; "
+                "--split time:COLUMN needs them"
+            ) from None
+    if values.dtype.kind in "mM":
+        return _complete(table, along, values.astype("datetime64[us]").astype(np.float64) / 1e6, np.isnat(values))
+    return _complete(table, along, values.astype(np.float64), ~np.isfinite(values.astype(np.float64)))
+
+
+def _complete(table: Table, along: Along, values: Array, missing: Array) -> Array:
+    if missing.any():
+        row = int(np.flatnonzero(missing)[0])
+        raise DataError(
+            f"{table.at(row)}, column {along.column!r}: no value, and --split {along.by}:{along.column} needs one; "
+            "fill it in or leave the line out"
+        )
+    return values
+
+
+def _tokens(table: Table, roles: Roles) -> tuple[Table, Roles]:
+    """The columns of a table as the words of a text a row."""
+    block = np.column_stack([table.columns[name] for name in roles.features])
+    return replace(table, block=block), replace(roles, features=())
+
+
+def _input_kind(block: Array, kind: InputKind) -> InputKind:
+    if kind not in ("auto", "table"):
+        return kind
+    return "images" if block.dtype == np.uint8 and block.ndim in (3, 4) else "arrays"
+
+
+def _block(table: Table, kind: InputKind) -> Array:
+    """Samples of several axes by the rules of `Dataset.inputs`."""
+    x = table.block
+    assert x is not None
+    where = table.where
+    if kind == "tokens":
+        if x.dtype.kind not in "iuf" or x.ndim != 2 or not ((x >= 0) & (x < 2**31) & (x == np.floor(x))).all():
+            raise DataError(f"{where}: tokens are whole numbers from 0, a row a text; leave --inputs tokens out")
+        return np.ascontiguousarray(x, np.int32)
+    if x.dtype == np.uint8 and x.ndim in (3, 4) and kind != "arrays":
+        if x.ndim == 4 and x.shape[1] > 4 >= x.shape[3]:
+            order = "put channels first: x.transpose(0, 3, 1, 2)"
+            raise DataError(f"{where}: images of shape {x.shape[1:]} seem to have the channels last; {order}")
+        return np.ascontiguousarray(x[:, None] if x.ndim == 3 else x)
+    if kind == "images":
+        raise DataError(f"{where}: images are uint8 of (samples, channels, height, width), not {x.dtype} of {x.shape}")
+    with np.errstate(over="ignore"):
+        made = np.ascontiguousarray(x, np.float32)
+    if not np.isfinite(made).all():
+        row = int(np.flatnonzero(~np.isfinite(made).reshape(len(made), -1).all(axis=1))[0])
+        raise DataError(f"{table.at(row)}: a value is missing, infinite or beyond float32; fill it in")
+    return made

@@ -1,0 +1,137 @@
+"""The target: what a column of values may be learnt as."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from sparsona.data.dataset import Array
+from sparsona.data.schema.cells import names, number
+from sparsona.data.schema.columns import TaskName
+from sparsona.data.schema.roles import Roles
+from sparsona.data.schema.table import Table
+from sparsona.errors import DataError
+
+Kind = Literal["text", "whole", "decimal"]
+Task = Literal["classification", "regression", "multilabel"]
+
+FEW, ROWS_A_CLASS, MOST = 20, 10, 10_000
+"""Whole numbers are classes where there are at most `FEW` of them, or `ROWS_A_CLASS` rows for each. More than `MOST`
+classes are refused."""
+
+
+def kind_of(target: Array) -> Kind:
+    """What a target holds.
+
+    >>> kind_of(np.array([[1.0], [2.0]])), kind_of(np.array([[1.0], [2.5]])), kind_of(np.array(["a"]))
+    ('whole', 'decimal', 'text')
+    """
+    if target.dtype.kind in "US":
+        return "text"
+    return "whole" if bool((np.isnan(target) | (target == np.floor(target))).all()) else "decimal"
+
+
+def target_of(table: Table, roles: Roles, task: TaskName) -> Array:
+    """The target of each row: texts, or float64 with a column a target. Only a multi-label one may be missing."""
+    several = [table.columns[name] for name in roles.target]
+    named = roles.target[0] in roles.categorical
+    for name, values in zip(roles.target, several, strict=True):
+        _refuse_missing(table, name, values, task)
+    if len(several) > 1 or task == "multilabel":
+        return _labels(table, roles.target, several, task)
+    (name,), (values,) = roles.target, several
+    if values.dtype.kind in "mM":
+        raise DataError(f"{table.where}, column {name!r} holds dates; choose another --target")
+    if values.dtype.kind in "US":
+        found = [number(cell) for cell in values.tolist()]
+        if task == "regression":
+            row = next(row for row, cell in enumerate(found) if cell is None)
+            raise DataError(_not_a_number(table, name, row, values))
+        known = [row for row, cell in enumerate(found) if cell is not None]
+        if known and not named:
+            row = found.index(None)
+            raise DataError(
+                f"{table.at(row)}, column {name!r}: {str(values[row])!r} is text, "
+                f"{str(values[known[0]])!r} is a number; write the classes alike, or pass --categorical {name}"
+            )
+        return values.astype(np.str_)
+    if named:
+        return names(values)
+    made = values.astype(np.float64)
+    _refuse_infinite(table, name, made)
+    decimals = np.flatnonzero(made != np.floor(made))
+    if task == "auto" and 0 < 2 * len(decimals) <= len(made):
+        row = int(decimals[0])
+        raise DataError(
+            f"{table.at(row)}, column {name!r}: {made[row]:g} is no whole number, as most are; "
+            "correct it, or pass --task regression"
+        )
+    return made[:, None]
+
+
+def infer(task: TaskName, kind: Kind, name: str, classes: int, rows: int) -> Task:
+    """The task of a target that all owners describe alike; an error that names --task where it could be either.
+
+    >>> infer("auto", "whole", "label", classes=2, rows=100), infer("auto", "decimal", "y", classes=0, rows=100)
+    ('classification', 'regression')
+    """
+    if task == "regression" or (task == "auto" and kind == "decimal"):
+        return "regression"
+    if task == "multilabel":
+        return "multilabel"
+    if classes > MOST:
+        raise DataError(f"target {name!r} has {classes} classes, at most {MOST} are possible; choose another --target")
+    if task == "auto" and classes > FEW and rows < classes * (ROWS_A_CLASS if kind == "whole" else 2):
+        what = "whole numbers" if kind == "whole" else "texts"
+        choice = "--task classification or --task regression" if kind == "whole" else "--task classification"
+        raise DataError(
+            f"target {name!r} holds {classes} different {what} in {rows} training rows; pass {choice}, "
+            "or choose another --target"
+        )
+    if classes == 1:
+        raise DataError(f"target {name!r} has one class only in all training rows; choose another --target")
+    return "classification"
+
+
+def _refuse_missing(table: Table, name: str, values: Array, task: TaskName) -> None:
+    if task == "multilabel":
+        return
+    if values.dtype.kind in "US":
+        missing = values == ""
+    else:
+        missing = np.isnat(values) if values.dtype.kind in "mM" else np.isnan(values.astype(np.float64))
+    if missing.any():
+        row = int(np.flatnonzero(missing)[0])
+        raise DataError(f"{table.at(row)}, column {name!r}: no target; fill it in or leave the line out")
+
+
+def _refuse_infinite(table: Table, name: str, values: Array) -> None:
+    odd = np.flatnonzero(np.isinf(values) | (np.abs(values) > np.finfo(np.float32).max))
+    if len(odd):
+        raise DataError(
+            f"{table.at(int(odd[0]))}, column {name!r}: the target {values[odd[0]]:g} is infinite or beyond float32; "
+            "correct it or leave the line out"
+        )
+
+
+def _labels(table: Table, targets: tuple[str, ...], several: list[Array], task: TaskName) -> Array:
+    """Several targets: yes or no each (NaN: unknown), or numbers."""
+    for name, values in zip(targets, several, strict=True):
+        if values.dtype.kind in "USmM":
+            raise DataError(f"{table.where}, column {name!r} holds text; several targets must be numbers")
+        _refuse_infinite(table, name, values.astype(np.float64))
+    made = np.column_stack([values.astype(np.float64) for values in several])
+    odd = np.argwhere(~(np.isnan(made) | (made == 0) | (made == 1)))
+    if task != "regression" and len(odd):
+        row, k = odd[0]
+        raise DataError(
+            f"{table.at(int(row))}, column {targets[k]!r}: {made[row, k]:g} is neither 0 nor 1, as several targets "
+            "must be; correct it, or pass --task regression"
+        )
+    return made
+
+
+def _not_a_number(table: Table, name: str, row: int, values: Array) -> str:
+    where = f"{table.at(row)}, column {name!r}: {str(values[row])!r} is not a number"
+    return f"{where}; correct it, or leave --task regression out"

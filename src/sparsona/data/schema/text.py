@@ -1,0 +1,57 @@
+"""Texts and double-precision numbers in messages, which hold neither: as bytes and as their bit patterns."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsona.errors import WireError
+from sparsona.message import Message, Numbers
+
+
+def pack_text(tree: Any) -> Numbers:
+    """A tree of lists, dicts, texts and numbers as the bytes of its JSON.
+
+    >>> pack_text(["ä"]).tolist()
+    [91, 34, 195, 164, 34, 93]
+    """
+    text = json.dumps(tree, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return np.frombuffer(text.encode(), np.uint8)
+
+
+def unpack_text(message: Message, part: str) -> Any:
+    """The tree that the part holds.
+
+    >>> unpack_text(Message(names=pack_text({"a": [1, "ö"]})), "names")
+    {'a': [1, 'ö']}
+    """
+    found = message.numbers(part)
+    if found.dtype != np.uint8:
+        raise WireError(f"{part!r} is {found.dtype}, expected the bytes of a text")
+    try:
+        return json.loads(found.tobytes().decode())
+    except ValueError as error:
+        raise WireError(f"{part!r} is not a text that can be read: {error}") from None
+
+
+def pack_doubles(values: npt.ArrayLike) -> Numbers:
+    """float64 numbers as int64 of the same bits."""
+    return np.ascontiguousarray(values, np.float64).reshape(-1).view(np.int64)
+
+
+def unpack_doubles(message: Message, part: str, size: int) -> npt.NDArray[np.float64]:
+    """The `size` numbers that the part holds; all must be finite.
+
+    >>> unpack_doubles(Message(mean=pack_doubles([0.1, 2.0])), "mean", 2).tolist()
+    [0.1, 2.0]
+    """
+    found = message.numbers(part)
+    if found.dtype != np.int64 or len(found) != size:
+        raise WireError(f"{part!r} is {found.dtype} of length {len(found)}, expected {size} doubles")
+    values = found.view(np.float64)
+    if not np.isfinite(values).all():
+        raise WireError(f"{part!r} holds a number that is not finite")
+    return values

@@ -1,0 +1,1 @@
+"""Models that leave a run: files that carry everything a prediction from raw rows needs."""

@@ -1,0 +1,92 @@
+"""What a model file tells about its model, as JSON: docs/models.md describes every key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import nn
+
+from sparsona.data.schema.cells import MISSING
+from sparsona.data.schema.schema import Category, Number, Schema
+from sparsona.errors import InputError
+from sparsona.training.slim.chain import chain_or_none
+from sparsona.version import __version__
+
+KEY = "sparsona"
+"""Under this name a file of any format holds the JSON."""
+
+FORMAT = 1
+GIVEN = "(given in Python)"
+"""In place of a name, where a model or data were given as objects."""
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """Everything about a model besides its weights.
+
+    `model` is the spec that builds the net for `input_shape` and `outputs`. `chain` are its layers in order, where it
+    is a chain of layers.
+    """
+
+    client: str
+    method: str
+    data: str
+    model: str
+    outputs: int
+    schema: Schema
+    chain: tuple[Mapping[str, Any], ...] = ()
+
+    def text(self, tensors: Mapping[str, tuple[int, ...]] | None = None) -> str:
+        """The JSON of the card; `tensors` are the names and shapes of the weights."""
+        tree = {
+            "format": FORMAT,
+            "sparsona": __version__,
+            "client": self.client,
+            "method": self.method,
+            "data": self.data,
+            "model": self.model,
+            "outputs": self.outputs,
+            "input_shape": self.schema.input_shape,
+            "schema": self.schema.to_json(),
+            "inputs": _inputs(self.schema),
+            "missing": sorted(MISSING),
+            "tensors": {} if tensors is None else tensors,
+            "chain": self.chain,
+        }
+        return json.dumps(tree, ensure_ascii=False)
+
+
+def card_of(text: str, where: str) -> ModelCard:
+    """The card behind its JSON."""
+    try:
+        tree = json.loads(text)
+        if tree["format"] > FORMAT:
+            raise InputError(f"{where} is of format {tree['format']}, this program reads {FORMAT}: update sparsona")
+        schema = Schema.from_json(tree["schema"])
+        keys = ("client", "method", "data", "model", "outputs")
+        return ModelCard(**{key: tree[key] for key in keys}, schema=schema, chain=tuple(tree["chain"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{where} holds no card of its model that can be read ({error!r}): export it again") from None
+
+
+def layers(module: nn.Module) -> tuple[Mapping[str, Any], ...]:
+    """The net as a chain of layers, for programs that run it without torch; empty where it is none."""
+    chain = chain_or_none(module)
+    return () if chain is None else tuple(asdict(step) for step in chain)
+
+
+def _inputs(schema: Schema) -> list[dict[str, Any]]:
+    """What each input of the model is made of, in order: enough to prepare a row without this package."""
+    found: list[dict[str, Any]] = []
+    for feature in schema.features:
+        if isinstance(feature, Number):
+            found.append({"kind": "number", "column": feature.column, "mean": feature.mean, "std": feature.std})
+            if feature.indicator:
+                found.append({"kind": "missing", "column": feature.column})
+        elif isinstance(feature, Category):
+            values: list[Any] = [float(v) for v in feature.values] if feature.numeric else list(feature.values)
+            found += [{"kind": "equals", "column": feature.column, "value": value} for value in values]
+    return found

@@ -1,0 +1,86 @@
+"""Model files: weights by name and the model's card, as safetensors or npz."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from sparsona.data.dataset import Array
+from sparsona.errors import InputError
+from sparsona.export.card import KEY, ModelCard, card_of
+from sparsona.layout import Layout
+from sparsona.method import Model
+from sparsona.runs.state import pack
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """The content of a model file. `notes` are what a safetensors file holds besides the card."""
+
+    card: ModelCard
+    tensors: Mapping[str, Array]
+    notes: Mapping[str, str]
+
+
+def safetensors_bytes(tensors: Mapping[str, Array], card: ModelCard, notes: Mapping[str, str] | None = None) -> bytes:
+    """A safetensors file."""
+    return bytes(save_tensors(dict(tensors), metadata={**(notes or {}), KEY: _text(card, tensors)}))
+
+
+def model_bytes(model: Model, layout: Layout, card: ModelCard) -> bytes:
+    """The file of a personal model: its tensors by name, or the declared state of its predictor."""
+    if isinstance(model, np.ndarray):
+        return safetensors_bytes(layout.named(model), card)
+    packed = pack(model)
+    notes = _notes(packed)
+    return safetensors_bytes(load_tensors(packed), card, notes)
+
+
+def npz_bytes(tensors: Mapping[str, Array], card: ModelCard) -> bytes:
+    """An npz file: the weights, and the card as a text."""
+    out = io.BytesIO()
+    np.savez(out, allow_pickle=False, **{**tensors, KEY: np.array(_text(card, tensors))})
+    return out.getvalue()
+
+
+def read_model(path: Path) -> ModelFile:
+    """The model in a file that ends in .safetensors or .npz."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        if path.suffix == ".safetensors":
+            notes = _notes(data)
+            tensors: dict[str, Array] = load_tensors(data)
+        elif path.suffix == ".npz":
+            with np.load(io.BytesIO(data), allow_pickle=False) as stored:
+                tensors = {name: stored[name] for name in stored.files}
+            notes = {KEY: str(tensors.pop(KEY))} if KEY in tensors else {}
+        else:
+            raise InputError(f"cannot read {path}: a model file ends in .safetensors, .npz or .onnx")
+    except (SafetensorError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} is damaged, or no model: {error}") from None
+    if KEY not in notes:
+        raise InputError(f"{path} says nothing about its model: write it with sparsona export")
+    return ModelFile(card_of(notes[KEY], str(path)), tensors, {k: v for k, v in notes.items() if k != KEY})
+
+
+def _notes(data: bytes) -> dict[str, str]:
+    """The metadata of a safetensors file."""
+    size = int.from_bytes(data[:8], "little")
+    notes: dict[str, str] = json.loads(data[8 : 8 + size]).get("__metadata__", {})
+    return notes
+
+
+def _text(card: ModelCard, tensors: Mapping[str, Array]) -> str:
+    return card.text({name: tuple(tensor.shape) for name, tensor in tensors.items()})

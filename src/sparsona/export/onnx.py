@@ -1,0 +1,226 @@
+"""A model as ONNX that predicts from raw rows: an input a column, the owner's class names as output.
+
+A table's column is an input of its own name, of shape (rows, 1): float, NaN being missing, or text where its
+categories are texts, the empty one being missing. Other samples are one input called `x`. A classifier gives
+`prediction` (class names, whole numbers where they are such) and `probabilities`; others give `prediction`.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from sparsona.data.dataset import Array
+from sparsona.data.schema.schema import Category, Number, Schema
+from sparsona.errors import InputError
+from sparsona.export.card import KEY
+from sparsona.export.predict import PersonalModel
+
+OPSET, IR = 18, 9
+ROWS = "rows"
+
+
+@dataclass
+class Graph:
+    """Nodes, constants and inputs of a graph under construction."""
+
+    onnx: Any
+    nodes: list[Any] = field(default_factory=list)
+    constants: list[Any] = field(default_factory=list)
+    inputs: list[Any] = field(default_factory=list)
+    outputs: list[Any] = field(default_factory=list)
+
+    def node(self, kind: str, *inputs: str, domain: str = "", name: str = "", **attributes: Any) -> str:
+        """Add a node; returns the name of its output."""
+        name = name or f"sparsona.{len(self.nodes)}"
+        self.nodes.append(self.onnx.helper.make_node(kind, inputs, [name], domain=domain, **attributes))
+        return name
+
+    def constant(self, values: Any, dtype: Any = None) -> str:
+        name = f"sparsona.c{len(self.constants)}"
+        array = np.asarray(values, dtype)
+        held = array.astype(object) if array.dtype.kind == "U" else array
+        self.constants.append(self.onnx.numpy_helper.from_array(held, name))
+        return name
+
+    def input(self, name: str, kind: str, shape: list[Any]) -> str:
+        kinds = self.onnx.TensorProto
+        self.inputs.append(self.onnx.helper.make_tensor_value_info(name, getattr(kinds, kind), [ROWS, *shape]))
+        return name
+
+    def output(self, name: str, kind: str, shape: list[Any]) -> None:
+        kinds = self.onnx.TensorProto
+        self.outputs.append(self.onnx.helper.make_tensor_value_info(name, getattr(kinds, kind), [ROWS, *shape]))
+
+    def cast(self, value: str, kind: str, name: str = "") -> str:
+        name = name or f"sparsona.{len(self.nodes)}"
+        to = getattr(self.onnx.TensorProto, kind)
+        self.nodes.append(self.onnx.helper.make_node("Cast", [value], [name], to=to))
+        return name
+
+
+def onnx_bytes(model: PersonalModel) -> bytes:
+    """The ONNX file of a model that is one set of weights."""
+    onnx = _packages()
+    if not isinstance(model.model, np.ndarray):
+        raise InputError(f"the model of {model.client} is not one set of weights: export it as .safetensors")
+    schema = model.card.schema
+    graph = Graph(onnx)
+    ready = _encoded(graph, schema)
+    outputs = _chained(graph, model, ready) if model.card.chain else _traced(graph, model, ready)
+    _answers(graph, schema, outputs, model.card.outputs)
+    whole = onnx.helper.make_graph(graph.nodes, "sparsona", graph.inputs, graph.outputs, graph.constants)
+    opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in (("", OPSET), ("ai.onnx.ml", 3))]
+    made = onnx.helper.make_model(whole, opset_imports=opsets, ir_version=IR, producer_name="sparsona")
+    onnx.helper.set_model_props(made, {KEY: model.card.text()})
+    onnx.checker.check_model(made)
+    data: bytes = made.SerializeToString()
+    return data
+
+
+def _chained(graph: Graph, model: PersonalModel, value: str) -> str:
+    """The layers of a net that is a chain of them."""
+    weights = model.tensors()
+    for step in model.card.chain:
+        kind, name = step["kind"], step["name"]
+        held = [graph.constant(weights[f"{name}.{part}"]) for part in ("weight", "bias") if f"{name}.{part}" in weights]
+        window, stride = list(step["window"]), list(step["stride"])
+        if kind == "linear":
+            value = graph.node("Gemm", value, *held, transB=1)
+        elif kind == "conv":
+            value = graph.node("Conv", value, *held, strides=stride, pads=[*step["padding"], *step["padding"]])
+        elif kind in ("max-pool", "avg-pool"):
+            pool = "MaxPool" if kind == "max-pool" else "AveragePool"
+            value = graph.node(pool, value, kernel_shape=window, strides=stride)
+        elif kind == "mean":
+            value = graph.node("Flatten", graph.node("GlobalAveragePool", value), axis=1)
+        elif kind in ("relu", "flatten"):
+            value = graph.node("Relu", value) if kind == "relu" else graph.node("Flatten", value, axis=1)
+    return value
+
+
+def _traced(graph: Graph, model: PersonalModel, value: str) -> str:
+    """A net of any other kind, as torch's exporter writes it."""
+    net = _net(model)
+    (entry,), (answer,) = net.graph.input, net.graph.output
+    for node in net.graph.node:
+        for k, name in enumerate(node.input):
+            if name == entry.name:
+                node.input[k] = value
+    graph.nodes += net.graph.node
+    graph.constants += net.graph.initializer
+    return str(answer.name)
+
+
+def _packages() -> Any:
+    try:
+        import onnx
+    except ImportError:
+        raise InputError("ONNX needs a package that is not here: pip install 'sparsona[onnx]'") from None
+    return onnx
+
+
+def _net(model: PersonalModel) -> Any:
+    """The net itself, from encoded inputs to raw outputs, by torch's exporter."""
+    import onnx
+
+    assert isinstance(model.model, np.ndarray)
+    runner = model.runner
+    runner.flat.load(model.model)
+    module = runner.flat.module.eval()
+    kind = torch.int32 if model.card.schema.inputs == "tokens" else torch.float32
+    sample = torch.zeros((2, *model.card.schema.input_shape), dtype=kind)
+    quiet = logging.getLogger("torch.onnx")
+    level = quiet.level
+    quiet.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = torch.onnx.export(
+                module,
+                (sample,),
+                dynamo=True,
+                opset_version=OPSET,
+                dynamic_shapes=({0: torch.export.Dim(ROWS, min=1)},),
+                verbose=False,
+            )
+    except Exception as error:  # noqa: BLE001 - the exporter raises whatever it likes
+        reason = str(error).strip().partition("\n")[0]
+        raise InputError(f"torch cannot write {model.card.model} as ONNX: {reason}") from None
+    finally:
+        quiet.setLevel(level)
+    assert program is not None
+    return onnx.load_from_string(program.model_proto.SerializeToString())
+
+
+def _encoded(graph: Graph, schema: Schema) -> str:
+    """The nodes from raw columns to the net's input."""
+    if schema.inputs != "table":
+        return _samples(graph, schema)
+    zero, pieces = graph.constant(0.0, np.float64), []
+    for feature in schema.features:
+        if isinstance(feature, Number):
+            raw = graph.cast(graph.input(feature.column, "FLOAT", [1]), "DOUBLE")
+            gone = graph.node("IsNaN", raw)
+            centred = graph.node("Sub", raw, graph.constant(feature.mean, np.float64))
+            scaled = graph.node("Div", centred, graph.constant(feature.std, np.float64))
+            pieces.append(graph.cast(graph.node("Where", gone, zero, scaled), "FLOAT"))
+            if feature.indicator:
+                pieces.append(graph.cast(gone, "FLOAT"))
+        elif feature.width:
+            pieces.append(_one_hot(graph, feature))
+    return graph.node("Concat", *pieces, axis=1)
+
+
+def _one_hot(graph: Graph, feature: Category) -> str:
+    if feature.numeric:
+        raw = graph.input(feature.column, "FLOAT", [1])
+        values = graph.constant([[float(value) for value in feature.values]], np.float32)
+        return graph.cast(graph.node("Equal", raw, values), "FLOAT")
+    raw = graph.input(feature.column, "STRING", [1])
+    hot = graph.node("OneHotEncoder", raw, domain="ai.onnx.ml", cats_strings=list(feature.values), zeros=1)
+    return graph.node("Reshape", hot, graph.constant([-1, feature.width], np.int64))
+
+
+def _samples(graph: Graph, schema: Schema) -> str:
+    shape: list[Any] = list(schema.shape)
+    if schema.inputs == "tokens":
+        raw = graph.input("x", "INT64", shape)
+        known = graph.node("Less", raw, graph.constant(schema.vocabulary, np.int64))
+        return graph.cast(graph.node("Where", known, raw, graph.constant(1, np.int64)), "INT32")
+    value = graph.cast(graph.input("x", "UINT8" if schema.inputs == "images" else "FLOAT", shape), "FLOAT")
+    if schema.inputs == "images":
+        value = graph.node("Div", value, graph.constant(255.0, np.float32))
+    if schema.mean:
+        value = graph.node("Sub", value, graph.constant(_channels(schema.mean, len(shape)), np.float32))
+        value = graph.node("Div", value, graph.constant(_channels(schema.std, len(shape)), np.float32))
+    return value
+
+
+def _channels(values: tuple[float, ...], axes: int) -> Array:
+    return np.array(values, np.float32).reshape(1, -1, *(1,) * (axes - 1))
+
+
+def _answers(graph: Graph, schema: Schema, outputs: str, count: int) -> None:
+    """The nodes from the net's outputs to predictions."""
+    if schema.task == "classification":
+        graph.node("Softmax", outputs, axis=1, name="probabilities")
+        best = graph.node("ArgMax", outputs, axis=1, keepdims=0)
+        named = schema.speak(np.arange(len(schema.classes)))
+        kind = {"i": "INT64", "f": "DOUBLE"}.get(named.dtype.kind, "STRING")
+        graph.node("Gather", graph.constant(named), best, axis=0, name="prediction")
+        graph.output("prediction", kind, [])
+        graph.output("probabilities", "FLOAT", [count])
+        return
+    if schema.task == "multilabel":
+        yes = graph.node("Greater", outputs, graph.constant(0.0, np.float32))
+        graph.cast(yes, "FLOAT", "prediction")
+    else:
+        scaled = graph.node("Mul", outputs, graph.constant(schema.spread or (1.0,), np.float32))
+        graph.node("Add", scaled, graph.constant(schema.center or (0.0,), np.float32), name="prediction")
+    graph.output("prediction", "FLOAT", [count])

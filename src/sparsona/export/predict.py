@@ -1,0 +1,124 @@
+"""Predictions from raw rows by a model in a file, in the words of its owner."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from sparsona.data._frame import from_frame, is_frame
+from sparsona.data.dataset import Array
+from sparsona.data.folder import read_table
+from sparsona.data.schema.raw import encode_raw
+from sparsona.data.schema.table import Table
+from sparsona.errors import InputError
+from sparsona.export.card import ModelCard
+from sparsona.export.files import ModelFile, read_model
+from sparsona.export.rebuild import module_of, runner_of
+from sparsona.method import ClientId, Model
+from sparsona.methods import METHODS
+from sparsona.runs.state import unpack
+from sparsona.training.runner import EVAL_BATCH, ModelRunner
+
+
+@dataclass(frozen=True)
+class PersonalModel:
+    """One client's own model, with all that lies between raw rows and its owner's words.
+
+    Rows may be a DataFrame, a mapping of columns, or an array whose columns are those that it was trained on.
+    """
+
+    card: ModelCard
+    model: Model
+    runner: ModelRunner = field(repr=False)
+
+    @property
+    def client(self) -> ClientId:
+        return self.card.client
+
+    def outputs(self, rows: Any, where: str = "the rows") -> torch.Tensor:
+        """The model's raw outputs."""
+        given = from_frame(rows, "", where) if is_frame(rows) else rows
+        inputs = torch.from_numpy(np.ascontiguousarray(encode_raw(self.card.schema, given, where)))
+        parts = [self.runner.outputs(self.model, self.runner.prepare(p)) for p in torch.split(inputs, EVAL_BATCH)]
+        return torch.cat(parts)
+
+    def predict(self, rows: Any, where: str = "the rows") -> Array:
+        """Classes by their names, or numbers in the target's units."""
+        found: Array = self.runner.objective.predict(self.outputs(rows, where)).cpu().numpy()
+        return self.card.schema.speak(found)
+
+    def probabilities(self, rows: Any, where: str = "the rows") -> Array:
+        """The probability of each class, in the order of the schema's classes."""
+        if self.card.schema.task != "classification":
+            raise InputError(f"the model of {self.card.client} predicts no classes: use predict")
+        found: Array = torch.softmax(self.outputs(rows, where), 1).cpu().numpy()
+        return found[:, : len(self.card.schema.classes)]
+
+    def tensors(self) -> dict[str, Array]:
+        """The weights by name, where the model is one vector."""
+        if not isinstance(self.model, np.ndarray):
+            raise InputError(f"the model of {self.client} is a {type(self.model).__name__}, not one set of weights")
+        return dict(self.runner.layout.named(self.model))
+
+
+def load_model(path: Path, module: nn.Module | None = None) -> PersonalModel:
+    """The model in a .safetensors or .npz file. `module` is its net, where that has no name."""
+    file = read_model(path)
+    if "chain" in file.notes:
+        raise InputError(f"{path} is a small net: read it with sparsona.export.slim.load_slim")
+    runner = runner_of(file.card, module if module is not None else module_of(file.card))
+    return PersonalModel(file.card, model_in(file, path, runner), runner)
+
+
+def model_in(file: ModelFile, path: Path, runner: ModelRunner) -> Model:
+    """The model of a file that has been read, for a runner of its net."""
+    if "tree" in file.notes:
+        return unpack(path.read_bytes(), _state_kind(file))  # type: ignore[no-any-return]
+    names = [tensor.name for tensor in runner.layout.tensors]
+    if set(names) != set(file.tensors):
+        odd = min(set(names) ^ set(file.tensors))
+        raise InputError(f"{path} does not fit the model {file.card.model}: {odd!r} is only in one of them")
+    return np.concatenate([file.tensors[name].reshape(-1) for name in names]).astype(np.float32)
+
+
+def _state_kind(file: ModelFile) -> type:
+    """The class of a model that is more than one set of weights: it stands in its method's package."""
+    name = json.loads(file.notes["tree"])["class"]
+    package = METHODS.get(file.card.method).__module__
+    loaded = sorted(sys.modules, key=lambda module: not module.startswith(package))
+    for module in loaded:
+        found = getattr(sys.modules[module], name, None) if module.startswith((package, "sparsona.methods.")) else None
+        if isinstance(found, type) and hasattr(found, "predict"):
+            return found
+    raise InputError(f"the model is a {name}, which method {file.card.method!r} does not know")
+
+
+def predict_file(model: Path, rows: Path, out: IO[str]) -> int:
+    """Write a csv of predictions, a line for each row of a csv, parquet or npz file; returns how many."""
+    predictor = load_model(model)
+    table = read_rows(rows)
+    schema = predictor.card.schema
+    found = predictor.predict(table, str(rows))
+    writer = csv.writer(out, lineterminator="\n")
+    if schema.task == "classification":
+        shares = predictor.probabilities(table, str(rows))
+        writer.writerow(["prediction", *(f"p({name})" for name in schema.classes)])
+        for row, share in zip(found.tolist(), shares.tolist(), strict=True):
+            writer.writerow([row, *(f"{p:.6f}" for p in share)])
+    else:
+        writer.writerow(schema.targets if len(schema.targets) > 1 else ["prediction"])
+        writer.writerows(np.atleast_2d(found.reshape(len(found), -1)).tolist())
+    return len(found)
+
+
+def read_rows(path: Path) -> Table:
+    """Rows to predict, from a file that needs no target."""
+    return read_table(path, "")

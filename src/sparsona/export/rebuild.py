@@ -1,0 +1,49 @@
+"""A model that can predict, from its card and weights alone: neither the run nor its data are needed."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch import nn
+
+from sparsona.chance import Chance
+from sparsona.data.dataset import Dataset
+from sparsona.data.schema.schema import Schema
+from sparsona.errors import InputError
+from sparsona.export.card import GIVEN, ModelCard
+from sparsona.models._build import build_model
+from sparsona.training.objective import Objective, classification, multilabel, regression
+from sparsona.training.runner import ModelRunner
+
+
+def objective_of(schema: Schema) -> Objective:
+    """The task of a schema as a loss, a prediction and a metric."""
+    if schema.task == "classification":
+        return classification()
+    return multilabel() if schema.task == "multilabel" else regression(schema.center, schema.spread)
+
+
+def module_of(card: ModelCard) -> nn.Module:
+    """The net that the card names, with weights that mean nothing yet."""
+    if card.model == GIVEN:
+        raise InputError(
+            f"the model of {card.client} was given in Python and has no name: "
+            "give it again with sparsona.load(run, model=...)"
+        )
+    schema = card.schema
+    return build_model(card.model, schema.input_shape, card.outputs, schema.vocabulary)
+
+
+def runner_of(card: ModelCard, module: nn.Module) -> ModelRunner:
+    """The module ready to predict from inputs that the card's schema has encoded."""
+    return ModelRunner(module, _one_sample(card.schema), objective_of(card.schema), Chance(0))
+
+
+def _one_sample(schema: Schema) -> Dataset:
+    """A data set of nothing: a runner wants one to know how inputs look and are scaled."""
+    kind = {"images": np.uint8 if schema.scaling != "own" else np.float32, "tokens": np.int32}.get(
+        schema.inputs, np.float32
+    )
+    mean, std = schema.batch_scaling
+    classes = len(schema.classes)
+    targets = np.zeros(1, np.int64) if classes else np.zeros((1, len(schema.targets)), np.float32)
+    return Dataset("", np.zeros((1, *schema.input_shape), kind), targets, classes, mean=mean, std=std)

@@ -1,0 +1,33 @@
+"""A client's model out of a run directory, in the format that the file's name asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sparsona.errors import InputError
+from sparsona.export.files import npz_bytes, read_model
+from sparsona.export.predict import load_model
+from sparsona.method import ClientId
+from sparsona.runs.directory import RunDirectory
+
+FORMATS = ("safetensors", "npz", "onnx")
+
+
+def export_model(run: Path, client: ClientId, to: Path, format: str | None = None) -> None:
+    """Write a client's model to `to`; its card comes with it. The format is `format`, or what the name ends in."""
+    chosen = format or to.suffix[1:]
+    if chosen not in FORMATS:
+        raise InputError(f"cannot write {to}: give --format, or a name that ends in .{', .'.join(FORMATS)}")
+    file = RunDirectory(run).need_model(client)
+    data = file.read_bytes()
+    if chosen == "npz":
+        found = read_model(file)
+        if "tree" in found.notes:
+            raise InputError(f"the model of {client} is not one set of weights: export it as .safetensors")
+        data = npz_bytes(found.tensors, found.card)
+    if chosen == "onnx":
+        from sparsona.export.onnx import onnx_bytes  # its packages are an extra, and slow to import
+
+        data = onnx_bytes(load_model(file))
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_bytes(data)

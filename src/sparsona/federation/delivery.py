@@ -1,0 +1,194 @@
+"""Delivery: who was sent what, whose reply arrived, and what each side goes on from.
+
+Replies get lost, come late, or come twice. The server counts a reply once, and tells each client with its next downlink
+which of its replies was the last to arrive. A client keeps two states until it hears that: the one to go on from if its
+reply arrived, and the one to go on from if it was lost. No method knows of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsona.errors import WireError
+from sparsona.message import Message, Part, Stamp, Vector
+from sparsona.method import ClientId, Fit, Method, Task
+
+Order: TypeAlias = tuple[int, int]
+"""A downlink by its round and the number of its phase; later ones are larger."""
+
+
+@dataclass(frozen=True)
+class ClientMemory:
+    """What a client's side keeps between its turns: the method's state, and the other one in case its reply was lost.
+
+    `order` is the client's last turn. `if_lost` is None where both states are the same. `buffers` are the client's own
+    (BatchNorm's statistics), where the method leaves them to it.
+
+    >>> memory = ClientMemory("a").after(Fit("b", Message(), None, if_lost="c"), Stamp(4))
+    >>> memory.resolved(Stamp(5, acked=(4, 0))), memory.resolved(Stamp(5, acked=(2, 0)))
+    ('b', 'c')
+    """
+
+    state: Any
+    if_lost: tuple[Any] | None = None
+    order: Order | None = None
+    buffers: Vector | None = None
+
+    @classmethod
+    def fresh(cls, method: Method[Any, Any], task: Task, client: ClientId) -> ClientMemory:
+        """The memory of a client before its first turn."""
+        return cls(method.start_client(task, client))
+
+    @property
+    def worth_keeping(self) -> bool:
+        """Whether there is anything to remember: many methods have no state on their clients."""
+        return self.state is not None or self.if_lost is not None or self.buffers is not None
+
+    def resolved(self, stamp: Stamp) -> Any:
+        """The state to go on from, as this downlink tells."""
+        arrived = self.order is None or (stamp.acked is not None and stamp.acked >= self.order)
+        return self.state if arrived or self.if_lost is None else self.if_lost[0]
+
+    def refuse_repeats(self, stamp: Stamp) -> None:
+        """Raise an error for an order that is not newer than the last one: it was delivered twice."""
+        if self.order is not None and stamp.order <= self.order:
+            raise WireError(f"the order of round {stamp.round + 1}, phase {stamp.phase} was carried out before")
+
+    def after(self, fit: Fit[Any], stamp: Stamp, buffers: Vector | None = None) -> ClientMemory:
+        """The memory after a turn."""
+        return ClientMemory(fit.state, None if fit.lost is fit.state else (fit.lost,), stamp.order, buffers)
+
+
+@dataclass(frozen=True, eq=False)
+class PendingReply:
+    """A reply on its way: it answers the order (round, phase) and is due in round `due`, not before the second `at`.
+
+    `sent` holds the parts of the downlink that it answers, once the server has moved on from what it has sent;
+    `reference` is that downlink's name among the references.
+    """
+
+    due: int
+    client: ClientId
+    round: int
+    phase: int
+    frame: npt.NDArray[np.uint8]
+    at: float = 0.0
+    sent: dict[str, Part] | None = None
+    reference: str = ""
+
+    @property
+    def order(self) -> Order:
+        return self.round, self.phase
+
+
+@dataclass(frozen=True)
+class LoopState:
+    """What the server's loop must remember between two rounds, besides the method's own state.
+
+    `acked` is the last order of each client whose reply has arrived, and `holds` the name of that order's downlink
+    among the references; `clock` the simulated seconds; `buffers` the mean of the clients' buffers (BatchNorm's
+    statistics), once there is one.
+    """
+
+    pending: tuple[PendingReply, ...] = ()
+    acked: dict[ClientId, Order] = field(default_factory=dict)
+    holds: dict[ClientId, str] = field(default_factory=dict)
+    clock: float = 0.0
+    buffers: Vector | None = None
+
+
+BUFFERS = "buffers"
+"""The part in which buffers travel. The loop adds it and takes it out: no method sees it."""
+
+
+def with_buffers(message: Message, buffers: Vector | None) -> Message:
+    """The message with buffers, where there are any to send; one without parts stays so."""
+    if buffers is None or not len(buffers) or not len(message):
+        return message
+    return Message.of({**message.parts, BUFFERS: buffers}, message.stamp)
+
+
+def without_buffers(message: Message) -> tuple[Message, Vector | None]:
+    """The message as the method has made it, and the buffers that came with it."""
+    if BUFFERS not in message:
+        return message, None
+    parts = {name: part for name, part in message.parts.items() if name != BUFFERS}
+    return Message.of(parts, message.stamp), message.vector(BUFFERS)
+
+
+class Delivery:
+    """The server's half: it stamps downlinks, takes each reply once, and keeps those that are on their way.
+
+    >>> delivery = Delivery()
+    >>> stamp = delivery.send("a", (0, 0))
+    >>> reply = PendingReply(0, "a", 0, 0, np.zeros(1, np.uint8))
+    >>> delivery.take_in(reply), delivery.take_in(reply)
+    (True, False)
+    """
+
+    def __init__(self, state: LoopState | None = None) -> None:
+        state = state or LoopState()
+        self.clock = state.clock
+        self.buffers = state.buffers
+        self._pending = list(state.pending)
+        self._acked = dict(state.acked)
+        self._holds = dict(state.holds)
+        self._open: dict[ClientId, tuple[Order, str]] = {}
+        """Each client's last order and the name of its downlink, until its reply has come."""
+
+    def snapshot(self) -> LoopState:
+        return LoopState(tuple(self._pending), dict(self._acked), dict(self._holds), self.clock, self.buffers)
+
+    @property
+    def busy(self) -> frozenset[ClientId]:
+        """The clients whose replies are on their way."""
+        return frozenset(reply.client for reply in self._pending)
+
+    def stamp(self, client: ClientId, order: Order) -> Stamp:
+        """The stamp of a downlink that is made for an evaluation."""
+        return Stamp(*order, self._acked.get(client))
+
+    def held_by(self, client: ClientId) -> str:
+        """The name of the last downlink that the client is known to have; empty if there is none."""
+        return self._holds.get(client, "")
+
+    @property
+    def references(self) -> set[str]:
+        """The names of all downlinks that a frame may still be coded against."""
+        return {*self._holds.values(), *(reply.reference for reply in self._pending)} - {""}
+
+    def send(self, client: ClientId, order: Order, reference: str = "") -> Stamp:
+        """The stamp of a downlink. From now on no reply to an earlier order of this client counts."""
+        self._open[client] = order, reference
+        return self.stamp(client, order)
+
+    def take_in(self, reply: PendingReply) -> bool:
+        """Put a reply on its way, unless it answers no open order: then it came twice, or too late to count."""
+        order, reference = self._open.get(reply.client, (None, ""))
+        if order != reply.order:
+            return False
+        del self._open[reply.client]
+        self._pending.append(replace(reply, reference=reference))
+        return True
+
+    def arrived(self, round: int) -> list[PendingReply]:
+        """The replies that have arrived by now, sorted by client. They are not on their way any more."""
+        here = [reply for reply in self._pending if reply.due <= round and reply.at <= self.clock]
+        self._pending = [reply for reply in self._pending if not (reply.due <= round and reply.at <= self.clock)]
+        return sorted(here, key=lambda reply: (reply.client, reply.order))
+
+    def acknowledge(self, replies: Iterable[PendingReply]) -> None:
+        """These replies count: their senders hear of it with their next downlink. The others are as good as lost."""
+        for reply in replies:
+            self._acked[reply.client] = reply.order
+            if reply.reference:
+                self._holds[reply.client] = reply.reference
+
+    def keep_sent(self, parts: Callable[[PendingReply], dict[str, Part]]) -> None:
+        """Keep with every reply that is still on its way the downlink that it answers."""
+        self._pending = [r if r.sent is not None else replace(r, sent=parts(r)) for r in self._pending]

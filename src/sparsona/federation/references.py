@@ -1,0 +1,136 @@
+"""The downlinks that clients hold, by content: what both sides have, and a frame may be coded against.
+
+What goes to many clients alike is held once. The most recent ones are in memory up to a budget, the others in files;
+worker processes read the files that they need.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sparsona.errors import RunError
+from sparsona.message import Part, Positions
+from sparsona.runs.state import pack, unpack
+from sparsona.wire import Reference
+
+HOT_BYTES = 256 * 2**20
+"""How much is kept in memory before the references used longest ago go to disk."""
+
+SHORTEST = 64
+"""Numbers. What is shorter is not worth a reference."""
+
+
+def usable(parts: Mapping[str, Part]) -> dict[str, Part]:
+    """The parts that another message may be coded against: long vectors, and sets of positions.
+
+    >>> list(usable({"weights": np.zeros(100, np.float32), "examples": 3}))
+    ['weights']
+    """
+
+    def long(part: Part) -> bool:
+        return (isinstance(part, np.ndarray) and len(part) >= SHORTEST) or isinstance(part, Positions)
+
+    return {name: part for name, part in parts.items() if long(part)}
+
+
+class ReferenceStore:
+    """References by the hexadecimal text of their fingerprint.
+
+    >>> store = ReferenceStore()
+    >>> name = store.add(Reference.of({"weights": np.ones(3, np.float32)}))
+    >>> store.find(bytes.fromhex(name)).parts["weights"]
+    array([1., 1., 1.], dtype=float32)
+    """
+
+    def __init__(self, folder: Path | None = None, hot_bytes: int = HOT_BYTES) -> None:
+        self._folder = folder
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._limit = hot_bytes
+        self._hot: dict[str, Reference] = {}
+        self._total = 0
+
+    @property
+    def folder(self) -> Path:
+        if self._folder is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="sparsona-", ignore_cleanup_errors=True)
+            self._folder = Path(self._scratch.name)
+        return self._folder
+
+    @property
+    def held(self) -> tuple[int, int]:
+        """How many references are in memory, and their bytes."""
+        return len(self._hot), self._total
+
+    def settle(self, folder: Path) -> None:
+        """Keep files in `folder` from now on."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+
+    def add(self, reference: Reference) -> str:
+        """Hold a reference; returns its name."""
+        name = reference.fingerprint.hex()
+        if name not in self._hot:
+            self._hot[name] = reference
+            self._total += _bytes(reference)
+            while self._total > self._limit and len(self._hot) > 1:
+                oldest = next(iter(self._hot))
+                self.publish(oldest)
+                self._total -= _bytes(self._hot.pop(oldest))
+        return name
+
+    def find(self, fingerprint: bytes) -> Reference | None:
+        """The reference with this fingerprint, None where there is none."""
+        name = fingerprint.hex()
+        if name in self._hot:
+            self._hot[name] = self._hot.pop(name)
+            return self._hot[name]
+        try:
+            found: _File = unpack((self.folder / name).read_bytes(), _File)
+        except (OSError, RunError):
+            return None
+        reference = Reference.of(found.parts)
+        if reference.fingerprint != fingerprint:
+            return None
+        self.add(reference)
+        return reference
+
+    def publish(self, name: str) -> None:
+        """Have this reference as a file, which other processes can read."""
+        path = self.folder / name
+        if not path.exists() and name in self._hot:
+            partial = path.with_name(f"{name}.part")
+            partial.write_bytes(pack(_File(dict(self._hot[name].parts))))
+            partial.replace(path)
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Forget the other references in memory."""
+        for name in [name for name in self._hot if name not in names]:
+            self._total -= _bytes(self._hot.pop(name))
+
+    def sweep(self, names: Collection[str]) -> None:
+        """Have these references as files, and remove the other files."""
+        for name in names:
+            self.publish(name)
+        for path in self.folder.iterdir():
+            if path.is_file() and path.name not in names:
+                path.unlink()
+
+    def close(self) -> None:
+        if self._scratch is not None:
+            self._scratch.cleanup()
+            self._scratch = self._folder = None
+
+
+def _bytes(reference: Reference) -> int:
+    arrays = (part.indices if isinstance(part, Positions) else part for part in reference.parts.values())
+    return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+
+
+@dataclass(frozen=True)
+class _File:
+    parts: dict[str, Part]

@@ -1,0 +1,37 @@
+"""One experiment, resolved: what every worker and the server's loop are built from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import nn
+
+from sparsona.data.dataset import Federation
+from sparsona.layout import Layout
+from sparsona.method import Method, Task
+from sparsona.training.config import TrainConfig
+from sparsona.training.objective import Objective
+from sparsona.wire import Limit, PackingName
+
+
+@dataclass(frozen=True)
+class Setup:
+    """All that a worker needs to run any client of an experiment, and the server to check their replies.
+
+    `max_update_norm`: a reply whose update is larger than so many times the others' median is left out.
+    """
+
+    method: Method[Any, Any]
+    task: Task
+    federation: Federation
+    module: nn.Module
+    objective: Objective
+    config: TrainConfig
+    device: str = "cpu"
+    trainer: Literal["plain", "batched"] = "plain"
+    packing: PackingName = "tight"
+    max_update_norm: float | None = None
+
+    def limit(self) -> Limit:
+        return Limit(self.method.max_numbers(self.task) + Layout.of_buffers(self.module).size)

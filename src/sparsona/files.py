@@ -1,0 +1,100 @@
+"""Files written so that neither a crash nor a hostile folder does harm: no link is followed, no other file is touched.
+
+Nothing here knows what the files hold. :mod:`sparsona.runs` decides that.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from sparsona.errors import InputError, RunError
+
+SYNC_THREADS = 8
+"""How many files are synced at a time: a journalling file system commits those that wait together."""
+
+
+def read_regular(path: Path) -> bytes:
+    """The content of a regular file. Links, devices and pipes are refused: they are not ours, and may never end."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise RunError(_not_plain(path)) from None
+        raise
+    with os.fdopen(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise RunError(_not_plain(path))
+        return file.read()
+
+
+def check_regular(path: Path) -> None:
+    """Refuse what is no regular file and what leads to none: a device or a pipe may never end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise InputError(f"{path} is not a regular file: give a file")
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file that was not there. One of the same name is removed first, never written through.
+
+    The data need not be on the disk when this returns: see :func:`sync`.
+    """
+    path.unlink(missing_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+
+
+def write_atomically(path: Path, data: str | bytes) -> None:
+    """The file has its old or its new content, whatever happens in between, a power cut included."""
+    partial = path.with_name(path.name + ".part")
+    write_new(partial, data.encode() if isinstance(data, str) else data)
+    sync([partial])
+    partial.replace(path)
+    sync([path.parent])
+
+
+def sync(paths: Iterable[Path]) -> None:
+    """Wait until these files and folders are on the disk. Give all at once: together they take hardly longer."""
+    paths = list(paths)
+    if len(paths) == 1:
+        _sync(paths[0])
+        return
+    with ThreadPoolExecutor(SYNC_THREADS) as threads:
+        list(threads.map(_sync, paths))
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system that cannot sync folders
+            raise
+    finally:
+        os.close(handle)
+
+
+def check_plain(folder: Path) -> None:
+    """Refuse a folder in which anything but plain files and folders stands. A folder that is absent is plain.
+
+    What we write, truncate and remove by name must not be somebody else's file under our name.
+    """
+    if folder.is_symlink():
+        raise RunError(_not_plain(folder))
+    if not folder.exists():
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                check_plain(Path(entry.path))
+            elif entry.is_symlink() or not entry.is_file(follow_symlinks=False):
+                raise RunError(_not_plain(Path(entry.path)))
+
+
+def _not_plain(path: Path) -> str:
+    return f"{path} is a link or a device, which no run directory holds: remove it, or choose another --out"

@@ -1,0 +1,28 @@
+"""What FedPSE's server has for each client, at rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from sparsona.method import ClientId
+from sparsona.ops.packed import Packed
+
+
+@dataclass(frozen=True)
+class Owed:
+    """The next update of each client, and what was common to the rounds that a client misses while it trains."""
+
+    updates: dict[ClientId, Packed] = field(default_factory=dict)
+    missed: dict[ClientId, Packed] = field(default_factory=dict)
+
+    def broadcast(self, common: Packed, training: Iterable[ClientId]) -> Owed:
+        """With the common choice of a round for everyone; clients that are `training` get it when they are back."""
+        updates = {client: update.plus(common) for client, update in self.updates.items()}
+        missed = {k: self.missed[k].plus(common) if k in self.missed else common for k in {*self.missed, *training}}
+        return Owed(updates, missed)
+
+    def given(self, chosen: Mapping[ClientId, Packed], before: Owed) -> Owed:
+        """With the choice of the clients that answered, and what each had missed `before` this round."""
+        new = {k: own.plus(before.missed[k]) if k in before.missed else own for k, own in chosen.items()}
+        return Owed({**self.updates, **new}, {k: update for k, update in self.missed.items() if k not in new})

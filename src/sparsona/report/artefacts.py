@@ -1,0 +1,139 @@
+"""What a run has left for drawings: networks and similarities of clients, overlaps of masks, trees of gates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import safe_open
+
+from sparsona.method import ClientId
+from sparsona.ops.pairwise import Matrix
+from sparsona.runs.directory import RunDirectory
+
+MOST = 100
+"""So many clients are drawn at most, the first by name."""
+NOT_ARTEFACTS = ("summary.json", "about.json", "study.json")
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Clients and weighted edges between their names."""
+
+    name: str
+    clients: tuple[ClientId, ...]
+    edges: tuple[tuple[ClientId, ClientId, float], ...]
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A square of numbers between clients."""
+
+    name: str
+    part: str
+    clients: tuple[ClientId, ...]
+    values: Matrix
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Ward's tree of the clients: the leaves in their order, and each joint as four points (x, height)."""
+
+    leaves: tuple[ClientId, ...]
+    x: tuple[tuple[float, ...], ...]
+    y: tuple[tuple[float, ...], ...]
+
+
+def json_artefacts(folder: Path) -> tuple[list[Graph], list[Heat]]:
+    """The networks and matrices among the JSON files of a run, told by what they hold."""
+    graphs: list[Graph] = []
+    heats: list[Heat] = []
+    for file in sorted(folder.glob("*.json")):
+        if file.name in NOT_ARTEFACTS:
+            continue
+        found = json.loads(file.read_text(encoding="utf-8"))
+        clients = tuple(map(str, found.get("clients", ()))) if isinstance(found, dict) else ()
+        if not clients:
+            continue
+        if "edges" in found:
+            graphs.append(Graph(file.stem, clients[:MOST], _edges(found, clients)))
+        for part, rows in (found.get("parts") or found.get("stages") or {}).items():
+            matrix = np.array(rows, np.float64)[:MOST, :MOST]
+            heats.append(Heat(file.stem, part, clients[:MOST], matrix))
+    return graphs, heats
+
+
+def _edges(found: dict[str, Any], clients: tuple[str, ...]) -> tuple[tuple[str, str, float], ...]:
+    """Edges by names with their weights, however the file has them: by name or by place, weights beside or inside."""
+    weights = found.get("weights") or [1.0] * len(found["edges"])
+    kept = set(clients[:MOST])
+    named = []
+    for edge, beside in zip(found["edges"], weights, strict=True):
+        ends = [clients[end] if isinstance(end, int) else str(end) for end in edge[:2]]
+        if kept >= set(ends):
+            named.append((ends[0], ends[1], float(edge[2]) if len(edge) > 2 else float(beside)))
+    return tuple(named)
+
+
+def mask_overlap(folder: Path, clients: Sequence[ClientId]) -> Heat | None:
+    """How much the sparse models of clients have in common: weights that both keep, of those that either keeps.
+
+    None where the models are not there, are no single vectors, or keep everything.
+    """
+    directory = RunDirectory(folder)
+    chosen = [client for client in sorted(clients) if directory.model_file(client).exists()][:MOST]
+    bits: list[Any] = []
+    for client in chosen:
+        with safe_open(directory.model_file(client), framework="numpy") as tensors:
+            if "tree" in (tensors.metadata() or {}):
+                return None
+            kept = [np.packbits(tensors.get_tensor(name).reshape(-1) != 0) for name in sorted(tensors.keys())]
+        bits.append(np.concatenate(kept))
+    if len(bits) < 2:
+        return None
+    counts = [int(np.bitwise_count(row).sum()) for row in bits]
+    if min(counts) > 0.98 * max(counts) and all(np.array_equal(bits[0], row) for row in bits[1:]):
+        return None
+    overlap = np.eye(len(bits))
+    for i, one in enumerate(bits):
+        for j in range(i):
+            both = int(np.bitwise_count(one & bits[j]).sum())
+            overlap[i, j] = overlap[j, i] = both / max(counts[i] + counts[j] - both, 1)
+    return Heat("masks", "kept weights", tuple(chosen), overlap)
+
+
+def gate_tree(folder: Path, clients: Sequence[ClientId]) -> Tree | None:
+    """Ward's tree of clients by the scales that their gates give to the blocks of the model, where there are gates."""
+    from scipy.cluster.hierarchy import dendrogram, linkage
+
+    directory = RunDirectory(folder)
+    chosen = [client for client in sorted(clients) if directory.model_file(client).exists()][:MOST]
+    scales = {client: found for client in chosen if (found := _gate(directory.model_file(client))) is not None}
+    if len(scales) < 2 or len({len(row) for row in scales.values()}) > 1:
+        return None
+    links = linkage(np.stack(list(scales.values())).astype(np.float64), "ward")
+    tree = dendrogram(links, labels=list(scales), no_plot=True)
+    return Tree(tuple(tree["ivl"]), tuple(map(tuple, tree["icoord"])), tuple(map(tuple, tree["dcoord"])))
+
+
+def _gate(file: Path) -> Any:
+    """The scales in a model file that holds the state of a predictor with a gate."""
+    with safe_open(file, framework="numpy") as tensors:
+        tree = json.loads((tensors.metadata() or {}).get("tree", "{}"))
+        place = _find(tree, "frozen")
+        if not isinstance(place, dict) or "array" not in place:
+            return None
+        return tensors.get_tensor(place["array"])
+
+
+def _find(tree: Any, key: str) -> Any:
+    """The first value under `key`, anywhere in a state's tree."""
+    if isinstance(tree, dict):
+        if key in tree:
+            return tree[key]
+        return next((found for inner in tree.values() if (found := _find(inner, key)) is not None), None)
+    return None

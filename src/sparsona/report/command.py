@@ -1,0 +1,44 @@
+"""The command that runs an experiment again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from shlex import quote
+from typing import Any
+
+from sparsona.experiment import FREE, Experiment, flatten, make_method
+
+FLAGS = ("data", "model", "clients", "partition", "rounds", "seed", "new_clients", "trainer", "packing")
+
+
+def run_command(settings: Mapping[str, Any], out: str | None = None) -> str:
+    """``sparsona run`` with every setting that is not the default; settings of the machine are left out.
+
+    >>> run_command({"method": "fedprox", "rounds": 30, "options": {"mu": 0.5}, "training": {"lr": 0.05}})
+    'sparsona run fedprox --rounds 30 --set mu=0.5 --set training.lr=0.05'
+    """
+    method = str(settings["method"])
+    defaults = Experiment(method=method).model_dump(mode="json")
+    defaults["options"] = {k: v for k, v in dataclasses.asdict(make_method(method, {})).items() if v is not None}
+    usual, given = flatten(defaults), flatten(settings)
+    words = ["sparsona", "run", method]
+    for key, value in given.items():
+        if key in ("method", *FREE) or _same(value, usual.get(key)):
+            continue
+        if key in FLAGS:
+            words += [f"--{key.replace('_', '-')}", str(value)]
+        else:
+            words += ["--set", f"{key.removeprefix('options.')}={_text(value)}"]
+    if out is not None:
+        words += ["--out", out]
+    return " ".join(quote(word) for word in words)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool((list(one) if isinstance(one, tuple) else one) == (list(other) if isinstance(other, tuple) else other))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,171 @@
+"""A comparison in the terminal: a table that lives while runs are made, and two that close it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from sparsona.report.comparison import Comparison, Row
+from sparsona.report.console import size
+from sparsona.report.measured import MeasuredRun, mean_score
+from sparsona.report.statistics import Interval
+from sparsona.runs.records import RoundReport
+
+
+def score(value: float | None, metric: str) -> str:
+    """A score without its unit: accuracy in per cent."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    return f"{100 * value:.2f}" if metric == "accuracy" else f"{value:.4g}"
+
+
+def with_half(found: Interval | None, metric: str, sign: bool = False) -> str:
+    """A mean with the half width of its interval.
+
+    >>> with_half(Interval(0.9618, 0.0051, 5), "accuracy"), with_half(Interval(-0.02, None, 1), "accuracy", sign=True)
+    ('96.18±0.51', '-2.00')
+    """
+    if found is None:
+        return "-"
+    plus = "+" if sign and found.mean >= 0 else ""
+    half = "" if found.half is None else f"±{score(found.half, metric)}"
+    return f"{plus}{score(found.mean, metric)}{half}"
+
+
+def _table(first: str, *columns: str) -> Table:
+    table = Table(box=None, padding=(0, 0, 0, 1))
+    table.add_column(first, overflow="fold")
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def unit(metric: str) -> str:
+    return "accuracy in %" if metric == "accuracy" else metric
+
+
+def print_comparison(console: Console, found: Comparison, title: str) -> None:
+    """What each method scores and whom it helps, then what it sends and computes."""
+    many = max(row.seeds for row in found.rows) > 1
+    console.print(title, highlight=False, style="bold")
+    console.print(_scores(found))
+    console.print(
+        f"{unit(found.metric)}, mean over clients before (pre) and after (post) local training"
+        f"{', 95 % interval over seeds' if many else ''}; vs alone: pre, paired with local; "
+        "decile: the client at the bottom tenth, pre; worse off: share of clients below alone\n",
+        highlight=False,
+        style="dim",
+    )
+    console.print(_costs(found))
+    equal = "" if found.equal_bytes is None else f"at {size(found.equal_bytes)}: pre when no more had been sent; "
+    console.print(
+        f"bytes of all clients together; {equal}simulated and real seconds of a run\n", highlight=False, style="dim"
+    )
+
+
+def _scores(found: Comparison) -> Table:
+    table = _table("method", "pre", "post", "vs alone", "decile", "worse off")
+    for row in found.rows:
+        table.add_row(
+            row.label,
+            with_half(row.pre, found.metric),
+            with_half(row.post, found.metric),
+            with_half(row.gain, found.metric, sign=True),
+            score(row.decile, found.metric),
+            _share(row),
+        )
+    return table
+
+
+def _costs(found: Comparison) -> Table:
+    head = "at equal" if found.equal_bytes is None else f"at {size(found.equal_bytes)}"
+    table = _table("method", "up", "down", head, "GFLOP", "sim s", "s")
+    for row in found.rows:
+        table.add_row(
+            row.label,
+            size(row.up),
+            size(row.down),
+            with_half(row.at_equal, found.metric),
+            f"{row.flops / 1e9:,.1f}",
+            f"{row.simulated:,.0f}",
+            f"{row.seconds:,.1f}",
+        )
+    return table
+
+
+def _share(row: Row) -> str:
+    return "-" if row.worse_off is None else f"{100 * row.worse_off:.0f} %"
+
+
+@dataclass
+class _Lane:
+    """A contender while the contest runs."""
+
+    runs: list[MeasuredRun] = field(default_factory=list)
+    round: int = 0
+    score: float | None = None
+    sent: int = 0
+    note: str = ""
+
+
+class LiveTable:
+    """The state of every contender. Where there is no terminal, a line for each run that ends."""
+
+    def __init__(self, console: Console, contenders: tuple[str, ...], seeds: int, metric: str, quiet: bool) -> None:
+        self._console = console
+        self._seeds = seeds
+        self._metric = metric
+        self._quiet = quiet
+        self._lanes = {one: _Lane() for one in contenders}
+        self._live = Live(
+            console=console, get_renderable=self._render, transient=True, refresh_per_second=4, auto_refresh=True
+        )
+        self._shown = console.is_terminal and not quiet
+
+    def __enter__(self) -> LiveTable:
+        if self._shown:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown:
+            self._live.stop()
+
+    def started(self, contender: str, seed: int) -> None:
+        lane = self._lanes[contender]
+        lane.round, lane.sent, lane.note = 0, 0, f"seed {seed}"
+
+    def round(self, contender: str, seed: int, report: RoundReport) -> None:
+        lane = self._lanes[contender]
+        lane.round, lane.note = report.round, f"seed {seed}, round {report.round}"
+        lane.sent += report.up.total + report.down.total
+        if "pre" in report.scores:
+            lane.score = report.scores["pre"]["mean"]
+
+    def ended(self, contender: str, seed: int, run: MeasuredRun | None) -> None:
+        lane = self._lanes[contender]
+        lane.note = ""
+        if run is not None:
+            lane.runs.append(run)
+        if not self._shown and not self._quiet:
+            last = score(mean_score(run.measurements[-1].test["pre"]) if run else None, self._metric)
+            self._console.print(f"{contender}, seed {seed}: {last}", soft_wrap=True, highlight=False)
+
+    def _render(self) -> Table:
+        table = _table("method", "seeds", f"pre, {unit(self._metric)}", "MB a run", "now")
+        for name, lane in self._lanes.items():
+            means = [mean_score(run.measurements[-1].test["pre"]) for run in lane.runs]
+            shown = sum(means) / len(means) if means else lane.score
+            sent = [run.up.total + run.down.total for run in lane.runs] or [lane.sent]
+            table.add_row(
+                name,
+                f"{len(lane.runs)}/{self._seeds}",
+                score(shown, self._metric),
+                f"{sum(sent) / len(sent) / 1e6:.2f}",
+                lane.note,
+            )
+        return table

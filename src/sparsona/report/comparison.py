@@ -1,0 +1,160 @@
+"""Methods side by side: what they score over seeds, whom they help, and what they cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparsona.method import ClientId
+from sparsona.report.measured import MeasuredRun, Measurement, Scores, bottom_decile, mean_score
+from sparsona.report.statistics import Interval, interval
+
+ALONE = "local"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a run may spend: MB of all clients together, up and down, and simulated seconds."""
+
+    mb: float | None = None
+    seconds: float | None = None
+
+    @property
+    def bytes(self) -> float:
+        return math.inf if self.mb is None else self.mb * 1e6
+
+    @property
+    def clock(self) -> float:
+        return math.inf if self.seconds is None else self.seconds
+
+    def spent(self, bytes: float, seconds: float) -> bool:
+        return bytes >= self.bytes or seconds >= self.clock
+
+    def last(self, run: MeasuredRun) -> Measurement | None:
+        """The evaluation of a run that counts under this budget."""
+        return run.within(self.bytes, self.clock)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method over its seeds. Scores are means over clients; `gain` is paired with `local`, seed by seed.
+
+    `worse_off` is the share of clients, over all seeds, that score less than alone. Bytes, operations and times are
+    means over the seeds. `at_equal` is the score when as much had been sent as the thriftiest method with the same seed
+    sends in all.
+    """
+
+    label: str
+    seeds: int
+    pre: Interval | None
+    post: Interval | None
+    validation: Interval | None
+    gain: Interval | None
+    decile: float
+    worse_off: float | None
+    up: float
+    down: float
+    at_equal: Interval | None
+    flops: float
+    simulated: float
+    seconds: float
+
+    @property
+    def bytes(self) -> float:
+        return self.up + self.down
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The rows in the order in which the methods were given; `at_equal` was taken at `equal_bytes`, in the mean."""
+
+    metric: str
+    higher_is_better: bool
+    rows: tuple[Row, ...]
+    equal_bytes: float | None
+
+    @property
+    def best(self) -> Row:
+        """The row with the best mean score on validation data; the thriftier of equals."""
+        sign = 1 if self.higher_is_better else -1
+        rated = [row for row in self.rows if row.validation is not None] or list(self.rows)
+        return max(rated, key=lambda row: (sign * row.validation.mean if row.validation else -math.inf, -row.bytes))
+
+
+def compare(groups: Mapping[str, Sequence[MeasuredRun]], budget: Budget) -> Comparison:
+    """A row for each group of runs that differ in their seeds only."""
+    runs = [run for group in groups.values() for run in group]
+    about = runs[0].about
+    alone = {key_of(run): run for run in runs if run.method == ALONE}
+    equal: dict[tuple[str, ...], float] = {}
+    for run in runs:
+        sent = _spent(run, budget).bytes if budget.mb is None else budget.bytes
+        if sent:
+            equal[key_of(run)] = min(sent, equal.get(key_of(run), math.inf))
+    rows = [_row(label, group, alone, budget, equal, about.higher_is_better) for label, group in groups.items()]
+    return Comparison(about.metric, about.higher_is_better, tuple(rows), _mean([*equal.values()]) if equal else None)
+
+
+def key_of(run: MeasuredRun) -> tuple[str, ...]:
+    """Runs of equal keys have the same clients with the same data."""
+    return tuple(str(run.settings[name]) for name in ("data", "partition", "clients", "seed", "split", "new_clients"))
+
+
+def gains(scores: Scores, alone: Scores, higher_is_better: bool) -> dict[ClientId, float]:
+    """By how much each client is better off than alone, who is measured in both.
+
+    >>> gains({"a": 0.75, "b": 0.5}, {"a": 0.5, "b": 0.75, "c": 1.0}, True)
+    {'a': 0.25, 'b': -0.25}
+    """
+    sign = 1 if higher_is_better else -1
+    both = {client: sign * (score - alone[client]) for client, score in scores.items() if client in alone}
+    return {client: value for client, value in both.items() if math.isfinite(value)}
+
+
+def _row(
+    label: str,
+    group: Sequence[MeasuredRun],
+    alone: Mapping[tuple[str, ...], MeasuredRun],
+    budget: Budget,
+    equal: Mapping[tuple[str, ...], float],
+    higher: bool,
+) -> Row:
+    counted = [(run, measured) for run in group if (measured := budget.last(run)) is not None]
+    differences: list[float] = []
+    helped: list[float] = []
+    for run, measured in counted:
+        rival = budget.last(alone[key_of(run)]) if key_of(run) in alone else None
+        if rival is not None:
+            found = list(gains(measured.test["pre"], rival.test["pre"], higher).values())
+            differences.append(_mean(found))
+            helped += found
+    ends = [run.within(equal[key_of(run)], budget.clock) for run in group if key_of(run) in equal]
+    spent = [_spent(run, budget) for run in group]
+    return Row(
+        label=label,
+        seeds=len(counted),
+        pre=interval([mean_score(m.test["pre"]) for _, m in counted]),
+        post=interval([mean_score(m.test["post"]) for _, m in counted]),
+        validation=interval([mean_score(m.validation["pre"]) for _, m in counted]),
+        gain=interval(differences),
+        decile=_mean([bottom_decile(m.test["pre"], higher) for _, m in counted]),
+        worse_off=_mean([float(value < 0) for value in helped]) if helped else None,
+        up=_mean([one.up for one in spent]),
+        down=_mean([one.down for one in spent]),
+        at_equal=interval([mean_score(m.test["pre"]) for m in ends if m is not None]),
+        flops=_mean([one.flops for one in spent]),
+        simulated=_mean([one.seconds for one in spent]),
+        seconds=_mean([run.seconds for run in group]),
+    )
+
+
+def _spent(run: MeasuredRun, budget: Budget) -> Measurement:
+    """What a run has spent at the evaluation that counts; nothing, where there is none."""
+    return budget.last(run) or Measurement(0, 0, 0, 0.0, 0, {}, {})
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if len(values) else math.nan

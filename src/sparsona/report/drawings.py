@@ -1,0 +1,136 @@
+"""Drawings of what a method's server has found out about its clients: heat maps, graphs, networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparsona.errors import InputError
+from sparsona.method import Artefact, ClientGraph, ClientMatrices
+from sparsona.ops.pairwise import Matrix
+
+SUFFIXES = (".png", ".svg", ".pdf")
+NAMED = 60
+"""Up to so many clients have their names written beside them."""
+
+
+def draw(artefacts: Mapping[str, Artefact], folder: Path) -> None:
+    """NAME.png for each; a matrix also as NAME-graph.png, the graph of the most alike."""
+    for name, artefact in artefacts.items():
+        if isinstance(artefact, ClientMatrices):
+            draw_heat_map(artefact, folder / f"{name}.png")
+            draw_graph(artefact, folder / f"{name}-graph.png")
+        else:
+            draw_network(artefact, folder / f"{name}.png")
+
+
+def edges(matrix: Matrix, neighbours: int = 3) -> list[tuple[int, int, float]]:
+    """The graph behind a matrix: each client and those most like it, as pairs i < j with their similarity.
+
+    Ties go to the first; a similarity of 0 or less is no edge.
+
+    >>> edges(np.array([[1, 0.9, 0.1], [0.9, 1, 0.2], [0.1, 0.2, 1]]), neighbours=1)
+    [(0, 1, 0.9), (1, 2, 0.2)]
+    """
+    found: dict[tuple[int, int], float] = {}
+    for i, row in enumerate(matrix):
+        order = [int(j) for j in np.argsort(-row, kind="stable") if j != i]
+        for j in order[:neighbours]:
+            if row[j] > 0:
+                found[min(i, j), max(i, j)] = float(row[j])
+    return [(i, j, weight) for (i, j), weight in sorted(found.items())]
+
+
+def draw_heat_map(similarity: ClientMatrices, to: Path) -> None:
+    """One square a stage, a row and a column a client."""
+    figure, axes = _figure(similarity, to)
+    away = [m[~np.eye(len(m), dtype=bool)] for m in similarity.stages.values() if len(m) > 1]
+    low = min((float(values.min()) for values in away), default=0.0)
+    for plot, (stage, matrix) in zip(axes, similarity.stages.items(), strict=True):
+        image = plot.imshow(matrix, vmin=min(low, 0.0), vmax=1.0, cmap="viridis")
+        plot.set_title(f"{stage}: cosine of updates")
+        _ticks(plot, similarity.clients)
+    figure.colorbar(image, ax=axes)
+    figure.savefig(to, dpi=120)
+
+
+def draw_graph(similarity: ClientMatrices, to: Path, neighbours: int = 3) -> None:
+    """The clients on a circle, each tied to those most like it; the darker, the more alike."""
+    figure, axes = _figure(similarity, to)
+    angles = 2 * np.pi * np.arange(len(similarity.clients)) / len(similarity.clients)
+    x, y = np.cos(angles), np.sin(angles)
+    for plot, (stage, matrix) in zip(axes, similarity.stages.items(), strict=True):
+        ties = edges(matrix, neighbours)
+        weights = [weight for _, _, weight in ties]
+        low, high = min(weights, default=0.0), max(weights, default=1.0)
+        for i, j, weight in ties:
+            shade = 0.15 + 0.85 * (weight - low) / (high - low) if high > low else 1.0
+            plot.plot(x[[i, j]], y[[i, j]], "-", color="tab:blue", alpha=shade, linewidth=1 + 2 * shade)
+        plot.plot(x, y, "o", color="black", markersize=4)
+        _names(plot, similarity.clients, x, y)
+        plot.set_title(f"{stage}: the {neighbours} most alike, {low:.2f} to {high:.2f}")
+        _frame(plot)
+    figure.savefig(to, dpi=120)
+
+
+def draw_network(network: ClientGraph, to: Path) -> None:
+    """The clients on a circle and a line for each edge; the wider, the more it weighs."""
+    from matplotlib.figure import Figure
+
+    _check(to)
+    figure = Figure(figsize=(5, 5), layout="constrained")
+    plot = figure.subplots()
+    plot_network(plot, network)
+    plot.set_title(f"{len(network.clients)} clients, {len(network.edges)} edges")
+    figure.savefig(to, dpi=120)
+
+
+def plot_network(plot: Any, network: ClientGraph, colour: Callable[[str], str] = lambda client: "black") -> None:
+    """The same on axes that there are, a client in its `colour`; neighbours on the circle are so by their names."""
+    from matplotlib.collections import LineCollection
+
+    order = np.argsort(np.argsort(np.array(network.clients)))
+    angles = 2 * np.pi * order / max(len(order), 1)
+    x, y = np.cos(angles), np.sin(angles)
+    ends = np.stack([x, y], axis=1)[np.array(network.edges, np.int64).reshape(-1, 2)]
+    plot.add_collection(LineCollection(list(ends), linewidths=np.minimum(network.weights, 3), color="tab:blue"))
+    plot.scatter(x, y, c=[colour(client) for client in network.clients], zorder=3, s=20)
+    _names(plot, network.clients, x, y)
+    _frame(plot)
+
+
+def _names(plot: Any, clients: tuple[str, ...], x: Matrix, y: Matrix) -> None:
+    if len(clients) <= NAMED:
+        for name, a, b in zip(clients, x, y, strict=True):
+            plot.annotate(name, (1.12 * a, 1.12 * b), ha="center", va="center", fontsize=8)
+
+
+def _frame(plot: Any) -> None:
+    plot.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
+    plot.axis("off")
+
+
+def _check(to: Path) -> None:
+    """Refuse a file that nothing can be drawn to; make its folder."""
+    if to.suffix not in SUFFIXES:
+        raise InputError(f"cannot draw to {to}: the name must end in .png, .svg or .pdf")
+    to.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _figure(similarity: ClientMatrices, to: Path) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    if not similarity.stages:
+        raise InputError("no similarity has been measured yet: nothing to draw")
+    _check(to)
+    figure = Figure(figsize=(1 + 4 * len(similarity.stages), 4), layout="constrained")
+    return figure, figure.subplots(1, len(similarity.stages), squeeze=False)[0]
+
+
+def _ticks(plot: Any, clients: tuple[str, ...]) -> None:
+    if len(clients) <= 40:
+        plot.set_xticks(range(len(clients)), clients, rotation=90)
+        plot.set_yticks(range(len(clients)), clients)

@@ -1,0 +1,57 @@
+"""A report as one HTML file that needs no network: page, style, drawing library and numbers in one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from sparsona.errors import RunError
+from sparsona.files import write_atomically
+from sparsona.report.comparison import Budget
+from sparsona.report.measured import find_runs, measure
+from sparsona.report.page import page_data
+from sparsona.report.words import Answer
+from sparsona.version import __version__
+
+
+def write_report(folders: Sequence[Path], to: Path, budget: Budget | None = None, notes: Sequence[str] = ()) -> Answer:
+    """Read the runs in `folders`, finished or not, and write their report. Returns its answer.
+
+    `notes` stand below the answer: how the runs came about.
+    """
+    runs = [measure(folder) for folder in find_runs(folders)]
+    if not any(run.measurements for run in runs):
+        where = ", ".join(map(str, folders))
+        raise RunError(
+            f"no run with a measured round is in {where}: give the folders that sparsona run or compare made"
+        )
+    to.parent.mkdir(parents=True, exist_ok=True)
+    data, answer = page_data(runs, budget or Budget(), notes)
+    write_atomically(to, render(data))
+    return answer
+
+
+def render(data: dict[str, Any]) -> str:
+    """The page that shows `data`."""
+    page = _asset("page.html")
+    parts = {
+        "TITLE": escape(data["title"]),
+        "VERSION": escape(__version__),
+        "STYLE": _asset("report.css"),
+        "DATA": json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
+        "LIBRARY": _asset("echarts/echarts.min.js").replace("</script", "<\\/script"),
+        "SCRIPT": _asset("report.js"),
+    }
+    for name, text in parts.items():
+        head, mark, tail = page.partition(f"<!--{name}-->")
+        assert mark, f"page.html has no place for {name}"
+        page = head + text + tail
+    return page
+
+
+def _asset(name: str) -> str:
+    return (files("sparsona.report") / "assets" / name).read_text(encoding="utf-8")

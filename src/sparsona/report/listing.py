@@ -1,0 +1,35 @@
+"""Lists for the terminal: names with what they are, and a method's options."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.table import Table
+
+from sparsona.methods import METHODS
+from sparsona.options import options_of
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    out = Table(title=title, title_justify="left")
+    for column in columns:
+        out.add_column(column, overflow="fold")
+    for row in rows:
+        out.add_row(*row)
+    return out
+
+
+def method_entry(name: str) -> dict[str, Any]:
+    """A method for a program: its name, what it does, its options with their defaults."""
+    kind = METHODS.get(name)
+    about = (kind.__doc__ or "").strip().partition("\n")[0]
+    return {"name": name, "about": about, "options": {f.name: getattr(kind, f.name) for f in dataclasses.fields(kind)}}
+
+
+def method_options(name: str) -> tuple[str, list[tuple[str, str, str, str]]]:
+    """What a method does, and its options: name, type with its range, default, meaning."""
+    kind = METHODS.get(name)
+    rows = [(option.name, option.kind, str(option.default), option.text) for option in options_of(kind)]
+    return (kind.__doc__ or "").strip().partition("\n")[0], rows

@@ -1,0 +1,196 @@
+"""The numbers behind a report's page, as plain data: what is drawn is computed here, not in the browser."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from sparsona.method import ClientId
+from sparsona.report import artefacts
+from sparsona.report.command import run_command
+from sparsona.report.comparison import ALONE, Budget, Comparison, Row, compare, gains, key_of
+from sparsona.report.groups import group_runs
+from sparsona.report.measured import MeasuredRun, Measurement, bottom_decile, mean_score
+from sparsona.report.statistics import Interval
+from sparsona.report.words import Answer, answer
+from sparsona.wire import Ledger
+
+ENTRIES = 400
+"""So many clients are shown one by one; of several seeds with clients of their own, the first that fit."""
+
+
+def page_data(runs: Sequence[MeasuredRun], budget: Budget, notes: Sequence[str] = ()) -> tuple[dict[str, Any], Answer]:
+    """Everything that the page shows, and its answer in words."""
+    groups = group_runs([run for run in runs if run.measurements])
+    found = compare(groups, budget)
+    best = found.best.label
+    first = groups[best][0]
+    entries = _entries(groups)
+    settings = first.settings
+    advice = answer(
+        found,
+        _all_gains(groups, best, budget, found.higher_is_better),
+        len(first.traffic),
+        first.rounds,
+        (
+            run_command(settings, "my-run"),
+            f"sparsona export my-run --client {min(first.traffic)} --to model.safetensors",
+        ),
+        run_command(settings).replace("sparsona run", "sparsona compare", 1),
+    )
+    data = {
+        "title": f"{settings['data']}, {settings['clients']} clients, {settings['partition']}",
+        "metric": found.metric,
+        "higher": found.higher_is_better,
+        "answer": asdict(advice),
+        "alone": ALONE,
+        "equalBytes": found.equal_bytes,
+        "methods": [_method(row, groups[row.label], found) for row in _best_first(found)],
+        "entries": entries,
+        "clients": sum(len(group[0].about.clients) for group in groups.values()) // len(groups),
+        "classNames": list(first.about.class_names),
+        "environment": dict(first.about.environment),
+        "experiments": {
+            label: (group[0].path / "experiment.toml").read_text(encoding="utf-8") for label, group in groups.items()
+        },
+        "notes": list(notes),
+    }
+    return data, advice
+
+
+def _number(value: float | None) -> float | None:
+    """Six digits; JSON has no NaN."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values))
+
+
+def _numbers(values: Iterable[float]) -> list[float | None]:
+    return [_number(value) for value in values]
+
+
+def _interval(found: Interval | None) -> dict[str, float | None] | None:
+    return None if found is None else {"mean": _number(found.mean), "half": _number(found.half)}
+
+
+def _best_first(found: Comparison) -> list[Row]:
+    sign = -1 if found.higher_is_better else 1
+    return sorted(found.rows, key=lambda row: sign * row.pre.mean if row.pre else math.inf)
+
+
+def _method(row: Row, group: Sequence[MeasuredRun], found: Comparison) -> dict[str, Any]:
+    intervals = {name: _interval(getattr(row, name)) for name in ("pre", "post", "gain", "validation", "at_equal")}
+    plain = ("decile", "worse_off", "up", "down", "flops", "simulated", "seconds")
+    first = group[0]
+    graphs, heats = artefacts.json_artefacts(first.path)
+    overlap = artefacts.mask_overlap(first.path, list(first.traffic)) if first.finished else None
+    tree = artefacts.gate_tree(first.path, list(first.traffic)) if first.finished else None
+    return {
+        "label": row.label,
+        "seeds": [run.seed for run in group],
+        **intervals,
+        **{name: _number(getattr(row, name)) for name in plain},
+        "curves": {point: _curve(group, point, found.higher_is_better) for point in ("pre", "post")},
+        "ledger": {way: _ledger([getattr(run, way) for run in group]) for way in ("up", "down")},
+        "graphs": [asdict(graph) for graph in graphs],
+        "heats": [_heat(heat) for heat in heats],
+        "masks": None if overlap is None else _heat(overlap),
+        "gates": None if tree is None else {**asdict(tree), "y": [_numbers(joint) for joint in tree.y]},
+        "finished": all(run.finished for run in group),
+        "rounds": max(run.rounds for run in group),
+    }
+
+
+def _heat(heat: artefacts.Heat) -> dict[str, Any]:
+    values = [[None if math.isnan(v) else round(float(v), 3) for v in row] for row in heat.values]
+    return {"name": heat.name, "part": heat.part, "clients": list(heat.clients), "values": values}
+
+
+def _ledger(found: Sequence[Ledger]) -> dict[str, float]:
+    """Bytes by kind, the mean over the seeds."""
+    return {kind: _mean([getattr(one, kind) for one in found]) for kind in ("header", "positions", "values")}
+
+
+def _curve(group: Sequence[MeasuredRun], point: str, higher: bool) -> dict[str, Any]:
+    """The mean score by evaluation over the seeds, the lowest and the highest, and what had been spent in the mean."""
+    by_round: dict[int, list[Measurement]] = {}
+    for run in group:
+        for measured in run.measurements:
+            if measured.test[point]:
+                by_round.setdefault(measured.round, []).append(measured)
+    whole = {number: own for number, own in sorted(by_round.items()) if len(own) == len(group)}
+    scores = [[mean_score(m.test[point]) for m in own] for own in whole.values()]
+    return {
+        "round": list(whole),
+        "mb": _numbers(_mean([m.bytes for m in own]) / 1e6 for own in whole.values()),
+        "seconds": _numbers(_mean([m.seconds for m in own]) for own in whole.values()),
+        "mean": _numbers(_mean(own) for own in scores),
+        "low": _numbers(min(own) for own in scores),
+        "high": _numbers(max(own) for own in scores),
+        "decile": _numbers(_mean([bottom_decile(m.test[point], higher) for m in own]) for own in whole.values()),
+    }
+
+
+def _all_gains(groups: Mapping[str, Sequence[MeasuredRun]], label: str, budget: Budget, higher: bool) -> list[float]:
+    """Every client's gain over training alone, over all seeds."""
+    alone = {key_of(run): run for group in groups.values() for run in group if run.method == ALONE}
+    out: list[float] = []
+    for run in groups[label]:
+        rival = alone.get(key_of(run))
+        mine, theirs = budget.last(run), budget.last(rival) if rival else None
+        if mine is not None and theirs is not None:
+            out += gains(mine.test["pre"], theirs.test["pre"], higher).values()
+    return out
+
+
+def _entries(groups: Mapping[str, Sequence[MeasuredRun]]) -> list[dict[str, Any]]:
+    """The clients one by one: samples, classes, and the score with each method.
+
+    Where a seed deals the data out anew, its clients are others; where the data come with their owners, they are the
+    same in every seed, and their scores are means over the seeds (`seed` is None).
+    """
+    runs = [run for group in groups.values() for run in group]
+    worlds: dict[int, MeasuredRun] = {}
+    for run in runs:
+        worlds.setdefault(run.seed, run)
+    same = len({repr(sorted(run.about.clients.items())) for run in worlds.values()}) == 1
+    out: list[dict[str, Any]] = []
+    for seed, world in sorted(worlds.items())[: 1 if same else None]:
+        names = sorted(world.traffic, key=_natural)
+        if out and len(out) + len(names) > ENTRIES:
+            break
+        for client in names[:ENTRIES]:
+            about = world.about.clients[client]
+            out.append(
+                {
+                    "id": client,
+                    "seed": None if same else seed,
+                    "train": about.train,
+                    "test": about.test,
+                    "classes": list(about.classes),
+                    "scores": {
+                        label: _score([run for run in group if same or run.seed == seed], client)
+                        for label, group in groups.items()
+                    },
+                }
+            )
+    return out
+
+
+def _score(runs: Sequence[MeasuredRun], client: ClientId) -> float | None:
+    """The client's last score at `pre`, the mean over the runs."""
+    found = [run.measurements[-1].test["pre"].get(client, math.nan) for run in runs]
+    known = [value for value in found if math.isfinite(value)]
+    return _number(sum(known) / len(known)) if known else None
+
+
+def _natural(name: str) -> tuple[str, int, str]:
+    """c2 before c10."""
+    digits = "".join(ch for ch in name if ch.isdigit())
+    return name.rstrip("0123456789"), int(digits) if digits else -1, name

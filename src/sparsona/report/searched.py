@@ -1,0 +1,80 @@
+"""Searches in the terminal: trials and their front, a race and what it recommends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from sparsona.report.compared import score, unit
+from sparsona.report.words import Answer
+
+if TYPE_CHECKING:
+    from sparsona.studies.tuning import Target, Trial
+
+
+def trial_lines(console: Console, trials: int, metric: str, quiet: bool) -> Callable[[Trial | None, int, str], None]:
+    """Prints a line for each trial that ends."""
+
+    def show(trial: Trial | None, number: int, note: str) -> None:
+        if quiet:
+            return
+        end = f"failed, {note}" if trial is None else f"{score(trial.validation, metric)}, {trial.mb:.3f} MB"
+        what = "" if trial is None else f" {settings_text(trial)}"
+        console.print(f"trial {number + 1} of {trials}:{what}: {end}", soft_wrap=True, highlight=False)
+
+    return show
+
+
+def settings_text(trial: Trial) -> str:
+    return " ".join(f"{key}={value}" for key, value in trial.settings.items())
+
+
+def front_table(front: Sequence[Trial], chosen: Trial, metric: str) -> Table:
+    """The trials that no other beats in both, the chosen one marked."""
+    table = Table(box=None, padding=(0, 0, 0, 1))
+    table.add_column("MB", justify="right", no_wrap=True)
+    table.add_column(f"validation, {unit(metric)}", justify="right", no_wrap=True)
+    table.add_column("settings", overflow="fold")
+    rows = list(front) if chosen in front else sorted([*front, chosen], key=lambda trial: trial.mb)
+    for trial in rows:
+        mark = " <- chosen" if trial == chosen else ""
+        table.add_row(f"{trial.mb:.3f}", score(trial.validation, metric), settings_text(trial) + mark)
+    return table
+
+
+def verdict(chosen: Trial, target: Target, met: bool, metric: str) -> str:
+    """One line on what was chosen."""
+    wanted = f"{target.mb:g} MB" if target.mb is not None else f"{metric} {target.score:g}"
+    head = f"within {wanted}" if met and target.mb is not None else f"for {wanted}"
+    missed = "" if met else ", which no trial met: this one comes nearest"
+    return (
+        f"chosen by validation data {head}{missed}: {score(chosen.validation, metric)} with {chosen.mb:.3f} MB; "
+        f"on test data, not looked at before, {score(chosen.test, metric)}. Run it with:"
+    )
+
+
+@contextmanager
+def race_status(console: Console, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Says what runs now: in a terminal on one line, elsewhere a line each."""
+    if quiet:
+        yield lambda text: None
+    elif console.is_terminal:
+        with console.status("the race begins") as status:
+            yield lambda text: status.update(text)
+    else:
+        yield lambda text: console.print(text, soft_wrap=True, highlight=False)
+
+
+def print_answer(console: Console, found: Answer, account: Sequence[str]) -> None:
+    """The sentences of a report, the race before them and the command after them."""
+    for line in account:
+        console.print(line, highlight=False, style="dim")
+    console.print()
+    for line in (found.which, found.gain, found.cost, found.now):
+        console.print(line, highlight=False)
+    for command in found.commands:
+        console.print(f"  {command}", soft_wrap=True, highlight=False)

@@ -1,0 +1,46 @@
+"""Intervals over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and the half width of its confidence interval, None where one value tells nothing about the spread."""
+
+    mean: float
+    half: float | None
+    count: int
+
+    @property
+    def low(self) -> float:
+        return self.mean - (self.half or 0.0)
+
+    @property
+    def high(self) -> float:
+        return self.mean + (self.half or 0.0)
+
+
+def interval(values: Sequence[float]) -> Interval | None:
+    """Student's interval of the mean; None of no values. What is not a number does not count.
+
+    >>> interval([1.0, 2.0, 3.0])
+    Interval(mean=2.0, half=2.48414, count=3)
+    """
+    from scipy.special import stdtrit
+
+    known = np.array([value for value in values if math.isfinite(value)], np.float64)
+    if not len(known):
+        return None
+    if len(known) == 1:
+        return Interval(float(known[0]), None, 1)
+    error = float(known.std(ddof=1)) / math.sqrt(len(known))
+    half = float(stdtrit(len(known) - 1, (1 + CONFIDENCE) / 2)) * error
+    return Interval(float(known.mean()), float(f"{half:.6g}"), len(known))

@@ -1,0 +1,163 @@
+"""The answer of a report in sentences: which method, what it gains, what it costs, what to do now."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparsona.report.comparison import ALONE, Comparison, Row
+from sparsona.report.console import size
+from sparsona.report.statistics import Interval
+
+NEAR = 0.01
+"""What scores so little less than the best is worth a look if it sends far less: a point, or a hundredth."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Three sentences, what to do, and the command for it. `method` is the label of the method that is advised."""
+
+    method: str
+    which: str
+    gain: str
+    cost: str
+    now: str
+    commands: tuple[str, ...]
+
+
+def score_text(value: float, metric: str) -> str:
+    return f"{100 * value:.1f} %" if metric == "accuracy" else f"{value:.4g} ({metric})"
+
+
+def difference_text(value: float, metric: str) -> str:
+    """A difference of scores, without its sign.
+
+    >>> difference_text(-0.064, "accuracy"), difference_text(1.0 / 100, "accuracy")
+    ('6.4 points', '1.0 point')
+    """
+    if metric != "accuracy":
+        return f"{abs(value):.3g}"
+    text = f"{100 * abs(value):.1f}"
+    return f"{text} point" if text == "1.0" else f"{text} points"
+
+
+def answer(
+    found: Comparison,
+    gains: Sequence[float],
+    clients: int,
+    rounds: int,
+    commands: tuple[str, ...],
+    compare_command: str,
+) -> Answer:
+    """The sentences about a comparison. `gains` are those of the best row's clients over `local`, all seeds."""
+    best = found.best
+    federated = [row for row in found.rows if row.label != ALONE]
+    compared = any(row.label == ALONE for row in found.rows) and bool(federated)
+    if len(found.rows) == 1:
+        which = f"There is one method here, {best.label}: {_scores(best, found.metric)}."
+    elif best.label == ALONE:
+        which = (
+            f"Train alone: none of {len(federated)} federated methods does better on validation data; alone, "
+            f"{_scores(best, found.metric)}."
+        )
+    else:
+        which = (
+            f"Use {best.label}: on validation data it is the best of {len(found.rows)} methods, and "
+            f"{_scores(best, found.metric)}."
+        )
+    if not compared:
+        gain = "What joining gains over training alone cannot be told from this: no run of local is here."
+        now = "Compare it with training alone and with its plainest rival:"
+        commands = (compare_command,)
+    elif best.label == ALONE:
+        gain = _nothing_gained(found, federated)
+        now = "Keep your models to yourselves, or try more rounds and other methods before you join:"
+    else:
+        gain = _gained(best, gains, found.metric)
+        now = "Train it, then give every client its model:"
+    return Answer(best.label, which, gain, _cost(found, best, clients, rounds), now, commands)
+
+
+def _scores(row: Row, metric: str) -> str:
+    """What the clients score, as a clause."""
+    if row.pre is None:
+        return "nothing has been measured yet"
+    mean, spread = score_text(row.pre.mean, metric), _range(row.pre, metric)
+    return f"the clients' own models score {mean} on their own test data{spread}"
+
+
+def _range(found: Interval, metric: str) -> str:
+    if found.half is None:
+        return ", with one seed"
+    low, high = (f"{100 * v:.1f}" if metric == "accuracy" else f"{v:.4g}" for v in (found.low, found.high))
+    return f" (95 % interval over {found.count} seeds: {low} to {high})"
+
+
+def _gained(best: Row, gains: Sequence[float], metric: str) -> str:
+    worse = [value for value in gains if value < 0]
+    mean = sum(gains) / len(gains) if gains else math.nan
+    word = "gains" if mean >= 0 else "loses"
+    half = best.gain.half if best.gain is not None else None
+    doubt = "" if half is None or best.gain is None or abs(best.gain.mean) > half else ", which may be chance"
+    first = f"Against training alone a client {word} {difference_text(mean, metric)} on average{doubt}"
+    if not worse:
+        return f"{first}, and none of {len(gains)} is worse off."
+    return (
+        f"{first}; {len(worse)} of {len(gains)} clients ({100 * len(worse) / len(gains):.0f} %) are worse off, "
+        f"at most by {difference_text(min(worse), metric)}."
+    )
+
+
+def _nothing_gained(found: Comparison, federated: Sequence[Row]) -> str:
+    sign = 1 if found.higher_is_better else -1
+    rated = [row for row in federated if row.pre is not None]
+    if not rated:
+        return "No federated method has been measured."
+    rival = max(rated, key=lambda row: sign * row.pre.mean if row.pre else -math.inf)
+    gain = rival.gain.mean if rival.gain else math.nan
+    return (
+        f"Joining gains nothing that validation data can see: the best other method on test data, {rival.label}, is "
+        f"{difference_text(gain, found.metric)} {'above' if gain > 0 else 'below'} training alone."
+    )
+
+
+def _cost(found: Comparison, best: Row, clients: int, rounds: int) -> str:
+    if not best.bytes:
+        return "It costs no traffic at all."
+    each = f"{size(best.up / clients)} up and {size(best.down / clients)} down"
+    first = f"It costs each client {each} in {rounds} rounds, and {_duration(best.simulated)} of simulated time"
+    rival = _thrifty(found, best)
+    if rival is None or rival.pre is None:
+        return f"{first}."
+    score = score_text(rival.pre.mean, found.metric)
+    return f"{first}; {rival.label} sends {best.bytes / rival.bytes:.0f} times less and scores {score}."
+
+
+def _duration(seconds: float) -> str:
+    """A time for people.
+
+    >>> _duration(18.2), _duration(600), _duration(7300)
+    ('18 seconds', '10 minutes', '2 hours')
+    """
+    for unit, length in (("hour", 3600), ("minute", 60)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.0f} {unit}s"
+    return f"{seconds:.0f} second{'' if f'{seconds:.0f}' == '1' else 's'}"
+
+
+def _thrifty(found: Comparison, best: Row) -> Row | None:
+    """The method that sends least among those that score nearly as well on validation data and send half at most."""
+    if best.validation is None:
+        return None
+    margin = NEAR if found.metric == "accuracy" else NEAR * abs(best.validation.mean)
+    margin = max(margin, best.validation.half or 0.0)
+    near = [
+        row
+        for row in found.rows
+        if row.label != ALONE
+        and row.validation is not None
+        and abs(row.validation.mean - best.validation.mean) <= margin
+        and 0 < row.bytes <= best.bytes / 2
+    ]
+    return min(near, key=lambda row: row.bytes, default=None)

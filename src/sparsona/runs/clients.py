@@ -1,0 +1,112 @@
+"""clients.csv of a run: every client's rows and scores, with the interval that so few test rows leave open."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sparsona.errors import RunError
+from sparsona.method import ClientId
+
+Z = 1.959964
+"""The normal quantile of a 95 % interval."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score and, where it is a share of right answers, its 95 % interval."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+
+@dataclass(frozen=True)
+class ClientScores:
+    """One client: its rows, and its score at each point; none where it has too few test rows."""
+
+    client: ClientId
+    train: int
+    validation: int
+    test: int
+    scores: Mapping[str, Score] = field(default_factory=dict)
+
+
+def wilson(share: float, rows: int) -> tuple[float, float]:
+    """The 95 % interval of a share of right answers among so many (Wilson, 1927).
+
+    >>> [round(bound, 3) for bound in wilson(1.0, 5)], [round(bound, 3) for bound in wilson(0.5, 100)]
+    ([0.566, 1.0], [0.404, 0.596])
+    """
+    if not rows:
+        return math.nan, math.nan
+    scale = 1 + Z * Z / rows
+    middle = (share + Z * Z / (2 * rows)) / scale
+    half = Z / scale * math.sqrt(share * (1 - share) / rows + Z * Z / (4 * rows * rows))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def scored(value: float, rows: int, is_share: bool) -> Score:
+    """A score with its interval."""
+    return Score(value, *wilson(value, rows)) if is_share and not math.isnan(value) else Score(value)
+
+
+def pooled(repeats: Sequence[Sequence[ClientScores]], is_share: bool, fewest: int) -> list[ClientScores]:
+    """The scores of several divisions of the same clients as one: the mean over all rows that were tested.
+
+    A row may be tested more than once, so an interval counts no more rows than the client has.
+    """
+    out = []
+    for several in zip(*repeats, strict=True):
+        first = several[0]
+        tested = sum(one.test for one in several)
+        distinct = min(tested, first.train + first.validation + first.test)
+        points = {point for one in several for point in one.scores}
+        means = {
+            point: sum(one.scores[point].value * one.test for one in several if point in one.scores)
+            / max(sum(one.test for one in several if point in one.scores), 1)
+            for point in sorted(points)
+        }
+        scores = {p: scored(mean, distinct, is_share) for p, mean in means.items() if distinct >= fewest}
+        out.append(ClientScores(first.client, first.train, first.validation, tested, scores))
+    return out
+
+
+def write_clients(path: Path, clients: Iterable[ClientScores]) -> None:
+    """A line a client; a cell is empty where there is no score."""
+    rows = list(clients)
+    points = sorted({point for one in rows for point in one.scores}, key=("pre", "post", "ft").index)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(["client", "train", "validation", "test", *(f"{p}{s}" for p in points for s in SUFFIXES)])
+        for one in rows:
+            cells = [cell for p in points for cell in _cells(one.scores.get(p))]
+            out.writerow([one.client, one.train, one.validation, one.test, *cells])
+
+
+SUFFIXES = ("", "_low", "_high")
+
+
+def read_clients(path: Path) -> list[ClientScores]:
+    """What :func:`write_clients` wrote."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return [_client(row) for row in csv.DictReader(file)]
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}; run it again into another --out") from None
+    except (KeyError, ValueError) as error:
+        raise RunError(f"{path} is damaged ({error!r}): run it again into another --out") from None
+
+
+def _client(row: Mapping[str, str]) -> ClientScores:
+    points = [name for name in row if f"{name}_low" in row and row[name]]
+    scores = {p: Score(*(float(row[p + s]) if row[p + s] else math.nan for s in SUFFIXES)) for p in points}
+    return ClientScores(row["client"], int(row["train"]), int(row["validation"]), int(row["test"]), scores)
+
+
+def _cells(score: Score | None) -> list[str]:
+    values = (math.nan,) * 3 if score is None else (score.value, score.low, score.high)
+    return ["" if math.isnan(value) else repr(value) for value in values]

@@ -1,0 +1,1 @@
+"""Several runs with one question: compare methods, tune one, choose one."""

@@ -1,0 +1,141 @@
+"""Choose a method: a race by successive halving, judged by validation data only.
+
+All start; after a ninth of the rounds the better third goes on, after a third of them a third of those, and these run
+to the end. Who sends more or takes longer than allowed leaves. `local` always runs to the end: it is what joining is
+measured against. A run that goes on continues from its checkpoint, so no round is computed twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sparsona.errors import InputError, RunError, SparsonaError
+from sparsona.report.comparison import ALONE
+from sparsona.report.measured import MeasuredRun, mean_score
+from sparsona.studies.contest import Runs
+
+SHARE = 3
+"""One in so many goes on."""
+HEATS = 3
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the network and the owners allow: MB of a client in a round, up and down, and simulated seconds in all."""
+
+    mb_per_round: float | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A contender after a heat: its mean validation score, the MB of a client in a round, simulated seconds in all."""
+
+    contender: str
+    score: float
+    mb_per_round: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Heat:
+    """Who ran until which round, how they stood, best first, and who left, with the reason."""
+
+    rounds: int
+    standings: tuple[Standing, ...]
+    left: dict[str, str] = field(default_factory=dict)
+
+
+def heats(rounds: int) -> list[int]:
+    """The rounds after which the race is looked at.
+
+    >>> heats(20), heats(3), heats(1)
+    ([3, 7, 20], [1, 3], [1])
+    """
+    return sorted({math.ceil(rounds / SHARE**k) for k in range(HEATS)})
+
+
+def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = lambda text: None) -> tuple[Heat, ...]:
+    """Run the race. The winner stands first in the last heat."""
+    higher = runs.prepare(ALONE, runs.contest.seeds[0]).setup.objective.higher_is_better
+    remaining = list(runs.contest.contenders)
+    history: list[Heat] = []
+    sign = 1 if higher else -1
+    for number, until in enumerate(stages := heats(rounds)):
+        standings: list[Standing] = []
+        left: dict[str, str] = {}
+        for place, contender in enumerate(remaining, 1):
+            say(f"until round {until} of {rounds}: {contender} ({place} of {len(remaining)})")
+            try:
+                found = [_advance(runs, contender, seed, until) for seed in runs.contest.seeds]
+            except RunError:
+                raise
+            except SparsonaError as error:
+                left[contender] = str(error)
+                continue
+            standing = _standing(contender, found, rounds, until)
+            reason = _too_much(standing, limits)
+            if reason and contender != ALONE:
+                left[contender] = reason
+            else:
+                standings.append(standing)
+        if not any(standing.contender != ALONE for standing in standings):
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left.items())[:3])
+            raise InputError(f"no method is left in the race ({reasons}): allow more")
+        standings.sort(key=lambda one: (math.isnan(one.score), -sign * one.score, one.mb_per_round))
+        goes_on = {one.contender for one in standings[: max(2, math.ceil(len(remaining) / SHARE))]} | {ALONE}
+        if number + 1 < len(stages):
+            for one in standings:
+                if one.contender not in goes_on:
+                    left[one.contender] = "others scored more"
+            remaining = [one.contender for one in standings if one.contender in goes_on]
+        history.append(Heat(until, tuple(standings), left))
+    return tuple(history)
+
+
+def _advance(runs: Runs, contender: str, seed: int, until: int) -> MeasuredRun:
+    runs.advance(contender, seed, lambda rounds, sent, clock: rounds >= until)
+    found = runs.measured(contender, seed)
+    if found is None:
+        raise InputError("it was not measured: set --eval-every to 1")
+    return found
+
+
+def _standing(contender: str, found: list[MeasuredRun], rounds: int, until: int) -> Standing:
+    """Where a contender stands after `until` rounds, even if its run has gone further."""
+    ends = [next((m for m in reversed(run.measurements) if m.round <= until), run.measurements[0]) for run in found]
+    clients = len(found[0].traffic)
+    score = sum(mean_score(end.validation["pre"]) for end in ends) / len(ends)
+    return Standing(
+        contender,
+        score,
+        sum(end.bytes / 1e6 / clients / end.round for end in ends) / len(ends),
+        sum(end.seconds / end.round * rounds for end in ends) / len(ends),
+    )
+
+
+def _too_much(standing: Standing, limits: Limits) -> str:
+    if limits.mb_per_round is not None and standing.mb_per_round > limits.mb_per_round:
+        return f"{standing.mb_per_round:.3g} MB a client and round, {limits.mb_per_round:g} are allowed"
+    if limits.seconds is not None and standing.seconds > limits.seconds:
+        return f"it takes {standing.seconds:.3g} simulated seconds, {limits.seconds:g} are allowed"
+    return ""
+
+
+def account(history: tuple[Heat, ...], metric: str) -> list[str]:
+    """The race in sentences."""
+    out = []
+    for heat in history:
+        best = heat.standings[0]
+        shown = f"{100 * best.score:.1f} %" if metric == "accuracy" else f"{best.score:.4g}"
+        count = len(heat.standings) + sum(reason != "others scored more" for reason in heat.left.values())
+        out.append(
+            f"Until round {heat.rounds}: {count} {'methods' if count > 1 else 'method'}, "
+            f"{best.contender} led with {shown} on validation data."
+        )
+        for name, reason in heat.left.items():
+            if reason != "others scored more":
+                out.append(f"{name} left: {reason}.")
+    return out

@@ -1,0 +1,67 @@
+"""One local training: what is asked for, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from sparsona.data.dataset import Array, Indices
+from sparsona.errors import Diverged
+from sparsona.message import Mask, Vector
+from sparsona.training.config import TrainConfig
+from sparsona.training.optimizer import Moments
+from sparsona.training.transform import WeightTransform
+
+
+@dataclass(frozen=True)
+class Proximal:
+    """The term strength/2 * |w - towards|^2, added to the loss.
+
+    With `apart` it is left out of the loss, and a gradient step on it follows every step.
+    """
+
+    towards: Vector
+    strength: float
+    apart: bool = False
+
+
+@dataclass(frozen=True)
+class TrainJob:
+    """One local training as a client asks for it.
+
+    `batches` gives the indices of each batch's samples and, where samples are weighted, their weights. `rate` is the
+    learning rate of this round, `transform_rate` that of the transform's own numbers. Within `seeded`, torch's
+    generator is the client's.
+    """
+
+    start: Vector
+    config: TrainConfig
+    batches: Iterator[tuple[Indices, Array | None]]
+    rate: float
+    seeded: AbstractContextManager[None]
+    mask: Mask | None = None
+    proximal: Proximal | None = None
+    moments: Moments | None = None
+    transform: WeightTransform | None = None
+    transform_rate: float = 0.0
+
+    def diverged(self, loss: float, examples: int) -> Diverged:
+        """The error that says that loss or weights are not finite."""
+        return Diverged(
+            f"the loss is {loss:g} after {examples} samples at learning rate {self.rate:g}: lower it, or set clip"
+        )
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The outcome of a training. `examples` counts the samples seen, `loss` is their mean loss.
+
+    `moments` are the optimiser's, `transform` those of the transform's own numbers.
+    """
+
+    weights: Vector
+    loss: float
+    examples: int
+    moments: Moments
+    transform: Moments | None = None

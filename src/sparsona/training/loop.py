@@ -1,0 +1,91 @@
+"""How the steps of one training run the module: with the trained weights, or through a weight transform."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+
+from sparsona.training.job import TrainJob
+from sparsona.training.optimizer import Moments
+from sparsona.training.step import Pull, StepRule
+from sparsona.training.transform import AuxiliaryStep, WeightTransform
+from sparsona.training.vector import Flat, tensor_of
+
+
+class TrainSteps(Protocol):
+    """A forward pass, then, after the loss's backward pass, a step."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor: ...
+
+    def step(self) -> None: ...
+
+    def finish(self) -> tuple[Moments, Moments | None]:
+        """Leave the trained weights in the module; return the moments of the weights and of the transform."""
+
+
+class PlainSteps:
+    """Steps of the module's own weights."""
+
+    def __init__(self, flat: Flat, job: TrainJob) -> None:
+        self._flat = flat
+        self._gradient = flat.gradient
+        self._rule = rule_of(job, flat.weights)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        self._gradient.zero_()
+        outputs: torch.Tensor = self._flat.module(inputs)
+        return outputs
+
+    def step(self) -> None:
+        self._rule.step(self._gradient)
+
+    def finish(self) -> tuple[Moments, None]:
+        return self._rule.moments(), None
+
+
+class TransformedSteps:
+    """Steps of weights from which a transform makes those that the module runs with, batch by batch."""
+
+    def __init__(self, flat: Flat, job: TrainJob, transform: WeightTransform) -> None:
+        self._flat = flat
+        self._transform = transform
+        own = flat.weights
+        self._weights = own.clone() if transform.overwrites else own
+        self._rule = rule_of(job, self._weights)
+        self._auxiliary = AuxiliaryStep.of(transform, job.transform_rate)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        if self._transform.overwrites:
+            self._flat.gradient.zero_()
+        return self._transform.forward(self._flat, self._weights, inputs)
+
+    def step(self) -> None:
+        spans = self._transform.backward(self._flat, self._weights)
+        if self._auxiliary is not None:
+            self._auxiliary.step()
+        if spans is None:
+            self._rule.step(self._flat.gradient)
+        else:
+            self._rule.step_spans(spans)
+
+    def finish(self) -> tuple[Moments, Moments | None]:
+        if self._transform.overwrites:
+            self._flat.weights[: len(self._weights)] = self._weights
+        return self._rule.moments(), None if self._auxiliary is None else self._auxiliary.rule.moments()
+
+
+def steps_of(flat: Flat, job: TrainJob) -> TrainSteps:
+    """The steps of a training from the weights that the module has now."""
+    return PlainSteps(flat, job) if job.transform is None else TransformedSteps(flat, job, job.transform)
+
+
+def rule_of(job: TrainJob, weights: torch.Tensor) -> StepRule:
+    """The step rule of one client's training."""
+    size, device = len(weights), weights.device
+    mask = None if job.mask is None else tensor_of(job.mask[:size], device)
+    pull = None
+    if job.proximal is not None:
+        pull = Pull(tensor_of(job.proximal.towards[:size], device), job.proximal.strength, job.proximal.apart)
+    saved = None if job.moments is None else [job.moments]
+    return StepRule(weights, job.config, job.rate, mask=mask, pull=pull, saved=saved)

@@ -1,0 +1,163 @@
+"""The step rule: how weights move along a gradient, in every local step of every method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import torch
+
+from sparsona.training.config import TrainConfig
+from sparsona.training.optimizer import EMPTY, Moments, Optimizer, RowNumber, first_rows
+
+GradientSpans: TypeAlias = Sequence[tuple[slice, torch.Tensor]]
+"""Spans of the weights, always cut at the same places, and the gradient of each, which the step may write to."""
+
+
+@dataclass(frozen=True)
+class Pull:
+    """The gradient strength * (w - towards) of a proximal term.
+
+    It is added to the loss's gradient, or, with `apart`, it is a step of its own after every step.
+    """
+
+    towards: torch.Tensor
+    strength: RowNumber
+    apart: bool = False
+
+    def at(self, weights: torch.Tensor) -> tuple[torch.Tensor, RowNumber]:
+        """The distance from `towards` to the weights, and the strength of their rows."""
+        strength = self.strength[: len(weights)] if isinstance(self.strength, torch.Tensor) else self.strength
+        return weights - first_rows(self.towards, weights), strength
+
+
+class StepRule:
+    """Moves (..., n) weights in place: proximal pull, mask, clip, weight decay, optimiser, in this order.
+
+    The weights are one vector, or a row for each of several clients. A gradient may have fewer rows: then it moves the
+    first ones. `mask` is 1 where weights move and 0 where they do not. `saved` are the moments to continue from, one
+    for each row. The norm that is clipped is each row's own, of what the mask lets through, before weight decay.
+
+    >>> weights = torch.tensor([1.0, 1.0])
+    >>> rule = StepRule(weights, TrainConfig(weight_decay=0.5), 0.1, mask=torch.tensor([1.0, 0.0]))
+    >>> rule.step(torch.tensor([2.0, 2.0]))
+    >>> weights
+    tensor([0.7500, 1.0000])
+    """
+
+    def __init__(
+        self,
+        weights: torch.Tensor,
+        config: TrainConfig,
+        rate: float,
+        *,
+        mask: torch.Tensor | None = None,
+        pull: Pull | None = None,
+        saved: Sequence[Moments] | None = None,
+    ) -> None:
+        self._weights = weights
+        self._config = config
+        self._rate = rate
+        self._mask = mask
+        self._pull = pull
+        self._optimizer: Optimizer = config.make_optimizer(rate, weights, saved or [EMPTY])
+        self._spans: dict[tuple[int, int], StepRule] = {}
+
+    @property
+    def is_descent(self) -> bool:
+        """Whether a step is w <- w - rate * (g + weight_decay * w) and nothing else."""
+        config = self._config
+        bare = self._mask is None and self._pull is None and config.clip is None
+        return bare and config.optimizer == "sgd" and not config.momentum
+
+    def step(self, gradient: torch.Tensor) -> None:
+        """Move the weights along a loss's gradient, which is overwritten."""
+        self.prepare(gradient)
+        self._move(gradient)
+
+    def prepare(self, gradient: torch.Tensor) -> None:
+        """Turn a loss's gradient into the one that the optimiser gets."""
+        self._add_pull(gradient)
+        if self._config.clip is not None:
+            self._apply_mask(gradient)
+            clip([gradient], self._config.clip)
+        self._add_decay(gradient)
+
+    def step_spans(self, spans: GradientSpans) -> None:
+        """Move only these spans of a vector. The norm that is clipped is that of all of them together.
+
+        Each span has an optimiser of its own: the moments of spans that stand still do not change.
+        """
+        parts = [(self._span(span), gradient) for span, gradient in spans]
+        for rule, gradient in parts:
+            rule._add_pull(gradient)
+        if self._config.clip is not None:
+            for rule, gradient in parts:
+                rule._apply_mask(gradient)
+            clip([gradient for _, gradient in parts], self._config.clip)
+        for rule, gradient in parts:
+            rule._add_decay(gradient)
+            rule._move(gradient)
+
+    def count(self, rows: int) -> None:
+        """Count a step of the first rows that something else took."""
+        self._optimizer.count(rows)
+
+    def moments(self, row: int = 0) -> Moments:
+        """What the optimiser remembers of one row."""
+        return self._optimizer.moments(row)
+
+    def _add_pull(self, gradient: torch.Tensor) -> None:
+        if self._pull is not None and not self._pull.apart:
+            add_scaled(gradient, *self._pull.at(first_rows(self._weights, gradient)))
+
+    def _apply_mask(self, vectors: torch.Tensor) -> None:
+        if self._mask is not None:
+            vectors.mul_(first_rows(self._mask, vectors))
+
+    def _add_decay(self, gradient: torch.Tensor) -> None:
+        """Add the weight decay and mask the sum: a full mask then gives the same bits as none."""
+        if self._config.weight_decay:
+            gradient.add_(first_rows(self._weights, gradient), alpha=self._config.weight_decay)
+        self._apply_mask(gradient)
+
+    def _move(self, gradient: torch.Tensor) -> None:
+        weights = first_rows(self._weights, gradient)
+        self._optimizer.step(weights, gradient)
+        if self._pull is not None and self._pull.apart:
+            distance, strength = self._pull.at(weights)
+            self._apply_mask(distance)
+            add_scaled(weights, distance, -self._rate * strength)
+
+    def _span(self, span: slice) -> StepRule:
+        key = span.start, span.stop
+        if key not in self._spans:
+            mask = None if self._mask is None else self._mask[span]
+            pull = None if self._pull is None else replace(self._pull, towards=self._pull.towards[span])
+            self._spans[key] = StepRule(self._weights[span], self._config, self._rate, mask=mask, pull=pull)
+        return self._spans[key]
+
+
+def clip(gradients: Sequence[torch.Tensor], most: float) -> None:
+    """Scale gradients in place so that their common norm, row by row, is at most `most`.
+
+    >>> gradient = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
+    >>> clip([gradient], 1.0)
+    >>> gradient
+    tensor([[0.6000, 0.8000],
+            [0.3000, 0.4000]])
+    """
+    norms = [gradient.norm(dim=-1, keepdim=True) for gradient in gradients]
+    norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm(dim=0)
+    scale = (most / (norm + 1e-6)).clamp(max=1.0)
+    for gradient in gradients:
+        gradient.mul_(scale)
+
+
+def add_scaled(to: torch.Tensor, what: torch.Tensor, by: RowNumber) -> None:
+    """Add `by` times `what` in place; a column holds a number for each row."""
+    if isinstance(by, torch.Tensor):
+        to.addcmul_(what, by)
+    else:
+        to.add_(what, alpha=by)

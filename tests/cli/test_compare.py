@@ -1,0 +1,147 @@
+"""``compare``: interleaved, resumable, and the same table whatever happened on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TINY = ("--rounds", 3, "--clients", 3, "--engine", "inprocess")
+
+
+def command(*words: object) -> list[str]:
+    return [sys.executable, "-m", "sparsona", *map(str, words)]
+
+
+def table(out: str) -> list[str]:
+    """What compare prints, without real seconds, which no two runs share."""
+    costs = out[out.index(" GFLOP") :]
+    rows = [re.sub(r"\s+[\d.,]+$", "", line) for line in costs.splitlines()[1:]]
+    return [*out[: out.index(" GFLOP")].splitlines(), *rows]
+
+
+def test_a_comparison_ends_with_scores_costs_and_a_report(sparsona: Any, tmp_path: Path) -> None:
+    code, out, err = sparsona("compare", "fedavg", "fedprox:mu=0.5", *TINY, "--seeds", 2, "--out", "c")
+    assert code == 0, err
+    lines = out.splitlines()
+    assert lines[0] == "digits, 3 clients, dirichlet-classes:0.3, 3 rounds, seeds 0 to 1"
+    assert max(map(len, lines)) <= 80
+    for name in ("local", "fedavg-ft", "fedavg", "fedprox:mu=0.5"):
+        assert sum(line.split()[0] == name for line in lines if line.strip()) == 2, name
+    assert re.search(r"local +\S+±\S+ +\S+±\S+ +\+0\.00±0\.00 .* 0 %", out), "local is not worse off than alone"
+    assert "95 % interval over seeds" in out
+    assert lines[-2:] == ["results: c", "report: c/report.html"]
+    assert sorted(path.name for path in (tmp_path / "c").iterdir() if path.is_dir()) == [
+        f"{name}-seed{seed}" for name in ("fedavg-ft", "fedavg", "fedprox-mu-0.5", "local") for seed in (0, 1)
+    ]
+    started = re.findall(r"^(\S+), seed (\d)", err, re.MULTILINE)
+    assert [seed for _, seed in started] == ["0"] * 4 + ["1"] * 4, "seed by seed"
+    summary = json.loads((tmp_path / "c" / "fedprox-mu-0.5-seed1" / "summary.json").read_text())
+    assert (summary["options"], summary["seed"]) == ({"mu": 0.5}, 1)
+
+
+def test_it_grows_by_methods_and_seeds_and_runs_nothing_twice(sparsona: Any, tmp_path: Path) -> None:
+    sparsona("compare", "local", *TINY, "--seeds", 1, "--out", "c", "--quiet")
+    before = (tmp_path / "c" / "local-seed0" / "records.jsonl").stat().st_mtime_ns
+    code, _, err = sparsona("compare", "local", *TINY, "--seeds", 1, "--out", "c")
+    assert code == 2
+    assert "already holds a study: add --resume" in err
+    code, out, err = sparsona("compare", "fedavg", "--seeds", 2, "--out", "c", "--resume", "--quiet")
+    assert code == 0, err
+    assert "3 rounds, seeds 0 to 1" in out, "what they share is in the folder"
+    assert (tmp_path / "c" / "fedavg-seed1" / "summary.json").exists()
+    assert (tmp_path / "c" / "local-seed0" / "records.jsonl").stat().st_mtime_ns == before
+    code, _, err = sparsona("compare", "--rounds", 9, "--out", "c", "--resume", "--quiet")
+    assert code == 0, "finished runs are left as they are"
+    code, _, err = sparsona("compare", "fedprox", "--clients", 4, "--seeds", 3, "--out", "c", "--resume", "--quiet")
+    assert code == 0
+
+
+def test_a_budget_ends_a_run_and_counts_what_was_scored_within_it(sparsona: Any, tmp_path: Path) -> None:
+    words = ("compare", "fedavg", *TINY, "--seeds", 1, "--budget-mb", 0.1, "--out", "c", "--quiet")
+    code, out, err = sparsona(*words)
+    assert code == 0, err
+    folder = tmp_path / "c" / "fedavg-seed0"
+    rounds = {json.loads(line)["round"] for line in (folder / "records.jsonl").read_text().splitlines()}
+    assert rounds == {1, 2}, "the second round goes beyond the budget, and is the last"
+    assert not (folder / "summary.json").exists()
+    row = next(line.split() for line in out[out.index("GFLOP") :].splitlines() if line.split()[:1] == ["fedavg"])
+    assert float(row[1]) + float(row[3]) <= 100, "bytes at the last evaluation within the budget"
+    assert sparsona("compare", "--resume", "--out", "c", "--quiet")[1].splitlines()[:20] == out.splitlines()[:20]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["fedavgg"], "unknown method 'fedavgg'; did you mean 'fedavg'?"),
+        ([], "give methods"),
+        (["fedavg", "--set", "mu=1", "--out", "x"], "what is one method's own is written local:KEY=VALUE"),
+        (["--resume", "--out", "nowhere"], "nowhere is not the folder of a study"),
+    ],
+)
+def test_bad_input_is_one_line(sparsona: Any, words: list[str], line: str) -> None:
+    code, _, err = sparsona("compare", *words)
+    assert code == 2
+    assert line in err
+    assert err.count("\n") == 1
+
+
+def test_who_diverges_leaves_and_the_others_go_on(sparsona: Any) -> None:
+    code, out, err = sparsona("compare", "fedavg:lr=1e30", *TINY, "--seeds", 1, "--out", "c", "--quiet")
+    assert code == 0
+    assert "fedavg:lr=1e30 left the comparison: " in err
+    assert "fedavg-ft" in out
+    assert "fedavg:lr=1e30" not in out
+
+
+def test_killed_twice_it_ends_with_the_same_table(tmp_path: Path) -> None:
+    words = ("compare", "fedavg", "fedspa", *TINY, "--rounds", 6, "--seeds", 2)
+    kill_twice(words, tmp_path)
+
+
+@pytest.mark.slow
+def test_eight_methods_and_five_seeds_killed_twice_end_with_the_same_table(tmp_path: Path) -> None:
+    kill_twice(("compare", "fedavg", "fedprox", "fedpse", "pfednet", "spfl", "fedspa", "--seeds", 5), tmp_path)
+
+
+def kill_twice(words: tuple[object, ...], folder: Path) -> None:
+    environment = {**os.environ, "COLUMNS": "80"}
+    kept: dict[str, Any] = {"env": environment, "cwd": folder, "capture_output": True, "text": True, "check": True}
+    whole = subprocess.run(command(*words, "--out", "whole"), **kept).stdout
+    broken = folder / "broken"
+    for number in (1, 2):
+        more = ("--resume",) if number > 1 else ()
+        process = subprocess.Popen(
+            command(*words, "--out", "broken", *more), env=environment, cwd=folder, stderr=subprocess.DEVNULL
+        )
+        wanted = _lines(broken) + 12 * number
+        while _lines(broken) < wanted and process.poll() is None:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL, "it must be killed in its middle"
+    again = subprocess.run(command("compare", "--resume", "--out", "broken"), **kept).stdout
+    assert table(again.replace("broken", "whole")) == table(whole)
+
+
+def _lines(folder: Path) -> int:
+    return sum(file.read_bytes().count(b"\n") for file in folder.glob("*/records.jsonl"))
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+    words = command("compare", "fedavg", "--rounds", 3000, "--clients", 3, "--engine", "inprocess", "--out", "my runs")
+    process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    while not _lines(tmp_path / "my runs") and process.poll() is None:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == "interrupted: continue with sparsona compare --resume --out 'my runs'"
+    assert "Traceback" not in err

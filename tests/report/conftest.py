@@ -1,0 +1,21 @@
+"""A small comparison that has everything a report can show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sparsona.studies.contest import Contest, Runs, Watcher, declare, run_contest
+
+METHODS = ("local", "fedavg-ft", "spfl", "pfednet", "fedspa", "pfedgate")
+
+
+@pytest.fixture(scope="session")
+def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a comparison: similarity (spfl), a network (pfednet), masks (fedspa) and gates (pfedgate)."""
+    folder = tmp_path_factory.mktemp("studies") / "comparison"
+    settings = {"clients": 5, "rounds": 3, "engine": "inprocess"}
+    contest = declare(folder, Contest(METHODS, (0, 1), settings), resume=False)
+    assert run_contest(Runs(contest, folder), Watcher()) == {}
+    return folder

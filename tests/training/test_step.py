@@ -1,0 +1,188 @@
+"""The step rule against numpy in float64, on vectors and on rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparsona.training.config import TrainConfig
+from sparsona.training.optimizer import EMPTY, Moments
+from sparsona.training.step import Pull, StepRule, clip
+
+Exact = npt.NDArray[np.float64]
+RATE = 0.1
+SIZE = 61
+"""Neither a multiple of a vector register nor shorter than one."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One client: its weights, the gradient at each step, its mask and its proximal term."""
+
+    start: torch.Tensor
+    gradients: torch.Tensor
+    mask: torch.Tensor
+    towards: torch.Tensor
+    strength: float
+
+
+def case(seed: int, steps: int = 3) -> Case:
+    generator = torch.Generator().manual_seed(seed)
+    start, towards = torch.randn(2, SIZE, generator=generator)
+    mask = (torch.rand(SIZE, generator=generator) < 0.5).float()
+    return Case(start, torch.randn(steps, SIZE, generator=generator), mask, towards, 0.3 + seed)
+
+
+def by_hand(one: Case, config: TrainConfig, masked: bool, pulled: bool, apart: bool) -> Exact:
+    """The textbook, in float64: pull, mask, clip, decay, optimiser, and the pull that is a step of its own."""
+    w, towards = (vector.double().numpy().copy() for vector in (one.start, one.towards))
+    mask = one.mask.double().numpy() if masked else np.ones(SIZE)
+    first, second = np.zeros(SIZE), np.zeros(SIZE)
+    for t, given_gradient in enumerate(one.gradients.double().numpy(), 1):
+        g = given_gradient.copy()
+        if pulled and not apart:
+            g += one.strength * (w - towards)
+        g *= mask
+        if config.clip is not None:
+            g *= min(1.0, config.clip / (float(np.sqrt((g * g).sum())) + 1e-6))
+        g += config.weight_decay * w * mask
+        if config.optimizer == "adam":
+            first = 0.9 * first + 0.1 * g
+            second = 0.999 * second + 0.001 * g * g
+            w -= RATE * (first / (1 - 0.9**t)) / (np.sqrt(second / (1 - 0.999**t)) + 1e-8)
+        else:
+            first = config.momentum * first + g
+            w -= RATE * first
+        if pulled and apart:
+            w -= RATE * one.strength * (w - towards) * mask
+    return w
+
+
+def by_rule(one: Case, config: TrainConfig, mask: torch.Tensor | None, pull: Pull | None) -> torch.Tensor:
+    weights = one.start.clone()
+    rule = StepRule(weights, config, RATE, mask=mask, pull=pull)
+    for gradient in one.gradients:
+        rule.step(gradient.clone())
+    return weights
+
+
+CONFIGS = [
+    TrainConfig(**optimizer, clip=bound, weight_decay=decay)  # type: ignore[arg-type]
+    for optimizer, bound, decay in product(
+        ({}, {"momentum": 0.9}, {"optimizer": "adam"}), (None, 2.0, 100.0), (0.0, 0.05)
+    )
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("pulled", "apart"), [(False, False), (True, False), (True, True)])
+def test_a_step_is_the_textbooks(config: TrainConfig, masked: bool, pulled: bool, apart: bool) -> None:
+    one = case(0)
+    pull = Pull(one.towards, one.strength, apart) if pulled else None
+    found = by_rule(one, config, one.mask if masked else None, pull)
+    assert np.abs(found.double().numpy() - by_hand(one, config, masked, pulled, apart)).max() < 1e-6
+    if masked:
+        assert torch.equal(found[one.mask == 0], one.start[one.mask == 0])
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("apart", [False, True])
+def test_rows_step_as_vectors_do(config: TrainConfig, apart: bool) -> None:
+    """Client i takes 3 - i steps, from moments of its own: the later steps move the first rows only."""
+    cases = [case(seed, steps=3 - seed) for seed in range(3)]
+    saved = [EMPTY, Moments(4, np.full(SIZE, 0.2, np.float32), np.full(SIZE, 0.3, np.float32)), EMPTY]
+    weights = torch.stack([one.start for one in cases])
+    strength = torch.tensor([[one.strength] for one in cases])
+    together = StepRule(
+        weights,
+        config,
+        RATE,
+        mask=torch.stack([one.mask for one in cases]),
+        pull=Pull(torch.stack([one.towards for one in cases]), strength, apart),
+        saved=saved,
+    )
+    for number in range(3):
+        together.step(torch.stack([one.gradients[number] for one in cases if number < len(one.gradients)]))
+    for row, one in enumerate(cases):
+        alone = one.start.clone()
+        pull = Pull(one.towards, one.strength, apart)
+        rule = StepRule(alone, config, RATE, mask=one.mask, pull=pull, saved=[saved[row]])
+        for gradient in one.gradients:
+            rule.step(gradient.clone())
+        assert (weights[row] - alone).abs().max() < 1e-6
+        ours, theirs = together.moments(row), rule.moments()
+        assert ours.step == theirs.step == saved[row].step + 3 - row
+        assert ours.first == pytest.approx(theirs.first, abs=1e-6)
+        assert ours.second == pytest.approx(theirs.second, abs=1e-6)
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_full_mask_is_no_mask(config: TrainConfig, apart: bool) -> None:
+    """To the bit, on every instruction set: a mask adds multiplications by one to the same operations."""
+    one = case(0)
+    pull = Pull(one.towards, one.strength, apart)
+    assert torch.equal(by_rule(one, config, torch.ones(SIZE), pull), by_rule(one, config, None, pull))
+
+
+@given(st.integers(1, 70), st.floats(0.01, 100), st.integers(0, 2**32 - 1))
+def test_clipping_bounds_each_rows_norm_and_keeps_its_direction(size: int, most: float, seed: int) -> None:
+    rows = torch.randn(3, size, generator=torch.Generator().manual_seed(seed)) * torch.tensor([[0.01], [1.0], [100.0]])
+    clipped = rows.clone()
+    clip([clipped], most)
+    norms = np.linalg.norm(rows.double().numpy(), axis=1, keepdims=True)
+    expected = rows.double().numpy() * np.minimum(1.0, most / (norms + 1e-6))
+    assert clipped.double().numpy() == pytest.approx(expected, rel=1e-5, abs=1e-12)
+
+
+def test_spans_are_clipped_by_their_common_norm_and_keep_their_own_moments() -> None:
+    config = TrainConfig(momentum=0.5, clip=1.0, weight_decay=0.1)
+    cuts = (slice(0, 20), slice(20, SIZE))
+    one = case(0)
+    whole, parts = one.start.clone(), one.start.clone()
+    pull = Pull(one.towards, one.strength)
+    rule = StepRule(whole, config, RATE, mask=one.mask, pull=pull)
+    by_spans = StepRule(parts, config, RATE, mask=one.mask, pull=pull)
+    for gradient in one.gradients:
+        rule.step(gradient.clone())
+        by_spans.step_spans([(cut, gradient[cut].clone()) for cut in cuts])
+    assert (whole - parts).abs().max() < 1e-6
+    still = parts.clone()
+    by_spans.step_spans([(cuts[1], one.gradients[0][cuts[1]].clone())])
+    assert torch.equal(parts[cuts[0]], still[cuts[0]])
+    assert not torch.equal(parts[cuts[1]], still[cuts[1]])
+
+
+@pytest.mark.parametrize(
+    ("config", "descent"),
+    [
+        (TrainConfig(), True),
+        (TrainConfig(weight_decay=0.1), True),
+        (TrainConfig(momentum=0.1), False),
+        (TrainConfig(clip=1.0), False),
+        (TrainConfig(optimizer="adam"), False),
+    ],
+)
+def test_what_is_plain_gradient_descent(config: TrainConfig, descent: bool) -> None:
+    weights = torch.zeros(3)
+    assert StepRule(weights, config, RATE).is_descent == descent
+    assert not StepRule(weights, config, RATE, mask=torch.ones(3)).is_descent
+    assert not StepRule(weights, config, RATE, pull=Pull(weights, 0.0)).is_descent
+
+
+def test_a_plain_step_is_one_axpy_in_place() -> None:
+    weights = torch.zeros(3)
+    rule = StepRule(weights, TrainConfig(), RATE)
+    gradient = torch.ones(3)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        rule.step(gradient)
+    assert [event.key for event in profile.key_averages() if event.key.startswith("aten::")] == ["aten::add_"]
+    assert torch.equal(gradient, torch.ones(3))
