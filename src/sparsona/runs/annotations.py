@@ -15,6 +15,9 @@ def fits(value: Any, hint: Any) -> bool:
     >>> fits((1, 2), tuple[int, ...]), fits({"a": "b"}, dict[str, int]), fits(None, str | None)
     (True, False, True)
 
+    >>> fits(np.zeros(2), np.ndarray[Any, np.dtype[Any]]), fits(3, Any)
+    (True, True)
+
     Lists come back as tuples and numpy's numbers as Python's. What an annotation leaves open fits. Only the class of
     a dataclass is checked, not its fields.
     """
@@ -45,7 +48,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 def _is_array_of(array: np.ndarray[Any, Any], arguments: tuple[Any, ...]) -> bool:
     scalar = next(iter(get_args(arguments[1])), None) if len(arguments) > 1 else None
-    return not isinstance(scalar, type) or issubclass(array.dtype.type, scalar)
+    return scalar is Any or not isinstance(scalar, type) or issubclass(array.dtype.type, scalar)
 
 
 def _are_items(found: dict[Any, Any], key: Any, value: Any) -> bool:
