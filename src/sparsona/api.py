@@ -9,7 +9,7 @@ import logging
 import resource
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,10 @@ from sparsona.federation.schedule import Schedule
 from sparsona.federation.worker import Outcome
 from sparsona.layout import Layout
 from sparsona.message import Vector
-from sparsona.method import ClientId, Method, Model
-from sparsona.methods.pfednet.network import Network
-from sparsona.ops.pairwise import Similarity
+from sparsona.method import Artefact, ClientId, Method, Model
 from sparsona.prepare import Prepared, outputs, prepare
-from sparsona.report.similarity import from_json, network_of, save, save_network, similarity_of
+from sparsona.report.drawings import draw
+from sparsona.runs import artefacts as kept
 from sparsona.runs.about import describe, write_about
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.clients import ClientScores, read_clients, scored, write_clients
@@ -106,8 +105,8 @@ class Models(Mapping[ClientId, PersonalModel]):
 class Result:
     """What a run gives: a report a round, a model a client, and the summary that summary.json holds.
 
-    `similarity` says who is like whom, where the method has measured it; `network` who is whose neighbour, newcomers
-    included, where it has made one.
+    `artefacts` are what the method's server has found out: under `similarity` who is like whom, under `network` who is
+    whose neighbour, newcomers included.
     """
 
     summary: dict[str, Any]
@@ -115,8 +114,7 @@ class Result:
     models: Mapping[ClientId, PersonalModel]
     scores: Mapping[ClientId, Mapping[str, float]]
     path: Path | None = None
-    similarity: Similarity | None = None
-    network: Network | None = None
+    artefacts: Mapping[str, Artefact] = field(default_factory=dict)
     clients: tuple[ClientScores, ...] = ()
     """Every client's rows, and its last scores with their intervals."""
 
@@ -302,16 +300,14 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
         summary["too_few_test_rows"] = {"fewest": experiment.split.fewest, "clients": small}
     if joined:
         summary["new_clients"] = _joined(joined, joining, prepared)
-    similarity, network = similarity_of(rounds.server), network_of(rounds.server)
+    artefacts = setup.method.artefacts(rounds.server)
     if folder is not None:
-        if similarity is not None:
-            save(similarity, folder.path)
-        if network is not None:
-            save_network(network, folder.path)
+        kept.save(artefacts, folder.path)
+        draw(artefacts, folder.path)
         write_clients(folder.clients_file, clients)
         folder.write_summary(summary)
     path = folder.path if folder else None
-    return Result(summary, tuple(run_log.rounds), models, run_log.scores, path, similarity, network, clients)
+    return Result(summary, tuple(run_log.rounds), models, run_log.scores, path, artefacts, clients)
 
 
 def load(run: str | Path, model: nn.Module | None = None) -> Result:
@@ -336,10 +332,8 @@ def load(run: str | Path, model: nn.Module | None = None) -> Result:
     for number in range(1, experiment.rounds + 1):
         replayed.write(line for line in lines if line.round == number)
     models = Models({one.client: None for one in clients}, folder, None if model is None else copy.deepcopy(model))
-    matrices = folder.path / "similarity.json"
-    similarity = from_json(matrices.read_text(encoding="utf-8")) if matrices.exists() else None
     rounds, scores = tuple(replayed.rounds), replayed.scores
-    return Result(summary, rounds, models, scores, folder.path, similarity, clients=clients)
+    return Result(summary, rounds, models, scores, folder.path, kept.load(folder.path), clients)
 
 
 def _client_scores(prepared: Prepared, run_log: RunLog) -> tuple[ClientScores, ...]:

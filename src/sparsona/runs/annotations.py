@@ -12,8 +12,8 @@ import numpy as np
 def fits(value: Any, hint: Any) -> bool:
     """Whether `value` is of the annotated type `hint`, as far as a stored state can tell.
 
-    >>> fits((1, 2), tuple[int, ...]), fits({"a": "b"}, dict[str, int]), fits(None, str | None)
-    (True, False, True)
+    >>> fits((1, 2), tuple[int, ...]), fits({"a": "b"}, dict[str, int]), fits(None, str | None), fits(1, Any)
+    (True, False, True, True)
 
     >>> fits(np.zeros(2), np.ndarray[Any, np.dtype[Any]]), fits(3, Any)
     (True, True)
@@ -21,6 +21,8 @@ def fits(value: Any, hint: Any) -> bool:
     Lists come back as tuples and numpy's numbers as Python's. What an annotation leaves open fits. Only the class of
     a dataclass is checked, not its fields.
     """
+    if hint is Any:
+        return True
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
         return value in arguments
@@ -29,7 +31,7 @@ def fits(value: Any, hint: Any) -> bool:
     if origin is np.ndarray:
         return isinstance(value, np.ndarray) and _is_array_of(value, arguments)
     kind = origin if origin is not None else type(None) if hint is None else hint
-    if kind is Any or not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
+    if not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
         return True
     if issubclass(kind, str):
         return isinstance(value, str)
