@@ -36,7 +36,7 @@ from sparsona.prepare import Prepared, outputs, prepare
 from sparsona.report.drawings import draw
 from sparsona.report.frames import clients_frame, history_frame
 from sparsona.runs import artefacts as kept
-from sparsona.runs.about import describe, write_about
+from sparsona.runs.about import describe, environment, write_about
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.clients import ClientScores, read_clients, scored, write_clients
 from sparsona.runs.directory import RunDirectory
@@ -305,6 +305,7 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
         "simulated_seconds": round(rounds.clock, 3),
         "seconds": round(rounds.seconds, 3),
         "peak_rss_mb": round(max(_peak_rss_mb(), getattr(rounds.engine, "peak_rss_mb", 0.0)), 1),
+        "environment": environment(),
         "digest": _digest(rounds),
     }
     small = [one.client for one in clients if one.test < experiment.split.fewest]
