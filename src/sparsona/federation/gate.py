@@ -58,7 +58,9 @@ class Gate:
         """The size of a reply that is sound by itself; else :class:`Refused` says what is wrong with it."""
         message = arrival.message
         if message.stamp.order != order:
-            raise Refused(f"it answers round {message.stamp.round + 1}, phase {message.stamp.phase}, not what was asked")
+            raise Refused(
+                f"it answers round {message.stamp.round + 1}, phase {message.stamp.phase}, not what was asked"
+            )
         for name, part in message.parts.items():
             for values in numbers_of(part):
                 largest = max(float(values.max()), -float(values.min())) if len(values) else 0.0
@@ -159,7 +161,7 @@ class Passage(Generic[R]):
                 made = aggregate(passing)
             except Refused:
                 self._refuse(self._unsound(passing))
-            except Exception as error:  # noqa: BLE001  (whatever a hostile message makes a method raise)
+            except Exception as error:
                 culprits = self._failing_alone(passing, aggregate)
                 if len(culprits) in (0, len(passing)):
                     raise error  # the method fails by itself: no client is to blame
