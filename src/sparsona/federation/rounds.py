@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from sparsona.engines import Engine
+from sparsona.errors import WireError
 from sparsona.federation.delivery import BUFFERS, Delivery, LoopState, Order, PendingReply, with_buffers
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.references import usable
@@ -26,6 +28,7 @@ from sparsona.runs.checkpoint import Checkpointer, Snapshot
 from sparsona.runs.records import ClientRecord, RoundReport, RunLog
 from sparsona.wire import EncodeCache, Frame, PackingName, Reference, decode, encode
 
+log = logging.getLogger(__name__)
 AHEAD, LARGE = 2, 2**22
 """How many replies are decoded ahead of the one that is being aggregated, where all have at least so many bytes."""
 
@@ -48,6 +51,10 @@ class Arrivals(Sequence[Arrival]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         return self._read(self._replies[index])
+
+    def only(self, fits: Callable[[Arrival], bool]) -> Arrivals:
+        """Those that fit."""
+        return Arrivals([reply for reply in self._replies if fits(self._read(reply))], self._read)
 
     def __iter__(self) -> Iterator[Arrival]:
         """One after another; the next ones are decoded meanwhile, where that takes long enough."""
@@ -217,7 +224,7 @@ class Rounds:
         began, timing, alone = self.clock, plan.timing, self.setup.method.alone
         awaited: dict[ClientId, float] = {}
         for outcome in self.engine.run(jobs()):
-            client, sent = outcome.job.client, outcome.frame.data
+            client, sent, asked = outcome.job.client, outcome.frame.data, outcome.job.stamp.order
             if score:
                 self._known[client] = outcome.known
             delay = plan.delay.get(client, 0)
@@ -225,14 +232,15 @@ class Rounds:
             lost = client in plan.lost or (not delay and timing is not None and timing.misses(took))
             if not delay and not lost:
                 awaited[client] = took
-            records[client] = _worked(records[client], outcome, took)
+            records[client] = _worked(_record(records, context.round, client), outcome, took)
             if not lost and not alone:
                 at, frame = 0.0 if delay else began + took, np.frombuffer(sent, np.uint8)
-                self.delivery.take_in(PendingReply(context.round + delay, client, *order, frame, at))
+                self.delivery.take_in(PendingReply(context.round + delay, client, *asked, frame, at))
+        self.delivery.keep_open(self.engine.working)
         if timing is not None:
             silent = any(client not in awaited and client not in plan.delay for client in plan.invited)
             self.delivery.clock += timing.length(awaited, silent, training)
-        for client in plan.invited:
+        for client in {*plan.invited, *awaited}:
             arrived = client in awaited and began + awaited[client] <= self.clock
             records[client] = replace(records[client], arrived=arrived)
 
@@ -240,7 +248,7 @@ class Rounds:
         """Hand the server what has arrived by now. A reply without parts is acknowledged and has nothing to add."""
         method, server, asked = self.setup.method, self.server, self._context(order)
         replies = self.delivery.arrived(order[0])
-        self.delivery.keep_sent(lambda reply: dict(method.send(server, reply.client, asked).parts))
+        self.delivery.keep_sent(lambda client: dict(method.send(server, client, asked).parts))
 
         def read(reply: PendingReply) -> Arrival:
             def sent() -> Message:
@@ -253,11 +261,28 @@ class Rounds:
 
         due = Arrivals([reply for reply in replies if len(reply.frame) > EMPTY or len(read(reply).message)], read)
         if due:
-            self.server = method.aggregate(server, due, self._context(order))
-            if method.buffers == "averaged" and self._buffers:
+            try:
+                self.server = method.aggregate(server, due, self._context(order))
+            except WireError:
+                due = self._acceptable(order, due)
+                self.server = method.aggregate(server, due, self._context(order)) if due else server
+            if due and method.buffers == "averaged" and self._buffers:
                 self.delivery.buffers = _mean_buffers(due, self._buffers)
 
         self.engine.references.keep_only(self.delivery.references)
+
+    def _acceptable(self, order: Order, arrivals: Arrivals) -> Arrivals:
+        """The replies that the method can read. One that it cannot, for lack of a part or a number, is left out."""
+
+        def fits(arrival: Arrival) -> bool:
+            try:
+                self.setup.method.aggregate(self.server, [arrival], self._context(order))
+            except WireError as error:
+                log.warning("the reply of %s is left out: %s", arrival.client, error)
+                return False
+            return True
+
+        return arrivals.only(fits)
 
     def _answered(self, reply: PendingReply) -> Callable[[bytes], Reference | None]:
         """Finds the one reference that a reply may be coded against: the downlink that it answers."""
@@ -344,6 +369,7 @@ def _worked(record: ClientRecord, outcome: Outcome, took: float) -> ClientRecord
     """The record after a turn that took so many simulated seconds."""
     return replace(
         _measured(record, outcome),
+        down=record.down + outcome.resent,
         up=record.up + outcome.frame.ledger,
         paper_up=record.paper_up + outcome.paper,
         loss=outcome.loss,
