@@ -29,12 +29,14 @@ from sparsona.export.rebuild import module_of, runner_of
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Schedule
 from sparsona.federation.worker import Outcome
+from sparsona.layout import Layout
+from sparsona.message import Vector
 from sparsona.method import Artefact, ClientId, Method, Model
 from sparsona.prepare import Prepared, outputs, prepare
 from sparsona.report.drawings import draw
 from sparsona.report.frames import clients_frame, history_frame
 from sparsona.runs import artefacts as kept
-from sparsona.runs.about import describe, write_about
+from sparsona.runs.about import describe, environment, write_about
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.clients import ClientScores, read_clients, scored, write_clients
 from sparsona.runs.directory import RunDirectory
@@ -67,24 +69,25 @@ class Models(Mapping[ClientId, PersonalModel]):
         self._folder = folder
         self._module = module
         self._runner: ModelRunner | None = None
-        self._held: dict[ClientId, Model] = {}
+        self._held: dict[ClientId, tuple[Model, Vector | None]] = {}
         self._same: dict[bytes, Model] = {}
 
-    def add(self, client: ClientId, model: Model) -> None:
-        if not isinstance(model, np.ndarray):
-            self._held[client] = model
-        elif self._folder is None:
-            key = hashlib.sha256(np.ascontiguousarray(model).data).digest()
-            self._held[client] = self._same.setdefault(key, model)
+    def add(self, client: ClientId, model: Model, buffers: Vector | None) -> None:
+        if self._folder is not None:
+            return
+        if isinstance(model, np.ndarray):
+            model = self._same.setdefault(hashlib.sha256(np.ascontiguousarray(model).data).digest(), model)
+        self._held[client] = model, buffers
 
     def __getitem__(self, client: ClientId) -> PersonalModel:
         card = self._cards[client]
         if card is not None and client in self._held:
-            return PersonalModel(card, self._held[client], self._ready(card))
+            model, buffers = self._held[client]
+            return PersonalModel(card, model, self._ready(card), buffers)
         assert self._folder is not None
         path = self._folder.need_model(client)
         file = read_model(path)
-        return PersonalModel(file.card, model_in(file, path, self._ready(file.card)), self._ready(file.card))
+        return model_in(file, path, self._ready(file.card))
 
     def _ready(self, card: ModelCard) -> ModelRunner:
         """One runner for all: clients differ in what is encoded before it."""
@@ -256,12 +259,14 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
     cards = _cards(prepared)
     module = copy.deepcopy(setup.module)  # a runner takes its module's weights over: the engine still needs its own
     models = Models({client: cards[client] for client in setup.task.clients}, folder, module)
+    layout = Layout.of_buffers(module)
     for outcome in rounds.finish("personal", setup.task.clients):
         assert outcome.model is not None
         if folder is not None:
-            card = cards[outcome.job.client]
-            folder.save_model(outcome.job.client, model_bytes(outcome.model, setup.task.layout, card))
-        models.add(outcome.job.client, outcome.model)
+            named = {} if outcome.buffers is None else layout.named(outcome.buffers)
+            data = model_bytes(outcome.model, setup.task.layout, cards[outcome.job.client], named)
+            folder.save_model(outcome.job.client, data)
+        models.add(outcome.job.client, outcome.model, outcome.buffers)
     joining = rounds.join(prepared.newcomers)
     joined = list(rounds.finish("adapt", prepared.newcomers))
     agreed = prepared.agreement
@@ -296,6 +301,7 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
         "simulated_seconds": round(rounds.clock, 3),
         "seconds": round(rounds.seconds, 3),
         "peak_rss_mb": round(max(_peak_rss_mb(), getattr(rounds.engine, "peak_rss_mb", 0.0)), 1),
+        "environment": environment(),
         "digest": _digest(rounds),
     }
     small = [one.client for one in clients if one.test < experiment.split.fewest]
