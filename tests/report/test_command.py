@@ -12,7 +12,7 @@ from sparsona.report.command import run_command
 @pytest.mark.parametrize(
     "settings",
     [
-        {"method": "fedavg"},
+        {"method": "fedavg", "rounds": 8},
         {"method": "fedspa", "options": {"density": 0.2}, "training": {"lr": 0.01, "drops": (0.5, 0.75)}, "seed": 3},
         {
             "method": "plga",
@@ -37,3 +37,4 @@ def test_the_command_describes_the_same_experiment(settings: dict[str, object], 
             given[name] = int(value) if value.isdigit() else value
     again, _ = build(assign(given, sets))
     assert again.same_work(whole) is None
+    assert again.rounds == whole.rounds
