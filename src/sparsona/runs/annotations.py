@@ -15,6 +15,9 @@ def fits(value: Any, hint: Any) -> bool:
     >>> fits((1, 2), tuple[int, ...]), fits({"a": "b"}, dict[str, int]), fits(None, str | None), fits(1, Any)
     (True, False, True, True)
 
+    >>> fits(np.zeros(2), np.ndarray[Any, np.dtype[Any]]), fits(3, Any)
+    (True, True)
+
     Lists come back as tuples and numpy's numbers as Python's. What an annotation leaves open fits. Only the class of
     a dataclass is checked, not its fields.
     """
@@ -28,7 +31,7 @@ def fits(value: Any, hint: Any) -> bool:
     if origin is np.ndarray:
         return isinstance(value, np.ndarray) and _is_array_of(value, arguments)
     kind = origin if origin is not None else type(None) if hint is None else hint
-    if kind is Any or not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
+    if not isinstance(kind, type) or getattr(kind, "_is_protocol", False):
         return True
     if issubclass(kind, str):
         return isinstance(value, str)
@@ -47,7 +50,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 def _is_array_of(array: np.ndarray[Any, Any], arguments: tuple[Any, ...]) -> bool:
     scalar = next(iter(get_args(arguments[1])), None) if len(arguments) > 1 else None
-    return not isinstance(scalar, type) or issubclass(array.dtype.type, scalar)
+    return scalar is Any or not isinstance(scalar, type) or issubclass(array.dtype.type, scalar)
 
 
 def _are_items(found: dict[Any, Any], key: Any, value: Any) -> bool:
