@@ -69,15 +69,18 @@ class Models(Mapping[ClientId, PersonalModel]):
         self._folder = folder
         self._module = module
         self._runner: ModelRunner | None = None
-        self._held: dict[ClientId, tuple[Model, Vector | None]] = {}
-        self._same: dict[bytes, Model] = {}
+        self._held: dict[ClientId, tuple[Model, Vector]] = {}
+        self._same: dict[bytes, Vector] = {}
 
-    def add(self, client: ClientId, model: Model, buffers: Vector | None) -> None:
-        if self._folder is not None:
-            return
-        if isinstance(model, np.ndarray):
-            model = self._same.setdefault(hashlib.sha256(np.ascontiguousarray(model).data).digest(), model)
-        self._held[client] = model, buffers
+    def add(self, client: ClientId, model: Model, buffers: Vector) -> None:
+        if not isinstance(model, np.ndarray):
+            self._held[client] = model, self._shared(buffers)
+        elif self._folder is None:
+            self._held[client] = self._shared(model), self._shared(buffers)
+
+    def _shared(self, vector: Vector) -> Vector:
+        """The one vector that is held of all that are equal."""
+        return self._same.setdefault(hashlib.sha256(np.ascontiguousarray(vector).data).digest(), vector)
 
     def __getitem__(self, client: ClientId) -> PersonalModel:
         card = self._cards[client]
@@ -259,14 +262,15 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
     cards = _cards(prepared)
     module = copy.deepcopy(setup.module)  # a runner takes its module's weights over: the engine still needs its own
     models = Models({client: cards[client] for client in setup.task.clients}, folder, module)
-    layout = Layout.of_buffers(module)
+    statistics = Layout.of_buffers(module)
     for outcome in rounds.finish("personal", setup.task.clients):
         assert outcome.model is not None
+        client, buffers = outcome.job.client, outcome.buffers
+        own = np.zeros(0, np.float32) if buffers is None else buffers
         if folder is not None:
-            named = {} if outcome.buffers is None else layout.named(outcome.buffers)
-            data = model_bytes(outcome.model, setup.task.layout, cards[outcome.job.client], named)
-            folder.save_model(outcome.job.client, data)
-        models.add(outcome.job.client, outcome.model, outcome.buffers)
+            named = statistics.named(own)
+            folder.save_model(client, model_bytes(outcome.model, setup.task.layout, cards[client], named))
+        models.add(client, outcome.model, own)
     joining = rounds.join(prepared.newcomers)
     joined = list(rounds.finish("adapt", prepared.newcomers))
     agreed = prepared.agreement
