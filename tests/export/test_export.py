@@ -74,6 +74,7 @@ def test_the_card_is_json_with_documented_keys(run: Path, tmp_path: Path) -> Non
 def test_ten_lines_of_numpy_predict_outside_of_the_package(run: Path, tmp_path: Path) -> None:
     """The lines of docs/models.md, run by an interpreter that cannot import sparsona or torch."""
     (block,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    assert block == (DOCS.parents[1] / "examples" / "predict.py").read_text(encoding="utf-8")
     guard = "import sys\nsys.modules['sparsona'] = sys.modules['torch'] = None\n"
     (tmp_path / "predict.py").write_text(guard + block, encoding="utf-8")
     export_model(run, "east", tmp_path / "east.npz")
@@ -156,8 +157,25 @@ def test_a_model_of_several_weights_leaves_as_safetensors(tmp_path: Path) -> Non
     again = load_model(tmp_path / "east.safetensors")
     assert again.predict(rows).tolist() == result.models["east"].predict(rows).tolist()
     for suffix in ("npz", "onnx"):
-        with pytest.raises(InputError, match="not one set of weights: export it as .safetensors"):
+        with pytest.raises(InputError, match=r"not one set of weights: export it as .safetensors"):
             export_model(run, "east", tmp_path / f"east.{suffix}")
+
+
+@pytest.mark.parametrize("method", ["fedavg", "local"])
+def test_statistics_of_batch_norm_leave_with_the_model(tmp_path: Path, method: str) -> None:
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    y = (x[:, 0] > 0).astype(int)
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
+    given = {"data": {"a": (x, y), "b": (3 * x + 5, y)}, "model": net, "rounds": 3}
+    result = sparsona.run(method, out=tmp_path / "run", **given)
+    held = sparsona.run(method, **given)
+    for client in "ab":
+        again = sparsona.load(tmp_path / "run", model=net).models[client]
+        statistics = again.tensors()["1.running_var"]
+        assert not np.allclose(statistics, 1.0), "they were trained"
+        for model in (result.models[client], held.models[client]):
+            assert np.array_equal(model.tensors()["1.running_var"], statistics)
+            assert np.array_equal(model.probabilities(x), again.probabilities(x))
 
 
 def test_a_net_given_in_python_is_given_again(tmp_path: Path) -> None:
@@ -193,9 +211,9 @@ def test_files_that_are_no_models_are_told(run: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "b.npz", weight=np.zeros(3))
     with pytest.raises(InputError, match="says nothing about its model: write it with sparsona export"):
         read_model(tmp_path / "b.npz")
-    with pytest.raises(InputError, match="cannot read .*none.npz"):
+    with pytest.raises(InputError, match=r"cannot read .*none.npz"):
         read_model(tmp_path / "none.npz")
     with pytest.raises(InputError, match="has no client 'eats'; did you mean 'east'"):
         export_model(run, "eats", tmp_path / "x.npz")
-    with pytest.raises(InputError, match="give --format, or a name that ends in .safetensors, .npz, .onnx"):
+    with pytest.raises(InputError, match=r"give --format, or a name that ends in .safetensors, .npz, .onnx"):
         export_model(run, "east", tmp_path / "x.pt")

@@ -20,8 +20,10 @@ from sparsona.data.schema.raw import encode_raw
 from sparsona.data.schema.table import Table
 from sparsona.errors import InputError
 from sparsona.export.card import ModelCard
-from sparsona.export.files import ModelFile, read_model
+from sparsona.export.files import BUFFER, ModelFile, read_model
 from sparsona.export.rebuild import module_of, runner_of
+from sparsona.layout import Layout
+from sparsona.message import Vector
 from sparsona.method import ClientId, Model
 from sparsona.methods import METHODS
 from sparsona.runs.state import unpack
@@ -38,6 +40,8 @@ class PersonalModel:
     card: ModelCard
     model: Model
     runner: ModelRunner = field(repr=False)
+    buffers: Vector | None = field(default=None, repr=False)
+    """The float buffers of the net (BatchNorm's statistics), where it has any."""
 
     @property
     def client(self) -> ClientId:
@@ -46,6 +50,8 @@ class PersonalModel:
     def outputs(self, rows: Any, where: str = "the rows") -> torch.Tensor:
         """The model's raw outputs."""
         given = from_frame(rows, "", where) if is_frame(rows) else rows
+        if self.buffers is not None and len(self.buffers):
+            self.runner.buffers = self.buffers
         inputs = torch.from_numpy(np.ascontiguousarray(encode_raw(self.card.schema, given, where)))
         parts = [self.runner.outputs(self.model, self.runner.prepare(p)) for p in torch.split(inputs, EVAL_BATCH)]
         return torch.cat(parts)
@@ -66,7 +72,8 @@ class PersonalModel:
         """The weights by name, where the model is one vector."""
         if not isinstance(self.model, np.ndarray):
             raise InputError(f"the model of {self.client} is a {type(self.model).__name__}, not one set of weights")
-        return dict(self.runner.layout.named(self.model))
+        named = dict(self.runner.layout.named(self.model))
+        return named if self.buffers is None else {**named, **self.runner.flat.buffer_layout.named(self.buffers)}
 
 
 def load_model(path: Path, module: nn.Module | None = None) -> PersonalModel:
@@ -74,19 +81,36 @@ def load_model(path: Path, module: nn.Module | None = None) -> PersonalModel:
     file = read_model(path)
     if "chain" in file.notes:
         raise InputError(f"{path} is a small net: read it with sparsona.export.slim.load_slim")
-    runner = runner_of(file.card, module if module is not None else module_of(file.card))
-    return PersonalModel(file.card, model_in(file, path, runner), runner)
+    return model_in(file, path, runner_of(file.card, module if module is not None else module_of(file.card)))
 
 
-def model_in(file: ModelFile, path: Path, runner: ModelRunner) -> Model:
+def model_in(file: ModelFile, path: Path, runner: ModelRunner) -> PersonalModel:
     """The model of a file that has been read, for a runner of its net."""
+    weights, buffers = ([tensor.name for tensor in layout.tensors] for layout in (runner.layout, _buffers(runner)))
+    model: Model
     if "tree" in file.notes:
-        return unpack(path.read_bytes(), _state_kind(file))  # type: ignore[no-any-return]
-    names = [tensor.name for tensor in runner.layout.tensors]
+        model = unpack(path.read_bytes(), _state_kind(file))
+        buffers = [BUFFER + name for name in buffers]
+    else:
+        _check_names(path, file, [*weights, *buffers])
+        model = _joined(file, weights)
+    return PersonalModel(file.card, model, runner, _joined(file, buffers))
+
+
+def _buffers(runner: ModelRunner) -> Layout:
+    return runner.flat.buffer_layout
+
+
+def _check_names(path: Path, file: ModelFile, names: list[str]) -> None:
     if set(names) != set(file.tensors):
         odd = min(set(names) ^ set(file.tensors))
         raise InputError(f"{path} does not fit the model {file.card.model}: {odd!r} is only in one of them")
-    return np.concatenate([file.tensors[name].reshape(-1) for name in names]).astype(np.float32)
+
+
+def _joined(file: ModelFile, names: list[str]) -> Vector:
+    """The tensors of these names as one vector."""
+    found = [file.tensors[name].reshape(-1).astype(np.float32) for name in names]
+    return np.concatenate(found) if found else np.zeros(0, np.float32)
 
 
 def _state_kind(file: ModelFile) -> type:
