@@ -96,6 +96,8 @@ class Rounds:
         self.server: Any = setup.method.start_server(setup.task)
         self.done = 0
         self.delivery = Delivery()
+        self.refused: list[tuple[int, ClientId, str]] = []
+        """The replies that this session has left out: the round, the client and the reason."""
         self._known: dict[ClientId, tuple[ScoredModel, ...]] = {}
         self._last_named: tuple[tuple[tuple[str, int], ...], str, Mapping[str, Part]] = ((), "", {})
         self._before = 0.0
@@ -154,6 +156,7 @@ class Rounds:
                 self._measure("trial", order, absent, cache, records, round)
             for client, reason in self._aggregate(order).items():
                 records[client] = replace(_record(records, round, client), refused=reason)
+                self.refused.append((round, client, reason))
         if evaluate:
             self._measure("personal", self._last_order(round + 1), task.clients, EncodeCache(), records, round)
         return {client: replace(record, clock=self.clock) for client, record in records.items()}
