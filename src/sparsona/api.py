@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -34,8 +34,9 @@ from sparsona.message import Vector
 from sparsona.method import Artefact, ClientId, Method, Model
 from sparsona.prepare import Prepared, outputs, prepare
 from sparsona.report.drawings import draw
+from sparsona.report.frames import clients_frame, history_frame
 from sparsona.runs import artefacts as kept
-from sparsona.runs.about import describe, write_about
+from sparsona.runs.about import describe, environment, write_about
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.clients import ClientScores, read_clients, scored, write_clients
 from sparsona.runs.directory import RunDirectory
@@ -48,6 +49,9 @@ from sparsona.training.objective import Objective
 from sparsona.training.runner import ModelRunner
 from sparsona.version import __version__
 from sparsona.wire import Ledger
+
+if TYPE_CHECKING:
+    import pandas
 
 log = logging.getLogger(__name__)
 
@@ -65,18 +69,15 @@ class Models(Mapping[ClientId, PersonalModel]):
         self._folder = folder
         self._module = module
         self._runner: ModelRunner | None = None
-        self._held: dict[ClientId, tuple[Model, Vector]] = {}
-        self._same: dict[bytes, Vector] = {}
+        self._held: dict[ClientId, tuple[Model, Vector | None]] = {}
+        self._same: dict[bytes, Model] = {}
 
-    def add(self, client: ClientId, model: Model, buffers: Vector) -> None:
-        if not isinstance(model, np.ndarray):
-            self._held[client] = model, self._shared(buffers)
-        elif self._folder is None:
-            self._held[client] = self._shared(model), self._shared(buffers)
-
-    def _shared(self, vector: Vector) -> Vector:
-        """The one vector that is held of all that are equal."""
-        return self._same.setdefault(hashlib.sha256(np.ascontiguousarray(vector).data).digest(), vector)
+    def add(self, client: ClientId, model: Model, buffers: Vector | None) -> None:
+        if self._folder is not None:
+            return
+        if isinstance(model, np.ndarray):
+            model = self._same.setdefault(hashlib.sha256(np.ascontiguousarray(model).data).digest(), model)
+        self._held[client] = model, buffers
 
     def __getitem__(self, client: ClientId) -> PersonalModel:
         card = self._cards[client]
@@ -117,6 +118,14 @@ class Result:
     artefacts: Mapping[str, Artefact] = field(default_factory=dict)
     clients: tuple[ClientScores, ...] = ()
     """Every client's rows, and its last scores with their intervals."""
+
+    def history_frame(self) -> pandas.DataFrame:
+        """`history` as a DataFrame, a row a round; needs pandas."""
+        return history_frame(self.history)
+
+    def clients_frame(self) -> pandas.DataFrame:
+        """`clients` as a DataFrame, a row a client; needs pandas."""
+        return clients_frame(self.clients)
 
 
 def run(
@@ -250,15 +259,14 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
     cards = _cards(prepared)
     module = copy.deepcopy(setup.module)  # a runner takes its module's weights over: the engine still needs its own
     models = Models({client: cards[client] for client in setup.task.clients}, folder, module)
-    statistics = Layout.of_buffers(module)
+    layout = Layout.of_buffers(module)
     for outcome in rounds.finish("personal", setup.task.clients):
         assert outcome.model is not None
-        client, buffers = outcome.job.client, outcome.buffers
-        own = np.zeros(0, np.float32) if buffers is None else buffers
         if folder is not None:
-            named = statistics.named(own)
-            folder.save_model(client, model_bytes(outcome.model, setup.task.layout, cards[client], named))
-        models.add(client, outcome.model, own)
+            named = {} if outcome.buffers is None else layout.named(outcome.buffers)
+            data = model_bytes(outcome.model, setup.task.layout, cards[outcome.job.client], named)
+            folder.save_model(outcome.job.client, data)
+        models.add(outcome.job.client, outcome.model, outcome.buffers)
     joining = rounds.join(prepared.newcomers)
     joined = list(rounds.finish("adapt", prepared.newcomers))
     agreed = prepared.agreement
@@ -293,6 +301,7 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
         "simulated_seconds": round(rounds.clock, 3),
         "seconds": round(rounds.seconds, 3),
         "peak_rss_mb": round(max(_peak_rss_mb(), getattr(rounds.engine, "peak_rss_mb", 0.0)), 1),
+        "environment": environment(),
         "digest": _digest(rounds),
     }
     small = [one.client for one in clients if one.test < experiment.split.fewest]

@@ -19,7 +19,7 @@ def test_scalars_are_those_of_the_rounds_also_after_an_interruption(tmp_path: Pa
         with scalars(tmp_path) as write:
             tell = told_to([seen.append, write])
             result = sparsona.run("local", clients=2, rounds=4, partition="iid", engine="inprocess")
-            for report in result.rounds:
+            for report in result.history:
                 if report.round in rounds:
                     tell(report)
     assert [report.round for report in seen] == [1, 2, 3, 3, 4]

@@ -222,7 +222,7 @@ class Rounds:
         began, timing, alone = self.clock, plan.timing, self.setup.method.alone
         awaited: dict[ClientId, float] = {}
         for outcome in self.engine.run(jobs()):
-            client, sent = outcome.job.client, outcome.frame.data
+            client, sent, asked = outcome.job.client, outcome.frame.data, outcome.job.stamp.order
             if score:
                 self._known[client] = outcome.known
             delay = plan.delay.get(client, 0)
@@ -230,14 +230,15 @@ class Rounds:
             lost = client in plan.lost or (not delay and timing is not None and timing.misses(took))
             if not delay and not lost:
                 awaited[client] = took
-            records[client] = _worked(records[client], outcome, took)
+            records[client] = _worked(_record(records, context.round, client), outcome, took)
             if not lost and not alone:
                 at, frame = 0.0 if delay else began + took, np.frombuffer(sent, np.uint8)
-                self.delivery.take_in(PendingReply(context.round + delay, client, *order, frame, at))
+                self.delivery.take_in(PendingReply(context.round + delay, client, *asked, frame, at))
+        self.delivery.keep_open(self.engine.working)
         if timing is not None:
             silent = any(client not in awaited and client not in plan.delay for client in plan.invited)
             self.delivery.clock += timing.length(awaited, silent, training)
-        for client in plan.invited:
+        for client in {*plan.invited, *awaited}:
             arrived = client in awaited and began + awaited[client] <= self.clock
             records[client] = replace(records[client], arrived=arrived)
 
@@ -248,7 +249,7 @@ class Rounds:
         """
         method, server, asked = self.setup.method, self.server, self._context(order)
         replies = self.delivery.arrived(order[0])
-        self.delivery.keep_sent(lambda reply: dict(method.send(server, reply.client, asked).parts))
+        self.delivery.keep_sent(lambda client: dict(method.send(server, client, asked).parts))
 
         def read(reply: PendingReply) -> Arrival:
             def sent() -> Message:
@@ -363,6 +364,7 @@ def _worked(record: ClientRecord, outcome: Outcome, took: float) -> ClientRecord
     """The record after a turn that took so many simulated seconds."""
     return replace(
         _measured(record, outcome),
+        down=record.down + outcome.resent,
         up=record.up + outcome.frame.ledger,
         paper_up=record.paper_up + outcome.paper,
         loss=outcome.loss,

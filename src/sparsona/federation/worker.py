@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Literal
@@ -78,6 +78,8 @@ class Outcome:
     model: Model | None = None
     buffers: Vector | None = None
     known: tuple[ScoredModel, ...] = ()
+    resent: Ledger = field(default_factory=Ledger)
+    """What was sent once more, whole, since the client did not have what its downlink was coded against."""
 
 
 WINDOW, PARTS = 64, 4

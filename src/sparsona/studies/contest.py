@@ -17,7 +17,7 @@ from typing import Any
 from sparsona.api import execute
 from sparsona.data.dataset import Dataset
 from sparsona.errors import InputError, RunError, SparsonaError
-from sparsona.experiment import assign, read
+from sparsona.experiment import Experiment, assign, read
 from sparsona.files import write_atomically
 from sparsona.methods import METHODS
 from sparsona.prepare import Prepared, prepare
@@ -138,9 +138,12 @@ class Runs:
             settings = assign({**self.contest.settings, "method": name, "seed": seed}, (*self.contest.set, *own))
         except InputError as error:
             raise InputError(f"{contender}: {error}; what is one method's own is written {name}:KEY=VALUE") from None
-        prepared = prepare(settings, data=self._data, origin="the command line")
-        self._data = prepared.setup.federation.data
+        prepared = prepare(settings, loaded=self._data, origin="the command line")
+        self._data = prepared.loaded
         return prepared
+
+    def _rounds(self) -> int:
+        return int(self.contest.settings.get("rounds", Experiment.model_fields["rounds"].default))
 
     def advance(
         self,
@@ -152,10 +155,11 @@ class Runs:
         """Take a run on until it is finished, or has done and spent enough: rounds, bytes, simulated seconds."""
         directory = RunDirectory(self.path(contender, seed))
         there = directory.experiment_file.exists()
-        if directory.summary_file.exists():
+        planned = int(read(directory.experiment_file)["rounds"]) if there else 0
+        if directory.summary_file.exists() and planned >= self._rounds():
             return
         rounds, spent, clock = _state(directory) if there else (0, 0.0, 0.0)
-        if there and 0 < rounds < int(read(directory.experiment_file)["rounds"]) and enough(rounds, spent, clock):
+        if 0 < rounds < planned and enough(rounds, spent, clock):
             return
         prepared = self.prepare(contender, seed)
 

@@ -253,7 +253,7 @@ def _intervals(freq: Ints) -> tuple[Symbols, Symbols, npt.NDArray[np.uint32]]:
 
 @compiled
 def _contexts(counts: Ints, most: int) -> tuple[int, Contexts, Ints, int]:
-    """The best number of contexts (as log2, up to `most`), where they are cut, the counts in each; how many bytes it is.
+    """The best number of contexts (as log2, up to `most`), their cuts, the counts in each, and the cost in bytes.
 
     The expected bit lengths are cut so that contexts hold about equally many symbols.
     """
@@ -291,7 +291,7 @@ def encode(values: Vector, reference: Vector) -> bytes | None:
         return None
     patterns, others = (np.require(v, np.float32, KERNEL).view(np.uint32) for v in (values, reference))
     found, counts, plain, bits = split(patterns, others)
-    log, cuts, merged, cost = _contexts(counts, symbols.most_contexts(len(values), MOST_CONTEXTS))
+    log, cuts, merged, cost = _contexts(counts, symbols.most_contexts(len(values), FAR, MOST_CONTEXTS))
     if cost + bits // 8 >= 4 * len(values):
         return None
     table = tables.quantise(merged)
@@ -311,7 +311,7 @@ def decode(reader: Reader, reference: Vector) -> Vector:
     if len(reference) < _FEW:
         raise WireError(f"{what} of {len(reference)} numbers cannot be, at least {_FEW} are needed")
     log = reader.byte(what)
-    most = symbols.most_contexts(len(reference), MOST_CONTEXTS)
+    most = symbols.most_contexts(len(reference), FAR, MOST_CONTEXTS)
     if log > most:
         raise WireError(f"{what} ask for 2**{log} contexts, at most 2**{most} are possible")
     cuts = reader.array("u1", (1 << log) - 1, what)

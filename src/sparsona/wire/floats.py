@@ -214,11 +214,13 @@ def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
 def _decode_fields(reader: Reader, count: int) -> Patterns:
     flags = reader.byte("the flags of floats")
     extra, coded, signed = flags & 7, flags >> 3 & 1, flags >> 4 & 1
-    if flags > 31 or extra > fields.DEEPEST:
+    if flags > 31:
         raise WireError(f"the flags of floats are {flags}, which means nothing")
     exponent_of = np.flatnonzero(np.unpackbits(tables.read_bytes(reader, 32, "exponents"))).astype(np.uint8)
     if not 0 < len(exponent_of) <= count:
         raise WireError(f"{count} floats are coded with {len(exponent_of)} exponents")
+    if extra > fields.most_extra(count, len(exponent_of)):
+        raise WireError(f"{extra} bits of mantissas are coded, which is too many for {count} floats")
     tops = symbols.decode(reader, count, _levels(len(exponent_of), extra), "exponents")
     own = fields.own_ranks(tops, extra) if coded or signed else tops.view(np.uint8)
     ends = _decode_ends(reader, own, exponent_of, 23 - extra) if coded else np.zeros(0, np.uint16)

@@ -29,13 +29,15 @@ def table_bits(symbols: int, tables: int = 1, most: int = 14) -> int:
     return max(6, min(most, (symbols // tables).bit_length() + 1))
 
 
-def most_contexts(symbols: int, log: int) -> int:
-    """log2 of the most contexts that so many symbols may have, at most `log`.
+def most_contexts(symbols: int, alphabet: int, most: int) -> int:
+    """log2 of the most contexts that so many symbols of an alphabet of this size may have, at most `most`.
 
-    >>> most_contexts(100, 3), most_contexts(300, 3), most_contexts(10**6, 3)
-    (0, 1, 3)
+    Their tables have no more than two entries a symbol.
+
+    >>> [most_contexts(n, 200, 3) for n in (100, 300, 1000, 10**6)]
+    [0, 1, 2, 3]
     """
-    return max(0, min(log, (symbols // EACH).bit_length() - 1))
+    return max(0, min(most, (symbols // EACH).bit_length() - 1, (2 * symbols // alphabet).bit_length() - 1))
 
 
 def _cuts(counts: Ints) -> Contexts:
@@ -71,7 +73,8 @@ def encode(symbols: Symbols, levels: Contexts, below: int) -> bytes | None:
     means, counts = rans.means(symbols, levels)
     cuts = _cuts(counts)
     contexts, finest = _joint(symbols, means, cuts, size)
-    choices = [finest.reshape(1 << log, -1, size).sum(axis=1) for log in range(1 + most_contexts(len(symbols), 3))]
+    logs = range(1 + most_contexts(len(symbols), size, 3))
+    choices = [finest.reshape(1 << log, -1, size).sum(axis=1) for log in logs]
     costs = [_bits_of(counts) for counts in choices]
     log = costs.index(min(costs))
     bits = table_bits(len(symbols))
@@ -88,8 +91,9 @@ def encode(symbols: Symbols, levels: Contexts, below: int) -> bytes | None:
 def decode(reader: Reader, count: int, levels: Contexts, what: str) -> Symbols:
     """The next `count` symbols, all of them below `len(levels)`."""
     log = reader.byte(what)
-    if log > most_contexts(count, 3):
-        raise WireError(f"{what} asks for 2**{log} contexts, at most 2**{most_contexts(count, 3)} are possible")
+    most = most_contexts(count, len(levels), 3)
+    if log > most:
+        raise WireError(f"{what} asks for 2**{log} contexts, at most 2**{most} are possible")
     cuts = reader.array("u1", (1 << log) - 1, what)
     table = tables.read_bytes(reader, len(levels) << log, what).reshape(1 << log, -1)
     words = read_words(reader, count, what)
