@@ -4,10 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow lint types check clean
+.PHONY: demo examples test test-slow lint types check clean
 
 demo: $(READY)
 	$(BIN)/sparsona demo
+
+examples: $(READY)
+	$(BIN)/python examples/accelerometer.py
+	$(BIN)/python examples/heart_disease.py
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 -m "not slow"

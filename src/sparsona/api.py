@@ -9,9 +9,9 @@ import logging
 import resource
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -29,11 +29,13 @@ from sparsona.export.rebuild import module_of, runner_of
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Schedule
 from sparsona.federation.worker import Outcome
-from sparsona.method import ClientId, Method, Model
-from sparsona.methods.pfednet.network import Network
-from sparsona.ops.pairwise import Similarity
+from sparsona.layout import Layout
+from sparsona.message import Vector
+from sparsona.method import Artefact, ClientId, Method, Model
 from sparsona.prepare import Prepared, outputs, prepare
-from sparsona.report.similarity import from_json, network_of, save, save_network, similarity_of
+from sparsona.report.drawings import draw
+from sparsona.report.frames import clients_frame, history_frame
+from sparsona.runs import artefacts as kept
 from sparsona.runs.about import describe, write_about
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.clients import ClientScores, read_clients, scored, write_clients
@@ -47,6 +49,9 @@ from sparsona.training.objective import Objective
 from sparsona.training.runner import ModelRunner
 from sparsona.version import __version__
 from sparsona.wire import Ledger
+
+if TYPE_CHECKING:
+    import pandas
 
 log = logging.getLogger(__name__)
 
@@ -64,24 +69,28 @@ class Models(Mapping[ClientId, PersonalModel]):
         self._folder = folder
         self._module = module
         self._runner: ModelRunner | None = None
-        self._held: dict[ClientId, Model] = {}
-        self._same: dict[bytes, Model] = {}
+        self._held: dict[ClientId, tuple[Model, Vector]] = {}
+        self._same: dict[bytes, Vector] = {}
 
-    def add(self, client: ClientId, model: Model) -> None:
+    def add(self, client: ClientId, model: Model, buffers: Vector) -> None:
         if not isinstance(model, np.ndarray):
-            self._held[client] = model
+            self._held[client] = model, self._shared(buffers)
         elif self._folder is None:
-            key = hashlib.sha256(np.ascontiguousarray(model).data).digest()
-            self._held[client] = self._same.setdefault(key, model)
+            self._held[client] = self._shared(model), self._shared(buffers)
+
+    def _shared(self, vector: Vector) -> Vector:
+        """The one vector that is held of all that are equal."""
+        return self._same.setdefault(hashlib.sha256(np.ascontiguousarray(vector).data).digest(), vector)
 
     def __getitem__(self, client: ClientId) -> PersonalModel:
         card = self._cards[client]
         if card is not None and client in self._held:
-            return PersonalModel(card, self._held[client], self._ready(card))
+            model, buffers = self._held[client]
+            return PersonalModel(card, model, self._ready(card), buffers)
         assert self._folder is not None
         path = self._folder.need_model(client)
         file = read_model(path)
-        return PersonalModel(file.card, model_in(file, path, self._ready(file.card)), self._ready(file.card))
+        return model_in(file, path, self._ready(file.card))
 
     def _ready(self, card: ModelCard) -> ModelRunner:
         """One runner for all: clients differ in what is encoded before it."""
@@ -100,8 +109,8 @@ class Models(Mapping[ClientId, PersonalModel]):
 class Result:
     """What a run gives: a report a round, a model a client, and the summary that summary.json holds.
 
-    `similarity` says who is like whom, where the method has measured it; `network` who is whose neighbour, newcomers
-    included, where it has made one.
+    `artefacts` are what the method's server has found out: under `similarity` who is like whom, under `network` who is
+    whose neighbour, newcomers included.
     """
 
     summary: dict[str, Any]
@@ -109,10 +118,17 @@ class Result:
     models: Mapping[ClientId, PersonalModel]
     scores: Mapping[ClientId, Mapping[str, float]]
     path: Path | None = None
-    similarity: Similarity | None = None
-    network: Network | None = None
+    artefacts: Mapping[str, Artefact] = field(default_factory=dict)
     clients: tuple[ClientScores, ...] = ()
     """Every client's rows, and its last scores with their intervals."""
+
+    def history_frame(self) -> pandas.DataFrame:
+        """`history` as a DataFrame, a row a round; needs pandas."""
+        return history_frame(self.history)
+
+    def clients_frame(self) -> pandas.DataFrame:
+        """`clients` as a DataFrame, a row a client; needs pandas."""
+        return clients_frame(self.clients)
 
 
 def run(
@@ -246,12 +262,15 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
     cards = _cards(prepared)
     module = copy.deepcopy(setup.module)  # a runner takes its module's weights over: the engine still needs its own
     models = Models({client: cards[client] for client in setup.task.clients}, folder, module)
+    statistics = Layout.of_buffers(module)
     for outcome in rounds.finish("personal", setup.task.clients):
         assert outcome.model is not None
+        client, buffers = outcome.job.client, outcome.buffers
+        own = np.zeros(0, np.float32) if buffers is None else buffers
         if folder is not None:
-            card = cards[outcome.job.client]
-            folder.save_model(outcome.job.client, model_bytes(outcome.model, setup.task.layout, card))
-        models.add(outcome.job.client, outcome.model)
+            named = statistics.named(own)
+            folder.save_model(client, model_bytes(outcome.model, setup.task.layout, cards[client], named))
+        models.add(client, outcome.model, own)
     joining = rounds.join(prepared.newcomers)
     joined = list(rounds.finish("adapt", prepared.newcomers))
     agreed = prepared.agreement
@@ -293,16 +312,14 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
         summary["too_few_test_rows"] = {"fewest": experiment.split.fewest, "clients": small}
     if joined:
         summary["new_clients"] = _joined(joined, joining, prepared)
-    similarity, network = similarity_of(rounds.server), network_of(rounds.server)
+    artefacts = setup.method.artefacts(rounds.server)
     if folder is not None:
-        if similarity is not None:
-            save(similarity, folder.path)
-        if network is not None:
-            save_network(network, folder.path)
+        kept.save(artefacts, folder.path)
+        draw(artefacts, folder.path)
         write_clients(folder.clients_file, clients)
         folder.write_summary(summary)
     path = folder.path if folder else None
-    return Result(summary, tuple(run_log.rounds), models, run_log.scores, path, similarity, network, clients)
+    return Result(summary, tuple(run_log.rounds), models, run_log.scores, path, artefacts, clients)
 
 
 def load(run: str | Path, model: nn.Module | None = None) -> Result:
@@ -327,10 +344,8 @@ def load(run: str | Path, model: nn.Module | None = None) -> Result:
     for number in range(1, experiment.rounds + 1):
         replayed.write(line for line in lines if line.round == number)
     models = Models({one.client: None for one in clients}, folder, None if model is None else copy.deepcopy(model))
-    matrices = folder.path / "similarity.json"
-    similarity = from_json(matrices.read_text(encoding="utf-8")) if matrices.exists() else None
     rounds, scores = tuple(replayed.rounds), replayed.scores
-    return Result(summary, rounds, models, scores, folder.path, similarity, clients=clients)
+    return Result(summary, rounds, models, scores, folder.path, kept.load(folder.path), clients)
 
 
 def _client_scores(prepared: Prepared, run_log: RunLog) -> tuple[ClientScores, ...]:

@@ -55,10 +55,10 @@ class ClientGraph:
 
 @dataclass(frozen=True)
 class ClientMatrices:
-    """One square matrix of numbers between clients for each named part of the model."""
+    """One square matrix of numbers between clients for each named stage of the model."""
 
     clients: tuple[ClientId, ...]
-    parts: Mapping[str, npt.NDArray[np.float64]]
+    stages: Mapping[str, npt.NDArray[np.float64]]
 
 
 Artefact: TypeAlias = ClientGraph | ClientMatrices

@@ -55,6 +55,8 @@ class Prepared:
     schedule: Schedule
     agreement: Agreement
     """Every client's schema, and the bytes by which it was agreed on."""
+    loaded: Dataset
+    """The data set before anybody agreed on its columns: several experiments may share it."""
     rows: Rows | None = None
     """The raw rows of a table, for a look at what was understood."""
 
@@ -73,12 +75,14 @@ def prepare(
     model: nn.Module | Callable[[], nn.Module] | None = None,
     objective: Objective | None = None,
     schedule: Schedule | None = None,
+    loaded: Dataset | None = None,
     origin: str = "the experiment",
 ) -> Prepared:
     """Check the settings, load and deal out the data, agree on their schema, make the model.
 
     Objects given replace the named ones; `data` may be a Dataset or anything that
-    :func:`sparsona.data.from_python` takes.
+    :func:`sparsona.data.from_python` takes. `loaded` is the data set that the settings name, as an earlier call has
+    loaded it.
     """
     if data is not None:
         settings = {**settings, "data": GIVEN}
@@ -93,7 +97,8 @@ def prepare(
     if experiment.engine != "auto":
         ENGINES.get(experiment.engine)
     along = along_of(experiment.split.by)
-    dataset = _dataset(experiment, data, along)
+    source = loaded or _dataset(experiment, data, along)
+    dataset = source
     experiment = _resolve(experiment, settings, dataset)
     chance = Chance(experiment.seed)
     federation = federate(
@@ -136,7 +141,7 @@ def prepare(
     _probe(runner, federation, shape)
     engine = _engine(experiment, setup, runner) if experiment.engine == "auto" else experiment.engine
     experiment = experiment.model_copy(update={"engine": engine, "trainer": setup.trainer})
-    return Prepared(experiment, setup, newcomers, schedule or experiment.schedule, agreement, rows)
+    return Prepared(experiment, setup, newcomers, schedule or experiment.schedule, agreement, source, rows)
 
 
 def _dataset(experiment: Experiment, given: Any, along: Along | None) -> Dataset:

@@ -74,6 +74,7 @@ def test_the_card_is_json_with_documented_keys(run: Path, tmp_path: Path) -> Non
 def test_ten_lines_of_numpy_predict_outside_of_the_package(run: Path, tmp_path: Path) -> None:
     """The lines of docs/models.md, run by an interpreter that cannot import sparsona or torch."""
     (block,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    assert block == (DOCS.parents[1] / "examples" / "predict.py").read_text(encoding="utf-8")
     guard = "import sys\nsys.modules['sparsona'] = sys.modules['torch'] = None\n"
     (tmp_path / "predict.py").write_text(guard + block, encoding="utf-8")
     export_model(run, "east", tmp_path / "east.npz")
@@ -156,7 +157,7 @@ def test_a_model_of_several_weights_leaves_as_safetensors(tmp_path: Path) -> Non
     again = load_model(tmp_path / "east.safetensors")
     assert again.predict(rows).tolist() == result.models["east"].predict(rows).tolist()
     for suffix in ("npz", "onnx"):
-        with pytest.raises(InputError, match="not one set of weights: export it as .safetensors"):
+        with pytest.raises(InputError, match=r"not one set of weights: export it as .safetensors"):
             export_model(run, "east", tmp_path / f"east.{suffix}")
 
 
@@ -193,9 +194,9 @@ def test_files_that_are_no_models_are_told(run: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "b.npz", weight=np.zeros(3))
     with pytest.raises(InputError, match="says nothing about its model: write it with sparsona export"):
         read_model(tmp_path / "b.npz")
-    with pytest.raises(InputError, match="cannot read .*none.npz"):
+    with pytest.raises(InputError, match=r"cannot read .*none.npz"):
         read_model(tmp_path / "none.npz")
     with pytest.raises(InputError, match="has no client 'eats'; did you mean 'east'"):
         export_model(run, "eats", tmp_path / "x.npz")
-    with pytest.raises(InputError, match="give --format, or a name that ends in .safetensors, .npz, .onnx"):
+    with pytest.raises(InputError, match=r"give --format, or a name that ends in .safetensors, .npz, .onnx"):
         export_model(run, "east", tmp_path / "x.pt")

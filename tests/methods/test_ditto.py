@@ -66,17 +66,17 @@ def test_the_personal_model_is_the_textbooks(form: str) -> None:
     w = local.task.initial
     own = w + rng.normal(0, 0.3, len(w)).astype(np.float32)
     fit = Ditto(lam=0.5, form=form).fit(ClientState(own), Message(weights=w), local)  # type: ignore[arg-type]
-    assert np.abs(fit.client.own - plain_torch(local, own, w, config, 0.5, form)).max() < 2e-6
-    assert fit.model is fit.client.own
+    assert np.abs(fit.state.own - plain_torch(local, own, w, config, 0.5, form)).max() < 2e-6
+    assert fit.model is fit.state.own
     other = Ditto(lam=0.5, form="shrink" if form == "loss" else "loss").fit(ClientState(own), Message(weights=w), local)  # type: ignore[arg-type]
-    assert np.abs(other.client.own - fit.client.own).max() > 1e-4
+    assert np.abs(other.state.own - fit.state.own).max() > 1e-4
 
 
 def test_a_strong_pull_ends_at_the_global_model() -> None:
     local = local_of(replace(tiny_setup(FedAvg()), config=TrainConfig(batch=8, lr=0.1)))
     w = local.task.initial
     fit = Ditto(lam=10.0, form="shrink").fit(ClientState(w + 1), Message(weights=w), local)
-    assert np.abs(fit.client.own - w).max() < 1e-6
+    assert np.abs(fit.state.own - w).max() < 1e-6
 
 
 def test_epochs_are_counted_for_each_of_the_two_models() -> None:

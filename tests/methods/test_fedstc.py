@@ -49,8 +49,8 @@ class Scripted:
         return Trained(start + self.change, 0.1, 20, Moments(0, self.change, self.change))
 
 
-def fit(method: FedSTC, own: ClientState, local: Any, down: Message | None = None, acked: int = -1) -> Any:
-    return method.fit(own, (down or Message()).stamped(Stamp(local.round, 0, acked)), local)
+def fit(method: FedSTC, own: ClientState, local: Any) -> Any:
+    return method.fit(own, Message(count=0).stamped(Stamp(local.round)), local)
 
 
 def noise(seed: int, size: int = 50) -> Vector:
@@ -71,13 +71,17 @@ def test_what_is_sent_and_what_is_kept_make_the_update() -> None:
     assert len(sent.indices) == 5 + 1
     kept = np.sort(np.abs(wanted[:49]))[-5:]
     assert sent.magnitudes[0] == pytest.approx(kept.mean(), rel=1e-6)
-    assert np.allclose(sent.dense() + done.client.residual, wanted, atol=1e-6)
+    assert np.allclose(sent.dense() + done.state.residual, wanted, atol=1e-6)
 
 
 def test_the_server_averages_compresses_and_remembers_the_rest() -> None:
     where = task()
     parts = {c: ternarise(noise(i), where.layout, 0.9) for i, c in enumerate("ab")}
-    arrivals = [Arrival(c, Message(update=t, examples=n), 0) for (c, t), n in zip(parts.items(), (1, 3), strict=True)]
+    first = Message(count=0)
+    arrivals = [
+        Arrival(c, Message(update=t, examples=n), 0, lambda: first)
+        for (c, t), n in zip(parts.items(), (1, 3), strict=True)
+    ]
     for method, weights in ((FedSTC(), (0.25, 0.75)), (FedSTC(mean="clients"), (0.5, 0.5))):
         server = method.aggregate(method.start_server(where), arrivals, ServerContext(where, 0))
         mean = weights[0] * parts["a"].dense() + weights[1] * parts["b"].dense()
@@ -92,12 +96,20 @@ def test_the_server_averages_compresses_and_remembers_the_rest() -> None:
 def test_a_lost_reply_returns_to_the_residual() -> None:
     where, method = task(), FedSTC()
     first = fit(method, method.start_client(where, "a"), Scripted(where, noise(0)))
-    lost = fit(method, first.client, Scripted(where, noise(1), 1), acked=-1)
-    wanted = lost.reply.ternary("update").dense() + lost.client.residual
+    lost = fit(method, first.lost, Scripted(where, noise(1), 1))
+    wanted = lost.reply.ternary("update").dense() + lost.state.residual
     assert np.allclose(wanted, noise(0) + noise(1), atol=1e-5)
-    heard = fit(method, first.client, Scripted(where, noise(1), 1), acked=0)
-    wanted = heard.reply.ternary("update").dense() + heard.client.residual
-    assert np.allclose(wanted, first.client.residual + noise(1), atol=1e-5)
+    heard = fit(method, first.state, Scripted(where, noise(1), 1))
+    wanted = heard.reply.ternary("update").dense() + heard.state.residual
+    assert np.allclose(wanted, first.state.residual + noise(1), atol=1e-5)
+
+
+def answer(client: str, reply: Message, down: Message) -> Arrival:
+    return Arrival(client, reply, 0, lambda: down)
+
+
+def magnitudes(down: Message) -> list[Vector]:
+    return [down.ternary(name).magnitudes for name in down if name != "count"]
 
 
 @dataclass(frozen=True)
@@ -142,16 +154,22 @@ def test_a_client_that_was_away_gets_what_it_missed_and_no_more() -> None:
     parts: list[Any] = []
     for number in range(5):
         reply = Message(update=ternarise(noise(number, 300), layout, 0.9), examples=1)
-        server = method.aggregate(server, [Arrival("a", reply, number)], ServerContext(where, number))
-        parts.append(list(method.send(server, "a", ServerContext(where, number + 1))))
-    assert parts == [[f"t{n}"] for n in range(5)], "one ternary broadcast for a client that is always there"
-    assert sorted(server.broadcasts) == [2, 3, 4]
-    assert server.forgotten == 1
-    away = replace(server, answered={"b": 3, "c": 2, "d": 1})
-    assert list(method.send(away, "b", ServerContext(where, 5))) == ["t3", "t4"]
-    assert list(method.send(away, "c", ServerContext(where, 5))) == ["t2", "t3", "t4"]
-    assert list(method.send(away, "d", ServerContext(where, 5))) == ["weights"], "what it missed is forgotten"
-    assert list(method.send(away, "somebody new", ServerContext(where, 5))) == ["weights"]
+        down = method.send(server, "a", ServerContext(where, number))
+        parts.append(list(down))
+        server = method.aggregate(server, [answer("a", reply, down)], ServerContext(where, number))
+    assert parts == [["count"], *[["t0", "count"]] * 4], "one ternary broadcast for a client that is always there"
+    assert len(server.broadcasts) == 3
+    assert server.count == 5
+
+    def sent(to: str) -> Message:
+        away = replace(server, applied={"b": 3, "c": 2, "d": 1})
+        return method.send(away, to, ServerContext(where, 5))
+
+    assert [part.tolist() for part in magnitudes(sent("b"))] == [t.magnitudes.tolist() for t in server.broadcasts[1:]]
+    assert [part.tolist() for part in magnitudes(sent("c"))] == [t.magnitudes.tolist() for t in server.broadcasts]
+    assert list(sent("d")) == ["weights", "count"], "what it missed is forgotten"
+    assert list(sent("somebody new")) == ["weights", "count"]
+    assert {sent(who).integer("count") for who in "bcd"} == {5}
 
 
 def test_the_whole_model_is_sent_where_it_is_smaller() -> None:
@@ -159,10 +177,11 @@ def test_the_whole_model_is_sent_where_it_is_smaller() -> None:
     server = method.start_server(where)
     for number in range(40):
         reply = Message(update=ternarise(noise(number), where.layout, 0.5), examples=1)
-        server = method.aggregate(server, [Arrival("a", reply, number)], ServerContext(where, number))
-    assert server.forgotten == -1
-    assert list(method.send(server, "b", ServerContext(where, 40))) == ["weights"]
-    assert list(method.send(server, "a", ServerContext(where, 40))) == ["t39"]
+        down = method.send(server, "a", ServerContext(where, number))
+        server = method.aggregate(server, [answer("a", reply, down)], ServerContext(where, number))
+    assert len(server.broadcasts) == server.count == 40, "nothing is forgotten"
+    assert list(method.send(server, "b", ServerContext(where, 40))) == ["weights", "count"]
+    assert list(method.send(server, "a", ServerContext(where, 40))) == ["t0", "count"]
 
 
 def test_bytes_are_a_fraction_of_a_bit_a_weight_both_ways() -> None:

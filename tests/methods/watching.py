@@ -15,7 +15,8 @@ from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Plan, Sampled, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.method import Method, Task
-from sparsona.methods._masked import Masked
+from sparsona.methods.fedspa import FedSpa
+from sparsona.methods.sub_fedavg import SubFedAvg
 from sparsona.partition._split import federate
 from sparsona.runs.records import RunLog
 from sparsona.testing import tiny_setup
@@ -38,8 +39,8 @@ class Watched:
     def mask(self, client: str, after: int) -> np.ndarray:
         """The mask of `client` after so many rounds."""
         method = self.rounds.setup.method
-        assert isinstance(method, Masked)
-        return method.mask_of(self.servers[after], client, self.task)
+        assert isinstance(method, FedSpa | SubFedAvg)
+        return self.servers[after].mask(client, method.first_mask(self.task, client))
 
 
 def watch(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sparsona.errors import WireError
-from sparsona.ops.quantise import Quantised, buckets, elias_bits, quantise, restored
+from sparsona.ops.quantise import Quantised, buckets, quantise, restored
 
 
 def test_the_mean_is_right_and_the_variance_bounded() -> None:
@@ -36,16 +36,6 @@ def test_buckets_do_not_cross_tensors() -> None:
     out = restored(quantise(v, (2, 1), 3, 0, np.random.default_rng(2)), (2, 1), 3, 0)
     assert out[2] == 1e6
     assert out[:2].max() < 1e-5
-
-
-def test_the_code_of_the_paper() -> None:
-    def gamma(n: int) -> int:
-        return 2 * (n.bit_length() - 1) + 1
-
-    steps = np.array([0, 0, 7, 0, -1, 2], np.int16)
-    bits = 32 * 2 + gamma(4) + gamma(3) + gamma(2) + gamma(1) + gamma(7) + gamma(1) + gamma(2) + 3
-    assert elias_bits(Quantised(np.ones(2, np.float32), steps)) == bits
-    assert elias_bits(Quantised(np.ones(1, np.float32), np.zeros(9, np.int16))) == 33
 
 
 def test_a_reply_that_does_not_fit_is_refused() -> None:

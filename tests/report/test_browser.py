@@ -163,8 +163,8 @@ def test_controls_change_the_plots_and_tables_can_be_sorted_and_opened(shown: Op
     driver.find_element("xpath", "//section[@id='learning']//button[text()='MB']").click()
     assert name().startswith("MB")
     driver.find_element("xpath", "//section[@id='learning']//summary").click()
-    rows = driver.find_elements("css selector", "#learning tbody tr")
-    assert len(rows) == 18, "six methods, three rounds"
+    filled = webdriver.support.wait.WebDriverWait(driver, 10)
+    filled.until(lambda _: len(driver.find_elements("css selector", "#learning tbody tr")) == 18)  # 6 methods, 3 rounds
     driver.find_element("xpath", "//table[@id='comparison']//button[text()='up']").click()
     first = driver.find_element("css selector", "#comparison tbody tr th").text
     most = driver.execute_script("return sparsona.data.methods.reduce((a, b) => (b.up > a.up ? b : a)).label")

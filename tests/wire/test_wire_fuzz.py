@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 from wire_cases import LAYOUT, Case, cases, same, seal
 
 from sparsona.errors import WireError
-from sparsona.wire import Limit, decode, encode
+from sparsona.wire import Limit, Reference, decode, encode
 
 LIMIT = Limit(elements=20_000, parts=16)
 CHUNKS, EACH = 10, 10_000
@@ -40,6 +42,20 @@ def mutate(frame: bytes, other: bytes, chance: random.Random) -> bytes:
     return bytes(out)
 
 
+def lookup(case: Case, chance: random.Random) -> Callable[[bytes], Reference | None]:
+    """Most receivers hold the reference; some hold none, and one holds other parts under the fingerprint asked for."""
+    held = case.reference
+    kind = chance.choice(("held", "held", "held", "none", "other", "lying"))
+    if held is None or kind == "none":
+        return lambda asked: None
+    if kind == "other":
+        return lambda asked: Reference.of(dict.fromkeys(held.parts, 1))
+    if kind == "lying":
+        parts = {name: part[::-1].copy() if isinstance(part, np.ndarray) else part for name, part in held.parts.items()}
+        return lambda asked: Reference(parts, asked)
+    return lambda asked: held if asked == held.fingerprint else None
+
+
 def random_frame(chance: random.Random) -> bytes:
     """Noise behind a right start and one part of some kind."""
     kind = bytes([chance.choice((0, 1, 2, *range(8, 15), 16, 17, 18, 19, 20, chance.randrange(256)))])
@@ -67,7 +83,7 @@ def test_mutated_and_random_frames(chunk: int) -> None:
             hostile = seal(hostile)
         layout = chance.choice((case.layout, case.layout, LAYOUT, None))
         try:
-            message = decode(hostile, LIMIT, layout)
+            message = decode(hostile, LIMIT, layout, references=lookup(case, chance))
         except WireError as error:
             several_lines += "\n" in str(error)
             continue

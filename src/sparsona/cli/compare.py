@@ -74,7 +74,7 @@ def compare(
         Budget(budget_mb, budget_seconds),
     )
     contest = declare(folder, contest.with_always(), resume)
-    runs = Runs(contest, folder)
+    runs = Runs(contest, folder, options.tensorboard)
     prepared = runs.prepare(contest.contenders[0], contest.seeds[0])
     metric = prepared.setup.objective.metric_name
     try:

@@ -38,7 +38,9 @@ def methods(
         about, rows = show.method_options(name)
         out.print(about, soft_wrap=True, highlight=False)
         out.print(
-            show.table(f"{name}: options, for --set", ("name", "type", "default"), rows) if rows else "no options"
+            show.table(f"{name}: options, for --set", ("name", "type", "default", "meaning"), rows)
+            if rows
+            else "no options"
         )
 
 

@@ -14,7 +14,7 @@ from typer import Option
 
 @dataclass(frozen=True)
 class Key:
-    """Where an option stands in the experiment file, if not at the top under its own name."""
+    """Where an option stands in the experiment file, if not at the top under its own name; nowhere, if empty."""
 
     path: str
 
@@ -50,16 +50,21 @@ class RunOptions:
         int | None, Option(help="evaluate every so many rounds, 0: only the last [1]"), Key("evaluation.every")
     ] = None
     new_clients: Annotated[float | None, Option(help="share held out of training, to join at the end [0]")] = None
-    set: Annotated[list[str] | None, Option(metavar="KEY=VALUE", help="any other setting, again and again")] = None
+    set: Annotated[
+        list[str] | None, Option(metavar="KEY=VALUE", help="any other setting, again and again"), Key("")
+    ] = None
+    tensorboard: Annotated[
+        bool, Option("--tensorboard", help="scalars for TensorBoard, in each run directory"), Key("")
+    ] = False
 
     def settings(self, base: dict[str, Any]) -> dict[str, Any]:
         """The settings of `base` with the options that were given; those of `set` are left to the experiment."""
         out = {key: dict(value) if isinstance(value, dict) else value for key, value in base.items()}
         for name, hint in _hints().items():
             value = getattr(self, name)
-            if name == "set" or value is None:
-                continue
             path = next((extra.path for extra in get_args(hint) if isinstance(extra, Key)), name)
+            if value is None or not path:
+                continue
             section, _, key = path.rpartition(".")
             (out.setdefault(section, {}) if section else out)[key] = value
         return out
@@ -85,8 +90,10 @@ def takes_run_options(command: Callable[..., None]) -> Callable[..., None]:
         if parameter.name != "options"
     ]
     shared = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
-        for name, hint in _hints().items()
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=_hints()[field.name]
+        )
+        for field in dataclasses.fields(RunOptions)
     ]
     first = [p for p in kept if p.default is inspect.Parameter.empty]
     rest = [p for p in kept if p.default is not inspect.Parameter.empty]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
@@ -34,7 +36,9 @@ def run(
     from sparsona.experiment import assign, read
     from sparsona.prepare import prepare
     from sparsona.report import console as show
+    from sparsona.report.tensorboard import scalars, told_to
     from sparsona.runs.directory import RunDirectory
+    from sparsona.runs.records import RoundReport
 
     base: dict[str, Any] = read(file) if file.suffix == ".toml" else {"method": what}
     METHODS.check(str(base.get("method", "")))
@@ -49,8 +53,12 @@ def run(
         folder = (there.path if there else latest(name)) if resume else fresh(name)
     metric = prepared.setup.objective.metric_name
     try:
-        with show.RoundProgress(err, experiment.method, experiment.rounds, metric, quiet) as progress:
-            result = execute(prepared, RunDirectory(folder), resume, progress.advance, progress.started)
+        with ExitStack() as stack:
+            progress = stack.enter_context(show.RoundProgress(err, experiment.method, experiment.rounds, metric, quiet))
+            watchers: list[Callable[[RoundReport], None]] = [progress.advance]
+            if options.tensorboard:
+                watchers.append(stack.enter_context(scalars(folder)))
+            result = execute(prepared, RunDirectory(folder), resume, told_to(watchers), progress.started)
     except KeyboardInterrupt:
         written = RunDirectory(folder).experiment_file
         how = f"continue with sparsona run {quote(str(written))} --resume" if written.exists() else "nothing was done"

@@ -58,7 +58,7 @@ def tune(
         own = stem(f"tune-{method}", str(shared.get("data", "digits")), first)
         folder = latest(own) if resume else fresh(own)
     contest = Contest((method,), tuple(range(first, first + seeds)), shared, tuple(options.set or ()))
-    runs = Runs(declare(folder, contest, resume), folder)
+    runs = Runs(declare(folder, contest, resume), folder, options.tensorboard)
     target = tuning.Target(target_mb, target_accuracy)
     metric = runs.prepare(method, first).setup.objective.metric_name
     watch = show.trial_lines(err, trials, metric, quiet)
@@ -107,7 +107,7 @@ def choose(
     names = tuple(dict.fromkeys(methods or METHODS.names()))
     contest = Contest(names, tuple(range(first, first + seeds)), shared, tuple(options.set or ())).with_always()
     contest = declare(folder, contest, resume)
-    runs = Runs(contest, folder)
+    runs = Runs(contest, folder, options.tensorboard)
     prepared = runs.prepare(contest.contenders[0], first)
     try:
         with show.race_status(err, quiet) as say:

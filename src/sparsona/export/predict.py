@@ -22,6 +22,8 @@ from sparsona.errors import InputError
 from sparsona.export.card import ModelCard
 from sparsona.export.files import ModelFile, read_model
 from sparsona.export.rebuild import module_of, runner_of
+from sparsona.layout import Layout
+from sparsona.message import Vector
 from sparsona.method import ClientId, Model
 from sparsona.methods import METHODS
 from sparsona.runs.state import unpack
@@ -38,6 +40,8 @@ class PersonalModel:
     card: ModelCard
     model: Model
     runner: ModelRunner = field(repr=False)
+    buffers: Vector = field(default_factory=lambda: np.zeros(0, np.float32), repr=False)
+    """The float buffers of the client's net (BatchNorm's statistics), empty where it has none."""
 
     @property
     def client(self) -> ClientId:
@@ -45,6 +49,7 @@ class PersonalModel:
 
     def outputs(self, rows: Any, where: str = "the rows") -> torch.Tensor:
         """The model's raw outputs."""
+        self.runner.buffers = self.buffers
         given = from_frame(rows, "", where) if is_frame(rows) else rows
         inputs = torch.from_numpy(np.ascontiguousarray(encode_raw(self.card.schema, given, where)))
         parts = [self.runner.outputs(self.model, self.runner.prepare(p)) for p in torch.split(inputs, EVAL_BATCH)]
@@ -63,10 +68,10 @@ class PersonalModel:
         return found[:, : len(self.card.schema.classes)]
 
     def tensors(self) -> dict[str, Array]:
-        """The weights by name, where the model is one vector."""
+        """The weights and float buffers by name, where the model is one vector."""
         if not isinstance(self.model, np.ndarray):
             raise InputError(f"the model of {self.client} is a {type(self.model).__name__}, not one set of weights")
-        return dict(self.runner.layout.named(self.model))
+        return {**self.runner.layout.named(self.model), **self.runner.flat.buffer_layout.named(self.buffers)}
 
 
 def load_model(path: Path, module: nn.Module | None = None) -> PersonalModel:
@@ -75,18 +80,31 @@ def load_model(path: Path, module: nn.Module | None = None) -> PersonalModel:
     if "chain" in file.notes:
         raise InputError(f"{path} is a small net: read it with sparsona.export.slim.load_slim")
     runner = runner_of(file.card, module if module is not None else module_of(file.card))
-    return PersonalModel(file.card, model_in(file, path, runner), runner)
+    return model_in(file, path, runner)
 
 
-def model_in(file: ModelFile, path: Path, runner: ModelRunner) -> Model:
+def model_in(file: ModelFile, path: Path, runner: ModelRunner) -> PersonalModel:
     """The model of a file that has been read, for a runner of its net."""
+    parameters, buffers = runner.layout, runner.flat.buffer_layout
+    expected = {tensor.name for layout in (parameters, buffers) for tensor in layout.tensors}
     if "tree" in file.notes:
-        return unpack(path.read_bytes(), _state_kind(file))  # type: ignore[no-any-return]
-    names = [tensor.name for tensor in runner.layout.tensors]
-    if set(names) != set(file.tensors):
-        odd = min(set(names) ^ set(file.tensors))
-        raise InputError(f"{path} does not fit the model {file.card.model}: {odd!r} is only in one of them")
-    return np.concatenate([file.tensors[name].reshape(-1) for name in names]).astype(np.float32)
+        model: Model = unpack(path.read_bytes(), _state_kind(file))
+        _refuse_others({tensor.name for tensor in buffers.tensors} - set(file.tensors), file, path)
+    else:
+        _refuse_others(expected ^ set(file.tensors), file, path)
+        model = _vector(file, parameters)
+    return PersonalModel(file.card, model, runner, _vector(file, buffers))
+
+
+def _refuse_others(names: set[str], file: ModelFile, path: Path) -> None:
+    if names:
+        raise InputError(f"{path} does not fit the model {file.card.model}: {min(names)!r} is only in one of them")
+
+
+def _vector(file: ModelFile, layout: Layout) -> Vector:
+    """The tensors of this layout, one behind the other."""
+    parts = [file.tensors[tensor.name].reshape(-1) for tensor in layout.tensors]
+    return np.concatenate(parts).astype(np.float32) if parts else np.zeros(0, np.float32)
 
 
 def _state_kind(file: ModelFile) -> type:

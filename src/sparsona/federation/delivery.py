@@ -7,7 +7,7 @@ reply arrived, and the one to go on from if it was lost. No method knows of this
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -194,14 +194,17 @@ class Delivery:
         return True
 
     def arrived(self, round: int) -> list[PendingReply]:
-        """The replies that have arrived by now, sorted by client; they count as arrived from now on."""
+        """The replies that have arrived by now, sorted by client. They are not on their way any more."""
         here = [reply for reply in self._pending if reply.due <= round and reply.at <= self.clock]
         self._pending = [reply for reply in self._pending if not (reply.due <= round and reply.at <= self.clock)]
-        for reply in here:
+        return sorted(here, key=lambda reply: (reply.client, reply.order))
+
+    def acknowledge(self, replies: Iterable[PendingReply]) -> None:
+        """These replies count: their senders hear of it with their next downlink. The others are as good as lost."""
+        for reply in replies:
             self._acked[reply.client] = reply.order
             if reply.reference:
                 self._holds[reply.client] = reply.reference
-        return sorted(here, key=lambda reply: (reply.client, reply.order))
 
     def keep_sent(self, parts: Callable[[ClientId], dict[str, Part]]) -> None:
         """Keep with every reply that is still to come the downlink that it answers."""

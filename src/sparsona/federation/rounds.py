@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,9 +12,9 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from sparsona.engines import Engine
-from sparsona.errors import WireError
 from sparsona.federation.delivery import BUFFERS, Delivery, LoopState, Order, PendingReply, with_buffers
 from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.gate import Gate, Passage
 from sparsona.federation.references import usable
 from sparsona.federation.schedule import Plan, Schedule
 from sparsona.federation.setup import Setup
@@ -28,7 +27,6 @@ from sparsona.runs.checkpoint import Checkpointer, Snapshot
 from sparsona.runs.records import ClientRecord, RoundReport, RunLog
 from sparsona.wire import EncodeCache, Frame, PackingName, Reference, decode, encode
 
-log = logging.getLogger(__name__)
 AHEAD, LARGE = 2, 2**22
 """How many replies are decoded ahead of the one that is being aggregated, where all have at least so many bytes."""
 
@@ -51,10 +49,6 @@ class Arrivals(Sequence[Arrival]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         return self._read(self._replies[index])
-
-    def only(self, fits: Callable[[Arrival], bool]) -> Arrivals:
-        """Those that fit."""
-        return Arrivals([reply for reply in self._replies if fits(self._read(reply))], self._read)
 
     def __iter__(self) -> Iterator[Arrival]:
         """One after another; the next ones are decoded meanwhile, where that takes long enough."""
@@ -109,6 +103,8 @@ class Rounds:
         self._limit = setup.limit()
         self._lengths = setup.task.layout.lengths
         self._buffers = Layout.of_buffers(setup.module).size
+        declared = {client: len(split.train) for client, split in setup.federation.splits.items()}
+        self.gate = Gate(declared, float(np.linalg.norm(setup.task.initial)), setup.max_update_norm)
 
     def resume(self) -> None:
         """Continue where the last checkpoint was taken."""
@@ -156,7 +152,8 @@ class Rounds:
             if evaluate and training and (last or self.evaluation.post == "everyone"):
                 absent = [k for k in task.clients if "post" not in _record(records, round, k).test]
                 self._measure("trial", order, absent, cache, records, round)
-            self._aggregate(order)
+            for client, reason in self._aggregate(order).items():
+                records[client] = replace(_record(records, round, client), refused=reason)
         if evaluate:
             self._measure("personal", self._last_order(round + 1), task.clients, EncodeCache(), records, round)
         return {client: replace(record, clock=self.clock) for client, record in records.items()}
@@ -244,8 +241,11 @@ class Rounds:
             arrived = client in awaited and began + awaited[client] <= self.clock
             records[client] = replace(records[client], arrived=arrived)
 
-    def _aggregate(self, order: Order) -> None:
-        """Hand the server what has arrived by now. A reply without parts is acknowledged and has nothing to add."""
+    def _aggregate(self, order: Order) -> dict[ClientId, str]:
+        """Hand the server what has arrived by now; returns whose replies are left out, and why.
+
+        A reply without parts is acknowledged and has nothing to add.
+        """
         method, server, asked = self.setup.method, self.server, self._context(order)
         replies = self.delivery.arrived(order[0])
         self.delivery.keep_sent(lambda client: dict(method.send(server, client, asked).parts))
@@ -259,30 +259,24 @@ class Rounds:
             message = decode(reply.frame.tobytes(), self._limit, self._lengths, references=find)
             return Arrival(reply.client, message, reply.round, sent)
 
-        due = Arrivals([reply for reply in replies if len(reply.frame) > EMPTY or len(read(reply).message)], read)
-        if due:
-            try:
-                self.server = method.aggregate(server, due, self._context(order))
-            except WireError:
-                due = self._acceptable(order, due)
-                self.server = method.aggregate(server, due, self._context(order)) if due else server
-            if due and method.buffers == "averaged" and self._buffers:
-                self.delivery.buffers = _mean_buffers(due, self._buffers)
+        passage: Passage[tuple[Any, Vector | None]] = Passage(self.gate, read)
 
+        def made(passing: Sequence[PendingReply]) -> tuple[Any, Vector | None]:
+            filled = [reply for reply in passing if len(reply.frame) > EMPTY or len(passage.checked(reply).message)]
+            due = Arrivals(filled, passage.checked)
+            if not due:
+                return server, None
+            averaged = method.buffers == "averaged" and self._buffers
+            return method.aggregate(server, due, context), _mean_buffers(due, self._buffers) if averaged else None
+
+        context = self._context(order)
+        found = passage.aggregated(replies, made)
+        if found is not None:
+            self.server = found[0]
+            self.delivery.buffers = self.delivery.buffers if found[1] is None else found[1]
+        self.delivery.acknowledge([reply for reply in replies if reply not in passage.refused])
         self.engine.references.keep_only(self.delivery.references)
-
-    def _acceptable(self, order: Order, arrivals: Arrivals) -> Arrivals:
-        """The replies that the method can read. One that it cannot, for lack of a part or a number, is left out."""
-
-        def fits(arrival: Arrival) -> bool:
-            try:
-                self.setup.method.aggregate(self.server, [arrival], self._context(order))
-            except WireError as error:
-                log.warning("the reply of %s is left out: %s", arrival.client, error)
-                return False
-            return True
-
-        return arrivals.only(fits)
+        return {reply.client: reason for reply, reason in passage.refused.items()}
 
     def _answered(self, reply: PendingReply) -> Callable[[bytes], Reference | None]:
         """Finds the one reference that a reply may be coded against: the downlink that it answers."""

@@ -17,7 +17,10 @@ from sparsona.wire import Limit, PackingName
 
 @dataclass(frozen=True)
 class Setup:
-    """All that a worker needs to run any client of an experiment."""
+    """All that a worker needs to run any client of an experiment, and the server to check their replies.
+
+    `max_update_norm`: a reply whose update is larger than so many times the others' median is left out.
+    """
 
     method: Method[Any, Any]
     task: Task
@@ -28,6 +31,7 @@ class Setup:
     device: str = "cpu"
     trainer: Literal["plain", "batched"] = "plain"
     packing: PackingName = "tight"
+    max_update_norm: float | None = None
 
     def limit(self) -> Limit:
         return Limit(self.method.max_numbers(self.task) + Layout.of_buffers(self.module).size)

@@ -32,8 +32,9 @@ class ClientState:
 class Ditto(Method[ServerState, ClientState]):
     """FedAvg, and a personal model for every client that is held near the global one.
 
-    `form`: the pull towards w is part of the loss (loss), or a step of its own after each step (shrink, as in DisPFL's
-    code: the gradient is clipped without it). Epochs are those of the training config unless given here.
+    `lam` is the strength of the pull. `form`: the pull towards w is part of the loss (loss), or a step of its own after
+    each step (shrink, as in DisPFL's code: the gradient is clipped without it). `global_epochs` and `personal_epochs`
+    replace those of the training settings.
     """
 
     private: ClassVar[tuple[str, ...]] = ("own",)

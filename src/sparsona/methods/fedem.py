@@ -17,6 +17,7 @@ from sparsona.errors import InputError
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
+from sparsona.ops.initial import initial_models
 from sparsona.ops.mean import weighted_mean
 from sparsona.training.local import Local
 
@@ -66,7 +67,7 @@ class FedEM(Method[ServerState, ClientState]):
     def start_server(self, task: Task) -> ServerState:
         if not task.classes:
             raise InputError("fedem mixes the probabilities of classes: it needs a data set with classes")
-        return ServerState(tuple(_other(task, m) for m in range(self.learners)))
+        return ServerState(initial_models(task.initial, task.layout, task.chance, self.learners))
 
     def start_client(self, task: Task, client: ClientId) -> ClientState:
         return ClientState(np.full(self.learners, 1 / self.learners, np.float32))
@@ -110,12 +111,3 @@ class FedEM(Method[ServerState, ClientState]):
         share = np.exp(scores - scores.max(1, keepdims=True))
         share /= share.sum(1, keepdims=True)
         return ClientState(share.mean(0).astype(np.float32)), share
-
-
-def _other(task: Task, learner: int) -> Vector:
-    """Another initial model: entries of one tensor are drawn alike, so to shuffle them within it is to draw again."""
-    out = task.initial.copy()
-    if learner:
-        for i, tensor in enumerate(task.layout.tensors):
-            task.chance.rng(f"learner {learner}", layer=i).shuffle(out[tensor.slice])
-    return out

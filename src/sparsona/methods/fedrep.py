@@ -21,10 +21,11 @@ from sparsona.training.local import Local
 @METHODS.add
 @dataclass(frozen=True)
 class FedRep(Method[ServerState, ClientState]):
-    """Shared body, private head of the last `head` layers: `head_epochs` for the head, then the config's for the body.
+    """Shared body, private head of the last `head` layers, trained one after the other.
 
-    A new client trains its head for `new_epochs` and leaves the body as it is. The authors let everyone do that before
-    the last test; here nobody is tested after more training than the others have.
+    The head gets `head_epochs` at the rate `head_lr` (the usual one where not given), then the body gets the usual
+    epochs. A new client trains its head for `new_epochs` and leaves the body as it is. The authors let everyone do that
+    before the last test; here nobody is tested after more training than the others have.
     """
 
     private: ClassVar[tuple[str, ...]] = ("kept",)

@@ -15,7 +15,7 @@ from sparsona.errors import WireError
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.ops.initial import initial_model
+from sparsona.ops.initial import initial_models
 from sparsona.ops.mean import weighted_mean
 from sparsona.training.local import Local
 
@@ -35,7 +35,7 @@ class IFCA(Method[ServerState, None]):
     clusters: Annotated[int, Field(ge=1)] = 3
 
     def start_server(self, task: Task) -> ServerState:
-        return ServerState(tuple(initial_model(task, number) for number in range(self.clusters)))
+        return ServerState(initial_models(task.initial, task.layout, task.chance, self.clusters))
 
     def start_client(self, task: Task, client: ClientId) -> None:
         return None

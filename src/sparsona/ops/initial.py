@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from sparsona.chance import Chance
+from sparsona.layout import Layout
 from sparsona.message import Vector
-from sparsona.method import Task
 
 
-def initial_model(task: Task, number: int) -> Vector:
-    """The initial model, and for a `number` above 0 another one, the same for the same number.
+def initial_models(initial: Vector, layout: Layout, chance: Chance, count: int) -> tuple[Vector, ...]:
+    """The initial model and others, the same for the same seed.
 
     The entries of one tensor are drawn alike, so to shuffle them within the tensor is to draw again.
     """
-    out = task.initial.copy()
-    if number:
-        for i, tensor in enumerate(task.layout.tensors):
-            task.chance.rng(f"initial model {number}", layer=i).shuffle(out[tensor.slice])
-    return out
+    models = [initial]
+    for number in range(1, count):
+        out = initial.copy()
+        for i, tensor in enumerate(layout.tensors):
+            chance.rng(f"initial model {number}", layer=i).shuffle(out[tensor.slice])
+        models.append(out)
+    return tuple(models)

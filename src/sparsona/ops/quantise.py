@@ -68,17 +68,3 @@ def restored(quantised: Quantised, sizes: Sequence[int], levels: int, bucket: in
     scale = np.repeat(quantised.norms / np.float32(levels), [s.stop - s.start for s in spans])
     out: Vector = quantised.steps.astype(np.float32) * scale
     return out
-
-
-def elias_bits(quantised: Quantised) -> int:
-    """What QSGD's own code takes: 32 bits a norm; the number of nonzero entries, the gaps between them and their sizes
-    in Elias gamma, a bit a sign.
-
-    >>> elias_bits(Quantised(np.array([5], np.float32), np.array([0, 0, 1, -3], np.int16)))
-    45
-    """
-    places = np.flatnonzero(quantised.steps)
-    gaps, sizes = np.diff(places, prepend=-1), np.abs(quantised.steps[places])
-    numbers = np.concatenate([[len(places) + 1], gaps, sizes]).astype(np.float64)
-    gamma = (2 * np.floor(np.log2(numbers)) + 1).sum() if len(numbers) else 0
-    return int(32 * len(quantised.norms) + gamma + len(places))

@@ -80,16 +80,19 @@ def _summary(scores: Scores, higher_is_better: bool) -> dict[str, float]:
     return {key: math.nan if value is None else value for key, value in found.items()}
 
 
-def measurements(rounds: Mapping[int, Sequence[ClientRecord]]) -> list[Measurement]:
-    """The rounds in which anybody was measured."""
+def measurements(
+    rounds: Mapping[int, Sequence[ClientRecord]], unscored: frozenset[ClientId] = frozenset()
+) -> list[Measurement]:
+    """The rounds in which anybody was measured. Clients that are `unscored` count with what they spend only."""
     found: list[Measurement] = []
     up = down = flops = 0
     for number, lines in rounds.items():
         up += sum(line.up.total for line in lines)
         down += sum(line.down.total for line in lines)
         flops += sum(line.flops for line in lines)
-        test = {p: {one.client: one.test[p] for one in lines if p in one.test} for p in POINTS}
-        checked = {p: {one.client: one.validation[p] for one in lines if p in one.validation} for p in POINTS}
+        scored = [line for line in lines if line.client not in unscored]
+        test = {p: {one.client: one.test[p] for one in scored if p in one.test} for p in POINTS}
+        checked = {p: {one.client: one.validation[p] for one in scored if p in one.validation} for p in POINTS}
         if any(test.values()):
             found.append(Measurement(number, up, down, max(line.clock for line in lines), flops, test, checked))
     return found
@@ -109,13 +112,16 @@ def measure(folder: Path) -> MeasuredRun:
     for line in lines:
         sent, got = traffic.get(line.client, (0, 0))
         traffic[line.client] = sent + line.up.total, got + line.down.total
+    settings, about = read(directory.experiment_file), read_about(folder)
+    fewest = int(settings.get("split", {}).get("fewest", 1))
+    small = frozenset(client for client, data in about.clients.items() if data.test < fewest)
     finished = directory.summary_file.exists()
     progress = Checkpointer(directory.checkpoint).progress()
     return MeasuredRun(
         path=folder,
-        settings=read(directory.experiment_file),
-        about=read_about(folder),
-        measurements=tuple(complete(measurements(by_round(lines)), "pre")),
+        settings=settings,
+        about=about,
+        measurements=tuple(complete(measurements(by_round(lines), small), "pre")),
         rounds=progress.done,
         up=sum((line.up for line in lines), Ledger()),
         down=sum((line.down for line in lines), Ledger()),

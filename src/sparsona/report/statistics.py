@@ -32,7 +32,7 @@ def interval(values: Sequence[float]) -> Interval | None:
     """Student's interval of the mean; None of no values. What is not a number does not count.
 
     >>> interval([1.0, 2.0, 3.0])
-    Interval(mean=2.0, half=2.484137711624, count=3)
+    Interval(mean=2.0, half=2.48414, count=3)
     """
     from scipy.special import stdtrit
 
@@ -43,4 +43,4 @@ def interval(values: Sequence[float]) -> Interval | None:
         return Interval(float(known[0]), None, 1)
     error = float(known.std(ddof=1)) / math.sqrt(len(known))
     half = float(stdtrit(len(known) - 1, (1 + CONFIDENCE) / 2)) * error
-    return Interval(float(known.mean()), round(half, 12), len(known))
+    return Interval(float(known.mean()), float(f"{half:.6g}"), len(known))

@@ -17,10 +17,10 @@ import numpy as np
 
 from sparsona.data import describe, load, roots
 from sparsona.data.dataset import Array, Dataset
+from sparsona.method import ClientGraph
 from sparsona.methods.pfednet import ServerState
 from sparsona.methods.pfednet.cluster import clustered, typical
-from sparsona.methods.pfednet.network import Network
-from sparsona.report.similarity import plot_network
+from sparsona.report.drawings import plot_network
 from sparsona.reproduce import PAPERS, Case, Check, Claim, Paper, Summary, finished, score, server_state
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import by_round
@@ -329,7 +329,7 @@ def _means(runs: Path, to: Path) -> bool:
     for data in ("parts", "twins"):
         lines += [f"## {data}: edges that join the same group", "", "| sketch | edges | same group |", "|---|---|---|"]
         for kind, network in _networks(runs, data).items():
-            lines.append(f"| {kind} | {len(network.graph.edges)} | {purity(network, data):.2f} |")
+            lines.append(f"| {kind} | {len(network.edges)} | {purity(network, data):.2f} |")
         lines.append("")
     to.write_text("\n".join(lines), encoding="utf-8")
     return bool(lines)
@@ -357,17 +357,20 @@ def _error(values: Array) -> float:
     return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else 0.0
 
 
-def _networks(runs: Path, data: str) -> dict[str, Network]:
+def _networks(runs: Path, data: str) -> dict[str, ClientGraph]:
     kinds = [f"{kind}{noise}" for noise in ("", "-noise") for kind in SKETCHES]
     folders = {kind: runs / name_of(data, kind, 0) for kind in kinds}
-    return {k: server_state(f, ServerState).network for k, f in folders.items() if (f / "summary.json").exists()}
+    return {
+        k: server_state(f, ServerState).network.artefact() for k, f in folders.items() if (f / "summary.json").exists()
+    }
 
 
-def purity(network: Network, data: str) -> float:
+def purity(network: ClientGraph, data: str) -> float:
     """The share of edges between clients of the same area, or with the same classes."""
     size = 5 if data == "parts" else 4
     groups = np.array([int(client) // size for client in network.clients])
-    return float((groups[network.graph.edges[:, 0]] == groups[network.graph.edges[:, 1]]).mean())
+    ends = np.array(network.edges, np.int64).reshape(-1, 2)
+    return float((groups[ends[:, 0]] == groups[ends[:, 1]]).mean())
 
 
 def _draw_lambda(runs: Path, to: Path) -> bool:

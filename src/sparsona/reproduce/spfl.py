@@ -15,8 +15,9 @@ from statistics import mean, stdev
 from typing import Any
 
 from sparsona.files import write_atomically
+from sparsona.method import ClientMatrices
 from sparsona.methods._similar import ServerState
-from sparsona.report.similarity import draw_heat_map
+from sparsona.report.drawings import draw_heat_map
 from sparsona.reproduce import PAPERS, Case, Check, Claim, Paper, Summary, finished, score, server_state
 
 PARTITIONS = {"noniid": "classes:6:own", "iid": "classes:6:shared"}
@@ -220,5 +221,6 @@ def _draw(runs: Path, to: Path) -> bool:
     folder = next((f for f in sorted(runs.glob("*-noniid-spfl-1")) if (f / "summary.json").exists()), None)
     if folder is None:
         return False
-    draw_heat_map(server_state(folder, ServerState).similarity, to)
+    found = server_state(folder, ServerState).similarity
+    draw_heat_map(ClientMatrices(found.clients, found.stages), to)
     return True

@@ -12,12 +12,17 @@ import numpy as np
 def fits(value: Any, hint: Any) -> bool:
     """Whether `value` is of the annotated type `hint`, as far as a stored state can tell.
 
-    >>> fits((1, 2), tuple[int, ...]), fits({"a": "b"}, dict[str, int]), fits(None, str | None)
-    (True, False, True)
+    >>> fits((1, 2), tuple[int, ...]), fits({"a": "b"}, dict[str, int]), fits(None, str | None), fits(1, Any)
+    (True, False, True, True)
+
+    >>> fits(np.zeros(2), np.ndarray[Any, np.dtype[Any]]), fits(3, Any)
+    (True, True)
 
     Lists come back as tuples and numpy's numbers as Python's. What an annotation leaves open fits. Only the class of
     a dataclass is checked, not its fields.
     """
+    if hint is Any:
+        return True
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Literal:
         return value in arguments
@@ -45,7 +50,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 def _is_array_of(array: np.ndarray[Any, Any], arguments: tuple[Any, ...]) -> bool:
     scalar = next(iter(get_args(arguments[1])), None) if len(arguments) > 1 else None
-    return not isinstance(scalar, type) or issubclass(array.dtype.type, scalar)
+    return scalar is Any or not isinstance(scalar, type) or issubclass(array.dtype.type, scalar)
 
 
 def _are_items(found: dict[Any, Any], key: Any, value: Any) -> bool:

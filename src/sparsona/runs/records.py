@@ -21,7 +21,8 @@ class ClientRecord:
     """One client in one round, counted from 1. A client that neither took part nor was evaluated has no line.
 
     `pre` is measured after the round's aggregation, `post` after the local training of the round. `took` are the
-    simulated seconds of the client's turns, `clock` is the simulated second in which the round ended.
+    simulated seconds of the client's turns, `clock` is the simulated second in which the round ended. `refused` says
+    why a reply that came in this round was left out.
     """
 
     round: int
@@ -37,6 +38,7 @@ class ClientRecord:
     flops: int = 0
     took: float = 0.0
     clock: float = 0.0
+    refused: str = ""
     test: Mapping[str, float] = field(default_factory=dict)
     validation: Mapping[str, float] = field(default_factory=dict)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,13 @@ from typing import Any
 from sparsona.api import execute
 from sparsona.data.dataset import Dataset
 from sparsona.errors import InputError, RunError, SparsonaError
-from sparsona.experiment import assign
+from sparsona.experiment import Experiment, assign, read
 from sparsona.files import write_atomically
 from sparsona.methods import METHODS
 from sparsona.prepare import Prepared, prepare
 from sparsona.report.comparison import Budget
 from sparsona.report.measured import MeasuredRun, measure
+from sparsona.report.tensorboard import scalars, told_to
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import RoundReport
@@ -120,9 +122,10 @@ def _joined(there: Contest, given: Contest) -> Contest:
 class Runs:
     """Makes the runs of a contest, on data that are loaded once."""
 
-    def __init__(self, contest: Contest, folder: Path) -> None:
+    def __init__(self, contest: Contest, folder: Path, tensorboard: bool = False) -> None:
         self.contest = contest
         self.folder = folder
+        self.tensorboard = tensorboard
         self._data: Dataset | None = None
 
     def path(self, contender: str, seed: int) -> Path:
@@ -135,9 +138,12 @@ class Runs:
             settings = assign({**self.contest.settings, "method": name, "seed": seed}, (*self.contest.set, *own))
         except InputError as error:
             raise InputError(f"{contender}: {error}; what is one method's own is written {name}:KEY=VALUE") from None
-        prepared = prepare(settings, data=self._data, origin="the command line")
-        self._data = prepared.setup.federation.data
+        prepared = prepare(settings, loaded=self._data, origin="the command line")
+        self._data = prepared.loaded
         return prepared
+
+    def _rounds(self) -> int:
+        return int(self.contest.settings.get("rounds", Experiment.model_fields["rounds"].default))
 
     def advance(
         self,
@@ -149,23 +155,29 @@ class Runs:
         """Take a run on until it is finished, or has done and spent enough: rounds, bytes, simulated seconds."""
         directory = RunDirectory(self.path(contender, seed))
         there = directory.experiment_file.exists()
-        if directory.summary_file.exists():
+        planned = int(read(directory.experiment_file)["rounds"]) if there else 0
+        if directory.summary_file.exists() and planned >= self._rounds():
             return
         rounds, spent, clock = _state(directory) if there else (0, 0.0, 0.0)
-        if rounds and enough(rounds, spent, clock):
+        if 0 < rounds < planned and enough(rounds, spent, clock):
             return
+        prepared = self.prepare(contender, seed)
 
         def watch(report: RoundReport) -> None:
             nonlocal spent
             spent += report.up.total + report.down.total
             on_round(report)
-            if enough(report.round, spent, report.clock):
+            if report.round < prepared.experiment.rounds and enough(report.round, spent, report.clock):
                 raise Enough
 
-        try:
-            execute(self.prepare(contender, seed), directory, there, watch)
-        except Enough:
-            return
+        with ExitStack() as stack:
+            watchers: list[Callable[[RoundReport], None]] = [watch]
+            if self.tensorboard:
+                watchers.insert(0, stack.enter_context(scalars(directory.path)))
+            try:
+                execute(prepared, directory, there, told_to(watchers))
+            except Enough:
+                return
 
     def measured(self, contender: str, seed: int) -> MeasuredRun | None:
         """The run as far as it is; None where it has not been measured yet."""

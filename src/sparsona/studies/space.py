@@ -63,7 +63,10 @@ def _knob(name: str, hint: Any, start: Any) -> Knob | None:
         return Knob(name, start, choices=(start, *(value for value in get_args(kind) if value != start)))
     if not isinstance(start, int | float) or kind not in (int, float):
         return None
-    range = number_range(start, bounds.get("gt", bounds.get("ge")), bounds.get("lt", bounds.get("le")))
+    step = 1 if isinstance(start, int) else 0
+    low = bounds["gt"] + step if "gt" in bounds else bounds.get("ge")
+    high = bounds["lt"] - (step or 0.02 * abs(bounds["lt"])) if "lt" in bounds else bounds.get("le")
+    range = number_range(start, low, high)
     return Knob(name, start, range) if range is not None else None
 
 
@@ -81,8 +84,8 @@ def number_range(start: float, low: float | None, high: float | None) -> Range |
         if whole:
             return Range(low, high, log=False, whole=True)
         if start == 0:
-            return Range(low, low + 0.98 * (high - low), log=False, whole=False)
-        return Range(max(low, high / 50), float(high), log=low >= 0, whole=False)
+            return Range(low, high, log=False, whole=False)
+        return Range(max(low, min(high / 50, start / 10)), float(high), log=low >= 0, whole=False)
     if start <= 0:
         return None
     if whole:

@@ -252,8 +252,8 @@ def _intervals(freq: Ints) -> tuple[Symbols, Symbols, npt.NDArray[np.uint32]]:
 
 
 @compiled
-def _contexts(counts: Ints) -> tuple[int, Contexts, Ints, int]:
-    """The best number of contexts (as log2), where they are cut, the counts in each, and about how many bytes it is.
+def _contexts(counts: Ints, most: int) -> tuple[int, Contexts, Ints, int]:
+    """The best number of contexts (as log2, up to `most`), their cuts, the counts in each, and the cost in bytes.
 
     The expected bit lengths are cut so that contexts hold about equally many symbols.
     """
@@ -262,7 +262,7 @@ def _contexts(counts: Ints) -> tuple[int, Contexts, Ints, int]:
     reached = np.cumsum(counts.sum(axis=1))
     best, log, cut = i64(1) << 62, 0, np.zeros(0, np.uint8)
     merged = np.zeros((1, size), np.int64)
-    for tried in range(MOST_CONTEXTS + 1):
+    for tried in range(most + 1):
         many = 1 << tried
         cuts, rows = np.zeros(many - 1, np.uint8), np.zeros((many, size), np.int64)
         row = 0
@@ -291,7 +291,7 @@ def encode(values: Vector, reference: Vector) -> bytes | None:
         return None
     patterns, others = (np.require(v, np.float32, KERNEL).view(np.uint32) for v in (values, reference))
     found, counts, plain, bits = split(patterns, others)
-    log, cuts, merged, cost = _contexts(counts)
+    log, cuts, merged, cost = _contexts(counts, symbols.most_contexts(len(values), FAR, MOST_CONTEXTS))
     if cost + bits // 8 >= 4 * len(values):
         return None
     table = tables.quantise(merged)
@@ -311,8 +311,9 @@ def decode(reader: Reader, reference: Vector) -> Vector:
     if len(reference) < _FEW:
         raise WireError(f"{what} of {len(reference)} numbers cannot be, at least {_FEW} are needed")
     log = reader.byte(what)
-    if log > MOST_CONTEXTS:
-        raise WireError(f"{what} ask for 2**{log} contexts, at most {1 << MOST_CONTEXTS} are possible")
+    most = symbols.most_contexts(len(reference), FAR, MOST_CONTEXTS)
+    if log > most:
+        raise WireError(f"{what} ask for 2**{log} contexts, at most 2**{most} are possible")
     cuts = reader.array("u1", (1 << log) - 1, what)
     if (np.diff(cuts.astype(np.int64)) < 0).any():
         raise WireError(f"the contexts of {what} are not in order")

@@ -81,6 +81,15 @@ def plain_bits(zeros: Ints, width: int) -> int:
 
 
 @compiled
+def most_extra(count: int, exponents: int) -> int:
+    """The most mantissa bits in the symbols of `count` numbers: no more than half as many symbols as numbers."""
+    extra = 0
+    while extra < DEEPEST and exponents << (extra + 2) <= count:
+        extra += 1
+    return extra
+
+
+@compiled
 def choose(symbols: Ints, zeros: Ints, exponent_of: Contexts) -> tuple[int, int, int]:
     """The cheapest way without the signs: bytes, mantissa bits in the symbol, and whether to code zeros."""
     total = symbols.sum()
@@ -103,7 +112,7 @@ def choose(symbols: Ints, zeros: Ints, exponent_of: Contexts) -> tuple[int, int,
         for i in range(size):
             bits += 8 * 4096 if counts[i] else 0
         cost = (bits + min(coded, plain)) // (8 * 4096)
-        if cost < best[0]:
+        if cost < best[0] and extra <= most_extra(total, len(exponent_of)):
             best = (cost, extra, 1 if coded < plain else 0)
     return best
 

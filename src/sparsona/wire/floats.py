@@ -23,9 +23,6 @@ from sparsona.wire.fields import Patterns
 from sparsona.wire.rans import Contexts, Ints, Symbols
 
 RAW, PALETTE, FIELDS, HOLES = range(4)
-ZERO_BITS = 12
-"""Frequencies of zeros at the end are out of 2**12."""
-
 _FEW = 32
 """Shorter vectors are written raw: no table pays for itself."""
 
@@ -204,8 +201,9 @@ def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
     out = [bytes([FIELDS, flags]), tables.write_bytes(used), body]
     if coded:
         hazards = _quantise_hazards(fields.place_counts(zeros, exponent_of, 23 - extra), HAZARD)
-        freq = rans.frequencies(_zero_weights(hazards, exponent_of, 23 - extra, HAZARD), ZERO_BITS)
-        stream = rans.push(ends, own, freq, rans.starts(freq), ZERO_BITS)
+        bits = _zero_bits(len(patterns), exponent_of)
+        freq = rans.frequencies(_zero_weights(hazards, exponent_of, 23 - extra, HAZARD), bits)
+        stream = rans.push(ends, own, freq, rans.starts(freq), bits)
         out += [tables.write_bytes(hazards), varint(len(stream)), symbols.to_bytes(stream)]
     if signed:
         out += [varint(len(signs)), signs.tobytes()]
@@ -216,11 +214,13 @@ def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
 def _decode_fields(reader: Reader, count: int) -> Patterns:
     flags = reader.byte("the flags of floats")
     extra, coded, signed = flags & 7, flags >> 3 & 1, flags >> 4 & 1
-    if flags > 31 or extra > fields.DEEPEST:
+    if flags > 31:
         raise WireError(f"the flags of floats are {flags}, which means nothing")
     exponent_of = np.flatnonzero(np.unpackbits(tables.read_bytes(reader, 32, "exponents"))).astype(np.uint8)
-    if len(exponent_of) == 0:
-        raise WireError("floats are coded without any exponent")
+    if not 0 < len(exponent_of) <= count:
+        raise WireError(f"{count} floats are coded with {len(exponent_of)} exponents")
+    if extra > fields.most_extra(count, len(exponent_of)):
+        raise WireError(f"{extra} bits of mantissas are coded, which is too many for {count} floats")
     tops = symbols.decode(reader, count, _levels(len(exponent_of), extra), "exponents")
     own = fields.own_ranks(tops, extra) if coded or signed else tops.view(np.uint8)
     ends = _decode_ends(reader, own, exponent_of, 23 - extra) if coded else np.zeros(0, np.uint16)
@@ -237,12 +237,18 @@ def _decode_fields(reader: Reader, count: int) -> Patterns:
 def _decode_ends(reader: Reader, own: Contexts, exponent_of: Contexts, width: int) -> Symbols:
     """How many zeros each mantissa ends in, given the rank of its exponent."""
     hazards = tables.read_bytes(reader, fields.PLACES, "zeros at the end")
-    freq = rans.frequencies(_zero_weights(hazards, exponent_of, width, HAZARD), ZERO_BITS)
+    bits = _zero_bits(len(own), exponent_of)
+    freq = rans.frequencies(_zero_weights(hazards, exponent_of, width, HAZARD), bits)
     stream = symbols.read_words(reader, len(own), "zeros at the end")
-    ends, fine = rans.pull(stream, own, freq, rans.starts(freq), rans.slots(freq, ZERO_BITS), ZERO_BITS)
+    ends, fine = rans.pull(stream, own, freq, rans.starts(freq), rans.slots(freq, bits), bits)
     if not fine:
         raise WireError("zeros at the end do not fit their table of frequencies")
     return ends
+
+
+def _zero_bits(count: int, exponent_of: Contexts) -> int:
+    """Frequencies of zeros at the end are out of 2 to this: there is a table for every exponent."""
+    return symbols.table_bits(8 * count, len(exponent_of), 12)
 
 
 def _levels(exponents: int, extra: int) -> Contexts:

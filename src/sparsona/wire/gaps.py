@@ -1,127 +1,215 @@
-"""Index sets as gaps under a density, with the range coder of `constriction`.
+"""Index sets as gaps under a density, at the entropy bound.
 
-If each position is in the set with the same chance p, the number of absent positions before the next
-present one is geometric, and coding it so costs H(p)/p bits a position: the entropy bound. The density is
-known to both sides, since the numbers of positions are. Gaps of `top` and more are split: the symbol `top`
-says "`top` absent ones, and on", which costs nothing extra, for a geometric gap has no memory.
+If each position is in the set with the same chance p, the number of absent positions before the next present one is
+geometric, and coding it so costs H(p)/p bits a position: the entropy bound. The density is known to both sides, since
+the numbers of positions are.
 
-What this relies on to be the same everywhere: the table is made of integers; `constriction` turns them into
-frequencies out of 2**24 with IEEE double arithmetic (sums, one division, products, floors; no `exp`, `log`
-or `pow`); the goldens pin it.
+A gap is split. The lowest bits are as good as even where p is small, and are written as they are. What is above them is
+a symbol of the rANS coder. Gaps of `top` symbols and more are split again: the symbol `top` says "so many absent ones,
+and on", which costs nothing extra, for a geometric gap has no memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import constriction
 import numpy as np
 import numpy.typing as npt
 
-from sparsona.compiled import compiled, i64
+from sparsona.compiled import compiled, i64, u64
 from sparsona.errors import WireError
 from sparsona.message import IndexSet
+from sparsona.wire import rans
 from sparsona.wire.buffers import Reader, varint
+from sparsona.wire.rans import Ints, Symbols, Words
+from sparsona.wire.symbols import to_bytes
 
-Gaps = npt.NDArray[np.int32]
-Probabilities = npt.NDArray[np.float64]
+BITS = 12
+"""Frequencies are out of 2**12."""
 
-_LONGEST = 1024
-"""The most symbols for gaps."""
+_SYMBOLS = 256
+"""More than a table has: the chance of a symbol is at least 1/64, and the last one stands for 1/16 of all gaps."""
+
+_ONE = 1 << 30
+
+_TWO = 1024
+"""From so many positions on, two states take the symbols in turn, which is faster and takes four bytes more."""
+
+PlainWords = npt.NDArray[np.uint32]
 
 
 @compiled
-def _table(present: int, size: int) -> Probabilities:
-    """Probabilities, out of 2**30, of the gaps 0, 1, ... and last of all the longer ones."""
-    out = np.zeros(_LONGEST + 1, np.float64)
-    beyond = i64(1) << 30
-    gap = 0
-    while gap < _LONGEST and (gap == 0 or beyond > 1 << 20):
-        longer = beyond * (size - present) // size
-        out[gap] = beyond - longer
+def _low(size: int, present: int) -> int:
+    """How many low bits of a gap are plain: as many as leave a symbol a chance of at most 1/32."""
+    low = i64(0)
+    while present << (low + 6) <= size:
+        low += 1
+    return low
+
+
+@compiled
+def _weights(size: int, present: int, low: int) -> tuple[Ints, int]:
+    """How likely each symbol is, out of 2**30, and the symbol of longer gaps."""
+    out = np.zeros(_SYMBOLS, np.int64)
+    absent = ((size - present) << 30) // size
+    for _ in range(low):
+        absent = absent * absent >> 30
+    beyond, top = i64(_ONE), 0
+    while top == 0 or beyond > _ONE >> 4:
+        longer = max(1, beyond * absent >> 30)
+        out[top] = beyond - longer
         beyond = longer
-        gap += 1
-    out[gap] = beyond
-    return out[: gap + 1]
+        top += 1
+    out[top] = beyond
+    return out, top
 
 
 @compiled
-def _to_symbols(indices: IndexSet, first: int, top: int) -> Gaps:
-    count, last = len(indices), first - 1
-    for index in indices:
-        count += (index - last - 1) // top
-        last = index
-    out = np.empty(count, np.int32)
-    at, last = 0, first - 1
-    for index in indices:
-        gap = index - last - 1
-        while gap >= top:
-            out[at] = top
-            at += 1
-            gap -= top
-        out[at] = gap
-        at += 1
-        last = index
-    return out
+def _models(tensors: Ints, counts: Ints) -> tuple[Ints, Ints, Ints]:
+    """For each tensor: frequencies of symbols, the symbol of longer gaps, and how many bits are plain."""
+    weights = np.zeros((len(tensors), _SYMBOLS), np.int64)
+    tops, lows = np.zeros(len(tensors), np.int64), np.zeros(len(tensors), np.int64)
+    for i in range(len(tensors)):
+        if 0 < counts[i] < tensors[i]:
+            lows[i] = _low(tensors[i], counts[i])
+            weights[i], tops[i] = _weights(tensors[i], counts[i], lows[i])
+    return rans.frequencies(weights, BITS), tops, lows
 
 
 @compiled
-def _from_symbols(symbols: Gaps, top: int, last: int, out: IndexSet, at: int) -> tuple[int, int]:
-    """Positions after `last` into `out` from `at` on; where the reading stands, and how many are written."""
-    for symbol in symbols:
-        if symbol == top:
-            last += top
-        else:
-            last += symbol + 1
-            out[at] = last
-            at += 1
-    return last, at
+def _split(indices: IndexSet, tensors: Ints, counts: Ints, tops: Ints, lows: Ints) -> tuple[Symbols, Ints, PlainWords]:
+    """The symbols, where those of each tensor end, and the plain bits as words, lowest bits first."""
+    total, bits, first, at = len(indices), i64(0), i64(0), 0
+    ends = np.zeros(len(tensors), np.int64)
+    for i in range(len(tensors)):  # one symbol a position, and one for each time that a gap is split
+        if 0 < counts[i] < tensors[i]:
+            total += (indices[at + counts[i] - 1] - first) // (tops[i] << lows[i])
+            bits += counts[i] * lows[i]
+        first, at = first + tensors[i], at + counts[i]
+    out, words = np.empty(total, np.uint16), np.zeros((bits >> 5) + 2, np.uint32)
+    found, taken, first, at = 0, i64(0), i64(0), 0
+    for i in range(len(tensors)):
+        if 0 < counts[i] < tensors[i]:
+            top, low, last = tops[i], lows[i], first - 1
+            for index in indices[at : at + counts[i]]:
+                gap = index - last - 1
+                last = index
+                while gap >> low >= top:
+                    out[found] = top
+                    found += 1
+                    gap -= top << low
+                out[found] = gap >> low
+                found += 1
+                rest = u64(gap & ((i64(1) << low) - 1)) << u64(taken & 31)
+                words[taken >> 5] |= rest & u64(0xFFFFFFFF)
+                words[(taken >> 5) + 1] |= rest >> u64(32)
+                taken += low
+        first, at = first + tensors[i], at + counts[i]
+        ends[i] = found
+    return out[:found], ends, words[: (taken + 31) >> 5]
 
 
-def _model(present: int, size: int) -> tuple[object, int]:
-    table = _table(present, size)
-    return constriction.stream.model.Categorical(table, perfect=False), len(table) - 1
+@compiled
+def _lanes(positions: int) -> int:
+    return 2 if positions >= _TWO else 1
+
+
+@compiled
+def _push(symbols: Symbols, ends: Ints, freq: Ints, lanes: int) -> Words:
+    """The symbols as words: the states, then what the decoder wants in its order."""
+    n = len(symbols)
+    words, start, inverse = np.empty(n + 5, np.uint16), rans.starts(freq), rans.inverses(freq, BITS)
+    states, at, i = np.full(lanes, rans.FLOOR, np.uint64), i64(n + 5), n - 1
+    for row in range(len(ends) - 1, -1, -1):
+        first = ends[row - 1] if row else 0
+        while i >= first:
+            lane = u64(i & (lanes - 1))
+            states[lane], at = rans.put(states[lane], row, symbols[u64(i)], freq, start, inverse, BITS, words, at)
+            i -= 1
+    for lane in range(lanes - 1, -1, -1):
+        at -= 2
+        words[at] = states[lane] & u64(0xFFFF)
+        words[at + 1] = states[lane] >> u64(16)
+    return words[at:].copy()
+
+
+@compiled
+def _pull(
+    words: Words, plain: PlainWords, tensors: Ints, counts: Ints, freq: Ints, tops: Ints, lows: Ints, out: IndexSet
+) -> int:
+    """The positions into `out`; 0 if all is well, 1 if a position is beyond its tensor, 2 if words are left over."""
+    start, slot, lanes = rans.starts(freq), rans.slots(freq, BITS), _lanes(len(out))
+    states = np.zeros(lanes, np.uint64)
+    if len(words) < 2 * lanes:
+        return 2
+    for lane in range(lanes):
+        states[lane] = u64(words[2 * lane]) | u64(words[2 * lane + 1]) << u64(16)
+        if states[lane] < u64(rans.FLOOR):
+            return 2
+    next_, last_word, taken, found, first, lane = i64(2 * lanes), i64(len(words) - 1), i64(0), i64(0), i64(0), 0
+    for row in range(len(tensors)):
+        end, stop = first + tensors[row], found + counts[row]
+        if counts[row] == tensors[row]:
+            for index in range(first, end):
+                out[found] = index
+                found += 1
+        last, top, low = first - 1, tops[row], lows[row]
+        while found < stop:
+            state = states[lane]
+            at = state & u64((1 << BITS) - 1)
+            symbol = i64(slot[row, at])
+            state = u64(freq[row, symbol]) * (state >> u64(BITS)) + at - u64(start[row, symbol])
+            filled = state << u64(16) | u64(words[u64(min(next_, last_word))])
+            short = state < u64(rans.FLOOR)
+            states[lane] = filled if short else state
+            next_ += i64(short)
+            lane = (lane + 1) & (lanes - 1)
+            if symbol == top:
+                last += top << low
+            else:
+                word = taken >> 5
+                both = u64(plain[word]) | u64(plain[word + 1]) << u64(32)
+                last += 1 + (symbol << low) + i64(both >> u64(taken & 31) & u64((i64(1) << low) - 1))
+                taken += low
+                out[u64(found)] = last
+                found += 1
+            if last >= end:
+                return 1
+        first = end
+    over = next_ != len(words)
+    for lane in range(lanes):
+        over |= states[lane] != u64(rans.FLOOR)
+    return 2 if over else 0
 
 
 def encode(indices: IndexSet, tensors: Sequence[int], counts: Sequence[int]) -> bytes:
     """`indices` in consecutive ranges of lengths `tensors`, of which they hold `counts`; each has its own density."""
-    coder = constriction.stream.queue.RangeEncoder()
-    first = at = 0
-    for size, present in zip(tensors, counts, strict=True):
-        if 0 < present < size:
-            model, top = _model(present, size)
-            coder.encode(_to_symbols(indices[at : at + present], first, top), model)
-        first, at = first + size, at + present
-    words: npt.NDArray[np.uint32] = coder.get_compressed()
-    return varint(len(words)) + words.astype("<u4", copy=False).tobytes()
+    sizes, present = np.array(tensors, np.int64), np.array(counts, np.int64)
+    freq, tops, lows = _models(sizes, present)
+    symbols, ends, plain = _split(indices, sizes, present, tops, lows)
+    words = _push(symbols, ends, freq, _lanes(len(indices)))
+    rest = plain.astype("<u4", copy=False).tobytes()[: _plain_bytes(present, sizes, lows)]
+    return varint(len(words)) + to_bytes(words) + rest
 
 
 def decode(reader: Reader, tensors: Sequence[int], counts: Sequence[int]) -> IndexSet:
     """The positions again; `counts` are within `tensors`."""
-    length = reader.varint("the length of coded positions", most=reader.remaining // 4)
-    words = reader.array("<u4", length, "coded positions").astype(np.uint32)
-    out = np.empty(sum(counts), np.int64)
-    first = at = 0
-    try:
-        decoder = constriction.stream.queue.RangeDecoder(words)
-        for size, present in zip(tensors, counts, strict=True):
-            if present == size:
-                out[at : at + size] = np.arange(first, first + size)
-            elif present:
-                _decode_range(decoder, first, size, out[at : at + present])
-            first, at = first + size, at + present
-        whole = decoder.maybe_exhausted()
-    except (AssertionError, ValueError) as error:
-        raise WireError("coded positions do not fit their density") from error
-    if not whole:
-        raise WireError("coded positions are followed by something else")
+    sizes, present = np.array(tensors, np.int64), np.array(counts, np.int64)
+    freq, tops, lows = _models(sizes, present)
+    length = reader.varint("the length of coded positions", most=reader.remaining // 2)
+    words = reader.array("<u2", length, "coded positions").astype(np.uint16)
+    rest = reader.array("u1", _plain_bytes(present, sizes, lows), "coded positions")
+    plain = np.zeros(len(rest) // 4 + 2, "<u4")
+    plain.view(np.uint8)[: len(rest)] = rest
+    out = np.empty(int(present.sum()), np.int64)
+    wrong = _pull(words, plain.astype(np.uint32, copy=False), sizes, present, freq, tops, lows, out)
+    if wrong:
+        what = (
+            "a coded position is beyond its tensor" if wrong == 1 else "coded positions are followed by something else"
+        )
+        raise WireError(what)
     return out
 
 
-def _decode_range(decoder: constriction.stream.queue.RangeDecoder, first: int, size: int, out: IndexSet) -> None:
-    model, top = _model(len(out), size)
-    last, at = first - 1, 0
-    while at < len(out):
-        last, at = _from_symbols(decoder.decode(model, len(out) - at), top, last, out, at)
-        if last >= first + size:
-            raise WireError(f"a coded position is {last - first}, beyond the {size} that there are")
+def _plain_bytes(counts: Ints, tensors: Ints, lows: Ints) -> int:
+    return (int((counts * lows)[counts < tensors].sum()) + 7) // 8

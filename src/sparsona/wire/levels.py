@@ -21,12 +21,12 @@ from sparsona.message import Vector
 from sparsona.wire import floats
 from sparsona.wire.buffers import Bytes, Reader, varint
 from sparsona.wire.fields import Patterns
-from sparsona.wire.papers import Naturals, gamma_bits, read_gamma
+from sparsona.wire.rans import Ints
 
 RUNS, FLOATS = 0, 1
 
 
-def runs(values: Vector) -> tuple[Naturals, Patterns, Naturals]:
+def runs(values: Vector) -> tuple[Ints, Patterns, Ints]:
     """Lengths of the runs, the levels in ascending order (as bit patterns), and which level each run has."""
     patterns = np.ascontiguousarray(values).view(np.uint32)
     starts = np.flatnonzero(np.concatenate(([True], patterns[1:] != patterns[:-1])))
@@ -54,7 +54,19 @@ def bits(values: Vector) -> int:
     lengths, levels, _ = runs(values)
     count = len(levels)
     steps = (len(lengths) - 1) * _width(count - 1)
-    return gamma_bits([len(lengths), count]) + 32 * count + _width(count) + steps + gamma_bits(lengths[:-1])
+    return gamma_bits(np.array([len(lengths), count])) + 32 * count + _width(count) + steps + gamma_bits(lengths[:-1])
+
+
+@compiled
+def gamma_bits(numbers: Ints) -> int:
+    """How many bits Elias gamma takes: 2 floor(log2 n) + 1 for each n >= 1."""
+    total = 0
+    for number in numbers:
+        total += 1
+        while number > 1:
+            number >>= 1
+            total += 2
+    return total
 
 
 def _width(choices: int) -> int:
@@ -138,7 +150,7 @@ def _put_gamma(out: Bytes, at: int, number: int) -> int:
 
 
 @compiled
-def _write(lengths: Naturals, levels: Patterns, which: Naturals, total: int) -> Bytes:
+def _write(lengths: Ints, levels: Patterns, which: Ints, total: int) -> Bytes:
     out = np.zeros(total + 1, np.uint8)
     count = len(levels)
     at = _put_gamma(out, 1, len(lengths))
@@ -163,9 +175,28 @@ def _get(bits: Bytes, at: int, count: int) -> int:
 
 
 @compiled
+def _read_gamma(bits: Bytes, at: int, count: int) -> tuple[Ints, int]:
+    """`count` numbers from bit `at` on, and the bit after them; -1 if the bits run out or a number exceeds 62
+    bits.
+    """
+    out = np.zeros(count, np.int64)
+    for i in range(count):
+        log = 0
+        while at < len(bits) and bits[at] == 0:
+            log += 1
+            at += 1
+        if log > 61 or at + log >= len(bits):
+            return out, -1
+        for _ in range(log + 1):
+            out[i] = out[i] << 1 | bits[at]
+            at += 1
+    return out, at
+
+
+@compiled
 def _read(bits: Bytes, at: int, out: Patterns) -> int:
     """One tensor from bit `at` on; the bit after it, or -1 if it cannot be."""
-    head, at = read_gamma(bits, at, 2)
+    head, at = _read_gamma(bits, at, 2)
     if at < 0:
         return -1
     count, levels = head[0], head[1]
@@ -189,7 +220,7 @@ def _read(bits: Bytes, at: int, out: Patterns) -> int:
         which = (which + 1 + read) % levels if i else read
         length = len(out) - filled
         if i < count - 1:
-            one, at = read_gamma(bits, at, 1)
+            one, at = _read_gamma(bits, at, 1)
             if at < 0 or one[0] >= length:
                 return -1
             length = one[0]

@@ -16,11 +16,28 @@ from sparsona.wire import rans, tables
 from sparsona.wire.buffers import Reader, varint
 from sparsona.wire.rans import Contexts, Ints, Symbols, Words
 
-BITS = 14
-"""Frequencies are out of 2**14."""
+EACH = 128
+"""A context is for so many symbols at least: whoever sends few symbols cannot ask for many tables."""
 
-MOST = 1 << BITS
-"""The most symbols of an alphabet."""
+
+def table_bits(symbols: int, tables: int = 1, most: int = 14) -> int:
+    """Frequencies are out of 2 to this: up to four times as many as there are symbols, shared among `tables`.
+
+    >>> table_bits(100), table_bits(10**6), table_bits(1000, tables=50, most=12)
+    (8, 14, 6)
+    """
+    return max(6, min(most, (symbols // tables).bit_length() + 1))
+
+
+def most_contexts(symbols: int, alphabet: int, most: int) -> int:
+    """log2 of the most contexts that so many symbols of an alphabet of this size may have, at most `most`.
+
+    Their tables have no more than two entries a symbol.
+
+    >>> [most_contexts(n, 200, 3) for n in (100, 300, 1000, 10**6)]
+    [0, 1, 2, 3]
+    """
+    return max(0, min(most, (symbols // EACH).bit_length() - 1, (2 * symbols // alphabet).bit_length() - 1))
 
 
 def _cuts(counts: Ints) -> Contexts:
@@ -56,15 +73,17 @@ def encode(symbols: Symbols, levels: Contexts, below: int) -> bytes | None:
     means, counts = rans.means(symbols, levels)
     cuts = _cuts(counts)
     contexts, finest = _joint(symbols, means, cuts, size)
-    choices = [finest.reshape(1 << log, -1, size).sum(axis=1) for log in range(4)]
+    logs = range(1 + most_contexts(len(symbols), size, 3))
+    choices = [finest.reshape(1 << log, -1, size).sum(axis=1) for log in logs]
     costs = [_bits_of(counts) for counts in choices]
     log = costs.index(min(costs))
-    if costs[log] >= below * 8 * 4096 or (choices[log] > 0).sum(axis=1).max() > MOST // 2:
+    bits = table_bits(len(symbols))
+    if costs[log] >= below * 8 * 4096 or 2 * (choices[log] > 0).sum(axis=1).max() > 1 << bits:
         return None
     kept = cuts[(8 >> log) - 1 :: 8 >> log]
     table = tables.quantise(choices[log])
-    freq = rans.frequencies(tables.SCALE[table], BITS)
-    words = rans.push(symbols, contexts >> np.uint8(3 - log), freq, rans.starts(freq), BITS)
+    freq = rans.frequencies(tables.SCALE[table], bits)
+    words = rans.push(symbols, contexts >> np.uint8(3 - log), freq, rans.starts(freq), bits)
     out = bytes([log]) + kept.tobytes() + tables.write_bytes(table) + varint(len(words)) + to_bytes(words)
     return out if len(out) < below else None
 
@@ -72,17 +91,19 @@ def encode(symbols: Symbols, levels: Contexts, below: int) -> bytes | None:
 def decode(reader: Reader, count: int, levels: Contexts, what: str) -> Symbols:
     """The next `count` symbols, all of them below `len(levels)`."""
     log = reader.byte(what)
-    if log > 3:
-        raise WireError(f"{what} asks for 2**{log} contexts, at most 8 are possible")
+    most = most_contexts(count, len(levels), 3)
+    if log > most:
+        raise WireError(f"{what} asks for 2**{log} contexts, at most 2**{most} are possible")
     cuts = reader.array("u1", (1 << log) - 1, what)
     table = tables.read_bytes(reader, len(levels) << log, what).reshape(1 << log, -1)
     words = read_words(reader, count, what)
-    freq = rans.frequencies(tables.SCALE[table], BITS)
-    start, slot = rans.starts(freq), rans.slots(freq, BITS)
+    bits = table_bits(count)
+    freq = rans.frequencies(tables.SCALE[table], bits)
+    start, slot = rans.starts(freq), rans.slots(freq, bits)
     if log:
-        symbols, fine = rans.pull_trail(words, count, levels, cuts, freq, start, slot, BITS)
+        symbols, fine = rans.pull_trail(words, count, levels, cuts, freq, start, slot, bits)
     else:
-        symbols, fine = rans.pull(words, np.zeros(count, np.uint8), freq, start, slot, BITS)
+        symbols, fine = rans.pull(words, np.zeros(count, np.uint8), freq, start, slot, bits)
     if not fine:
         raise WireError(f"{what} does not fit its table of frequencies")
     return symbols

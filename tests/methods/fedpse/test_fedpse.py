@@ -21,9 +21,11 @@ from sparsona.layout import Layout
 from sparsona.message import IndexSet, Message, Sparse, Stamp, Vector
 from sparsona.method import Arrival, ServerContext, Task
 from sparsona.methods.fedpse import ClientState, FedPSE, ServerState
+from sparsona.methods.fedpse.owed import Owed
 from sparsona.models.convnet2 import convnet2
 from sparsona.runs.records import RunLog
-from sparsona.testing import Silent, check_method, tiny_setup
+from sparsona.testing import Scripted as Fates
+from sparsona.testing import check_method, tiny_setup
 from sparsona.training.optimizer import Moments
 from sparsona.training.runner import Trained
 from sparsona.training.vector import Flat
@@ -68,8 +70,8 @@ class Scripted:
         return Trained(start + self.change, 0.1, 20, memory)
 
 
-def fit(method: FedPSE, own: ClientState, local: Any, down: Message | None = None, acked: int = -1) -> Any:
-    return method.fit(own, (down or Message()).stamped(Stamp(local.round, 0, acked)), local)
+def fit(method: FedPSE, own: ClientState, local: Any, down: Message | None = None) -> Any:
+    return method.fit(own, (down or Message()).stamped(Stamp(local.round)), local)
 
 
 def rounds_of(method: FedPSE, schedule: Any = None, rounds: int = 4, clients: int = 3) -> Rounds:
@@ -113,17 +115,17 @@ def test_the_papers_examples_of_ewa() -> None:
     keep_all = FedPSE(sparsity=0.0, scope="model")
     alike = {"a": vector(0, 1), "b": vector(2, 0), "c": vector(0, 3)}
     server = merged(alike, keep_all)
-    assert all(owed.sparse().values.tolist() == [2, 2] for owed in server.owed.values())
+    assert all(owed.sparse().values.tolist() == [2, 2] for owed in server.owed.updates.values())
     server = merged(alike, replace(keep_all, ewa=False))
-    assert np.allclose(server.owed["a"].sparse().dense(), [2 / 3, 4 / 3])
+    assert np.allclose(server.owed.updates["a"].sparse().dense(), [2 / 3, 4 / 3])
     differ = {"a": vector(0, 2), "b": vector(3, 0), "c": vector(0, 4)}
-    assert merged(differ, keep_all).owed["b"].sparse().dense().tolist() == [3, 3]
-    assert merged(differ, replace(keep_all, ewa=False)).owed["b"].sparse().dense().tolist() == [1, 2]
+    assert merged(differ, keep_all).owed.updates["b"].sparse().dense().tolist() == [3, 3]
+    assert merged(differ, replace(keep_all, ewa=False)).owed.updates["b"].sparse().dense().tolist() == [1, 2]
 
 
 def test_ewa_by_examples() -> None:
     server = merged({"a": vector(4, 0), "b": vector(8, 0)}, FedPSE(sparsity=0.0), {"a": 1, "b": 3})
-    assert server.owed["a"].sparse().dense().tolist() == [7, 0]
+    assert server.owed.updates["a"].sparse().dense().tolist() == [7, 0]
 
 
 def replies(seed: int, keep: float, size: int = 200, clients: str = "abcd") -> dict[str, Vector]:
@@ -143,10 +145,10 @@ def test_the_choice_for_each_client(seed: int, scope: Any) -> None:
     method = FedPSE(sparsity=0.9, scope=scope)
     updates = replies(seed, 0.1)
     server = merged(updates, method)
-    whole = merged(updates, FedPSE(sparsity=0.0, dps=False)).owed["a"].sparse().dense()
-    common = set(merged(updates, replace(method, dps=False)).owed["a"].sparse().indices)
+    whole = merged(updates, FedPSE(sparsity=0.0, dps=False)).owed.updates["a"].sparse().dense()
+    common = set(merged(updates, replace(method, dps=False)).owed.updates["a"].sparse().indices)
     for client, update in updates.items():
-        chosen, own = server.owed[client].sparse(), set(np.flatnonzero(update))
+        chosen, own = server.owed.updates[client].sparse(), set(np.flatnonzero(update))
         assert len(chosen.indices) == len(common)
         assert common & own <= set(chosen.indices) <= common | own
         assert np.array_equal(chosen.values, whole[chosen.indices])
@@ -155,7 +157,7 @@ def test_the_choice_for_each_client(seed: int, scope: Any) -> None:
 
 def test_without_dps_all_get_the_same() -> None:
     server = merged(replies(1, 0.1), FedPSE(dps=False))
-    first, *others = (owed.sparse() for owed in server.owed.values())
+    first, *others = (owed.sparse() for owed in server.owed.updates.values())
     assert all(np.array_equal(first.indices, other.indices) for other in others)
 
 
@@ -163,7 +165,7 @@ def test_one_client_gets_back_what_it_sent() -> None:
     update = np.zeros(10, np.float32)
     update[[2, 9]] = 0.1, -0.7
     server = merged({"a": update}, FedPSE(), {"a": 7})
-    assert np.array_equal(server.owed["a"].sparse().dense(), update)
+    assert np.array_equal(server.owed.updates["a"].sparse().dense(), update)
     assert server.distance == {"a": 0.0}
 
 
@@ -172,7 +174,7 @@ def test_identical_clients_are_at_no_distance() -> None:
     server = merged(dict.fromkeys("abc", update), FedPSE(), {"a": 3, "b": 5, "c": 9})
     assert set(server.distance.values()) == {0.0}
     assert all(
-        np.array_equal(owed.sparse().dense(), server.owed["a"].sparse().dense()) for owed in server.owed.values()
+        np.array_equal(owed.sparse().dense(), server.owed.updates["a"].sparse().dense()) for owed in server.owed.updates.values()
     )
 
 
@@ -183,7 +185,7 @@ def test_keeping_everything_is_fedavg_on_updates() -> None:
     server = merged(updates, FedPSE(sparsity=0.0), weights)
     mean = sum(weights[c] * updates[c].astype(np.float64) for c in "abc") / 8
     for client in "abc":
-        assert np.allclose(server.owed[client].sparse().dense(), mean, atol=1e-6)
+        assert np.allclose(server.owed.updates[client].sparse().dense(), mean, atol=1e-6)
 
 
 def test_keeping_everything_is_fedavg_over_rounds() -> None:
@@ -198,17 +200,17 @@ def test_keeping_everything_is_fedavg_over_rounds() -> None:
 def test_exact_zeros_are_not_sent_and_do_not_count() -> None:
     """A dead unit's weight does not move: with EWA its owner has no say in it, with FedAvg it has."""
     updates = {"a": vector(0, 1), "b": vector(6, 1)}
-    assert merged(updates, FedPSE(sparsity=0.0)).owed["a"].sparse().dense().tolist() == [6, 1]
-    assert merged(updates, FedPSE(sparsity=0.0, ewa=False)).owed["a"].sparse().dense().tolist() == [3, 1]
+    assert merged(updates, FedPSE(sparsity=0.0)).owed.updates["a"].sparse().dense().tolist() == [6, 1]
+    assert merged(updates, FedPSE(sparsity=0.0, ewa=False)).owed.updates["a"].sparse().dense().tolist() == [3, 1]
 
 
 def test_an_update_of_zeros_changes_no_count() -> None:
     updates = {"a": vector(0, 0, 0), "b": vector(6, 2, 0)}
     server = merged(updates, FedPSE(sparsity=0.0))
-    assert server.owed["b"].sparse().dense().tolist() == [6, 2, 0]
+    assert server.owed.updates["b"].sparse().dense().tolist() == [6, 2, 0]
     assert server.distance["a"] == 0.5
     nothing = merged({"a": vector(0, 0, 0)}, FedPSE())
-    assert len(nothing.owed["a"].sparse().indices) == 0
+    assert len(nothing.owed.updates["a"].sparse().indices) == 0
     assert nothing.distance["a"] == 0.5
 
 
@@ -219,7 +221,7 @@ def test_the_reference_model_is_the_sum_of_the_common_choices() -> None:
     for number in range(3):
         updates = replies(number, 0.1)
         server = method.aggregate(server, arrivals(updates), ServerContext(where, number))
-        expected = expected + merged(updates, replace(method, dps=False)).owed["a"].sparse().dense()
+        expected = expected + merged(updates, replace(method, dps=False)).owed.updates["a"].sparse().dense()
     assert np.array_equal(server.weights, expected)
     assert np.array_equal(method.send(server, "somebody new", ServerContext(where, 3)).vector("weights"), expected)
     assert "update" in method.send(server, "a", ServerContext(where, 3))
@@ -236,8 +238,8 @@ def test_absent_clients_keep_what_they_were_owed() -> None:
     for method in (FedPSE(), FedPSE(broadcast_absent=True)):
         early = method.aggregate(method.start_server(where), arrivals(first), ServerContext(where, 0))
         late = method.aggregate(early, arrivals(second), ServerContext(where, 1))
-        before, after = early.owed["a"].sparse().dense(), late.owed["a"].sparse().dense()
-        missed = merged(second, replace(method, dps=False)).owed["b"].sparse().dense()
+        before, after = early.owed.updates["a"].sparse().dense(), late.owed.updates["a"].sparse().dense()
+        missed = merged(second, replace(method, dps=False)).owed.updates["b"].sparse().dense()
         assert np.array_equal(after, before + missed if method.broadcast_absent else before)
         assert early.distance["a"] == late.distance["a"]
 
@@ -261,14 +263,15 @@ def test_who_comes_late_gets_what_was_common_meanwhile_beside_its_own_choice() -
     missed = np.zeros(201, np.float32)
     for number in (1, 2):  # a trains in round 1, and its reply comes in round 3
         others = {"b": everybody[number]["b"]}
-        server = method.aggregate(server, arrivals(others), ServerContext(where, number, 0, {"a": 1}))
-        missed += merged(others, plain).owed["b"].sparse().dense()
+        context = ServerContext(where, number, unanswered=frozenset("a"))
+        server = method.aggregate(server, arrivals(others), context)
+        missed += merged(others, plain).owed.updates["b"].sparse().dense()
     late = method.aggregate(server, arrivals(everybody[3]), ServerContext(where, 3))
-    punctual = replace(server, missed={})
-    chosen = method.aggregate(punctual, arrivals(everybody[3]), ServerContext(where, 3)).owed["a"].sparse().dense()
-    assert np.allclose(late.owed["a"].sparse().dense(), chosen + missed, atol=1e-6)
+    punctual = replace(server, owed=Owed(server.owed.updates))
+    chosen = method.aggregate(punctual, arrivals(everybody[3]), ServerContext(where, 3)).owed.updates["a"].sparse()
+    assert np.allclose(late.owed.updates["a"].sparse().dense(), chosen.dense() + missed, atol=1e-6)
     assert missed.any()
-    assert not late.missed
+    assert not late.owed.missed
 
 
 def test_the_draw_depends_on_round_and_client_only() -> None:
@@ -276,7 +279,7 @@ def test_the_draw_depends_on_round_and_client_only() -> None:
 
     def owed(number: int, among: Mapping[str, Vector]) -> IndexSet:
         server = method.aggregate(method.start_server(where), arrivals(among), ServerContext(where, number))
-        return server.owed["a"].sparse().indices
+        return server.owed.updates["a"].sparse().indices
 
     assert np.array_equal(owed(0, updates), owed(0, dict(reversed(updates.items()))))
     assert not np.array_equal(owed(0, updates), owed(1, updates))
@@ -294,8 +297,8 @@ def test_what_is_sent_and_what_is_kept_make_the_update() -> None:
     wanted = (where.initial + change) - where.initial + own.residual
     sent = done.reply.sparse("update")
     assert len(sent.indices) == 10 + 1
-    assert np.array_equal(sent.dense() + done.client.residual, wanted), "to the last bit"
-    assert not (sent.dense() * done.client.residual).any()
+    assert np.array_equal(sent.dense() + done.state.residual, wanted), "to the last bit"
+    assert not (sent.dense() * done.state.residual).any()
     assert done.reply.examples() == 20
     assert np.array_equal(done.model, where.initial + change)
 
@@ -304,7 +307,7 @@ def test_a_round_starts_from_the_base_not_from_the_trained_model() -> None:
     where, method = task(), FedPSE(sparsity=0.5)
     done = fit(method, method.start_client(where, "a"), Scripted(where, np.ones(10, np.float32)))
     down = Message(update=Sparse(10, np.array([3]), vector(0.25)))
-    model = method.personal_model(done.client, down.stamped(Stamp(1, 0, 0)), Scripted(where, np.ones(10)))  # type: ignore[arg-type]
+    model = method.personal_model(done.state, down, Scripted(where, np.ones(10)))  # type: ignore[arg-type]
     assert np.array_equal(model, where.initial + down.sparse("update").dense())
 
 
@@ -315,29 +318,31 @@ def test_a_lost_reply_returns_to_the_residual_and_the_downlink_is_not_applied_tw
     first = fit(method, method.start_client(where, "a"), Scripted(where, change))
     base = where.initial + down.sparse("update").dense()
 
-    second = fit(method, first.client, Scripted(where, again, 1), down, acked=0)
+    second = fit(method, first.state, Scripted(where, again, 1), down)
     assert np.array_equal(second.model, base + again)
-    wanted = second.reply.sparse("update").dense() + second.client.residual
+    wanted = second.reply.sparse("update").dense() + second.state.residual
 
-    lost = fit(method, second.client, Scripted(where, again, 2), down, acked=0)
+    lost = fit(method, second.lost, Scripted(where, again, 2), down)
     assert np.array_equal(lost.model, base + again), "the server still speaks of the model it knows"
-    everything = lost.reply.sparse("update").dense() + lost.client.residual
+    everything = lost.reply.sparse("update").dense() + lost.state.residual
     assert np.array_equal(everything, (base + again) - base + wanted), "nothing of the lost reply is lost"
 
-    heard = fit(method, lost.client, Scripted(where, again, 3), down, acked=2)
+    heard = fit(method, lost.state, Scripted(where, again, 3), down)
     assert np.array_equal(heard.model, base + down.sparse("update").dense() + again)
-    kept = heard.reply.sparse("update").dense() + heard.client.residual
-    assert np.allclose(kept, again + lost.client.residual, atol=1e-6), "what arrived is not sent again"
+    kept = heard.reply.sparse("update").dense() + heard.state.residual
+    assert np.allclose(kept, again + lost.state.residual, atol=1e-6), "what arrived is not sent again"
 
 
 def test_a_client_that_is_never_heard_keeps_all_it_has_learnt() -> None:
-    loop = rounds_of(FedPSE(), Silent("c1"), rounds=3)
-    own = loop.engine.store.get("c1")
-    assert "c1" not in loop.server.owed
-    assert np.count_nonzero(own.sent.added_to(own.residual)) > 0.5 * len(own.residual)
-    alike = rounds_of(FedPSE(), rounds=3).engine.store.get("c1")
-    norms = [np.linalg.norm(o.sent.added_to(o.residual)) for o in (own, alike)]
-    assert norms[0] > norms[1]
+    loop = rounds_of(FedPSE(), Fates(({"c1": "lost"},) * 3), rounds=3)
+    memory = loop.engine.store.get("c1")
+    assert memory.if_lost is not None
+    (own,) = memory.if_lost
+    assert "c1" not in loop.server.owed.updates
+    assert np.array_equal(own.weights, loop.setup.task.initial), "it has got nothing"
+    assert np.count_nonzero(own.residual) > 0.5 * len(own.residual)
+    (alike,) = rounds_of(FedPSE(), rounds=3).engine.store.get("c1").if_lost
+    assert np.linalg.norm(own.residual) > np.linalg.norm(alike.residual)
 
 
 def test_an_update_that_is_not_finite_is_refused_and_the_residual_kept() -> None:
@@ -346,7 +351,7 @@ def test_an_update_that_is_not_finite_is_refused_and_the_residual_kept() -> None
     with pytest.warns(UserWarning, match="nothing is sent"):
         done = fit(method, own, Scripted(where, np.full(10, np.nan, np.float32)))
     assert len(done.reply) == 0
-    assert done.client is own
+    assert done.state is own
     assert np.array_equal(done.model, where.initial)
     huge = replace(own, residual=np.full(10, np.inf, np.float32))
     with pytest.warns(UserWarning, match="not finite"):
@@ -358,7 +363,7 @@ def test_a_client_without_data_is_skipped() -> None:
     own = method.start_client(where, "a")
     done = fit(method, own, Scripted(where, np.ones(10, np.float32), examples=0))
     assert len(done.reply) == 0
-    assert done.client is own
+    assert done.state is own
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -378,7 +383,7 @@ def test_the_optimisers_memory_may_survive() -> None:
         method = FedPSE(opt_state=state)  # type: ignore[arg-type]
         own = method.start_client(where, "a")
         for number in range(2):
-            own = fit(method, own, Scripted(where, np.ones(10, np.float32), number), acked=number - 1).client
+            own = fit(method, own, Scripted(where, np.ones(10, np.float32), number)).state
         assert (own.moments.step if own.moments else None) == steps
 
 
@@ -395,13 +400,13 @@ class Turns:
 
 def test_partial_participation() -> None:
     loop = rounds_of(FedPSE(), Turns(), rounds=4)
-    assert sorted(loop.server.owed) == ["c0", "c1", "c2"]
-    assert loop.engine.store.get("c1").round == 1
+    assert sorted(loop.server.owed.updates) == ["c0", "c1", "c2"]
+    assert loop.engine.store.get("c1").order == (1, 0)
     reports = loop.run_log.rounds
     dense = 4 * loop.setup.task.layout.size
-    assert reports[0].down.total == 0, "nobody was heard of yet"
-    assert reports[1].down.total == reports[2].down.total == 0, "nothing has come for a client that was never heard of"
-    assert 0 < reports[3].down.total < 0.4 * dense, "then what it is owed"
+    assert all(0 < report.down.total < 16 for report in reports[:3]), "nothing has come for it: an order, and no part"
+    assert all(report.down.values == report.down.positions == 0 for report in reports[:3])
+    assert 16 < reports[3].down.total < 0.4 * dense, "then what it is owed"
 
 
 def test_buffers_are_averaged() -> None:

@@ -239,7 +239,7 @@ def test_new_clients_start_from_the_first_mask_or_from_the_majoritys() -> None:
         assert (held == run.mask("c0", 0)).all() == (choice == "initial")
         assert held.sum() == run.mask("c0", 0).sum()
         fit = method.adapt(state, down, local)
-        searched = unpack(fit.client.next, task.layout.size)
+        searched = unpack(fit.state.next, task.layout.size)
         assert (searched != held).any()
         assert "mask" not in method.send(run.rounds.server, "c0", turn)
 

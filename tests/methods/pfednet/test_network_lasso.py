@@ -12,12 +12,19 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 
 from sparsona.methods.pfednet.graph import Graph, knn_graph
-from sparsona.methods.pfednet.network_lasso import Norm, network_prox, norm_prox
+from sparsona.methods.pfednet.network_lasso import Norm, Rows, _code, _prox_row, _scale, network_prox
 
 NORMS: tuple[Norm, ...] = (1, 2, "inf")
 ORDER = {1: 1, 2: 2, "inf": np.inf}
 DUAL = {1: np.inf, 2: 2, "inf": 1}
 VECTORS = arrays(np.float64, st.integers(1, 12), elements=st.floats(-5, 5, width=32))
+
+
+def norm_prox(a: Rows, tau: float, p: Norm) -> Rows:
+    """argmin over w of tau * |w|_p + 1/2 |w - a|^2, by the kernel of the network lasso."""
+    out = np.empty_like(a)
+    _prox_row(a, _scale(a, tau, _code(p)), _code(p), out)
+    return out
 
 
 def objective(z: Any, b: Any, graph: Graph, strength: float, p: Norm) -> float:

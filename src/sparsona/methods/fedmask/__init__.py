@@ -45,7 +45,7 @@ class FedMask(Method[ServerState, ClientState]):
 
     After a client's first training the share `keep` of its weights with the highest scores survives. Where two or more
     masks have a weight, the clients' majority decides; elsewhere a client's own bit stays. A client takes the server's
-    bit over by the sign of its score.
+    bit over by the sign of its score. `score_lr` is the learning rate of the scores.
     """
 
     layers: Annotated[int, Field(ge=0)] = 2

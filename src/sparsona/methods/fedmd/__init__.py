@@ -46,8 +46,9 @@ class FedMD(Method[ServerState, ClientState]):
     """Only logits travel: `align` samples of the `public` data set are answered, averaged and learnt each round.
 
     `public` is a data set of the same shape of sample; `synthetic` is noise in its place, and no more than a stand-in.
-    A client first trains `pretrain` epochs alone, then digests the mean logits for `digest` epochs and trains on its
-    own samples by the config. The authors also pre-train on the public labels; here these are not looked at.
+    A client first trains `pretrain` epochs alone. In a round it digests the mean logits for `digest` epochs, in batches
+    of `digest_batch` and at the rate `digest_lr`, and trains on its own samples. The authors also pre-train on the
+    public labels; here these are not looked at.
     """
 
     private: ClassVar[tuple[str, ...]] = ("weights",)

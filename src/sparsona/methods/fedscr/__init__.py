@@ -47,9 +47,9 @@ class ClientState:
 class FedSCR(Method[ServerState, ClientState]):
     """Filters and channels that moved enough go up, with error feedback; the whole model comes down.
 
-    `rule`: `share` keeps of each tensor the largest part up to 1 - `sparsity`, `absolute` what sums to `tau` or more,
-    `adaptive` the same with tau * sigmoid(d1 * divergence + d2 * significance + d3 * mean variance of the losses) for
-    each client. Vectors (biases) are always sent.
+    `rule`: share keeps of each tensor the largest part up to 1 - `sparsity`, absolute what sums to `tau` or more,
+    adaptive the same with tau * sigmoid(d1 * divergence + d2 * significance + d3 * mean variance of the losses) for
+    each client, with the factors `d1`, `d2` and `d3`. Vectors (biases) are always sent.
     """
 
     feedback: ClassVar[str] = "residual"

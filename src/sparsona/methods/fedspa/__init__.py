@@ -33,9 +33,10 @@ class FedSpa(Method[ServerState, ClientState]):
     """A sparse model of its own for every client, cut out of one global model by a mask that it searches for.
 
     `density` of the weights are active, spread over the tensors by `init`; without `mask_1d` biases and norms stay
-    dense. `search`: rsm keeps the first masks, dst moves a share of each, `alpha` at first and none in the last round.
-    `agg`: a weight moves by the mean over all who reply (mean) or over those who have it active (count).
-    `newcomer`: who joins after training starts from the first mask, or from what most clients have found.
+    dense; with `same_init` all start from one mask. `search`: rsm keeps the first masks, dst moves a share of each,
+    `alpha` at first and none in the last round. `regrow`: by the largest gradients, or at random. `agg`: a weight moves
+    by the mean over all who reply (mean) or over those who have it active (count). `newcomer`: a client that joins
+    after training starts from the first mask, or from what most clients have found.
     """
 
     density: Annotated[float, Field(gt=0, le=1)] = 0.5

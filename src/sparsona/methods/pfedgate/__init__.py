@@ -46,10 +46,12 @@ class PFedGate(Method[ServerState, ClientState]):
     """A private gate on each client makes a sparse model of the global one, for every batch its own.
 
     `density` is the share of weights kept; several are dealt out in turn. `blocks` a tensor, of equal sizes or with a
-    first one as small as the least density (`split`). `ste` gives dropped blocks a gradient (`paper`) or not (`repo`:
-    then training is really smaller, too, unless `slim` is off). `test_batch` samples share a model; 0: one for all.
-    Blocks are chosen by the paper's `exact` knapsack or by the authors' `greedy` one, which in small nets may drop a
-    class's outputs. Scales start at sigmoid(`gate_start`): the paper's 0 halves every layer, 3 nearly keeps them.
+    first one as small as the least density (`split`). `knapsack`: blocks are chosen by the paper's exact one or by the
+    authors' greedy one, which in small nets may drop a class's outputs. `ste` gives dropped blocks a gradient (paper)
+    or not (repo: then training is really smaller, unless `slim` is off). The gate has one or two `paths`, averages
+    images over `gate_pool` pixels, normalises its logits with `post_norm` and cuts them with `logit_relu`; it trains at
+    `gate_lr`. Scales start at sigmoid(`gate_start`): the paper's 0 halves every layer, 3 nearly keeps them.
+    `test_batch` samples share a model (0: one for all). A new client trains its gate for `new_epochs`.
     """
 
     private: ClassVar[tuple[str, ...]] = ("gate", "moments")

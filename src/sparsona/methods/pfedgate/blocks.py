@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, floor
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from sparsona.errors import WireError
 from sparsona.layout import Layout
-from sparsona.message import Blocks, IndexSet, Mask, Vector
+from sparsona.message import Blocks, Mask, Vector
 
 
 def equal_split(size: int, count: int) -> list[int]:
@@ -115,8 +115,3 @@ def blockwise_mean(cut: Cut, replies: Iterable[tuple[float, Blocks]]) -> Vector:
     each = np.repeat(weight, cut.sizes)
     np.divide(total, each, out=total, where=each > 0)
     return total.astype(np.float32)
-
-
-def union(kept: Sequence[Mask]) -> IndexSet:
-    """The blocks that any of the masks keeps."""
-    return np.flatnonzero(np.any(kept, axis=0))

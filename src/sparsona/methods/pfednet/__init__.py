@@ -43,12 +43,15 @@ class ServerState:
 class PFedNet(Method[ServerState, None]):
     """Personal models that similar clients pull together (network lasso); updates of few levels in long runs.
 
-    Minimises mean_n f_n(y_n) + `lam` * sum over edges |z_i - z_j|_`p`. `layout`: all is personal; split, personal being
-    the layers `own` or about such a share of all; additive. `sketch`, `k`, `noise`, `weights` make the graph.
-    `local_steps`: send what training by the config gave, over `eta`; else one gradient of the config's batch. `z_step`
-    paper: z moves by eta/N; local: by eta, so that lam = 0 is local training. `decay`: eta and the config's rate by
-    1/sqrt(t). `gamma` fuses neighbouring entries (its unit may be median |g| sqrt(d), zeros left out), `levels` rounds
-    to so many (0: not), both by tensor or over the model. `rho` is ADMM's penalty times the step size.
+    Minimises mean_n f_n(y_n) + `lam` * sum over edges |z_i - z_j|_`p`. `layout`: all is personal, or split, or
+    additive; in a split the layers `own`, or about such a share of all, are personal. The graph joins each client to
+    the `k` with the most similar `sketch`; its edges have `weights` or not; `noise` is added to sketches.
+    `local_steps`: send what training gave, over `eta`; else one gradient. `z_step` paper: z moves by eta/N; local: by
+    eta, so that lam = 0 is local training. `decay`: eta and the learning rate fall by 1/sqrt(t). `weighting` of
+    updates: all alike, or by samples. `gamma` fuses neighbouring entries; `gamma_unit` median: in units of median |g|
+    sqrt(d), zeros left out; `gamma_decay` lets it fall; `pin_end` keeps the last entry of a tensor; `levels` rounds to
+    so many values (0: not); `scope` of both: each tensor, or the model. `rho` is ADMM's penalty times the step size,
+    `iterations` and `tolerance` end it.
     """
 
     lam: Annotated[float, Field(ge=0)] = 0.03

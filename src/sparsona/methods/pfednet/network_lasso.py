@@ -29,17 +29,6 @@ KEPT = 4
 """How many graphs' factors are kept: those of the runs that take turns in a process, each with a graph and a rho."""
 
 
-def norm_prox(a: Rows, tau: float, p: Norm) -> Rows:
-    """argmin over w of tau * |w|_p + 1/2 |w - a|^2.
-
-    >>> [norm_prox(np.array([3, -1, 0.5]), 1.0, p).round(6).tolist() for p in (1, 2, "inf")]
-    [[2.0, 0.0, 0.0], [2.062957, -0.687652, 0.343826], [2.0, -1.0, 0.5]]
-    """
-    out = np.empty_like(a)
-    _prox_row(a, _scale(a, tau, _code(p)), _code(p), out)
-    return out
-
-
 def network_prox(
     b: Rows,
     graph: Graph,

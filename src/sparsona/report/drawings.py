@@ -1,8 +1,7 @@
-"""Who is like whom in a run: the similarity matrix as a file, a heat map and a graph; the network, likewise."""
+"""Drawings of what a method's server has found out about its clients: heat maps, graphs, networks."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,62 +9,22 @@ from typing import Any
 import numpy as np
 
 from sparsona.errors import InputError
-from sparsona.methods.pfednet.network import Network
-from sparsona.ops.pairwise import Matrix, Similarity
+from sparsona.method import Artefact, ClientGraph, ClientMatrices
+from sparsona.ops.pairwise import Matrix
 
 SUFFIXES = (".png", ".svg", ".pdf")
 NAMED = 60
 """Up to so many clients have their names written beside them."""
 
 
-def similarity_of(server: Any) -> Similarity | None:
-    """The similarity that a method's server declares in its state, where it has measured one."""
-    found = getattr(server, "similarity", None)
-    return found if isinstance(found, Similarity) and found.clients else None
-
-
-def network_of(server: Any) -> Network | None:
-    """The network of similar clients that a method's server declares in its state, where it has made one."""
-    found = getattr(server, "network", None)
-    return found if isinstance(found, Network) and found.clients else None
-
-
-def to_json(similarity: Similarity) -> str:
-    """The matrices as JSON: the clients, and by stage a row a client.
-
-    >>> to_json(Similarity(("a", "b"), {"head": np.eye(2)}))
-    '{"clients": ["a", "b"], "stages": {"head": [[1.0, 0.0], [0.0, 1.0]]}}\\n'
-    """
-    stages = {stage: matrix.tolist() for stage, matrix in similarity.stages.items()}
-    return json.dumps({"clients": list(similarity.clients), "stages": stages}) + "\n"
-
-
-def from_json(text: str) -> Similarity:
-    raw: Mapping[str, Any] = json.loads(text)
-    return Similarity(tuple(raw["clients"]), {k: np.array(v, np.float64) for k, v in raw["stages"].items()})
-
-
-def save(similarity: Similarity, folder: Path) -> None:
-    """Into `folder`: similarity.json, similarity.png and similarity-graph.png."""
-    (folder / "similarity.json").write_text(to_json(similarity), encoding="utf-8")
-    draw_heat_map(similarity, folder / "similarity.png")
-    draw_graph(similarity, folder / "similarity-graph.png")
-
-
-def network_to_json(network: Network) -> str:
-    """The network as JSON: the clients, and each edge by their names with its weight. Sketches stay on the server.
-
-    >>> network = Network.empty(1).joined({"a": np.zeros(1), "b": np.ones(1)}, 1, "euclidean", False)
-    >>> network_to_json(network)
-    '{"clients": ["a", "b"], "edges": [["a", "b", 1.0]]}\\n'
-    """
-    return json.dumps({"clients": list(network.clients), "edges": network.graph.rows(network.clients)}) + "\n"
-
-
-def save_network(network: Network, folder: Path) -> None:
-    """Into `folder`: network.json and network.png."""
-    (folder / "network.json").write_text(network_to_json(network), encoding="utf-8")
-    draw_network(network, folder / "network.png")
+def draw(artefacts: Mapping[str, Artefact], folder: Path) -> None:
+    """NAME.png for each; a matrix also as NAME-graph.png, the graph of the most alike."""
+    for name, artefact in artefacts.items():
+        if isinstance(artefact, ClientMatrices):
+            draw_heat_map(artefact, folder / f"{name}.png")
+            draw_graph(artefact, folder / f"{name}-graph.png")
+        else:
+            draw_network(artefact, folder / f"{name}.png")
 
 
 def edges(matrix: Matrix, neighbours: int = 3) -> list[tuple[int, int, float]]:
@@ -85,7 +44,7 @@ def edges(matrix: Matrix, neighbours: int = 3) -> list[tuple[int, int, float]]:
     return [(i, j, weight) for (i, j), weight in sorted(found.items())]
 
 
-def draw_heat_map(similarity: Similarity, to: Path) -> None:
+def draw_heat_map(similarity: ClientMatrices, to: Path) -> None:
     """One square a stage, a row and a column a client."""
     figure, axes = _figure(similarity, to)
     away = [m[~np.eye(len(m), dtype=bool)] for m in similarity.stages.values() if len(m) > 1]
@@ -98,7 +57,7 @@ def draw_heat_map(similarity: Similarity, to: Path) -> None:
     figure.savefig(to, dpi=120)
 
 
-def draw_graph(similarity: Similarity, to: Path, neighbours: int = 3) -> None:
+def draw_graph(similarity: ClientMatrices, to: Path, neighbours: int = 3) -> None:
     """The clients on a circle, each tied to those most like it; the darker, the more alike."""
     figure, axes = _figure(similarity, to)
     angles = 2 * np.pi * np.arange(len(similarity.clients)) / len(similarity.clients)
@@ -117,7 +76,7 @@ def draw_graph(similarity: Similarity, to: Path, neighbours: int = 3) -> None:
     figure.savefig(to, dpi=120)
 
 
-def draw_network(network: Network, to: Path) -> None:
+def draw_network(network: ClientGraph, to: Path) -> None:
     """The clients on a circle and a line for each edge; the wider, the more it weighs."""
     from matplotlib.figure import Figure
 
@@ -125,19 +84,19 @@ def draw_network(network: Network, to: Path) -> None:
     figure = Figure(figsize=(5, 5), layout="constrained")
     plot = figure.subplots()
     plot_network(plot, network)
-    plot.set_title(f"{len(network.clients)} clients, {len(network.graph.edges)} edges")
+    plot.set_title(f"{len(network.clients)} clients, {len(network.edges)} edges")
     figure.savefig(to, dpi=120)
 
 
-def plot_network(plot: Any, network: Network, colour: Callable[[str], str] = lambda client: "black") -> None:
+def plot_network(plot: Any, network: ClientGraph, colour: Callable[[str], str] = lambda client: "black") -> None:
     """The same on axes that there are, a client in its `colour`; neighbours on the circle are so by their names."""
     from matplotlib.collections import LineCollection
 
     order = np.argsort(np.argsort(np.array(network.clients)))
     angles = 2 * np.pi * order / max(len(order), 1)
     x, y = np.cos(angles), np.sin(angles)
-    ends = np.stack([x, y], axis=1)[network.graph.edges]
-    plot.add_collection(LineCollection(list(ends), linewidths=np.minimum(network.graph.weights, 3), color="tab:blue"))
+    ends = np.stack([x, y], axis=1)[np.array(network.edges, np.int64).reshape(-1, 2)]
+    plot.add_collection(LineCollection(list(ends), linewidths=np.minimum(network.weights, 3), color="tab:blue"))
     plot.scatter(x, y, c=[colour(client) for client in network.clients], zorder=3, s=20)
     _names(plot, network.clients, x, y)
     _frame(plot)
@@ -161,7 +120,7 @@ def _check(to: Path) -> None:
     to.parent.mkdir(parents=True, exist_ok=True)
 
 
-def _figure(similarity: Similarity, to: Path) -> tuple[Any, Any]:
+def _figure(similarity: ClientMatrices, to: Path) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
     if not similarity.stages:

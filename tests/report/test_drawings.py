@@ -10,28 +10,23 @@ import pytest
 
 import sparsona
 from sparsona.errors import InputError
+from sparsona.method import ClientMatrices
 from sparsona.methods.pfednet.network import Network
-from sparsona.ops.pairwise import Similarity
-from sparsona.report.similarity import (
-    draw_graph,
-    draw_heat_map,
-    draw_network,
-    edges,
-    from_json,
-    plot_network,
-    similarity_of,
-    to_json,
-)
+from sparsona.report.drawings import draw_graph, draw_heat_map, draw_network, edges, plot_network
+from sparsona.runs.artefacts import from_json, to_json
 
-ALIKE = Similarity(("a", "b", "c"), {"base": np.array([[1, 0.9, -0.1], [0.9, 1, 0.2], [-0.1, 0.2, 1]])})
+ALIKE = ClientMatrices(("a", "b", "c"), {"base": np.array([[1, 0.9, -0.1], [0.9, 1, 0.2], [-0.1, 0.2, 1]])})
 
 
 def test_a_run_saves_and_draws_it(tmp_path: Path) -> None:
     result = sparsona.run("spfl", clients=3, rounds=1, out=tmp_path / "run")
     saved = from_json((tmp_path / "run" / "similarity.json").read_text())
-    assert result.similarity is not None
-    assert saved.clients == result.similarity.clients == ("c0", "c1", "c2")
-    assert all((saved.stages[s] == m).all() for s, m in result.similarity.stages.items())
+    found = result.artefacts["similarity"]
+    assert isinstance(found, ClientMatrices)
+    assert isinstance(saved, ClientMatrices)
+    assert saved.clients == found.clients == ("c0", "c1", "c2")
+    assert all((saved.stages[s] == m).all() for s, m in found.stages.items())
+    assert to_json(sparsona.load(tmp_path / "run").artefacts["similarity"]) == to_json(found)
     for name in ("similarity.png", "similarity-graph.png"):
         assert (tmp_path / "run" / name).read_bytes().startswith(b"\x89PNG")
 
@@ -39,9 +34,9 @@ def test_a_run_saves_and_draws_it(tmp_path: Path) -> None:
 def test_a_run_saves_and_draws_its_network(tmp_path: Path) -> None:
     result = sparsona.run("pfednet", clients=5, rounds=1, options={"k": 1}, out=tmp_path / "run")
     saved = json.loads((tmp_path / "run" / "network.json").read_text())
-    assert result.network is not None
-    assert saved["clients"] == list(result.network.clients) == ["c0", "c1", "c2", "c3", "c4"]
-    assert saved["edges"] == [list(row) for row in result.network.graph.rows(result.network.clients)]
+    found = result.artefacts["network"]
+    assert saved == json.loads(to_json(found))
+    assert saved["clients"] == list(found.clients) == ["c0", "c1", "c2", "c3", "c4"]
     assert 3 <= len(saved["edges"]) <= 5
     assert (tmp_path / "run" / "network.png").read_bytes().startswith(b"\x89PNG")
     assert not (tmp_path / "run" / "similarity.json").exists()
@@ -51,7 +46,7 @@ def test_the_drawing_of_a_network_has_each_edge_once(tmp_path: Path) -> None:
     from matplotlib.figure import Figure
 
     sketches = {"b": np.zeros(1), "a": np.ones(1), "c": np.array([5.0])}
-    network = Network.empty(1).joined(sketches, 1, "euclidean", weighted=True)
+    network = Network.empty(1).joined(sketches, 1, "euclidean", weighted=True).artefact()
     plot = Figure().subplots()
     plot_network(plot, network)
     (lines,) = (c for c in plot.collections if hasattr(c, "get_segments"))
@@ -66,10 +61,8 @@ def test_the_drawing_of_a_network_has_each_edge_once(tmp_path: Path) -> None:
 
 def test_methods_without_one_save_none(tmp_path: Path) -> None:
     result = sparsona.run("fedavg", clients=3, rounds=1, out=tmp_path / "run")
-    assert result.similarity is None
-    assert result.network is None
+    assert result.artefacts == {}
     assert not [*(tmp_path / "run").glob("similarity*"), *(tmp_path / "run").glob("network*")]
-    assert similarity_of(None) is None
 
 
 def test_json_there_and_back() -> None:
@@ -85,9 +78,9 @@ def test_the_graph_ties_each_to_its_nearest() -> None:
 def test_drawings(tmp_path: Path) -> None:
     draw_heat_map(ALIKE, tmp_path / "new" / "map.svg")
     draw_graph(ALIKE, tmp_path / "graph.pdf")
-    draw_graph(Similarity(("a",), {"base": np.ones((1, 1))}), tmp_path / "one.png")
+    draw_graph(ClientMatrices(("a",), {"base": np.ones((1, 1))}), tmp_path / "one.png")
     assert {p.name for p in tmp_path.rglob("*.*")} == {"map.svg", "graph.pdf", "one.png"}
     with pytest.raises(InputError, match=r"must end in \.png"):
         draw_heat_map(ALIKE, tmp_path / "map.gif")
     with pytest.raises(InputError, match="nothing to draw"):
-        draw_graph(Similarity((), {}), tmp_path / "none.png")
+        draw_graph(ClientMatrices((), {}), tmp_path / "none.png")

@@ -1,0 +1,200 @@
+"""The gate where replies enter the server: what is damaged, not finite, or out of all proportion is left out.
+
+A reply is checked when it is decoded, once, so that an honest round costs one look at its numbers. Where one is
+refused the aggregation is made again without it: methods change nothing in place. The sender is named and the round
+goes on. A refused reply counts as lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from sparsona.errors import SparsonaError, WireError
+from sparsona.federation.delivery import BUFFERS, Order, PendingReply
+from sparsona.message import Blocks, Levels, Message, Numbers, Part, Sparse, Ternary
+from sparsona.method import Arrival, ClientId
+
+log = logging.getLogger(__name__)
+R = TypeVar("R")
+
+LARGEST = 1e15
+"""No number in a reply is larger: the squares of such numbers leave float32."""
+
+PROPORTION = 1e3
+"""No reply is larger, by its norm, than so many times the others' median or the initial model, if that is larger."""
+
+
+class Refused(SparsonaError):
+    """A reply that does not count."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """The norm of all numbers of a reply, and that of its difference to the downlink it answers."""
+
+    whole: float
+    update: float
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What a reply must be to count.
+
+    `declared` is how many training examples each client has told at the start, `initial` the norm of the initial model.
+    `max_update_norm`, where it is set, bounds an update's norm to so many times the others' median.
+    """
+
+    declared: Mapping[ClientId, int]
+    initial: float
+    max_update_norm: float | None = None
+
+    def check(self, arrival: Arrival, order: Order) -> Size:
+        """The size of a reply that is sound by itself; else :class:`Refused` says what is wrong with it."""
+        message = arrival.message
+        if message.stamp.order != order:
+            raise Refused(
+                f"it answers round {message.stamp.round + 1}, phase {message.stamp.phase}, not what was asked"
+            )
+        for name, part in message.parts.items():
+            for values in numbers_of(part):
+                largest = max(float(values.max()), -float(values.min())) if len(values) else 0.0
+                if not largest <= LARGEST:
+                    how = f"beyond {LARGEST:g}" if np.isfinite(values).all() else "that is not finite"
+                    raise Refused(f"{name} holds a number {how}")
+        most = self.declared[arrival.client]
+        if "examples" in message and not 0 < message.integer("examples") <= most:
+            raise Refused(f"it claims {message.integer('examples')} examples, and the client has declared {most}")
+        update = norm_of_update(message, arrival.sent) if self.max_update_norm is not None else 0.0
+        return Size(norm_of(message), update)
+
+    def out_of_proportion(self, sizes: Mapping[PendingReply, Size]) -> dict[PendingReply, str]:
+        """The replies that are far larger than the others, and why each is refused."""
+        found: dict[PendingReply, str] = {}
+        wholes, updates = [size.whole for size in sizes.values()], [size.update for size in sizes.values()]
+        for place, (reply, size) in enumerate(sizes.items()):
+            most = PROPORTION * max(self.initial, _median_of_others(wholes, place))
+            if size.whole > most:
+                found[reply] = f"its norm is {size.whole:.3g}, and {most:.3g} is in proportion"
+            elif self.max_update_norm is not None and len(sizes) > 1:
+                most = self.max_update_norm * _median_of_others(updates, place)
+                if size.update > most > 0:
+                    found[reply] = f"the norm of its update is {size.update:.3g}, and {most:.3g} is allowed"
+        return found
+
+
+def numbers_of(part: Part) -> Iterator[Numbers]:
+    """All numbers of a part that count by their size: not positions, not counts.
+
+    >>> [array.tolist() for array in numbers_of(Sparse(9, np.array([1, 4]), np.array([0.5, -2], np.float32)))]
+    [[0.5, -2.0]]
+    """
+    if isinstance(part, np.ndarray):
+        yield part
+    elif isinstance(part, Sparse | Blocks | Levels):
+        yield part.values
+    elif isinstance(part, Ternary):
+        yield part.magnitudes
+    elif isinstance(part, float):
+        yield np.array([part])
+
+
+def norm_of(message: Message) -> float:
+    """The Euclidean norm of all numbers of a message."""
+    return math.sqrt(sum(_square(values) for part in message.parts.values() for values in numbers_of(part)))
+
+
+def norm_of_update(message: Message, sent: Message) -> float:
+    """The norm of what a reply changes: of its difference to the downlink where both hold a vector of one name."""
+    total = 0.0
+    for name, part in message.parts.items():
+        base = sent.parts.get(name)
+        if name == BUFFERS:
+            continue
+        if isinstance(part, np.ndarray) and isinstance(base, np.ndarray) and part.shape == base.shape:
+            total += _square(part.astype(np.float64) - base)
+        else:
+            total += sum(_square(values) for values in numbers_of(part))
+    return math.sqrt(total)
+
+
+def _square(values: Numbers) -> float:
+    wide = values if values.dtype == np.float32 else values.astype(np.float64)
+    return float(wide @ wide)
+
+
+def _median_of_others(values: Sequence[float], place: int) -> float:
+    """The lower median of all values but one: 0 where it is the only one."""
+    others = sorted(values[:place]) + sorted(values[place + 1 :])
+    return sorted(others)[(len(others) - 1) // 2] if others else 0.0
+
+
+@dataclass
+class Passage(Generic[R]):
+    """The replies of one aggregation on their way through the gate; `refused` says why some did not pass."""
+
+    gate: Gate
+    read: Callable[[PendingReply], Arrival]
+    refused: dict[PendingReply, str] = field(default_factory=dict)
+    _sizes: dict[PendingReply, Size] = field(default_factory=dict)
+
+    def checked(self, reply: PendingReply) -> Arrival:
+        """The reply decoded; the first time it is also checked."""
+        try:
+            arrival = self.read(reply)
+            if reply not in self._sizes:
+                self._sizes[reply] = self.gate.check(arrival, reply.order)
+        except WireError as error:
+            raise Refused(str(error)) from None
+        return arrival
+
+    def aggregated(self, replies: Sequence[PendingReply], aggregate: Callable[[Sequence[PendingReply]], R]) -> R | None:
+        """What `aggregate` makes of the replies that pass; None where none does."""
+        passing = list(replies)
+        while passing:
+            try:
+                made = aggregate(passing)
+            except Refused:
+                self._refuse(self._unsound(passing))
+            except Exception as error:
+                culprits = self._failing_alone(passing, aggregate)
+                if len(culprits) in (0, len(passing)):
+                    raise error  # the method fails by itself: no client is to blame
+                self._refuse(culprits)
+            else:
+                outliers = self.gate.out_of_proportion({r: self._sizes[r] for r in passing if r in self._sizes})
+                if not outliers:
+                    return made
+                self._refuse(outliers)
+            passing = [reply for reply in passing if reply not in self.refused]
+        return None
+
+    def _refuse(self, reasons: Mapping[PendingReply, str]) -> None:
+        for reply, reason in reasons.items():
+            log.warning("round %d: the reply of %s is left out: %s", reply.round + 1, reply.client, reason)
+        self.refused.update(reasons)
+
+    def _unsound(self, replies: Sequence[PendingReply]) -> dict[PendingReply, str]:
+        found: dict[PendingReply, str] = {}
+        for reply in replies:
+            try:
+                self.checked(reply)
+            except Refused as problem:
+                found[reply] = str(problem)
+        return found
+
+    def _failing_alone(
+        self, replies: Sequence[PendingReply], aggregate: Callable[[Sequence[PendingReply]], R]
+    ) -> dict[PendingReply, str]:
+        found: dict[PendingReply, str] = {}
+        for reply in replies:
+            try:
+                aggregate([reply])
+            except Exception as error:  # noqa: BLE001
+                found[reply] = str(error) if isinstance(error, SparsonaError) else f"{type(error).__name__}: {error}"
+        return found

@@ -1,0 +1,71 @@
+"""The options of a method, one line each: what `sparsona methods NAME` shows."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic.fields import FieldInfo
+
+
+@dataclass(frozen=True)
+class Option:
+    """One hyper-parameter: its name, its type with the range or the choices, its default, and what it means."""
+
+    name: str
+    kind: str
+    default: Any
+    text: str
+
+
+def options_of(method: type) -> list[Option]:
+    """The options of a method. What each one means is the clause of the class's docstring that names it.
+
+    >>> from sparsona.methods.fedprox import FedProx
+    >>> options_of(FedProx)[0].kind, options_of(FedProx)[0].text
+    ('float >= 0', 'FedAvg with a proximal term of strength `mu` in the local loss')
+    """
+    hints = get_type_hints(method, include_extras=True)
+    clauses = _clauses(inspect.getdoc(method) or "")
+    return [
+        Option(field.name, _kind(hints[field.name]), field.default, _meaning(field.name, clauses))
+        for field in dataclasses.fields(method)
+    ]
+
+
+def _clauses(doc: str) -> list[str]:
+    return [re.sub(r"\s+", " ", clause).strip(" .") for clause in re.split(r"(?<=[.;])\s+", doc) if clause.strip()]
+
+
+def _meaning(name: str, clauses: list[str]) -> str:
+    return next((clause.rstrip(";") for clause in clauses if f"`{name}`" in clause), "")
+
+
+SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+
+
+def _kind(hint: Any) -> str:
+    """A type as text: ``float >= 0, < 1``, ``tensor | model``, ``int >= 1 or none``."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return " ".join([_kind(arguments[0]), *_bounds(arguments[1:])])
+    if origin is Literal:
+        return " | ".join(map(str, arguments))
+    if origin in (Union, UnionType):
+        return " or ".join("none" if one is NoneType else _kind(one) for one in arguments)
+    if origin is tuple:
+        return f"list of {_kind(arguments[0])}"
+    return str(getattr(hint, "__name__", hint))
+
+
+def _bounds(extras: tuple[Any, ...]) -> list[str]:
+    """The bounds that pydantic checks, as one text."""
+    found = []
+    for extra in extras:
+        for rule in extra.metadata if isinstance(extra, FieldInfo) else ():
+            found += [f"{sign} {getattr(rule, name)}" for name, sign in SIGNS.items() if hasattr(rule, name)]
+    return [", ".join(found)] if found else []

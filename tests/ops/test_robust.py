@@ -1,0 +1,100 @@
+"""Robust means: exact on small numbers, and out of the reach of a bad minority."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from sparsona.ops import robust
+from sparsona.ops.robust import distances, krum, median, merged, trimmed_mean
+
+FINITE = st.floats(-1e3, 1e3, width=32)
+
+
+def rows(*values: list[float]) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+def test_the_rules_on_small_numbers() -> None:
+    vectors = rows([0, 10], [2, 10], [4, 10], [6, 30], [100, -500])
+    assert median(vectors).tolist() == [4, 10]
+    assert median(vectors[:4]).tolist() == [3, 10]
+    assert trimmed_mean(vectors, 0.2).tolist() == [4, 10]
+    assert trimmed_mean(vectors, 0.4).tolist() == [4, 10]
+    assert trimmed_mean(vectors, 0.0).tolist() == [np.float32(22.4), -88]
+    assert distances(vectors)[0].tolist() == [0, 4, 16, 436, 10_000 + 510**2]
+    # f = 1, so two neighbours count: 4 + 16, 4 + 4, 4 + 16, 404 + 416, a lot
+    assert krum(vectors).tolist() == [2, 10]
+
+
+def test_ten_percent_of_ten_is_one() -> None:
+    """0.1 is a little more than a tenth, 0.3 a little less than three: neither may matter."""
+    vectors = np.arange(10, dtype=np.float32)[:, None] ** 3
+    assert trimmed_mean(vectors, 0.1)[0] == pytest.approx(sum(k**3 for k in range(1, 9)) / 8)
+    assert trimmed_mean(vectors, 0.3)[0] == pytest.approx(sum(k**3 for k in range(3, 7)) / 4)
+
+
+def test_rules_by_name() -> None:
+    pairs = [(1.0, rows([0, 0])[0]), (3.0, rows([4, 8])[0]), (1.0, rows([5, 9])[0])]
+    assert merged("mean", iter(pairs)) == pytest.approx([17 / 5, 33 / 5])
+    assert merged("median", iter(pairs)).tolist() == [4, 8]
+    assert merged("trimmed:0.34", iter(pairs)).tolist() == [4, 8]
+    assert merged("trimmed:.1", iter(pairs)) == pytest.approx([3, 17 / 3])
+    assert merged("krum", iter(pairs)).tolist() == [4, 8]
+
+
+@pytest.mark.parametrize("rule", ["median", "trimmed:0.1", "krum"])
+def test_one_or_two_vectors_are_enough(rule: str) -> None:
+    assert merged(rule, [(1, rows([3, 4])[0])]).tolist() == [3, 4]
+    assert merged(rule, [(1, rows([3, 4])[0])] * 2).tolist() == [3, 4]
+
+
+@given(hnp.arrays(np.float32, st.tuples(st.integers(5, 12), st.integers(1, 6)), elements=FINITE), st.data())
+def test_a_bad_minority_cannot_leave_the_range_of_the_honest(vectors: np.ndarray, data: st.DataObject) -> None:
+    """Of each coordinate: the median, and a trimmed mean that cuts as many as are bad."""
+    count = len(vectors)
+    bad = (count - 1) // 3
+    honest = vectors[bad:]
+    vectors[:bad] = data.draw(hnp.arrays(np.float32, vectors[:bad].shape, elements=st.sampled_from([-1e30, 0, 1e30])))
+    for found in (median(vectors), trimmed_mean(vectors, bad / count)):
+        assert (found >= honest.min(axis=0) - 1e-3).all()
+        assert (found <= honest.max(axis=0) + 1e-3).all()
+
+
+@given(hnp.arrays(np.float32, st.tuples(st.integers(7, 12), st.integers(1, 6)), elements=st.floats(-1, 1, width=32)))
+def test_krum_chooses_an_honest_vector(honest: np.ndarray) -> None:
+    bad = (len(honest) - 3) // 2 // 2
+    far = np.full((bad, honest.shape[1]), 1e6, np.float32)
+    assert any(np.array_equal(krum(np.concatenate([far, honest])), vector) for vector in honest)
+
+
+@given(hnp.arrays(np.float32, st.tuples(st.integers(1, 9), st.just(23)), elements=FINITE))
+def test_chunks_change_nothing(vectors: np.ndarray) -> None:
+    whole = median(vectors), trimmed_mean(vectors, 0.2)
+    chunk, robust.CHUNK = robust.CHUNK, 4
+    try:
+        assert (median(vectors) == whole[0]).all()
+        assert (trimmed_mean(vectors, 0.2) == whole[1]).all()
+    finally:
+        robust.CHUNK = chunk
+
+
+@given(
+    hnp.arrays(np.float32, st.tuples(st.integers(1, 9), st.integers(1, 5)), elements=FINITE), st.permutations(range(9))
+)
+def test_the_order_of_the_clients_does_not_matter(vectors: np.ndarray, order: list[int]) -> None:
+    shuffled = vectors[[k for k in order if k < len(vectors)]]
+    assert (median(vectors) == median(shuffled)).all()
+    assert np.allclose(trimmed_mean(vectors, 0.2), trimmed_mean(shuffled, 0.2), rtol=1e-6)
+
+
+def test_what_the_pattern_of_the_option_takes() -> None:
+    for good in ("mean", "median", "krum", "trimmed:0.1", "trimmed:.25", "trimmed:0.49"):
+        assert re.match(robust.PATTERN, good)
+    for bad in ("", "average", "trimmed", "trimmed:0.5", "trimmed:1", "trimmed:-0.1", "krum:3", "trimmed:0.1e9"):
+        assert not re.match(robust.PATTERN, bad)

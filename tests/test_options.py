@@ -1,0 +1,22 @@
+"""Every option of every method has a type, a default and a meaning that a person can read."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparsona.methods import METHODS
+from sparsona.options import options_of
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_every_option_is_explained(name: str) -> None:
+    for option in options_of(METHODS.get(name)):
+        assert option.kind, option
+        assert f"`{option.name}`" in option.text, f"the docstring of {name} does not say what {option.name} means"
+
+
+def test_ranges_choices_and_none_are_shown() -> None:
+    found = {option.name: option for option in options_of(METHODS.get("ditto"))}
+    assert found["lam"].kind == "float >= 0"
+    assert found["form"].kind == "loss | shrink"
+    assert found["global_epochs"].kind == "int >= 1 or none"
