@@ -72,7 +72,9 @@ def test_export(sparsona: Any, tmp_path: Path) -> None:
     code, _, err = sparsona("export", "r", "--client", "c9", "--to", "x.npz")
     assert (code, err.count("\n")) == (2, 1)
     assert "no client 'c9'" in err
-    assert "a name that ends in .safetensors, .npz, .onnx" in sparsona("export", "r", "--client", "c1", "--to", "x.pkl")[2]
+    assert (
+        "a name that ends in .safetensors, .npz, .onnx" in sparsona("export", "r", "--client", "c1", "--to", "x.pkl")[2]
+    )
     assert "not a run directory" in sparsona("export", "nowhere", "--client", "c1", "--to", "x.npz")[2]
 
 
