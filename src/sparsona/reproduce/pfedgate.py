@@ -172,6 +172,7 @@ def _settings(quick: bool, data: str, row: Row, seed: int) -> dict[str, Any]:
     return {
         "method": row.method,
         "data": excerpt(data, EXCERPT) if quick else data,
+        "columns": {"scaling": "none"} if quick else {},
         "model": "lenet-cifar" if quick else MODELS[data],
         "clients": 20 if quick else 100,
         "partition": "dirichlet-classes:0.4",
