@@ -29,7 +29,7 @@ def test_a_run_leaves_everything_that_is_promised(sparsona: Any, tmp_path: Path)
     run = tmp_path / "runs" / "x"
     summary = json.loads((run / "summary.json").read_text())
     assert summary["method"] == "fedprox"
-    assert summary["options"] == {"mu": 0.5}
+    assert summary["options"] == {"mu": 0.5, "merge": "mean"}
     for key in ("data", "model", "clients", "rounds", "seed", "seconds", "peak_rss_mb", "digest"):
         assert key in summary
     for point in ("pre", "post"):
@@ -40,7 +40,7 @@ def test_a_run_leaves_everything_that_is_promised(sparsona: Any, tmp_path: Path)
     assert summary["paper_bytes"]["up"] == 3 * 4 * 4 * summary["weights"]
     assert sorted(p.stem for p in (run / "models").iterdir()) == ["c0", "c1", "c2", "c3"]
     written = tomllib.loads((run / "experiment.toml").read_text())
-    assert written["options"] == {"mu": 0.5}
+    assert written["options"] == {"mu": 0.5, "merge": "mean"}
     assert written["model"] == "mlp"
 
 
@@ -72,7 +72,9 @@ def test_export(sparsona: Any, tmp_path: Path) -> None:
     code, _, err = sparsona("export", "r", "--client", "c9", "--to", "x.npz")
     assert (code, err.count("\n")) == (2, 1)
     assert "no client 'c9'" in err
-    assert "a name that ends in .safetensors, .npz, .onnx" in sparsona("export", "r", "--client", "c1", "--to", "x.pkl")[2]
+    assert (
+        "a name that ends in .safetensors, .npz, .onnx" in sparsona("export", "r", "--client", "c1", "--to", "x.pkl")[2]
+    )
     assert "not a run directory" in sparsona("export", "nowhere", "--client", "c1", "--to", "x.npz")[2]
 
 

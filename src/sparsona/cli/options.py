@@ -45,6 +45,9 @@ class RunOptions:
     packing: Annotated[
         str | None, Option(help="tight: as few bytes as possible, or plain: less time for more bytes [tight]")
     ] = None
+    max_update_norm: Annotated[
+        float | None, Option(help="leave out updates larger than so many times the others' median [none]")
+    ] = None
     device: Annotated[str | None, Option(help="cpu or cuda [cpu]")] = None
     eval_every: Annotated[
         int | None, Option(help="evaluate every so many rounds, 0: only the last [1]"), Key("evaluation.every")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Protocol
 
 from sparsona.federation.references import ReferenceStore
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
+from sparsona.method import ClientId
 from sparsona.registry import Registry
 from sparsona.runs.store import ClientStore
 
@@ -20,6 +21,10 @@ class Engine(Protocol):
 
     store: ClientStore
     references: ReferenceStore
+
+    @property
+    def working(self) -> Collection[ClientId]:
+        """The clients whose outcomes a later call of :meth:`run` may yield; most engines yield all of them at once."""
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]: ...
 

@@ -10,12 +10,15 @@ from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.references import ReferenceStore
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome, Worker, groups
+from sparsona.method import ClientId
 from sparsona.runs.store import ClientStore
 
 
 @ENGINES.add
 class InProcess:
     """One worker, no parallelism, whatever number is asked for."""
+
+    working: frozenset[ClientId] = frozenset()
 
     def __init__(self, setup: Setup, workers: int = 1) -> None:
         self.store = ClientStore(partial(ClientMemory.fresh, setup.method, setup.task))

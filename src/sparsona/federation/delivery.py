@@ -7,7 +7,7 @@ reply arrived, and the one to go on from if it was lost. No method knows of this
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
@@ -102,6 +102,18 @@ class LoopState:
     buffers: Vector | None = None
 
 
+@dataclass(frozen=True)
+class OpenOrder:
+    """A downlink whose reply is awaited: its order, and its name among the references.
+
+    `sent` holds its parts, once the server has moved on from what it has sent.
+    """
+
+    order: Order
+    reference: str = ""
+    sent: dict[str, Part] | None = None
+
+
 BUFFERS = "buffers"
 """The part in which buffers travel. The loop adds it and takes it out: no method sees it."""
 
@@ -138,16 +150,16 @@ class Delivery:
         self._pending = list(state.pending)
         self._acked = dict(state.acked)
         self._holds = dict(state.holds)
-        self._open: dict[ClientId, tuple[Order, str]] = {}
-        """Each client's last order and the name of its downlink, until its reply has come."""
+        self._open: dict[ClientId, OpenOrder] = {}
+        """Each client's last order, until its reply has come."""
 
     def snapshot(self) -> LoopState:
         return LoopState(tuple(self._pending), dict(self._acked), dict(self._holds), self.clock, self.buffers)
 
     @property
     def busy(self) -> frozenset[ClientId]:
-        """The clients whose replies are on their way."""
-        return frozenset(reply.client for reply in self._pending)
+        """The clients whose replies are on their way, or that are still working on one."""
+        return frozenset(reply.client for reply in self._pending) | frozenset(self._open)
 
     def stamp(self, client: ClientId, order: Order) -> Stamp:
         """The stamp of a downlink that is made for an evaluation."""
@@ -160,20 +172,25 @@ class Delivery:
     @property
     def references(self) -> set[str]:
         """The names of all downlinks that a frame may still be coded against."""
-        return {*self._holds.values(), *(reply.reference for reply in self._pending)} - {""}
+        awaited = {reply.reference for reply in self._pending} | {order.reference for order in self._open.values()}
+        return {*self._holds.values(), *awaited} - {""}
 
     def send(self, client: ClientId, order: Order, reference: str = "") -> Stamp:
         """The stamp of a downlink. From now on no reply to an earlier order of this client counts."""
-        self._open[client] = order, reference
+        self._open[client] = OpenOrder(order, reference)
         return self.stamp(client, order)
+
+    def keep_open(self, working: Collection[ClientId]) -> None:
+        """Wait for the replies of these clients only: what others may still send will not count."""
+        self._open = {client: order for client, order in self._open.items() if client in working}
 
     def take_in(self, reply: PendingReply) -> bool:
         """Put a reply on its way, unless it answers no open order: then it came twice, or too late to count."""
-        order, reference = self._open.get(reply.client, (None, ""))
-        if order != reply.order:
+        found = self._open.get(reply.client)
+        if found is None or found.order != reply.order:
             return False
         del self._open[reply.client]
-        self._pending.append(replace(reply, reference=reference))
+        self._pending.append(replace(reply, reference=found.reference, sent=found.sent))
         return True
 
     def arrived(self, round: int) -> list[PendingReply]:
@@ -189,6 +206,9 @@ class Delivery:
             if reply.reference:
                 self._holds[reply.client] = reply.reference
 
-    def keep_sent(self, parts: Callable[[PendingReply], dict[str, Part]]) -> None:
-        """Keep with every reply that is still on its way the downlink that it answers."""
-        self._pending = [r if r.sent is not None else replace(r, sent=parts(r)) for r in self._pending]
+    def keep_sent(self, parts: Callable[[ClientId], dict[str, Part]]) -> None:
+        """Keep with every reply that is still to come the downlink that it answers."""
+        self._pending = [r if r.sent is not None else replace(r, sent=parts(r.client)) for r in self._pending]
+        for client, order in self._open.items():
+            if order.sent is None:
+                self._open[client] = replace(order, sent=parts(client))

@@ -96,6 +96,8 @@ class Rounds:
         self.server: Any = setup.method.start_server(setup.task)
         self.done = 0
         self.delivery = Delivery()
+        self.refused: list[tuple[int, ClientId, str]] = []
+        """The replies that this session has left out: the round, the client and the reason."""
         self._known: dict[ClientId, tuple[ScoredModel, ...]] = {}
         self._last_named: tuple[tuple[tuple[str, int], ...], str, Mapping[str, Part]] = ((), "", {})
         self._before = 0.0
@@ -103,7 +105,8 @@ class Rounds:
         self._limit = setup.limit()
         self._lengths = setup.task.layout.lengths
         self._buffers = Layout.of_buffers(setup.module).size
-        declared = {client: len(split.train) for client, split in setup.federation.splits.items()}
+        splits = setup.federation.splits
+        declared = {client: setup.config.most_examples(len(split.train)) for client, split in splits.items()}
         self.gate = Gate(declared, float(np.linalg.norm(setup.task.initial)), setup.max_update_norm)
 
     def resume(self) -> None:
@@ -154,6 +157,7 @@ class Rounds:
                 self._measure("trial", order, absent, cache, records, round)
             for client, reason in self._aggregate(order).items():
                 records[client] = replace(_record(records, round, client), refused=reason)
+                self.refused.append((round, client, reason))
         if evaluate:
             self._measure("personal", self._last_order(round + 1), task.clients, EncodeCache(), records, round)
         return {client: replace(record, clock=self.clock) for client, record in records.items()}
@@ -221,7 +225,7 @@ class Rounds:
         began, timing, alone = self.clock, plan.timing, self.setup.method.alone
         awaited: dict[ClientId, float] = {}
         for outcome in self.engine.run(jobs()):
-            client, sent = outcome.job.client, outcome.frame.data
+            client, sent, asked = outcome.job.client, outcome.frame.data, outcome.job.stamp.order
             if score:
                 self._known[client] = outcome.known
             delay = plan.delay.get(client, 0)
@@ -229,14 +233,15 @@ class Rounds:
             lost = client in plan.lost or (not delay and timing is not None and timing.misses(took))
             if not delay and not lost:
                 awaited[client] = took
-            records[client] = _worked(records[client], outcome, took)
+            records[client] = _worked(_record(records, context.round, client), outcome, took)
             if not lost and not alone:
                 at, frame = 0.0 if delay else began + took, np.frombuffer(sent, np.uint8)
-                self.delivery.take_in(PendingReply(context.round + delay, client, *order, frame, at))
+                self.delivery.take_in(PendingReply(context.round + delay, client, *asked, frame, at))
+        self.delivery.keep_open(self.engine.working)
         if timing is not None:
             silent = any(client not in awaited and client not in plan.delay for client in plan.invited)
             self.delivery.clock += timing.length(awaited, silent, training)
-        for client in plan.invited:
+        for client in {*plan.invited, *awaited}:
             arrived = client in awaited and began + awaited[client] <= self.clock
             records[client] = replace(records[client], arrived=arrived)
 
@@ -247,7 +252,7 @@ class Rounds:
         """
         method, server, asked = self.setup.method, self.server, self._context(order)
         replies = self.delivery.arrived(order[0])
-        self.delivery.keep_sent(lambda reply: dict(method.send(server, reply.client, asked).parts))
+        self.delivery.keep_sent(lambda client: dict(method.send(server, client, asked).parts))
 
         def read(reply: PendingReply) -> Arrival:
             def sent() -> Message:
@@ -362,6 +367,7 @@ def _worked(record: ClientRecord, outcome: Outcome, took: float) -> ClientRecord
     """The record after a turn that took so many simulated seconds."""
     return replace(
         _measured(record, outcome),
+        down=record.down + outcome.resent,
         up=record.up + outcome.frame.ledger,
         paper_up=record.paper_up + outcome.paper,
         loss=outcome.loss,

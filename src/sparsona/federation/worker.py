@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Literal
@@ -78,6 +78,8 @@ class Outcome:
     model: Model | None = None
     buffers: Vector | None = None
     known: tuple[ScoredModel, ...] = ()
+    resent: Ledger = field(default_factory=Ledger)
+    """What was sent once more, whole, since the client did not have what its downlink was coded against."""
 
 
 WINDOW, PARTS = 64, 4
@@ -125,7 +127,7 @@ class Worker:
         runner = runner or self.runner
         setup, method = self.setup, self.setup.method
         split = setup.federation.splits[job.client]
-        received = self._received(job)
+        received = self.received(job)
         down, buffers = without_buffers(received)
         if job.kind == "fit":
             memory.refuse_repeats(down.stamp)
@@ -175,7 +177,7 @@ class Worker:
         found = memory.buffers if self.setup.method.buffers == "own" else received
         return self._first_buffers if found is None else found
 
-    def _received(self, job: Job) -> Message:
+    def received(self, job: Job) -> Message:
         """The downlink of a turn."""
         if self.setup.method.alone:
             return Message().stamped(job.stamp)

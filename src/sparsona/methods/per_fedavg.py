@@ -14,7 +14,7 @@ from pydantic import Field
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import ServerState, mean_weights, received
+from sparsona.methods._averaging import MergeRule, ServerState, mean_weights, received
 from sparsona.training.local import Local
 from sparsona.training.runner import Minibatch, Vectors
 
@@ -35,6 +35,8 @@ class PerFedAvg(Method[ServerState, None]):
     beta: Rate | None = None
     order: Literal["first", "hessian"] = "first"
     variant: Literal["paper", "repository"] = "paper"
+
+    merge: MergeRule = "mean"
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
@@ -64,7 +66,7 @@ class PerFedAvg(Method[ServerState, None]):
         return Fit(None, Message(weights=trained, examples=local.examples), model)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return ServerState(mean_weights(arrivals, context))
+        return ServerState(mean_weights(arrivals, context, self.merge))
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         start = received(down, local)

@@ -13,7 +13,7 @@ from pydantic import Field
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import ServerState, mean_weights, received
+from sparsona.methods._averaging import MergeRule, ServerState, mean_weights, received
 from sparsona.training.local import Local
 from sparsona.training.runner import Minibatch, Proximal, Step, Vectors
 
@@ -44,6 +44,8 @@ class PFedMe(Method[ServerState, ClientState]):
     mu: Annotated[float, Field(ge=0)] = 0.001
     beta: Positive = 1.0
     variant: Literal["paper", "fedem"] = "paper"
+
+    merge: MergeRule = "mean"
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
@@ -76,7 +78,7 @@ class PFedMe(Method[ServerState, ClientState]):
         return step
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        mean = mean_weights(arrivals, context)
+        mean = mean_weights(arrivals, context, self.merge)
         if self.beta == 1.0:
             return ServerState(mean)
         return ServerState(np.float32(1 - self.beta) * server.weights + np.float32(self.beta) * mean)

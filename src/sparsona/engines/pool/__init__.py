@@ -25,6 +25,7 @@ from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.references import ReferenceStore
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome, groups
+from sparsona.method import ClientId
 from sparsona.runs.store import ClientStore
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,8 @@ def cores() -> int:
 @ENGINES.add
 class Pool:
     """Many workers, the same results. A `worker_pool` that is given is used and left running when this one closes."""
+
+    working: frozenset[ClientId] = frozenset()
 
     def __init__(self, setup: Setup, workers: int = 0, worker_pool: WorkerPool[JobGroup] | None = None) -> None:
         if worker.INSIDE:

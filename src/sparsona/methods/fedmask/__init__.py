@@ -83,7 +83,9 @@ class FedMask(Method[ServerState, ClientState]):
         return Fit(state, reply, _masked(weights, region, mask))
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return ServerState({**server.masks, **{a.client: pack(a.message.positions("mask").mask()) for a in arrivals}})
+        size = int(self._region(context.task.layout).sum())
+        found = {a.client: pack(a.message.positions("mask", size).mask()) for a in arrivals}
+        return ServerState({**server.masks, **found})
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         state, region = self._received(state, down), self._region(local.layout)
