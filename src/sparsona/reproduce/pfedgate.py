@@ -236,6 +236,7 @@ def _settings(quick: bool, data: str, row: Row, seed: int) -> dict[str, Any]:
     return {
         "method": row.method,
         "data": excerpt(data, EXCERPT) if quick else data,
+        "columns": {"scaling": "none"} if quick else {},
         "model": SMALL if quick else MODELS[data],
         "clients": CLIENTS if quick else 100,
         "partition": "dirichlet-classes:0.4",

@@ -154,6 +154,8 @@ def _settings(data: str, quick: bool) -> dict[str, Any]:
         "training": {"lr": RATE, "batch": 16},
         "evaluation": {"every": 0, "post": "participants"},
     }
+    if out["data"].startswith("npz:"):
+        out["columns"] = {"scaling": "none"}  # an excerpt is normalised when it is made
     if dealt:
         out["training"]["steps"] = 10
     if data == "joining":
