@@ -457,13 +457,16 @@ class Tap(InProcess):
 
 
 class Recorder(Tap):
-    """Keeps also every state that clients have had, the first one included. Their optimisers have a memory to leak, and
-    even a client of one batch takes two steps: after one from a common start its own model may be the one it sends."""
+    """Keeps also every state that clients have had, the first one included. Their replies refer to no other frame.
+
+    Their optimisers have a memory to leak, and even a client of one batch takes two steps: after one from a common
+    start its own model may be the one it sends.
+    """
 
     config = TrainConfig(epochs=2, batch=16, lr=0.005, momentum=0.9)
 
     def __init__(self, setup: Setup, workers: int = 1) -> None:
-        super().__init__(dataclasses.replace(setup, config=self.config), workers)
+        super().__init__(dataclasses.replace(setup, config=self.config, packing="plain"), workers)
         self.states = {client: [self.store.get(client).state] for client in setup.task.clients}
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:

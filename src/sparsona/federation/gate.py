@@ -46,7 +46,8 @@ class Size:
 class Gate:
     """What a reply must be to count.
 
-    `declared` is how many training examples each client has told at the start, `initial` the norm of the initial model.
+    `declared` is how many examples each client may claim, by the samples that it has told at the start and the passes
+    over them; `initial` the norm of the initial model.
     `max_update_norm`, where it is set, bounds an update's norm to so many times the others' median.
     """
 
@@ -69,7 +70,9 @@ class Gate:
                     raise Refused(f"{name} holds a number {how}")
         most = self.declared[arrival.client]
         if "examples" in message and not 0 < message.integer("examples") <= most:
-            raise Refused(f"it claims {message.integer('examples')} examples, and the client has declared {most}")
+            raise Refused(
+                f"it claims {message.integer('examples')} examples, and the client has declared at most {most}"
+            )
         update = norm_of_update(message, arrival.sent) if self.max_update_norm is not None else 0.0
         return Size(norm_of(message), update)
 

@@ -105,7 +105,8 @@ class Rounds:
         self._limit = setup.limit()
         self._lengths = setup.task.layout.lengths
         self._buffers = Layout.of_buffers(setup.module).size
-        declared = {client: len(split.train) for client, split in setup.federation.splits.items()}
+        splits = setup.federation.splits
+        declared = {client: setup.config.most_examples(len(split.train)) for client, split in splits.items()}
         self.gate = Gate(declared, float(np.linalg.norm(setup.task.initial)), setup.max_update_norm)
 
     def resume(self) -> None:

@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from shlex import quote
 from typing import Any
 
-from sparsona.experiment import FREE, Experiment, flatten, make_method
+from sparsona.experiment import Experiment, flatten, make_method
 
+MACHINE = ("engine", "workers", "device")
+"""Settings that say where the work is done."""
 FLAGS = ("data", "model", "clients", "partition", "rounds", "seed", "new_clients", "trainer", "packing")
 
 
@@ -25,7 +27,7 @@ def run_command(settings: Mapping[str, Any], out: str | None = None) -> str:
     usual, given = flatten(defaults), flatten(settings)
     words = ["sparsona", "run", method]
     for key, value in given.items():
-        if key in ("method", *FREE) or _same(value, usual.get(key)):
+        if key in ("method", *MACHINE) or _same(value, usual.get(key)):
             continue
         if key in FLAGS:
             words += [f"--{key.replace('_', '-')}", str(value)]

@@ -35,6 +35,15 @@ class TrainConfig:
     drop_last: bool = False
     augment: bool = False
 
+    def most_examples(self, samples: int) -> int:
+        """The most examples that a training on so many samples sees, every pass counted; at least one pass.
+
+        >>> TrainConfig(epochs=3).most_examples(10), TrainConfig(steps=4, batch=32, repeats=2).most_examples(10)
+        (30, 256)
+        """
+        seen = self.epochs * samples if self.steps is None else self.steps * self.batch
+        return max(samples, self.repeats * seen)
+
     def rate(self, round: int, rounds: int) -> float:
         """The learning rate of one round.
 
