@@ -22,7 +22,6 @@ from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local
 from sparsona.training.runner import ModelRunner
 from sparsona.training.vector import Flat
-from sparsona.wire import decode
 
 RECIPE = TrainConfig(batch=16, lr=0.05, momentum=0.9, weight_decay=5e-4, clip=10.0)
 
@@ -96,8 +95,7 @@ def test_the_gate_is_in_no_message(options: dict[str, Any]) -> None:
     secrets = {chunk.tobytes() for array in arrays for chunk in _fours(array)}
     assert len(secrets) > 1000
     layout = rounds.setup.task.layout
-    for _, frame in engine.sent:
-        message = decode(frame, rounds.setup.limit(), layout.lengths)
+    for _, message in engine.sent:
         assert set(message) == {"update", "examples"}
         assert len(message.blocks("update").values) <= layout.size
         held = b"".join(array.tobytes() for array in _arrays(message))
