@@ -109,16 +109,16 @@ def test_pfedme_by_hand() -> None:
             theta -= 0.02 * (A * theta + 15 * (theta - w) + 0.001 * theta)
         w -= 0.01 * 15 * (w - theta)
     assert sent(fit) == pytest.approx(w, rel=1e-5)
-    assert fit.client.theta[0] == pytest.approx(theta, rel=1e-5)
+    assert fit.state.theta[0] == pytest.approx(theta, rel=1e-5)
     local = quadratic(ONE)
-    assert method.personal_model(fit.client, Message(weights=np.ones(1, np.float32)), local)[0] == fit.client.theta[0]
+    assert method.personal_model(fit.state, Message(weights=np.ones(1, np.float32)), local)[0] == fit.state.theta[0]
 
 
 def test_pfedme_in_fedems_form() -> None:
     method = PFedMe(lambda_=0.5, variant="fedem")
     fit = fitted(method, ONE, ClientState(np.array([2.0], np.float32)))
     assert sent(fit) == pytest.approx(2 - 0.1 * (A * 2 + 0.5 * (2 - 1)), rel=1e-5)
-    assert fit.client.theta[0] == sent(fit)
+    assert fit.state.theta[0] == sent(fit)
 
 
 def test_pfedme_server_follows_by_beta() -> None:
