@@ -67,8 +67,8 @@ def test_only_the_shared_layers_travel(method: Any, layers: tuple[str, ...]) -> 
     size = sum(t.size for t in local.layout.tensors if t.name.rpartition(".")[0] in layers)
     assert len(down.vector("shared")) == len(fit.reply.vector("shared")) == size
     assert len(own.kept) == local.layout.size - size
-    assert not np.array_equal(fit.client.kept, own.kept), "the own part is trained, too"
-    assert np.array_equal(np.sort(fit.model), np.sort(np.concatenate([fit.client.kept, fit.reply.vector("shared")])))
+    assert not np.array_equal(fit.state.kept, own.kept), "the own part is trained, too"
+    assert np.array_equal(np.sort(fit.model), np.sort(np.concatenate([fit.state.kept, fit.reply.vector("shared")])))
 
 
 def test_fedper_trains_all_at_once_as_fedavg_does() -> None:
@@ -122,7 +122,7 @@ def test_fedem_expectation_and_prediction() -> None:
     server, down, _, fit = phase(method, local)
     losses = np.stack([local.losses(model) for model in server.models], 1).astype(np.float64)
     share = np.exp(-losses) / np.exp(-losses).sum(1, keepdims=True)
-    assert np.allclose(fit.client.mixture, share.mean(0), atol=1e-6)
+    assert np.allclose(fit.state.mixture, share.mean(0), atol=1e-6)
     for m in range(3):
         wanted = local.train(server.models[m], importance=share[:, m], stream=f"learner {m}").weights
         assert np.array_equal(fit.reply.vector(f"model{m}"), wanted)
@@ -255,7 +255,7 @@ def test_fedmask_sends_bits_and_never_moves_a_weight() -> None:
     used = fit.model[region] != 0
     assert np.array_equal(fit.model[region][used], local.task.initial[region][used])
     assert fit.reply.positions("mask").mask().sum() <= 0.5 * region.sum() + 1
-    assert not np.array_equal(fit.client.scores, own.scores)
+    assert not np.array_equal(fit.state.scores, own.scores)
 
 
 def test_fedmask_learns_as_fast_in_a_net_with_smaller_weights() -> None:
@@ -297,10 +297,10 @@ def test_fedmd_sends_logits_and_learns_their_mean() -> None:
     merged = method.aggregate(server, [Arrival("c0", other, 0), Arrival("c1", fit.reply, 0)], turn)
     assert np.allclose(merged.logits, fit.reply.vector("logits") + 1, atol=1e-5)
     down = method.send(merged, "c1", ServerContext(local.task, 0, 1)).stamped(replace(down.stamp, phase=1))
-    second = method.fit(fit.client, down, local)
+    second = method.fit(fit.state, down, local)
     assert set(second.reply) == {"examples"}
-    assert not np.array_equal(second.client.weights, fit.client.weights)
-    assert np.array_equal(method.personal_model(second.client, down, local), second.client.weights)
+    assert not np.array_equal(second.state.weights, fit.state.weights)
+    assert np.array_equal(method.personal_model(second.state, down, local), second.state.weights)
     assert own.ready is False
 
 
@@ -315,7 +315,7 @@ def test_fedmd_work_on_public_samples_counts() -> None:
     merged = method.aggregate(server, [Arrival("c1", fit.reply, 0)], ServerContext(local.task, 0))
     down = method.send(merged, "c1", ServerContext(local.task, 0, 1)).stamped(replace(down.stamp, phase=1))
     local.runner.flops, local.runner.samples = 0, 0.0
-    method.fit(fit.client, down, local)
+    method.fit(fit.state, down, local)
     assert local.runner.samples == pytest.approx(3 * 40 + local.examples)
     assert local.runner.flops == each * 3 * (3 * 40 + local.examples)
 

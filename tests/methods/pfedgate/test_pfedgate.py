@@ -141,7 +141,7 @@ def test_sliced_training_is_masked_training() -> None:
     one, other = fits
     assert np.array_equal(one.reply.blocks("update").kept, other.reply.blocks("update").kept)
     assert np.allclose(one.reply.blocks("update").values, other.reply.blocks("update").values, atol=1e-6)
-    assert np.allclose(one.client.gate, other.client.gate, atol=1e-5)
+    assert np.allclose(one.state.gate, other.state.gate, atol=1e-5)
 
 
 def test_a_new_client_trains_its_gate_only() -> None:
@@ -151,7 +151,7 @@ def test_a_new_client_trains_its_gate_only() -> None:
     fit = method.adapt(own, Message(weights=setup.task.initial), local)
     assert not len(fit.reply)
     assert np.array_equal(fit.model.weights, setup.task.initial)  # type: ignore[union-attr]
-    assert not np.array_equal(fit.client.gate, own.gate)
+    assert not np.array_equal(fit.state.gate, own.gate)
 
 
 def test_densities_are_dealt_out_in_turn() -> None:
@@ -168,13 +168,13 @@ def test_the_gates_optimiser_goes_on_and_the_models_starts_anew() -> None:
     setup, local = client(method)
     down = Message(weights=setup.task.initial)
     first = method.fit(method.start_client(setup.task, "c1"), down, local)
-    second = method.fit(first.client, down, replace(local, round=1))
-    assert first.client.moments is not None
-    assert second.client.moments is not None
-    assert second.client.moments.step == 2 * first.client.moments.step
+    second = method.fit(first.state, down, replace(local, round=1))
+    assert first.state.moments is not None
+    assert second.state.moments is not None
+    assert second.state.moments.step == 2 * first.state.moments.step
     one = replace(RECIPE, steps=1)
     with_memory, without = (
-        method.fit(first.client, down, replace(local, round=1, config=config))
+        method.fit(first.state, down, replace(local, round=1, config=config))
         for config in (one, replace(one, momentum=0.0))
     )
     assert with_memory.reply.blocks("update").values.any()
