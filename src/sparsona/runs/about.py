@@ -57,11 +57,11 @@ def describe(federation: Federation, objective: Objective, weights: int) -> Abou
     }
     names = data.class_names or tuple(str(label) for label in range(data.classes))
     return About(
-        objective.metric_name, objective.higher_is_better, weights, clients, tuple(map(str, names)), _environment()
+        objective.metric_name, objective.higher_is_better, weights, clients, tuple(map(str, names)), environment()
     )
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Versions and the machine; nothing that names a person, a host or a path."""
     packages = ("torch", "numpy", "scipy", "scikit-learn", "numba")
     return {
