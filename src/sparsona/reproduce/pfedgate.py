@@ -163,7 +163,7 @@ def _leaf() -> Iterator[Case]:
             row = Row("", "pfedgate", {**SOME, "density": density, "gate_start": start}, study=True)
             name = f"leaf-{density:g}-start-{start:g}"
             settings = _settings(True, "fashion-mnist", row, 1) | {
-                "data": excerpt("fashion-mnist", 1000), "columns": AS_IT_IS, "model": "leaf-cnn", "clients": 4, "rounds": 80,
+                "data": excerpt("fashion-mnist", 1000), "model": "leaf-cnn", "clients": 4, "rounds": 80,
                 "packing": "plain",
             }  # fmt: skip
             yield Case(f"{name}-1", "fashion-mnist, leaf-cnn, 4 clients, 80 rounds", settings, cost=density, row=name)
