@@ -57,6 +57,8 @@ def check_method(method: Method[Any, Any]) -> None:
         _declared(method)
     with _check("imports"):
         _imports(method)
+    with _check("send"):
+        _sends(method)
     with _check("a run of three clients"):
         reference = _run(method)
     with _check("states on disk"):
@@ -398,6 +400,20 @@ def _imported(module: ModuleType) -> Iterator[str]:
 
 def _within(name: str, packages: Iterable[str]) -> bool:
     return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def _sends(method: Method[Any, Any]) -> None:
+    """A downlink is the same when it is asked for again, and the server's state is, too."""
+    task = tiny_setup(method).task
+    server = method.start_server(task)
+    before = digest(server)
+    for client in task.clients:
+        context = ServerContext(task, 0, method.phases(0)[0])
+        one, other = (method.send(server, client, context) for _ in range(2))
+        if digest(server) != before:
+            raise ContractError("send() changes the server's state in place")
+        if not _equal(one, other):
+            raise ContractError(f"send() gives {client} another message when it is asked again")
 
 
 def _round_trips(rounds: Rounds) -> None:
