@@ -174,17 +174,8 @@ def run(setup: Setup, engine: InProcess) -> tuple[Any, set[str], int]:
     """The server's state at the end, who was refused, and how often."""
     sizes = {name: len(split.test) for name, split in setup.federation.splits.items()}
     rounds = Rounds(setup, engine, Sampled(), Evaluation(every=0, post="participants"), RunLog(sizes, True))
-    refused: list[str] = []
-    aggregate = rounds._aggregate
-
-    def noted(order: tuple[int, int]) -> dict[str, str]:
-        found = aggregate(order)
-        refused.extend(found)
-        return found
-
-    rounds._aggregate = noted  # type: ignore[method-assign]
     rounds.run()
-    return rounds.server, set(refused), len(refused)
+    return rounds.server, {client for _, client, _ in rounds.refused}, len(rounds.refused)
 
 
 def largest(state: Any) -> float:

@@ -36,19 +36,17 @@ from sparsona.prepare import Prepared, outputs, prepare
 from sparsona.report.drawings import draw
 from sparsona.report.frames import clients_frame, history_frame
 from sparsona.runs import artefacts as kept
-from sparsona.runs.about import describe, environment, write_about
+from sparsona.runs.about import describe, write_about
 from sparsona.runs.checkpoint import Checkpointer
-from sparsona.runs.clients import ClientScores, read_clients, scored, write_clients
+from sparsona.runs.clients import ClientScores, read_clients, write_clients
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.names import file_stem
 from sparsona.runs.records import RoundReport, RunLog
-from sparsona.runs.scores import POINTS, summarise
-from sparsona.runs.state import digest
+from sparsona.runs.scores import summarise
 from sparsona.runs.stopping import stopped_by_sigterm
+from sparsona.summary import client_scores, summary_of, whole_digest
 from sparsona.training.objective import Objective
 from sparsona.training.runner import ModelRunner
-from sparsona.version import __version__
-from sparsona.wire import Ledger
 
 if TYPE_CHECKING:
     import pandas
@@ -69,15 +67,18 @@ class Models(Mapping[ClientId, PersonalModel]):
         self._folder = folder
         self._module = module
         self._runner: ModelRunner | None = None
-        self._held: dict[ClientId, tuple[Model, Vector | None]] = {}
-        self._same: dict[bytes, Model] = {}
+        self._held: dict[ClientId, tuple[Model, Vector]] = {}
+        self._same: dict[bytes, Vector] = {}
 
-    def add(self, client: ClientId, model: Model, buffers: Vector | None) -> None:
-        if self._folder is not None:
-            return
-        if isinstance(model, np.ndarray):
-            model = self._same.setdefault(hashlib.sha256(np.ascontiguousarray(model).data).digest(), model)
-        self._held[client] = model, buffers
+    def add(self, client: ClientId, model: Model, buffers: Vector) -> None:
+        if not isinstance(model, np.ndarray):
+            self._held[client] = model, self._shared(buffers)
+        elif self._folder is None:
+            self._held[client] = self._shared(model), self._shared(buffers)
+
+    def _shared(self, vector: Vector) -> Vector:
+        """The one vector that is held of all that are equal."""
+        return self._same.setdefault(hashlib.sha256(np.ascontiguousarray(vector).data).digest(), vector)
 
     def __getitem__(self, client: ClientId) -> PersonalModel:
         card = self._cards[client]
@@ -259,54 +260,22 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
     cards = _cards(prepared)
     module = copy.deepcopy(setup.module)  # a runner takes its module's weights over: the engine still needs its own
     models = Models({client: cards[client] for client in setup.task.clients}, folder, module)
-    layout = Layout.of_buffers(module)
+    statistics = Layout.of_buffers(module)
     for outcome in rounds.finish("personal", setup.task.clients):
         assert outcome.model is not None
+        client, buffers = outcome.job.client, outcome.buffers
+        own = np.zeros(0, np.float32) if buffers is None else buffers
         if folder is not None:
-            named = {} if outcome.buffers is None else layout.named(outcome.buffers)
-            data = model_bytes(outcome.model, setup.task.layout, cards[outcome.job.client], named)
-            folder.save_model(outcome.job.client, data)
-        models.add(outcome.job.client, outcome.model, outcome.buffers)
+            named = statistics.named(own)
+            folder.save_model(client, model_bytes(outcome.model, setup.task.layout, cards[client], named))
+        models.add(client, outcome.model, own)
     joining = rounds.join(prepared.newcomers)
     joined = list(rounds.finish("adapt", prepared.newcomers))
     agreed = prepared.agreement
-    up = sum((report.up for report in run_log.rounds), agreed.up)
-    down = sum((report.down for report in run_log.rounds), agreed.down)
-    clients = _client_scores(prepared, run_log)
-    summary: dict[str, Any] = {
-        "sparsona": __version__,
-        "method": experiment.method,
-        "options": experiment.options,
-        "data": experiment.data,
-        "model": experiment.model,
-        "weights": setup.task.layout.size,
-        "clients": len(setup.task.clients),
-        "partition": experiment.partition,
-        "rounds": experiment.rounds,
-        "seed": experiment.seed,
-        "metric": setup.objective.metric_name,
-        setup.objective.metric_name: {point: run_log.last(point) for point in POINTS if run_log.last(point)},
-        "picked": _picked(run_log),
-        "bytes": {
-            "up": up.total,
-            "down": down.total,
-            "agreement": {"up": agreed.up.total, "down": agreed.down.total},
-            "parts": {"up": _parts(up), "down": _parts(down)},
-        },
-        "paper_bytes": {
-            "up": sum(r.paper_up for r in run_log.rounds),
-            "down": sum(r.paper_down for r in run_log.rounds),
-        },
-        "flops": sum(r.flops for r in run_log.rounds),
-        "simulated_seconds": round(rounds.clock, 3),
-        "seconds": round(rounds.seconds, 3),
-        "peak_rss_mb": round(max(_peak_rss_mb(), getattr(rounds.engine, "peak_rss_mb", 0.0)), 1),
-        "environment": environment(),
-        "digest": _digest(rounds),
-    }
-    small = [one.client for one in clients if one.test < experiment.split.fewest]
-    if small:
-        summary["too_few_test_rows"] = {"fewest": experiment.split.fewest, "clients": small}
+    clients = client_scores(setup, run_log, experiment.split.fewest)
+    peak = max(_peak_rss_mb(), getattr(rounds.engine, "peak_rss_mb", 0.0))
+    whole = whole_digest(rounds.server, rounds.engine.store.digests(setup.task.clients))
+    summary = summary_of(experiment, setup, rounds, agreed, clients, whole, peak)
     if joined:
         summary["new_clients"] = _joined(joined, joining, prepared)
     artefacts = setup.method.artefacts(rounds.server)
@@ -343,35 +312,6 @@ def load(run: str | Path, model: nn.Module | None = None) -> Result:
     models = Models({one.client: None for one in clients}, folder, None if model is None else copy.deepcopy(model))
     rounds, scores = tuple(replayed.rounds), replayed.scores
     return Result(summary, rounds, models, scores, folder.path, kept.load(folder.path), clients)
-
-
-def _client_scores(prepared: Prepared, run_log: RunLog) -> tuple[ClientScores, ...]:
-    setup, fewest = prepared.setup, prepared.experiment.split.fewest
-    is_share = setup.objective.metric_name == "accuracy"
-    out = []
-    for client in setup.task.clients:
-        split = setup.federation.splits[client]
-        rows, found = len(split.test), run_log.scores.get(client, {})
-        scores = {point: scored(value, rows, is_share) for point, value in found.items() if rows >= fewest}
-        out.append(ClientScores(client, len(split.train), len(split.validation), rows, scores))
-    return tuple(out)
-
-
-def _digest(rounds: Rounds) -> str:
-    """sha256 over the server's state and those of all clients."""
-    whole = hashlib.sha256(digest(rounds.server).encode())
-    for client, value in rounds.engine.store.digests(rounds.setup.task.clients).items():
-        whole.update(f"\n{client} {value}".encode())
-    return whole.hexdigest()
-
-
-def _parts(ledger: Ledger) -> dict[str, float]:
-    return {kind: value for kind, value in dataclasses.asdict(ledger).items() if value}
-
-
-def _picked(run_log: RunLog) -> dict[str, Any]:
-    picks = {point: run_log.picked(point) for point in POINTS}
-    return {p: {"round": r.round, **r.scores[p]} for p, r in picks.items() if r is not None}
 
 
 def _joined(outcomes: list[Outcome], joining: list[Outcome], prepared: Prepared) -> dict[str, Any]:

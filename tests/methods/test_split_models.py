@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import sparsona
 from sparsona.errors import InputError
@@ -18,7 +19,7 @@ from sparsona.method import Arrival, Method, ServerContext
 from sparsona.methods import METHODS
 from sparsona.methods.fedem import ClientState as Share
 from sparsona.methods.fedem import FedEM, Mixture
-from sparsona.methods.fedmask import FedMask, agreed
+from sparsona.methods.fedmask import FedMask, _unit, agreed
 from sparsona.methods.fedmd import LOGITS, FedMD
 from sparsona.methods.fedper import FedPer
 from sparsona.methods.fedrep import FedRep
@@ -26,12 +27,14 @@ from sparsona.methods.heterofl import HeteroFL
 from sparsona.methods.heterofl import ServerState as Wide
 from sparsona.methods.heterofl.widths import narrow, output_rows
 from sparsona.methods.lg_fedavg import LGFedAvg
+from sparsona.methods.pfedgate.gate import Scores
 from sparsona.models import MODELS
 from sparsona.ops.parts import last_layers
 from sparsona.testing import check_method, tiny_setup
 from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local
 from sparsona.training.runner import ModelRunner
+from sparsona.training.vector import Flat
 
 NAMES = ("fedper", "fedrep", "lg-fedavg", "fedem", "heterofl", "fedmask", "fedmd")
 
@@ -192,6 +195,22 @@ def test_heterofl_is_tested_as_the_net_that_it_trains(options: dict[str, Any]) -
         assert abs(local.losses(bare).mean() - trained) > 1e-3, "the bare weights are another net"
 
 
+def test_heterofl_may_be_tested_without_being_told_which_labels_occur() -> None:
+    """TrainJob is the same; the tested net then has outputs for labels that the client has no samples of."""
+    found = {}
+    for labels in ("own", "all"):
+        method = HeteroFL(rate=0.5, full=0.0, test_labels=labels)  # type: ignore[arg-type]
+        local = client(method)
+        targets = local.targets()
+        local = replace(local, share=replace(local.split, train=local.split.train[targets != targets[0]]))
+        _, _, _, fit = phase(method, local)
+        outputs = local.runner.outputs(fit.model, local.inputs())
+        found[labels] = fit.reply.vector("weights"), np.abs(np.asarray(outputs)[:, targets[0]]).max()
+    assert np.array_equal(found["own"][0], found["all"][0])
+    assert found["own"][1] == 0
+    assert found["all"][1] > 0
+
+
 def test_heterofl_narrow_clients_count_the_narrow_net() -> None:
     """Half of 3 channels is 2, of 5 units 3: 2 x 9 and 2 weights and biases of the convolution, and so on."""
     method = HeteroFL(rate=0.5, full=0.0)
@@ -237,6 +256,26 @@ def test_fedmask_sends_bits_and_never_moves_a_weight() -> None:
     assert np.array_equal(fit.model[region][used], local.task.initial[region][used])
     assert fit.reply.positions("mask").mask().sum() <= 0.5 * region.sum() + 1
     assert not np.array_equal(fit.state.scores, own.scores)
+
+
+def test_fedmask_learns_as_fast_in_a_net_with_smaller_weights() -> None:
+    """The gradient of a score has the weight in units of its tensor: of a last layer ten times as small, with a
+    gradient that is as large, the scores move alike."""
+    moved = []
+    for size in (1.0, 0.1):
+        weights = (size * np.array([1.0, -2.0, 3.0, 0.5])).astype(np.float32)
+        flat = Flat(nn.Linear(4, 1, bias=False))
+        layout = flat.layout
+        region = np.ones(4, np.bool_)
+        scores = Scores(
+            np.full(4, 0.05, np.float32), region, region, TrainConfig(lr=5.0), unit=_unit(weights, layout)[region]
+        )
+        flat.gradient.copy_(torch.tensor([0.3, -0.2, 0.1, 0.7]))
+        scores.backward(flat, torch.from_numpy(weights))
+        assert scores.own is not None
+        moved.append(scores.own[1].numpy().copy())
+    assert moved[0] == pytest.approx(moved[1], rel=1e-5)
+    assert np.abs(moved[0]).min() > 0
 
 
 def test_fedmask_agreement_by_client() -> None:

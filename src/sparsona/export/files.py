@@ -36,17 +36,13 @@ def safetensors_bytes(tensors: Mapping[str, Array], card: ModelCard, notes: Mapp
     return bytes(save_tensors(dict(tensors), metadata={**(notes or {}), KEY: _text(card, tensors)}))
 
 
-BUFFER = "buffer:"
-"""Before the names of a net's buffers in the file of a predictor, whose own arrays are numbered."""
-
-
-def model_bytes(model: Model, layout: Layout, card: ModelCard, buffers: Mapping[str, Array]) -> bytes:
-    """The file of a personal model: its tensors by name, or the declared state of its predictor; and its buffers."""
+def model_bytes(model: Model, layout: Layout, card: ModelCard, buffers: Mapping[str, Array] | None = None) -> bytes:
+    """The file of a personal model: its tensors by name, or the declared state of its predictor; and its net's float
+    buffers (BatchNorm's statistics) by name."""
     if isinstance(model, np.ndarray):
-        return safetensors_bytes({**layout.named(model), **buffers}, card)
+        return safetensors_bytes({**layout.named(model), **(buffers or {})}, card)
     packed = pack(model)
-    named = {BUFFER + name: values for name, values in buffers.items()}
-    return safetensors_bytes({**load_tensors(packed), **named}, card, _notes(packed))
+    return safetensors_bytes({**load_tensors(packed), **(buffers or {})}, card, _notes(packed))
 
 
 def npz_bytes(tensors: Mapping[str, Array], card: ModelCard) -> bytes:

@@ -132,8 +132,7 @@ def _net(model: PersonalModel) -> Any:
     assert isinstance(model.model, np.ndarray)
     runner = model.runner
     runner.flat.load(model.model)
-    if model.buffers is not None and len(model.buffers):
-        runner.buffers = model.buffers
+    runner.buffers = model.buffers
     module = runner.flat.module.eval()
     kind = torch.int32 if model.card.schema.inputs == "tokens" else torch.float32
     sample = torch.zeros((2, *model.card.schema.input_shape), dtype=kind)

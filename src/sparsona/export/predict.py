@@ -20,7 +20,7 @@ from sparsona.data.schema.raw import encode_raw
 from sparsona.data.schema.table import Table
 from sparsona.errors import InputError
 from sparsona.export.card import ModelCard
-from sparsona.export.files import BUFFER, ModelFile, read_model
+from sparsona.export.files import ModelFile, read_model
 from sparsona.export.rebuild import module_of, runner_of
 from sparsona.layout import Layout
 from sparsona.message import Vector
@@ -40,8 +40,8 @@ class PersonalModel:
     card: ModelCard
     model: Model
     runner: ModelRunner = field(repr=False)
-    buffers: Vector | None = field(default=None, repr=False)
-    """The float buffers of the net (BatchNorm's statistics), where it has any."""
+    buffers: Vector = field(default_factory=lambda: np.zeros(0, np.float32), repr=False)
+    """The float buffers of the client's net (BatchNorm's statistics), empty where it has none."""
 
     @property
     def client(self) -> ClientId:
@@ -49,9 +49,8 @@ class PersonalModel:
 
     def outputs(self, rows: Any, where: str = "the rows") -> torch.Tensor:
         """The model's raw outputs."""
+        self.runner.buffers = self.buffers
         given = from_frame(rows, "", where) if is_frame(rows) else rows
-        if self.buffers is not None and len(self.buffers):
-            self.runner.buffers = self.buffers
         inputs = torch.from_numpy(np.ascontiguousarray(encode_raw(self.card.schema, given, where)))
         parts = [self.runner.outputs(self.model, self.runner.prepare(p)) for p in torch.split(inputs, EVAL_BATCH)]
         return torch.cat(parts)
@@ -69,11 +68,10 @@ class PersonalModel:
         return found[:, : len(self.card.schema.classes)]
 
     def tensors(self) -> dict[str, Array]:
-        """The weights by name, where the model is one vector."""
+        """The weights and float buffers by name, where the model is one vector."""
         if not isinstance(self.model, np.ndarray):
             raise InputError(f"the model of {self.client} is a {type(self.model).__name__}, not one set of weights")
-        named = dict(self.runner.layout.named(self.model))
-        return named if self.buffers is None else {**named, **self.runner.flat.buffer_layout.named(self.buffers)}
+        return {**self.runner.layout.named(self.model), **self.runner.flat.buffer_layout.named(self.buffers)}
 
 
 def load_model(path: Path, module: nn.Module | None = None) -> PersonalModel:
@@ -81,36 +79,32 @@ def load_model(path: Path, module: nn.Module | None = None) -> PersonalModel:
     file = read_model(path)
     if "chain" in file.notes:
         raise InputError(f"{path} is a small net: read it with sparsona.export.slim.load_slim")
-    return model_in(file, path, runner_of(file.card, module if module is not None else module_of(file.card)))
+    runner = runner_of(file.card, module if module is not None else module_of(file.card))
+    return model_in(file, path, runner)
 
 
 def model_in(file: ModelFile, path: Path, runner: ModelRunner) -> PersonalModel:
     """The model of a file that has been read, for a runner of its net."""
-    weights, buffers = ([tensor.name for tensor in layout.tensors] for layout in (runner.layout, _buffers(runner)))
-    model: Model
+    parameters, buffers = runner.layout, runner.flat.buffer_layout
+    expected = {tensor.name for layout in (parameters, buffers) for tensor in layout.tensors}
     if "tree" in file.notes:
-        model = unpack(path.read_bytes(), _state_kind(file))
-        buffers = [BUFFER + name for name in buffers]
+        model: Model = unpack(path.read_bytes(), _state_kind(file))
+        _refuse_others({tensor.name for tensor in buffers.tensors} - set(file.tensors), file, path)
     else:
-        _check_names(path, file, [*weights, *buffers])
-        model = _joined(file, weights)
-    return PersonalModel(file.card, model, runner, _joined(file, buffers))
+        _refuse_others(expected ^ set(file.tensors), file, path)
+        model = _vector(file, parameters)
+    return PersonalModel(file.card, model, runner, _vector(file, buffers))
 
 
-def _buffers(runner: ModelRunner) -> Layout:
-    return runner.flat.buffer_layout
+def _refuse_others(names: set[str], file: ModelFile, path: Path) -> None:
+    if names:
+        raise InputError(f"{path} does not fit the model {file.card.model}: {min(names)!r} is only in one of them")
 
 
-def _check_names(path: Path, file: ModelFile, names: list[str]) -> None:
-    if set(names) != set(file.tensors):
-        odd = min(set(names) ^ set(file.tensors))
-        raise InputError(f"{path} does not fit the model {file.card.model}: {odd!r} is only in one of them")
-
-
-def _joined(file: ModelFile, names: list[str]) -> Vector:
-    """The tensors of these names as one vector."""
-    found = [file.tensors[name].reshape(-1).astype(np.float32) for name in names]
-    return np.concatenate(found) if found else np.zeros(0, np.float32)
+def _vector(file: ModelFile, layout: Layout) -> Vector:
+    """The tensors of this layout, one behind the other."""
+    parts = [file.tensors[tensor.name].reshape(-1) for tensor in layout.tensors]
+    return np.concatenate(parts).astype(np.float32) if parts else np.zeros(0, np.float32)
 
 
 def _state_kind(file: ModelFile) -> type:

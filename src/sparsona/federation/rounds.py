@@ -96,6 +96,8 @@ class Rounds:
         self.server: Any = setup.method.start_server(setup.task)
         self.done = 0
         self.delivery = Delivery()
+        self.refused: list[tuple[int, ClientId, str]] = []
+        """The replies that this session has left out: the round, the client and the reason."""
         self._known: dict[ClientId, tuple[ScoredModel, ...]] = {}
         self._last_named: tuple[tuple[tuple[str, int], ...], str, Mapping[str, Part]] = ((), "", {})
         self._before = 0.0
@@ -155,6 +157,7 @@ class Rounds:
                 self._measure("trial", order, absent, cache, records, round)
             for client, reason in self._aggregate(order).items():
                 records[client] = replace(_record(records, round, client), refused=reason)
+                self.refused.append((round, client, reason))
         if evaluate:
             self._measure("personal", self._last_order(round + 1), task.clients, EncodeCache(), records, round)
         return {client: replace(record, clock=self.clock) for client, record in records.items()}
@@ -337,9 +340,16 @@ class Rounds:
                 self._aggregate((0, number))
         return done
 
+    def _last_jobs(self, kind: Literal["personal", "adapt"], clients: Iterable[ClientId]) -> Iterator[Job]:
+        return self._jobs(kind, self._last_order(self.setup.task.rounds), clients, EncodeCache())
+
+    def last_jobs(self) -> Iterator[Job]:
+        """After the last round: the turns by which every client gets its model, for whoever keeps it itself."""
+        return self._last_jobs("personal", self.setup.task.clients)
+
     def finish(self, kind: Literal["personal", "adapt"], clients: Iterable[ClientId]) -> Iterator[Outcome]:
         """After the last round: every client's model, or what new clients make of it once they have joined."""
-        jobs = self._jobs(kind, self._last_order(self.setup.task.rounds), clients, EncodeCache())
+        jobs = self._last_jobs(kind, clients)
         new = kind == "adapt"
         return self.engine.run(replace(job, score=new, keep_model=not new) for job in jobs)
 

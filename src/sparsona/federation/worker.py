@@ -127,7 +127,7 @@ class Worker:
         runner = runner or self.runner
         setup, method = self.setup, self.setup.method
         split = setup.federation.splits[job.client]
-        received = self._received(job)
+        received = self.received(job)
         down, buffers = without_buffers(received)
         if job.kind == "fit":
             memory.refuse_repeats(down.stamp)
@@ -177,7 +177,7 @@ class Worker:
         found = memory.buffers if self.setup.method.buffers == "own" else received
         return self._first_buffers if found is None else found
 
-    def _received(self, job: Job) -> Message:
+    def received(self, job: Job) -> Message:
         """The downlink of a turn."""
         if self.setup.method.alone:
             return Message().stamped(job.stamp)

@@ -13,8 +13,10 @@ from sparsona.method import Arrival, ServerContext
 from sparsona.ops.robust import PATTERN, merged
 from sparsona.training.local import Local
 
-MergeRule: TypeAlias = Annotated[str, Field(pattern=PATTERN)]
-"""How replies become one vector: mean (by examples), median, trimmed:SHARE or krum."""
+MergeRule: TypeAlias = Annotated[
+    str, Field(pattern=PATTERN, description="how replies become one: mean (by examples), median, trimmed:SHARE or krum")
+]
+"""How replies become one vector."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """FedUpdate: Jiang, Konecny, Rush, Kannan, "Improving Federated Learning Personalization via Model Agnostic Meta
-Learning", 2019, as a baseline of SPFL: FedAvg; before it is used, the global model takes a step on one local batch."""
+Learning", 2019, as a baseline of SPFL: FedAvg; before it is used, the global model takes a step on one local batch.
+That step is private and forgotten. In the code of SPFL's authors (MondayCat/PLGA) the tuned model starts the client's
+next training, so that its step reaches the server; their text has it as here."""
 
 from __future__ import annotations
 

@@ -19,6 +19,8 @@ from sparsona.training.local import Local
 from sparsona.training.runner import Minibatch, Vectors
 
 Rate = Annotated[float, Field(gt=0)]
+ALPHA = 0.01
+"""The inner step of the paper's experiments."""
 
 
 @METHODS.add
@@ -26,9 +28,10 @@ Rate = Annotated[float, Field(gt=0)]
 class PerFedAvg(Method[ServerState, None]):
     """A global model to start from: each client takes one step of its own before use.
 
-    `alpha` is the inner step and `beta` the outer one, the learning rate where not given. `order`: first leaves the
-    Hessian out, hessian multiplies by I - alpha H. `variant` repository: as SPFL's authors have it, two plain steps on
-    every batch, of sizes alpha and beta, and nothing before use.
+    `alpha` is the inner step, the paper's 0.01 where not given, in every round; `beta` the outer one, the learning rate
+    where not given. `order`: first leaves the Hessian out, hessian multiplies by I - alpha H. `variant` repository: as
+    SPFL's authors have it, two plain steps on every batch, of sizes alpha and beta, both the learning rate where not
+    given, and nothing before use.
     """
 
     alpha: Rate | None = None
@@ -48,7 +51,8 @@ class PerFedAvg(Method[ServerState, None]):
         return Message(weights=server.weights)
 
     def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
-        alpha, beta = np.float32(self.alpha or local.rate), np.float32(self.beta or local.rate)
+        usual = local.rate if self.variant == "repository" else ALPHA
+        alpha, beta = np.float32(self.alpha or usual), np.float32(self.beta or local.rate)
 
         def step(vectors: Vectors, batches: tuple[Minibatch, ...]) -> Vectors:
             (w,) = vectors
@@ -73,5 +77,6 @@ class PerFedAvg(Method[ServerState, None]):
         return start if self.variant == "repository" else self._adapted(start, local)
 
     def _adapted(self, start: Vector, local: Local) -> Vector:
-        one = replace(local.config, steps=1, repeats=1, momentum=0.0, lr=self.alpha or local.config.lr)
+        alpha = self.alpha or ALPHA
+        one = replace(local.config, steps=1, repeats=1, momentum=0.0, lr=alpha, decay=1.0, drops=())
         return local.train(start, one, stream="adapt").weights

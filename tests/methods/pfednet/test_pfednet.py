@@ -51,14 +51,14 @@ def test_the_contract_holds_for_its_variants(method: PFedNet) -> None:
 
 
 def test_without_a_penalty_it_is_local_training() -> None:
-    ours, alone = sparsona.run(PFedNet(lam=0.0), **DIGITS), sparsona.run("local", **DIGITS)
+    ours, alone = sparsona.run(PFedNet(lam=0.0, levels=0), **DIGITS), sparsona.run("local", **DIGITS)
     np.testing.assert_allclose(models_of(ours), models_of(alone), atol=1e-4)
 
 
 @pytest.mark.parametrize("eta", [0.1, 0.7])
 def test_under_a_large_penalty_it_is_federated_averaging(eta: float) -> None:
     """All models are one, and it is the plain mean of what the clients trained, whatever eta."""
-    method = PFedNet(lam=1e4, k=9, eta=eta, iterations=2000, tolerance=1e-7)
+    method = PFedNet(lam=1e4, k=9, eta=eta, levels=0, iterations=2000, tolerance=1e-7)
     result = sparsona.run(method, **{**DIGITS, "partition": "iid", "rounds": 2})
     models = models_of(result)
     np.testing.assert_allclose(models, np.tile(models.mean(0), (4, 1)), atol=1e-4)
@@ -175,7 +175,7 @@ def test_the_sketch_exchange_costs_bytes_and_happens_once() -> None:
 def test_gamma_and_levels_save_bytes() -> None:
     plain, fused, few = (
         sparsona.run(PFedNet(lam=0.0, **options), **DIGITS).summary["bytes"]
-        for options in ({}, {"gamma": 1.0, "gamma_unit": "median"}, {"levels": 4})
+        for options in ({"levels": 0}, {"levels": 0, "gamma": 1.0, "gamma_unit": "median"}, {"levels": 4})
     )
     assert fused["up"] < 0.7 * plain["up"]
     assert few["up"] < 0.3 * plain["up"]
@@ -186,6 +186,12 @@ def test_levels_save_bytes_down_too() -> None:
     """Without a penalty the step down is the step up."""
     plain, few = (sparsona.run(PFedNet(lam=0.0, levels=levels), **DIGITS).summary["bytes"] for levels in (0, 4))
     assert few["down"] < 0.3 * plain["down"]
+
+
+def test_it_saves_bytes_as_it_comes() -> None:
+    plain, usual = (sparsona.run(PFedNet(**options), **DIGITS).summary for options in ({"levels": 0}, {}))
+    assert usual["bytes"]["up"] < 0.5 * plain["bytes"]["up"]
+    assert usual["accuracy"]["pre"]["mean"] > plain["accuracy"]["pre"]["mean"] - 0.02
 
 
 def test_a_lost_sketch_is_asked_for_again() -> None:
@@ -304,7 +310,7 @@ def test_clients_that_join_after_training_get_their_groups_model(engine: str, tm
 
 
 def test_one_gradient_a_round_is_a_gradient_step() -> None:
-    rounds = rounds_of(PFedNet(lam=0.0, local_steps=False, eta=0.3, decay="sqrt"), clients=2, rounds=2)
+    rounds = rounds_of(PFedNet(lam=0.0, levels=0, local_steps=False, eta=0.3, decay="sqrt"), clients=2, rounds=2)
     setup, states = rounds.setup, []
     rounds.run(lambda _: states.append(rounds.server))
     from sparsona.training.local import Local

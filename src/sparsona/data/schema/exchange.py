@@ -65,13 +65,14 @@ def agree(descriptions: Mapping[str, Message]) -> Message:
     """The schema that all owners share, from their descriptions. Who came first has no influence."""
     owners = sorted(descriptions)
     messages = [descriptions[owner] for owner in owners]
-    heads = [_head(message) for message in messages]
+    heads = _heads(messages)
     called = [f"client {owner!r}" for owner in owners]
     _check_alike(called, heads)
     first = heads[0]
     names = [name for name, _ in first["columns"]]
-    columns = {name: [dict(map(tuple, head["columns"]))[name] for head in heads] for name in names}
-    numbers = [name for name in names if set(columns[name]) == {"number"}]
+    kinds = _kinds(heads)
+    numbers = [name for name in names if kinds[name] == {"number"}]
+    categories = _categories(messages) if len(numbers) < len(names) else {}
     scaled = first["scaling"] == "agreed" and first["inputs"] != "tokens"
     width = len(numbers) if first["inputs"] == "table" else (first["shape"] or [0])[0]
     mean, std = np.zeros(width), np.ones(width)
@@ -94,7 +95,7 @@ def agree(descriptions: Mapping[str, Message]) -> Message:
     for message, head in zip(messages, heads, strict=True):
         if numbers:
             missing |= _flags(message, len(numbers))[_places(head, numbers)]
-    categories = {name: _categories(messages, name) for name in names if name not in numbers}
+    flags = dict(zip(numbers, missing.tolist(), strict=True))
     tree = {
         "task": task,
         "targets": first["targets"],
@@ -104,9 +105,9 @@ def agree(descriptions: Mapping[str, Message]) -> Message:
         "shape": first["shape"],
         "scaling": first["scaling"],
         "columns": [
-            [name, bool(missing[numbers.index(name)])]
-            if name in numbers
-            else [name, "text" not in columns[name], in_order(categories[name], "text" not in columns[name])]
+            [name, bool(flags[name])]
+            if name in flags
+            else [name, "text" not in kinds[name], in_order(categories[name], "text" not in kinds[name])]
             for name in names
         ],
     }
@@ -129,9 +130,10 @@ def schema_of(agreed: Message) -> Schema:
         unpack_doubles(agreed, part, targets) if targets else np.zeros(0) for part in ("center", "spread")
     )
     features: list[Feature] = []
+    at = {name: k for k, name in enumerate(numbers)}
     for name, *rest in tree["columns"]:
         if len(rest) == 1:
-            k = numbers.index(name)
+            k = at[name]
             features.append(Number(name, float(mean[k]), float(std[k]), bool(rest[0])))
         else:
             features.append(Category(name, tuple(rest[1]), bool(rest[0])))
@@ -244,9 +246,14 @@ def _taken(found: Moments, places: Sequence[int] | slice) -> Moments:
     return Moments(found.count[places], found.mean[places], found.squares[places])
 
 
-def _head(message: Message) -> dict[str, Any]:
-    head: dict[str, Any] = unpack_text(message, "head")
-    return head
+def _heads(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """The head of each description. Most are the same bytes: these are read once, and are one object."""
+    known: dict[bytes, dict[str, Any]] = {}
+    for message in messages:
+        data = message.numbers("head").tobytes()
+        if data not in known:
+            known[data] = unpack_text(message, "head")
+    return [known[message.numbers("head").tobytes()] for message in messages]
 
 
 def _rows(message: Message) -> int:
@@ -270,20 +277,39 @@ def _flags(message: Message, size: int) -> Array:
     return found.astype(bool)
 
 
-def _categories(messages: Sequence[Message], name: str) -> set[str]:
-    return {value for message in messages for value in unpack_text(message, "categories")[name]}
+def _categories(messages: Sequence[Message]) -> dict[str, set[str]]:
+    """The values of each column of categories, over all owners."""
+    found: dict[str, set[str]] = {}
+    for message in messages:
+        for name, values in unpack_text(message, "categories").items():
+            found.setdefault(name, set()).update(values)
+    return found
+
+
+def _kinds(heads: Sequence[Mapping[str, Any]]) -> dict[str, set[str]]:
+    """What each column is, to any of the owners."""
+    found: dict[str, set[str]] = {}
+    for head in {id(head): head for head in heads}.values():
+        for name, kind in head["columns"]:
+            found.setdefault(name, set()).add(kind)
+    return found
 
 
 def _places(head: Mapping[str, Any], numbers: Sequence[str]) -> list[int]:
     """Where an owner has the columns of numbers, among its own."""
     own = [name for name, kind in head["columns"] if kind == "number"]
-    return [own.index(name) for name in numbers]
+    if own == numbers:
+        return list(range(len(numbers)))
+    at = {name: k for k, name in enumerate(own)}
+    return [at[name] for name in numbers]
 
 
 def _check_alike(called: Sequence[str], heads: Sequence[Mapping[str, Any]]) -> None:
     """Refuse owners whose tables cannot be one; the message names the client."""
     for k in range(1, len(heads)):
         a, b = heads[0], heads[k]
+        if a is b:
+            continue
         pair = (called[0], a), (called[k], b)
         same_columns({name: [column for column, _ in head["columns"]] for name, head in pair})
         same_kinds({name: (tuple(head["targets"]), head["kind"]) for name, head in pair}, a["task"])

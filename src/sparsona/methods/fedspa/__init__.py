@@ -101,7 +101,7 @@ class FedSpa(Method[ServerState, ClientState]):
         return out
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        """w <- w - 1/S * sum of U_k, where U_k = start - trained on the client's mask. Who is late started elsewhere."""
+        """w <- w - 1/S * sum of U_k, where U_k = start - trained on the client's mask."""
         masks = dict(server.masks)
 
         def replies() -> Iterator[tuple[Mask, Vector]]:
