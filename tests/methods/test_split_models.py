@@ -20,7 +20,7 @@ from sparsona.methods import METHODS
 from sparsona.methods.fedem import ClientState as Share
 from sparsona.methods.fedem import FedEM, Mixture
 from sparsona.methods.fedmask import FedMask, _unit, agreed
-from sparsona.methods.fedmd import FedMD
+from sparsona.methods.fedmd import LOGITS, FedMD
 from sparsona.methods.fedper import FedPer
 from sparsona.methods.fedrep import FedRep
 from sparsona.methods.heterofl import HeteroFL
@@ -48,7 +48,7 @@ def client(method: Method[Any, Any], name: str = "c1", config: TrainConfig | Non
 def phase(method: Method[Any, Any], local: Local) -> tuple[Any, Message, Any, Any]:
     """The server, its downlink, and the client's turn from scratch."""
     server = method.start_server(local.task)
-    down = method.send(server, local.client, ServerContext(local.task, 0))
+    down = method.send(server, local.client, ServerContext(local.task, 0, local.phase))
     own = method.start_client(local.task, local.client)
     return server, down, own, method.fit(own, down, local)
 
@@ -139,7 +139,7 @@ def test_fedem_expectation_and_prediction() -> None:
 def test_fedem_learners_start_apart_but_alike() -> None:
     local = client(FedEM())
     models = FedEM().start_server(local.task).models
-    for tensor in local.layout.parameters:
+    for tensor in local.layout.tensors:
         one, other = models[0][tensor.slice], models[1][tensor.slice]
         assert np.array_equal(np.sort(one), np.sort(other))
     assert not np.array_equal(models[0], models[1])
@@ -288,15 +288,15 @@ def test_fedmask_agreement_by_client() -> None:
 def test_fedmd_sends_logits_and_learns_their_mean() -> None:
     method = FedMD(align=40, pretrain=2)
     local = client(method)
-    server, down, own, fit = phase(method, local)
+    server, _, own, fit = phase(method, replace(local, phase=LOGITS))
     assert fit.model is None
     assert set(fit.reply) == {"logits", "examples"}
     assert len(fit.reply.vector("logits")) == 40 * 4
     other = Message(logits=fit.reply.vector("logits") + 2, examples=1)
-    turn = ServerContext(local.task, 0)
+    turn = ServerContext(local.task, 0, LOGITS)
     merged = method.aggregate(server, [Arrival("c0", other, 0), Arrival("c1", fit.reply, 0)], turn)
     assert np.allclose(merged.logits, fit.reply.vector("logits") + 1, atol=1e-5)
-    down = method.send(merged, "c1", ServerContext(local.task, 0, 1)).stamped(replace(down.stamp, phase=1))
+    down = method.send(merged, "c1", ServerContext(local.task, 0))
     second = method.fit(fit.state, down, local)
     assert set(second.reply) == {"examples"}
     assert not np.array_equal(second.state.weights, fit.state.weights)
@@ -308,12 +308,12 @@ def test_fedmd_work_on_public_samples_counts() -> None:
     """Answering is a pass forward, and what is digested is trained on as much as the client's own samples."""
     method = FedMD(align=40, pretrain=2, digest=3)
     local = client(method)
-    server, down, _, fit = phase(method, local)
+    server, _, _, fit = phase(method, replace(local, phase=LOGITS))
     each = 32 * 27 + 16 * 3 + 2 * 48 * 5 + 5 + 2 * 5 * 4 + 4
     assert local.runner.samples == pytest.approx(2 * local.examples + 40 / 3)
     assert local.runner.flops == each * (3 * 2 * local.examples + 40)
-    merged = method.aggregate(server, [Arrival("c1", fit.reply, 0)], ServerContext(local.task, 0))
-    down = method.send(merged, "c1", ServerContext(local.task, 0, 1)).stamped(replace(down.stamp, phase=1))
+    merged = method.aggregate(server, [Arrival("c1", fit.reply, 0)], ServerContext(local.task, 0, LOGITS))
+    down = method.send(merged, "c1", ServerContext(local.task, 0))
     local.runner.flops, local.runner.samples = 0, 0.0
     method.fit(fit.state, down, local)
     assert local.runner.samples == pytest.approx(3 * 40 + local.examples)

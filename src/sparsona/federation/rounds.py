@@ -346,9 +346,16 @@ class Rounds:
                 self._aggregate((0, number))
         return done
 
+    def _last_jobs(self, kind: Literal["personal", "adapt"], clients: Iterable[ClientId]) -> Iterator[Job]:
+        return self._jobs(kind, self._last_order(self.setup.task.rounds), clients, EncodeCache())
+
+    def last_jobs(self) -> Iterator[Job]:
+        """After the last round: the turns by which every client gets its model, for whoever keeps it itself."""
+        return self._last_jobs("personal", self.setup.task.clients)
+
     def finish(self, kind: Literal["personal", "adapt"], clients: Iterable[ClientId]) -> Iterator[Outcome]:
         """After the last round: every client's model, or what new clients make of it once they have joined."""
-        jobs = self._jobs(kind, self._last_order(self.setup.task.rounds), clients, EncodeCache())
+        jobs = self._last_jobs(kind, clients)
         new = kind == "adapt"
         return self.engine.run(replace(job, score=new, keep_model=not new) for job in jobs)
 

@@ -90,10 +90,11 @@ class Case:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The settings, and how one of them is chosen."""
+        """The settings, and how one of them is chosen. That an excerpt is not scaled again goes without saying."""
+        settings = {key: value for key, value in self.settings.items() if key != "columns"}
         if self.grid is None:
-            return dict(self.settings)
-        return {**self.settings, "grid": [self.grid.key, list(self.grid.values), self.grid.rounds]}
+            return settings
+        return {**settings, "grid": [self.grid.key, list(self.grid.values), self.grid.rounds]}
 
 
 Extra: TypeAlias = Callable[[RunDirectory, Prepared], Mapping[str, float]]

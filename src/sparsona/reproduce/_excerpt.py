@@ -6,6 +6,9 @@ import numpy as np
 
 from sparsona.data import describe, load, roots
 
+AS_IT_IS = {"scaling": "none"}
+"""The `columns` of an excerpt: its images are normalised by their data set's constants or not at all."""
+
 
 def excerpt(data: str, count: int) -> str:
     """Some images of a data set, the same for everyone; made once."""

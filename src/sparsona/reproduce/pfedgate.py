@@ -26,7 +26,7 @@ from sparsona.methods.pfedgate import ServerState
 from sparsona.methods.pfedgate.gate import Gated, block_scales, ready
 from sparsona.prepare import Prepared, prepare
 from sparsona.reproduce import PAPERS, Case, Grid, Paper, Runs, server_scores, spread
-from sparsona.reproduce._excerpt import excerpt
+from sparsona.reproduce._excerpt import AS_IT_IS, excerpt
 from sparsona.reproduce._verdicts import (
     At,
     Check,
@@ -236,7 +236,7 @@ def _settings(quick: bool, data: str, row: Row, seed: int) -> dict[str, Any]:
     return {
         "method": row.method,
         "data": excerpt(data, EXCERPT) if quick else data,
-        "columns": {"scaling": "none"} if quick else {},
+        "columns": AS_IT_IS if quick else {},
         "model": SMALL if quick else MODELS[data],
         "clients": CLIENTS if quick else 100,
         "partition": "dirichlet-classes:0.4",

@@ -129,7 +129,7 @@ def _normalised(data: Dataset) -> Array:
 def pfednet(quick: bool) -> Paper:
     """Every setting with all values of lambda; gamma, levels and sketches where they tell something."""
     return Paper(
-        "pFedNet: Communication Efficient TrainJob of Federated Model Over Unbalanced Labels",
+        "pFedNet: Communication Efficient Training of Federated Model Over Unbalanced Labels",
         list(_cases(quick)),
         list(_claims()),
         {

@@ -22,7 +22,7 @@ from sparsona.files import write_atomically
 from sparsona.prepare import Prepared
 from sparsona.report import curves
 from sparsona.reproduce import PAPERS, Case, Claim, Grid, Paper, Runs, finished, lines_of, spread
-from sparsona.reproduce._excerpt import excerpt
+from sparsona.reproduce._excerpt import AS_IT_IS, excerpt
 from sparsona.reproduce._verdicts import (
     At,
     above,
@@ -106,6 +106,7 @@ def _cases(quick: bool) -> Iterator[Case]:
                         settings={
                             "method": row.method,
                             "data": excerpt(data, EXCERPT) if quick and data != "digits" else data,
+                            "columns": AS_IT_IS if quick and data != "digits" else {},
                             "model": "auto" if data == "digits" else "spfl-cnn",
                             "clients": 10,
                             "partition": PARTITIONS["noniid"],
@@ -130,6 +131,7 @@ def _cases(quick: bool) -> Iterator[Case]:
             settings={
                 "method": method,
                 "data": excerpt("mnist", EXCERPT) if quick else "mnist",
+                "columns": AS_IT_IS if quick else {},
                 "model": "spfl-cnn",
                 "clients": 10,
                 "partition": PARTITIONS["noniid"],

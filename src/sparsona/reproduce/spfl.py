@@ -20,7 +20,7 @@ from sparsona.method import ClientMatrices
 from sparsona.methods._similar import ServerState
 from sparsona.report.drawings import draw_heat_map
 from sparsona.reproduce import PAPERS, Case, Claim, Grid, Paper, server_state
-from sparsona.reproduce._excerpt import excerpt
+from sparsona.reproduce._excerpt import AS_IT_IS, excerpt
 from sparsona.reproduce._verdicts import above, never, within
 
 PARTITIONS = {"noniid": "classes:6:own", "iid": "classes:6:shared"}
@@ -103,6 +103,7 @@ def _cases(quick: bool) -> Iterator[Case]:
                     settings={
                         "method": row.method,
                         "data": excerpt(data, EXCERPT) if quick and not small else data,
+                        "columns": AS_IT_IS if quick and not small else {},
                         "model": size["model"],
                         "clients": 10,
                         "partition": PARTITIONS[kind],

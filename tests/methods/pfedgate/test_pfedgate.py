@@ -39,7 +39,7 @@ def open_gate(method: PFedGate, task: Any) -> np.ndarray:
         for name, parameter in gate.named_parameters():
             if "_norm" in name and name.startswith(("scale", "importance")):
                 parameter.fill_(30.0 if name.endswith("bias") else 0.0)
-    return Flat(gate).read()
+    return Flat(gate).read_all()
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_the_gates_optimiser_goes_on_and_the_models_starts_anew() -> None:
     assert with_memory.reply.blocks("update").values.any()
     moved = [fit.reply.blocks("update").values for fit in (with_memory, without)]
     assert np.array_equal(*moved), "the model's first step of a round knows no momentum"
-    assert not np.array_equal(with_memory.client.gate, without.client.gate), "the gate's does"
+    assert not np.array_equal(with_memory.state.gate, without.state.gate), "the gate's does"
 
 
 @pytest.mark.parametrize(("ste", "moved"), [("repo", 1), ("paper", None)])

@@ -347,7 +347,7 @@ def test_errors_name_the_fix() -> None:
         sparsona.run(PFedNet(layout="split", own="tail"), **DIGITS)
     with pytest.raises(InputError, match="p: input should be 1, 2 or 'inf'"):
         sparsona.run("pfednet", options={"p": 3}, **DIGITS)
-    wards = {w: (np.zeros((20, 3), np.float32), np.zeros(20, np.float32)) for w in ("east", "west")}
+    wards = {w: (np.zeros((20, 3), np.float32), np.linspace(0, 1, 20, dtype=np.float32)) for w in ("east", "west")}
     with pytest.raises(InputError, match="choose sketch=mean"):
         sparsona.run("pfednet", data=wards, model="mlp", rounds=1)
 

@@ -1,4 +1,4 @@
-"""pFedNet: Zhao, Liu, Jiang, He, "Communication Efficient TrainJob of Federated Model Over Unbalanced Labels" (a draft;
+"""pFedNet: Zhao, Liu, Jiang, He, "Communication Efficient Training of Federated Model Over Unbalanced Labels" (a draft;
 published by Zhao, Liu, Liu, He as "Medical Federated Model with Mixture of Personalized and Sharing Components",
 arXiv 2306.14483). Model n is y = A x + B z_n; neighbours in a network of similar clients pull each other's z together
 (network lasso, by ADMM on the server); clients send gradients whose entries a fused lasso has made equal in runs."""

@@ -1,0 +1,115 @@
+"""``deploy``: experiments on a real network."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sparsona.cli.app import err, out
+from sparsona.cli.options import RunOptions, takes_run_options
+
+deploy = typer.Typer(help="Experiments on a real network.", no_args_is_help=True, rich_markup_mode=None)
+
+
+def add_to(app: typer.Typer) -> None:
+    app.add_typer(deploy, name="deploy")
+
+
+@deploy.command()
+def keys(
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="clients that need a key")] = None,
+    folder: Annotated[Path, typer.Option("--out", help="folder to write to")] = Path("keys"),
+    host: Annotated[
+        list[str] | None, typer.Option(help="name or address of the SuperLink: makes its certificates")
+    ] = None,
+) -> None:
+    """Make the SuperLink's certificates (--host) and the nodes' keys (NAME...).
+
+    NAME is for the client's owner alone, NAME.pub for the organiser, ca.crt for all.
+    """
+    from sparsona.engines.flower.keys import make_certificates, make_node_key
+    from sparsona.errors import InputError
+
+    if not host and not names:
+        raise InputError("nothing to make: give --host for certificates, names for keys")
+    if host:
+        make_certificates(folder, host)
+        out.print(f"certificates for {', '.join(host)}: {folder}", soft_wrap=True)
+    for name in names or ():
+        out.print(f"key of {name}: {make_node_key(folder, name)}", soft_wrap=True)
+
+
+@deploy.command()
+def run(
+    file: Annotated[Path, typer.Argument(metavar="experiment.toml", help="an experiment file; its data are ignored")],
+    superlink: Annotated[str, typer.Option(metavar="HOST:PORT", help="the SuperLink of sparsona server")],
+    ca: Annotated[Path, typer.Option(help="its ca.crt")],
+    name: Annotated[str, typer.Option(help="name of the run; an interrupted run of this name goes on")] = "run",
+    patience: Annotated[float, typer.Option(min=1, help="seconds to wait for all nodes")] = 300.0,
+) -> None:
+    """Run an experiment on the nodes of a SuperLink, and show how it goes."""
+    from sparsona.engines.flower import need_flwr
+    from sparsona.experiment import build, read
+
+    need_flwr()
+    from sparsona.engines.flower.deploy import submit
+    from sparsona.engines.flower.setup import check_networkable
+
+    experiment, _ = build(read(file), str(file))
+    check_networkable(experiment)
+    submit(experiment, superlink, ca, name, patience, lambda line: out.print(line, highlight=False, markup=False))
+
+
+@deploy.command()
+@takes_run_options
+def local(
+    options: RunOptions,
+    nodes: Annotated[int, typer.Option(min=1, help="how many nodes")] = 3,
+    method: Annotated[str, typer.Option(help="the method")] = "fedpse",
+    folder: Annotated[Path | None, typer.Option("--out", help="folder to keep all in [a temporary one]")] = None,
+    check: Annotated[bool, typer.Option(help="run the simulator too, and compare digests and bytes")] = True,
+) -> None:
+    """Bring a whole federation up on this machine with TLS and keys, run an experiment on it, take it down.
+
+    Data are dealt out as in a simulation. Each node is a process that has its own share and nothing else.
+    """
+    from sparsona.engines.flower import need_flwr
+    from sparsona.methods import METHODS
+
+    METHODS.check(method)
+    need_flwr()
+    from sparsona.api import execute
+    from sparsona.engines.flower.deploy import local_federation
+    from sparsona.engines.flower.setup import check_networkable
+    from sparsona.errors import RunError
+    from sparsona.experiment import assign
+    from sparsona.prepare import prepare
+    from sparsona.report import console as show
+    from sparsona.runs.directory import RunDirectory
+
+    base: dict[str, Any] = {"method": method, "rounds": 3}
+    settings = options.settings(base)
+    settings.setdefault("clients", 0 if str(settings.get("data", "")).startswith("folder:") else nodes)
+    prepared = prepare(assign(settings, options.set or ()), origin="the command line")
+    check_networkable(prepared.experiment)
+    with tempfile.TemporaryDirectory(prefix="sparsona-") as scratch:
+        place = folder or Path(scratch)
+        err.print(f"starting a SuperLink and {len(prepared.setup.task.clients)} nodes in {place}", soft_wrap=True)
+        with local_federation(place, prepared.setup.federation, prepared.experiment.data) as running:
+            where = running.run(
+                prepared.experiment, say=lambda line: err.print(line, highlight=False, markup=False, soft_wrap=True)
+            )
+        summary = RunDirectory(where).summary()
+        out.print(show.closing(summary))
+        out.print(show.traffic(summary), soft_wrap=True)
+        out.print(f"digest {summary['digest']}", soft_wrap=True, highlight=False)
+        if not check:
+            return
+        simulated = execute(prepared).summary
+        for what in ("digest", "bytes"):
+            if simulated[what] != summary[what]:
+                raise RunError(f"the {what} of the simulator, {simulated[what]}, is not the network's, {summary[what]}")
+        out.print("the simulator gives the same digest and the same bytes", highlight=False)

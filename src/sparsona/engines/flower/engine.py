@@ -1,0 +1,232 @@
+"""The engine on a network: jobs go out as Flower messages, outcomes come back until the deadline."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sparsona.engines.flower.carrier import Answer, Carrier, Parcel
+from sparsona.engines.flower.started.sparsona_records import Head
+from sparsona.errors import WireError
+from sparsona.federation.delivery import ClientMemory
+from sparsona.federation.references import ReferenceStore
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Job, Outcome, Scores
+from sparsona.method import ClientId
+from sparsona.runs.store import ClientStore
+from sparsona.wire import Frame, Ledger, decode, encode
+
+log = logging.getLogger(__name__)
+
+POLL = 0.2
+"""Seconds between two questions for replies."""
+
+
+@dataclass
+class Awaited:
+    """A message on its way: to whom, its content, and the second on the clock at which nobody waits any more."""
+
+    client: ClientId
+    head: Head
+    body: bytes
+    until: float
+    job: Job | None = None
+    resent: Ledger = field(default_factory=Ledger)
+
+
+class Post:
+    """Messages to nodes and their replies, matched by the message that they answer.
+
+    A message that did not reach its node (it was down, or restarts) is sent again until its time is over.
+    """
+
+    def __init__(self, carrier: Carrier, nodes: Mapping[ClientId, int]) -> None:
+        self._carrier, self._nodes = carrier, nodes
+        self._awaited: dict[str, Awaited] = {}
+        self._again: list[tuple[float, Awaited]] = []
+        self._away: set[ClientId] = set()
+
+    @property
+    def clients(self) -> frozenset[ClientId]:
+        """The clients whose replies are awaited."""
+        return frozenset(one.client for one in (*self._awaited.values(), *(later for _, later in self._again)))
+
+    def send(self, several: Iterable[Awaited]) -> None:
+        now = time.monotonic()
+        out = [one for one in several if one.until > now]
+        parcels = [Parcel(self._nodes[one.client], one.head, one.body, max(1.0, one.until - now)) for one in out]
+        for name, one in zip(self._carrier.push(parcels), out, strict=True):
+            if name is None:
+                self._later(one, "its node is not there")
+            else:
+                self._awaited[name] = one
+
+    def receive(self, until: float) -> Iterator[tuple[Awaited, Head, bytes]]:
+        """Replies as they come, until the second `until` or until none is awaited."""
+        while self._awaited or self._again:
+            now = time.monotonic()
+            due = [one for at, one in self._again if at <= now]
+            self._again = [(at, one) for at, one in self._again if at > now and one.until > now]
+            self.send(due)
+            for answer in self._carrier.pull(list(self._awaited)):
+                asked = self._awaited.pop(answer.name, None)
+                if asked is not None and (head := self._read(asked, answer)) is not None:
+                    yield asked, head, answer.body
+            now = time.monotonic()
+            for one in [one for one in self._awaited.values() if one.until <= now]:
+                log.warning("%s has not answered in time", one.client)
+            self._awaited = {name: one for name, one in self._awaited.items() if one.until > now}
+            if now >= until:
+                return
+            if self._awaited or self._again:
+                time.sleep(POLL)
+
+    def _read(self, asked: Awaited, answer: Answer) -> Head | None:
+        """The head of a reply that can be used."""
+        head = answer.head
+        if answer.lost or (head is not None and head["kind"] == "away"):
+            self._later(asked, answer.why or "its owner's process does not answer")
+            return None
+        self._away.discard(asked.client)
+        if head is None or head["kind"] == "error":
+            why = answer.why if head is None else str(head.get("why", ""))[:500]
+            log.warning("the reply of %s is left out: %s", asked.client, why)
+            return None
+        return head
+
+    def _later(self, one: Awaited, why: str) -> None:
+        if one.client not in self._away:
+            log.warning("%s is not reached (%s); it is asked again and again", one.client, why)
+            self._away.add(one.client)
+        self._again.append((time.monotonic() + RETRY, one))
+
+
+RETRY = 2.0
+"""Seconds before a node that was not reached is asked again."""
+
+
+class FlowerEngine:
+    """Runs turns on nodes. Clients that do not answer by the deadline are lost.
+
+    With a `window`, training goes on without those who are not done after so many seconds: what they answer later,
+    within the deadline, comes out of a later call of :meth:`run`.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        post: Post,
+        run: str,
+        deadline: float,
+        window: float | None = None,
+        silent: frozenset[ClientId] = frozenset(),
+    ) -> None:
+        """`silent` are the clients whose owners do not send scores."""
+        self.store = ClientStore(lambda client: ClientMemory.fresh(setup.method, setup.task, client))
+        self.references = ReferenceStore()
+        self._setup, self._post, self._run = setup, post, run
+        self._deadline, self._window, self._silent = deadline, window, silent
+        self._limit = setup.limit()
+
+    @property
+    def working(self) -> frozenset[ClientId]:
+        return self._post.clients
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        now = time.monotonic()
+        asked = [job for job in jobs if job.kind == "fit" or job.client not in self._silent | self.working]
+        fits = bool(asked) and asked[0].kind == "fit"
+        lasting = self._window is not None and (fits or not asked)
+        until = now + (self._window if lasting and self._window is not None else self._deadline)
+        self._post.send(Awaited(job.client, self._head(job), job.down, now + self._deadline, job) for job in asked)
+        for one, head, body in self._post.receive(until):
+            if one.job is None:
+                continue
+            if head["kind"] == "whole" and one.resent == Ledger():
+                self._resend(one)
+                continue
+            try:
+                yield self._outcome(one, head, body)
+            except (WireError, KeyError, TypeError, ValueError) as error:
+                log.warning("the reply of %s is left out: %s", one.client, error)
+
+    def _head(self, job: Job) -> Head:
+        return {
+            "kind": "turn",
+            "run": self._run,
+            "job": job.kind,
+            "round": job.stamp.round,
+            "phase": job.stamp.phase,
+            "score": job.score,
+            "fine_tune": job.fine_tune,
+        }
+
+    def _resend(self, one: Awaited) -> None:
+        """Send a downlink whole, to a client that does not have what it was coded against."""
+        lengths, packing = self._setup.task.layout.lengths, self._setup.packing
+        message = decode(one.body, self._limit, lengths, references=self.references.find)
+        frame = encode(message, lengths, packing=packing)
+        log.info("%s lacks what its downlink was coded against: it is sent whole", one.client)
+        self._post.send([replace(one, body=frame.data, resent=frame.ledger)])
+
+    def _outcome(self, one: Awaited, head: Head, body: bytes) -> Outcome:
+        """What a node tells of a turn, checked: a wrong number in its head is an error, the frame is read later."""
+        job = one.job
+        assert job is not None
+        if head["kind"] != "turn":
+            raise WireError(f"a turn was answered by {head['kind'][:40]!r}")
+        if len(body) > self._limit.bytes:
+            raise WireError(f"its frame has {len(body)} bytes, at most {self._limit.bytes} can be needed here")
+        scores = {
+            point: Scores(_score(test), _score(validation))
+            for point, (test, validation) in dict(head["scores"]).items()
+            if point in ("pre", "post", "ft")
+        }
+        return Outcome(
+            job=job,
+            frame=Frame(body, ledger_told(head["ledger"], body)),
+            paper=_count(head["paper"]),
+            scores=scores,
+            loss=_score(head["loss"]),
+            seconds=_number(head["seconds"]),
+            flops=_count(head["flops"]),
+            samples=_number(head["samples"]),
+            resent=one.resent,
+        )
+
+    def close(self) -> None:
+        self.store.close()
+        self.references.close()
+
+
+def ledger_told(told: Any, body: bytes) -> Ledger:
+    """A node's account of its frame: it must add up to the frame's length."""
+    header, positions, values, bound, against, plain = told or (0,) * 6
+    ledger = Ledger(_count(header), _count(positions), _count(values), _number(bound), _count(against), _count(plain))
+    if ledger.total != len(body):
+        raise WireError(f"its account of {ledger.total} bytes is not one of {len(body)}")
+    return ledger
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or not 0 <= value < 2**62:
+        raise WireError(f"{str(value)[:40]!r} is no count")
+    return value
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise WireError(f"{str(value)[:40]!r} is no number of seconds or samples")
+    return float(value)
+
+
+def _score(value: Any) -> float:
+    if value is None:
+        return math.nan
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        raise WireError(f"{str(value)[:40]!r} is no score")
+    return float(value)

@@ -1,0 +1,144 @@
+"""What a node keeps on its owner's disk for one run: the client's memory, its last replies, what it was sent.
+
+A crash at any moment leaves the files of the last turn that was finished: files are written under new names, and one
+manifest, replaced atomically, says which of them count.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sparsona.errors import RunError
+from sparsona.federation.delivery import ClientMemory, Order
+from sparsona.federation.references import ReferenceStore, usable
+from sparsona.files import sync, write_atomically, write_new
+from sparsona.message import Message
+from sparsona.runs.state import digest, pack
+from sparsona.runs.store import read_state
+from sparsona.wire import Reference
+
+MOST_REFERENCES = 4
+"""Downlinks kept without word that a reply has arrived. The server sends the whole where one is missing."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A turn that was taken: its order, the hash of its downlink, the memory before it, and the reply."""
+
+    order: Order
+    down: str
+    before: str
+    reply: str
+    head: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    memory: str = ""
+    number: int = 0
+    turns: tuple[Turn, ...] = ()
+    references: tuple[tuple[Order, str], ...] = ()
+
+
+class NodeMemory:
+    """A client's memory on disk. `fresh` is what it was before the first turn."""
+
+    def __init__(self, folder: Path, fresh: ClientMemory, client: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._fresh, self._client = folder, fresh, client
+        self._file = folder / "manifest.json"
+        self._manifest = self._read()
+        self._memory: ClientMemory | None = None
+        self.references = ReferenceStore(folder / "references")
+        (folder / "references").mkdir(exist_ok=True)
+
+    @property
+    def memory(self) -> ClientMemory:
+        if self._memory is None:
+            self._memory = self._load(self._manifest.memory)
+        return self._memory
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of the client's packed memory."""
+        return digest(self.memory)
+
+    @property
+    def last(self) -> Order | None:
+        """The order of the last turn that was taken."""
+        return self._manifest.turns[-1].order if self._manifest.turns else None
+
+    def answered(self, order: Order, down: bytes) -> tuple[dict[str, Any], bytes] | None:
+        """The reply to this very downlink, if it was given before: a repeated order gets the same bytes."""
+        for turn in self._manifest.turns:
+            if turn.order == order and turn.down == _hash(down):
+                return turn.head, (self._folder / turn.reply).read_bytes()
+        return None
+
+    def roll_back(self, order: Order) -> None:
+        """Forget the turns from this order on: the server has gone back, and asks for other work than before."""
+        for number, turn in enumerate(self._manifest.turns):
+            if turn.order >= order:
+                self._memory = None
+                self._write(replace(self._manifest, memory=turn.before, turns=self._manifest.turns[:number]))
+                return
+
+    def record(self, order: Order, down: bytes, memory: ClientMemory, head: dict[str, Any], reply: bytes) -> None:
+        """Keep a turn: afterwards, and not before, the memory is the new one."""
+        number = self._manifest.number + 1
+        kept, replied = f"memory.{number}" if memory.worth_keeping else "", f"reply.{number}"
+        files = {replied: reply} | ({kept: pack(memory)} if kept else {})
+        for name, data in files.items():
+            write_new(self._folder / name, data)
+        sync(self._folder / name for name in files)
+        turn = Turn(order, _hash(down), self._manifest.memory, replied, head)
+        same_round = tuple(one for one in self._manifest.turns if one.order[0] == order[0])
+        self._write(replace(self._manifest, memory=kept, number=number, turns=(*same_round, turn)))
+        self._memory = memory if kept else self._fresh
+
+    def hold(self, down: Message) -> None:
+        """Keep a downlink for the next ones to be coded against, and forget those that no longer can be."""
+        parts = usable(down.parts)
+        acked = down.stamp.acked
+        held = [(o, n) for o, n in self._manifest.references if o != down.stamp.order and (acked is None or o >= acked)]
+        if parts:
+            name = self.references.add(Reference.of(parts))
+            self.references.publish(name)
+            held.append((down.stamp.order, name))
+        names = {name for _, name in held[-MOST_REFERENCES:]}
+        self._write(replace(self._manifest, references=tuple(held[-MOST_REFERENCES:])))
+        self.references.keep_only(names)
+        self.references.sweep(names)
+
+    def _load(self, name: str) -> ClientMemory:
+        if not name:
+            return self._fresh
+        found: ClientMemory = read_state(self._folder / name, self._fresh, self._client)
+        return found
+
+    def _read(self) -> _Manifest:
+        if not self._file.exists():
+            return _Manifest()
+        try:
+            raw = json.loads(self._file.read_bytes())
+            turns = tuple(Turn(**{**turn, "order": tuple(turn["order"])}) for turn in raw["turns"])
+            references = tuple((tuple(order), str(name)) for order, name in raw["references"])
+            return _Manifest(raw["memory"], raw["number"], turns, references)
+        except (ValueError, KeyError, TypeError) as error:
+            raise RunError(f"{self._file} is damaged ({error!r}): start the node with another --state") from None
+
+    def _write(self, manifest: _Manifest) -> None:
+        write_atomically(self._file, json.dumps(asdict(manifest)))
+        self._manifest = manifest
+        wanted = {manifest.memory, *(name for turn in manifest.turns for name in (turn.before, turn.reply))}
+        for path in self._folder.glob("*.*"):
+            if path.name.startswith(("memory.", "reply.")) and path.name not in wanted:
+                path.unlink()
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,346 @@
+"""The owner's process on a node: torch, the data, the client's memory and the owner's rules live here.
+
+It answers what the stub in :mod:`sparsona.engines.flower.started` hands over: a greeting with an experiment, the agreed
+schema, turns, and the end. Nothing is accepted that the owner has not allowed, and all that leaves the machine is
+written into the owner's log.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from sparsona.data.schema.exchange import LIMIT, schema_of
+from sparsona.data.schema.schema import Schema
+from sparsona.engines.flower.memory import NodeMemory
+from sparsona.engines.flower.owned import OwnData, load_own
+from sparsona.engines.flower.setup import check_networkable, fingerprint, outputs_of, setup_of
+from sparsona.engines.flower.started.sparsona_records import Head, Refused, read, write
+from sparsona.errors import DataError, InputError, MissingReference, SparsonaError, WireError
+from sparsona.experiment import Experiment, build, to_toml
+from sparsona.export.card import ModelCard, layers
+from sparsona.export.files import model_bytes
+from sparsona.federation.delivery import ClientMemory
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Job, Outcome, ScoredModel, Worker
+from sparsona.files import write_atomically
+from sparsona.layout import Layout
+from sparsona.message import Stamp
+from sparsona.method import ClientId, Method
+from sparsona.runs.names import file_stem
+from sparsona.version import __version__
+from sparsona.wire import decode, encode
+
+log = logging.getLogger("sparsona.node")
+
+MOST_BEFORE = 2**26
+"""Bytes. Before a model is agreed on, no body is longer."""
+
+Answer = tuple[Head, bytes]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What an owner allows. No methods: all of them."""
+
+    methods: tuple[str, ...] = ()
+    most_epochs: int = 20
+    most_weights: int = 10**8
+    scores: bool = True
+    model: bool = False
+
+    def check(self, experiment: Experiment) -> None:
+        """Refuse an experiment that the owner does not allow."""
+        check_networkable(experiment)
+        if self.methods and experiment.method not in self.methods:
+            raise InputError(f"the owner allows {', '.join(self.methods)}, not {experiment.method}")
+        if experiment.training.epochs > self.most_epochs:
+            raise InputError(f"the owner allows {self.most_epochs} epochs a round, not {experiment.training.epochs}")
+
+
+@dataclass
+class Session:
+    """A run that this node takes part in, from the agreement on."""
+
+    experiment: Experiment
+    schema: Schema
+    setup: Setup
+    worker: Worker
+    kept: NodeMemory
+    most: int
+    known: tuple[ScoredModel, ...] = ()
+
+
+class Node:
+    """One client. `folder` holds what it remembers, a folder a run."""
+
+    def __init__(self, client: ClientId, data: Path, folder: Path, rules: Rules, device: str = "cpu") -> None:
+        self.client, self.rules = client, rules
+        self._data, self._folder, self._device = data, folder, device
+        self._session: tuple[str, Session] | None = None
+        self._own: tuple[str, OwnData] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def most(self) -> int:
+        """The longest body that is read."""
+        return self._session[1].most if self._session is not None else MOST_BEFORE
+
+    def answer(self, head: Head, body: bytes) -> Answer:
+        """The reply to one message. A problem is told in one line that says nothing about the data."""
+        try:
+            return self._answer(head, body)
+        except DataError as error:
+            log.error("%s", error)
+            return {"kind": "error", "why": "the owner's data do not fit this experiment; its log says more"}, b""
+        except SparsonaError as error:
+            log.error("%s", error)
+            return {"kind": "error", "why": str(error)}, b""
+        except Exception as error:
+            log.exception("a message could not be answered")
+            return {"kind": "error", "why": f"a {type(error).__name__}; the owner's log says more"}, b""
+
+    def _answer(self, head: Head, body: bytes) -> Answer:
+        kinds = {"hello": self._hello, "agreed": self._agreed, "turn": self._turn, "finish": self._finish}
+        if head["kind"] not in kinds:
+            raise WireError(f"a message of unknown kind {head['kind'][:40]!r}")
+        try:
+            run = str(head["run"])
+            if len(run) != 32 or not run.isalnum():
+                raise WireError("a message names no run")
+            return kinds[head["kind"]](run, head, body)
+        except (KeyError, TypeError, ValueError) as error:
+            raise WireError(f"a message lacks something ({error!r})") from None
+
+    def _hello(self, run: str, head: Head, body: bytes) -> Answer:
+        """Look at the experiment that the server proposes; tell the sizes and, for a table, its description."""
+        experiment, _ = _experiment(head["experiment"])
+        log.info("the server proposes: %s", _proposal(experiment))
+        self.rules.check(experiment)
+        own = self._load(experiment)
+        description, published = own.description(), own.published()
+        frame = None if description is None else encode(description)
+        reply: Head = {
+            "kind": "hello",
+            "name": self.client,
+            "sparsona": __version__,
+            "model": own.model,
+            "sizes": own.sizes,
+            "scores": self.rules.scores,
+            "published": None if published is None else published.to_json(),
+            "ledger": [] if frame is None else _told(frame.ledger),
+        }
+        log.info(
+            "joined; told the server: %d, %d and %d rows to train, check and test%s; test scores are %s",
+            *own.sizes,
+            f", a description of the columns ({len(frame.data)} bytes)" if frame else "",
+            "sent" if self.rules.scores else "kept here",
+        )
+        return reply, b"" if frame is None else frame.data
+
+    def _agreed(self, run: str, head: Head, body: bytes) -> Answer:
+        """Take the agreed schema and the clients' names, and keep them: from now on turns can be taken."""
+        clients = tuple(str(client) for client in head["clients"])
+        experiment, _ = _experiment(head["experiment"])
+        self.rules.check(experiment)
+        if self.client not in clients:
+            raise WireError(f"{self.client} is not among the clients of this run")
+        folder = self._folder / run
+        folder.mkdir(exist_ok=True)
+        write_atomically(folder / "agreed", body)
+        write_atomically(folder / "clients", "\n".join(clients))
+        write_atomically(folder / "experiment.toml", to_toml(experiment))
+        self._session = None
+        session = self._of(run)
+        return {"kind": "ready", "fingerprint": fingerprint(session.setup)}, b""
+
+    def _turn(self, run: str, head: Head, body: bytes) -> Answer:
+        session = self._of(run)
+        job = _job(self.client, head, body)
+        try:
+            down = session.worker.received(job)
+        except MissingReference as error:
+            log.info("round %d: a downlink refers to one that is not here, asked for the whole", job.stamp.round + 1)
+            return {"kind": "whole", "why": str(error)}, b""
+        if down.stamp.order != job.stamp.order:
+            raise WireError("the head and the frame of an order name different rounds")
+        order, fits = down.stamp.order, job.kind == "fit"
+        if fits:
+            known = session.kept.answered(order, body)
+            if known is not None:
+                log.info("round %d: the same order again, the same reply again", order[0] + 1)
+                return known
+            session.kept.roll_back(order)
+        memory, outcome = session.worker.run(job, session.kept.memory)
+        session.known = outcome.known
+        reply = _reply(outcome, self.rules.scores)
+        if fits:
+            session.kept.record(order, body, memory, reply, outcome.frame.data)
+            session.kept.hold(down)
+            log.info(
+                "round %d: received %d bytes (%s), trained %.1f s, sent %d bytes (%s)",
+                order[0] + 1,
+                len(body),
+                ", ".join(down.parts) or "nothing",
+                outcome.seconds,
+                len(outcome.frame.data),
+                ", ".join(f"{k} {v:.0f}" for k, v in _kinds(outcome).items()) or "nothing",
+            )
+        return reply, outcome.frame.data
+
+    def _finish(self, run: str, head: Head, body: bytes) -> Answer:
+        """Write the client's model and report here, and tell the hash of its memory."""
+        session = self._of(run)
+        _, outcome = session.worker.run(_job(self.client, {**head, "keep": True}, body), session.kept.memory)
+        assert outcome.model is not None
+        setup, experiment = session.setup, session.experiment
+        numbers, chain = outputs_of(session.schema), layers(setup.module)
+        card = ModelCard(
+            self.client, experiment.method, self._data.name, experiment.model, numbers, session.schema, chain
+        )
+        own = np.zeros(0, np.float32) if outcome.buffers is None else outcome.buffers
+        named = Layout.of_buffers(setup.module).named(own)
+        model = model_bytes(outcome.model, setup.task.layout, card, named)
+        file = self._folder / f"{file_stem(self.client)}.safetensors"
+        write_atomically(file, model)
+        scores = {point: found.test for point, found in outcome.scores.items()}
+        write_atomically(self._folder / "report.txt", _report(self.client, experiment, session.setup, scores, file))
+        log.info("the run is over: the model is in %s and %s", file, "was sent" if self.rules.model else "nowhere else")
+        return {"kind": "done", "memory": session.kept.digest}, model if self.rules.model else b""
+
+    def _load(self, experiment: Experiment) -> OwnData:
+        key = f"{experiment.columns} {experiment.split} {experiment.seed}"
+        if self._own is None or self._own[0] != key:
+            self._own = key, load_own(self._data, self.client, experiment)
+        return self._own[1]
+
+    def _of(self, run: str) -> Session:
+        """The session of a run; after a restart it is made again from what is on the disk."""
+        if self._session is not None and self._session[0] == run:
+            return self._session[1]
+        folder = self._folder / run
+        if not (folder / "experiment.toml").exists():
+            raise WireError("this node has not agreed to that run")
+        experiment, method = _experiment((folder / "experiment.toml").read_text(encoding="utf-8"))
+        self.rules.check(experiment)
+        clients = tuple((folder / "clients").read_text(encoding="utf-8").splitlines())
+        own, frame = self._load(experiment), (folder / "agreed").read_bytes()
+        published = own.published()
+        schema, federation = own.prepared(schema_of(decode(frame, LIMIT)) if published is None else published)
+        setup = setup_of(experiment, method, schema, clients, federation, self._device)
+        if setup.task.layout.size > self.rules.most_weights:
+            raise InputError(f"the owner allows {self.rules.most_weights} weights, not {setup.task.layout.size}")
+        kept = NodeMemory(folder, ClientMemory.fresh(method, setup.task, self.client), self.client)
+        worker = Worker(setup, kept.references)
+        self._session = run, Session(experiment, schema, setup, worker, kept, setup.limit().bytes)
+        return self._session[1]
+
+
+def serve(node: Node, path: Path) -> None:
+    """Answer on a socket that only the owner can open, one message after another, for ever."""
+    torch.set_num_threads(1)
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
+        try:
+            door.bind(str(path))
+        except OSError as error:
+            raise InputError(f"cannot listen at {path} ({error}): choose a --state with a shorter path") from None
+        path.chmod(0o600)
+        door.listen()
+        while True:
+            stream, _ = door.accept()
+            with stream:
+                _serve_one(node, stream)
+
+
+def _serve_one(node: Node, stream: socket.socket) -> None:
+    try:
+        head, body = read(stream, node.most)
+    except Refused as error:
+        log.error("a message is refused: %s", error)
+        write(stream, {"kind": "error", "why": str(error)}, b"")
+        return
+    except OSError:
+        log.warning("a message broke off")
+        return
+    reply = node.answer(head, body)
+    try:
+        write(stream, *reply)
+    except OSError:
+        log.warning("nobody waits for the reply any more; it is kept for when the server asks again")
+
+
+def _experiment(text: Any) -> tuple[Experiment, Method[Any, Any]]:
+    import tomllib
+
+    if not isinstance(text, str) or len(text) > 2**20:
+        raise WireError("the experiment is no text")
+    try:
+        return build(tomllib.loads(text), "the server's experiment")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        raise WireError("the experiment is not TOML") from None
+
+
+def _proposal(experiment: Experiment) -> str:
+    config = experiment.training
+    return (
+        f"{experiment.method} {experiment.options or ''} on model {experiment.model}, {experiment.rounds} rounds of "
+        f"{config.epochs} epochs"
+    )
+
+
+def _job(client: ClientId, head: Mapping[str, Any], body: bytes) -> Job:
+    kind = head["job"]
+    if kind not in ("fit", "trial", "personal"):
+        raise WireError(f"a turn of unknown kind {str(kind)[:20]!r}")
+    stamp = Stamp(int(head["round"]), int(head["phase"]), None)
+    score, fine_tune, keep = (bool(head.get(key)) for key in ("score", "fine_tune", "keep"))
+    return Job(kind, client, stamp, body, score=score, fine_tune=fine_tune, keep_model=keep)
+
+
+def _reply(outcome: Outcome, scores: bool) -> Head:
+    """What a node tells of a turn besides the frame."""
+    told = {point: [_or_none(s.test), _or_none(s.validation)] for point, s in outcome.scores.items()} if scores else {}
+    return {
+        "kind": "turn",
+        "ledger": _told(outcome.frame.ledger),
+        "paper": outcome.paper,
+        "scores": told,
+        "loss": _or_none(outcome.loss),
+        "seconds": outcome.seconds,
+        "flops": int(outcome.flops),
+        "samples": float(outcome.samples),
+    }
+
+
+def _or_none(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _told(ledger: Any) -> list[float]:
+    return [ledger.header, ledger.positions, ledger.values, ledger.bound, ledger.against, ledger.against_plain]
+
+
+def _kinds(outcome: Outcome) -> dict[str, float]:
+    ledger = outcome.frame.ledger
+    kinds = {"header": ledger.header, "positions": ledger.positions, "values": ledger.values}
+    return {kind: count for kind, count in kinds.items() if count}
+
+
+def _report(client: ClientId, experiment: Experiment, setup: Setup, scores: Mapping[str, float], file: Path) -> str:
+    metric = setup.objective.metric_name
+    lines = [
+        f"{client}: {experiment.method}, {experiment.rounds} rounds, {time.strftime('%Y-%m-%d %H:%M')}",
+        f"model: {file.name}, {setup.task.layout.size} weights ({experiment.model})",
+        *(f"{metric} ({point}) on this client's own test rows: {value:.4f}" for point, value in scores.items()),
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,141 @@
+"""A node's own data: rows of its table whose schema is still to be agreed on, or a share of a data set that is ready.
+
+A share is what `sparsona deploy local` deals out of a public data set: one client's samples and how they are split.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparsona.chance import Chance
+from sparsona.data._tables import agreed_dataset, dataset_of
+from sparsona.data.dataset import ClientSplit, Dataset, Federation
+from sparsona.data.folder import READERS, read_table
+from sparsona.data.npz import read_npz
+from sparsona.data.schema import Agreement, along_of, published_schema
+from sparsona.data.schema.exchange import describe_rows, scaled_alone
+from sparsona.data.schema.schema import Schema
+from sparsona.data.schema.table import Tables
+from sparsona.errors import DataError
+from sparsona.experiment import Experiment
+from sparsona.files import write_new
+from sparsona.message import Message
+from sparsona.method import ClientId
+from sparsona.partition._split import federate
+
+SHARE = ".share.npz"
+META = ("name", "classes", "mean", "std", "class_names", "model", "vocabulary")
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """One client's samples and their split."""
+
+    client: ClientId
+    data: Dataset
+    split: ClientSplit
+
+    @property
+    def model(self) -> str:
+        """The model that suits the data."""
+        return self.data.model
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        return len(self.split.train), len(self.split.validation), len(self.split.test)
+
+    def description(self) -> Message | None:
+        """What the owner tells of its training rows before round 1; nothing of data that come ready."""
+        return None if self.data.rows is None else describe_rows(self.data.rows, self.split.train)
+
+    def published(self) -> Schema | None:
+        """The schema of data that come ready; None where it is to be agreed on."""
+        return published_schema(self.data) if self.data.rows is None else None
+
+    def prepared(self, agreed: Schema) -> tuple[Schema, Federation]:
+        """This client's schema, and its samples as models get them."""
+        splits = {self.client: self.split}
+        if self.data.rows is None:
+            return agreed, Federation(self.data, splits)
+        mine = scaled_alone(agreed, self.data.rows, self.split.train)
+        return mine, Federation(agreed_dataset(self.data, splits, Agreement({self.client: mine})), splits)
+
+
+def own_file(path: Path, client: ClientId) -> Path:
+    """The file of a client's data: the one that is named, or the one named after the client in a folder."""
+    if not path.is_dir():
+        return path
+    names = [f"{client}{ending}" for ending in (SHARE, *sorted(READERS))]
+    found = [path / name for name in names if (path / name).is_file()]
+    if len(found) != 1:
+        raise DataError(f"{path} holds {len(found)} files of {client!r}, expected one of {', '.join(names)}")
+    return found[0]
+
+
+def load_own(path: Path, client: ClientId, experiment: Experiment) -> OwnData:
+    """A client's data as the experiment declares and splits them, the same as a simulation of all clients would."""
+    file = own_file(path, client)
+    if file.name.endswith(SHARE):
+        return _read_share(file, client)
+    along = along_of(experiment.split.by)
+    tables = Tables(file.stem, (replace(read_table(file, client), owner=client),), owned=True)
+    split = experiment.split
+    federation = federate(
+        dataset_of(tables, experiment.columns, along),
+        "groups",
+        0,
+        Chance(experiment.seed),
+        test=split.test,
+        validation=split.validation,
+        use=split.use,
+        along=along,
+        repeat=split.repeat,
+    )
+    return OwnData(client, federation.data, federation.splits[client])
+
+
+def write_share(path: Path, federation: Federation, client: ClientId) -> None:
+    """One client's samples of a data set that is ready, and nobody else's."""
+    data, split = federation.data, federation.splits[client]
+    for what, values in (("inputs", data.inputs), ("targets", data.targets)):
+        if values.dtype.kind == "f" and np.isnan(values).any():
+            raise DataError(f"the {what} of {data.name} have missing values and cannot be dealt out: use folder:PATH")
+    mine = np.concatenate([split.train, split.validation, split.test])
+    meta = {key: getattr(data, key) for key in META}
+    sizes = np.array([len(split.train), len(split.validation), len(split.test)])
+    partial = path.with_name(f"{path.name}.part")
+    with partial.open("wb") as file:
+        np.savez_compressed(
+            file,
+            inputs=data.inputs[mine],
+            targets=data.targets[mine],
+            sizes=sizes,
+            meta=np.frombuffer(json.dumps(meta).encode(), np.uint8),
+        )
+    partial.replace(path)
+
+
+def _read_share(path: Path, client: ClientId) -> OwnData:
+    held = read_npz(path)
+    try:
+        meta = json.loads(held["meta"].tobytes().decode())
+        given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in meta.items()}
+        data = Dataset(inputs=held["inputs"], targets=held["targets"], **given)
+        train, validation, test = (int(size) for size in held["sizes"])
+    except (KeyError, ValueError, TypeError) as error:
+        raise DataError(f"{path} is no share of a data set ({error!r}): let sparsona deploy local write it") from None
+    at = np.arange(len(data))
+    cuts = at[:train], at[train : train + validation], at[train + validation :]
+    if len(cuts[2]) != test:
+        raise DataError(f"{path} is damaged: {len(data)} samples for {train}, {validation} and {test}")
+    return OwnData(client, data, ClientSplit(client, *cuts))
+
+
+def copy_file(source: Path, folder: Path) -> None:
+    """A client's own file, as it is."""
+    write_new(folder / source.name, source.read_bytes())

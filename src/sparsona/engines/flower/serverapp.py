@@ -1,0 +1,301 @@
+"""The run on the organiser's machine: greet the nodes, agree on the schema, drive the rounds, sum up."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import resource
+import sys
+import time
+import tomllib
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sparsona.data.schema import Agreement
+from sparsona.data.schema.exchange import LIMIT, agree, schema_of
+from sparsona.data.schema.schema import Schema
+from sparsona.engines.flower.carrier import Carrier, FlowerCarrier, Grid
+from sparsona.engines.flower.engine import Awaited, FlowerEngine, Post, ledger_told
+from sparsona.engines.flower.setup import RealTime, check_networkable, fingerprint, setup_of, without_data
+from sparsona.engines.flower.started.sparsona_records import Head
+from sparsona.errors import InputError, RunError, SparsonaError, WireError
+from sparsona.experiment import Experiment, build, read, to_toml
+from sparsona.federation.rounds import Rounds
+from sparsona.federation.setup import Setup
+from sparsona.files import write_atomically
+from sparsona.method import ClientId
+from sparsona.runs import artefacts
+from sparsona.runs.about import About, ClientData, environment, write_about
+from sparsona.runs.checkpoint import Checkpointer
+from sparsona.runs.clients import write_clients
+from sparsona.runs.directory import RunDirectory
+from sparsona.runs.names import file_stem
+from sparsona.runs.records import RoundReport, RunLog
+from sparsona.summary import client_scores, summary_of, whole_digest
+from sparsona.version import __version__
+from sparsona.wire import Ledger, decode, encode
+
+log = logging.getLogger(__name__)
+
+HOME = "SPARSONA_SERVER"
+"""The environment variable that names the folder of `sparsona server`: nodes.json and runs/ are in it."""
+OWNERS = "(the owners' own)"
+DEADLINE = 3600.0
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """What a node tells at the start."""
+
+    sizes: tuple[int, int, int]
+    model: str
+    scores: bool
+    published: Schema | None
+    description: bytes
+    ledger: Ledger
+
+
+def registered(home: Path) -> dict[ClientId, int]:
+    """The registered clients and the nodes that their keys are bound to."""
+    try:
+        found = json.loads((home / "nodes.json").read_bytes())
+        return {str(client): int(node) for client, node in found.items()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise RunError(f"cannot read the registered nodes in {home} ({error}): start sparsona server first") from None
+
+
+class NetworkRun:
+    """One run, begun or resumed, in a run directory on the organiser's machine."""
+
+    def __init__(self, carrier: Carrier, home: Path, text: str, name: str, patience: float) -> None:
+        self._carrier, self._text, self._patience = carrier, text, patience
+        self._home = home
+        self._folder = RunDirectory(home / "runs" / file_stem(name))
+        self._run = ""
+
+    def execute(self) -> dict[str, Any]:
+        experiment, _ = build(tomllib.loads(self._text), "the experiment")
+        check_networkable(experiment)
+        resume = self._folder.experiment_file.exists()
+        experiment = experiment.model_copy(update={"data": OWNERS, "engine": "flower"})
+        with self._folder.open(to_toml(experiment), lambda file: self._same(experiment, file), resume):
+            self._run = self._identity()
+            return self._execute(experiment, resume)
+
+    def _same(self, experiment: Experiment, file: Path) -> str:
+        """The experiment of a run that is there, if it is this one: what the nodes decided is not compared."""
+        there, _ = build(read(file), str(file))
+        decided = {"clients": there.clients} | ({"model": there.model} if experiment.model == "auto" else {})
+        setting = experiment.model_copy(update=decided).same_work(there)
+        if setting is None and experiment.rounds < there.rounds:
+            setting = "rounds"
+        if setting is not None:
+            raise RunError(f"this run belongs to another experiment ({setting} differs): choose another --name")
+        return file.read_text(encoding="utf-8")
+
+    def _identity(self) -> str:
+        """The run's name among the nodes, the same after a crash."""
+        file = self._folder.path / "run.id"
+        if not file.exists():
+            write_atomically(file, uuid.uuid4().hex)
+        return file.read_text(encoding="ascii")
+
+    def _execute(self, experiment: Experiment, resume: bool) -> dict[str, Any]:
+        torch.set_num_threads(1)
+        nodes = registered(self._home)
+        post = Post(self._carrier, nodes)
+        greetings = self._greet(post, sorted(nodes), experiment)
+        clients = tuple(sorted(greetings))
+        if experiment.model == "auto":
+            experiment = experiment.model_copy(update={"model": _common_model(greetings)})
+        experiment = experiment.model_copy(
+            update={"clients": len(clients), "schedule": experiment.schedule.among(clients)}
+        )
+        schema, frame = _agreed(greetings)
+        _, method = build(experiment.model_dump(), "the experiment")
+        federation = without_data(schema, {client: greeting.sizes for client, greeting in greetings.items()})
+        setup = setup_of(experiment, method, schema, clients, federation)
+        write_atomically(self._folder.experiment_file, to_toml(experiment))
+        self._tell(post, setup, experiment, frame)
+        agreement = Agreement(
+            dict.fromkeys(clients, schema),
+            sum((greeting.ledger for greeting in greetings.values()), Ledger()),
+            sum((frame[1] for _ in clients), Ledger()) if frame[0] else Ledger(),
+        )
+        write_about(self._folder.path, _about(setup, schema, greetings))
+        schedule = experiment.schedule
+        silent = frozenset(client for client, greeting in greetings.items() if not greeting.scores)
+        engine = FlowerEngine(setup, post, self._run, schedule.deadline or DEADLINE, schedule.window, silent)
+        sizes = {client: greeting.sizes[2] for client, greeting in greetings.items()}
+        run_log = RunLog(sizes, setup.objective.higher_is_better, self._folder.records, experiment.split.fewest)
+        checkpointer = Checkpointer(self._folder.checkpoint, self._folder.records)
+        try:
+            rounds = Rounds(setup, engine, RealTime(schedule), experiment.evaluation, run_log, checkpointer)
+            if resume:
+                rounds.resume()
+            rounds.run(lambda report: _say(report, experiment.rounds, setup.objective.metric_name))
+            return self._finish(experiment, setup, rounds, post, agreement)
+        finally:
+            engine.close()
+
+    def _greet(self, post: Post, clients: list[ClientId], experiment: Experiment) -> dict[ClientId, Greeting]:
+        """Every registered client's greeting; who is not there yet is waited for."""
+        until = time.monotonic() + self._patience
+        head = {"kind": "hello", "run": self._run, "experiment": to_toml(experiment)}
+        found: dict[ClientId, Greeting] = {}
+        print(f"waiting for {', '.join(clients)}", flush=True)
+        post.send(Awaited(client, head, b"", until) for client in clients)
+        for one, reply, body in post.receive(until):
+            try:
+                found[one.client] = _greeting(one.client, reply, body)
+            except (WireError, KeyError, TypeError, ValueError) as error:
+                raise RunError(f"{one.client} cannot take part: {error}") from None
+            print(f"{one.client} is here: {found[one.client].sizes[0]} rows to train on", flush=True)
+        missing = [client for client in clients if client not in found]
+        if missing:
+            raise RunError(f"{', '.join(missing)} did not join; their logs say why. Start them, and deploy again")
+        return found
+
+    def _tell(self, post: Post, setup: Setup, experiment: Experiment, frame: tuple[bytes, Ledger]) -> None:
+        """Tell all nodes what was agreed on, and compare the models that they make of it."""
+        until = time.monotonic() + self._patience
+        head = {
+            "kind": "agreed",
+            "run": self._run,
+            "experiment": to_toml(experiment),
+            "clients": list(setup.task.clients),
+        }
+        post.send(Awaited(client, head, frame[0], until) for client in setup.task.clients)
+        mine, ready = fingerprint(setup), set()
+        for one, reply, _ in post.receive(until):
+            if reply.get("fingerprint") != mine:
+                raise RunError(f"{one.client} makes another model of the same experiment: install the same versions")
+            ready.add(one.client)
+        missing = [client for client in setup.task.clients if client not in ready]
+        if missing:
+            raise RunError(f"{', '.join(missing)} did not get ready; their logs say why")
+
+    def _finish(
+        self, experiment: Experiment, setup: Setup, rounds: Rounds, post: Post, agreement: Agreement
+    ) -> dict[str, Any]:
+        """Let the nodes write their models; a model is kept here only if its owner has sent it."""
+        until = time.monotonic() + (experiment.schedule.deadline or DEADLINE)
+        list(post.receive(time.monotonic()))
+        for job in rounds.last_jobs():
+            head: Head = {"kind": "finish", "run": self._run, "job": "personal", "score": True}
+            head |= {"round": job.stamp.round, "phase": job.stamp.phase}
+            post.send([Awaited(job.client, head, job.down, until, job)])
+        digests = dict.fromkeys(setup.task.clients, "absent")
+        for one, reply, body in post.receive(until):
+            if reply["kind"] != "done":
+                continue
+            digests[one.client] = str(reply.get("memory"))[:64]
+            if body:
+                self._folder.save_model(one.client, body)
+        clients = client_scores(setup, rounds.run_log, experiment.split.fewest)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        whole = whole_digest(rounds.server, digests)
+        summary = summary_of(experiment, setup, rounds, agreement, clients, whole, peak)
+        artefacts.save(setup.method.artefacts(rounds.server), self._folder.path)
+        write_clients(self._folder.clients_file, clients)
+        self._folder.write_summary(summary)
+        return summary
+
+
+def _greeting(client: ClientId, head: Head, body: bytes) -> Greeting:
+    if head["kind"] != "hello" or head["name"] != client:
+        raise WireError(f"the node of its key calls itself {str(head.get('name'))[:80]!r}")
+    if head["sparsona"] != __version__:
+        raise WireError(f"it has sparsona {str(head['sparsona'])[:20]}, the server {__version__}: install the same")
+    train, validation, test = (int(count) for count in head["sizes"])
+    if min(train - 1, validation, test) < 0:
+        raise WireError("it has no row to train on")
+    published = None if head["published"] is None else Schema.from_json(head["published"])
+    ledger = ledger_told(head["ledger"], body)
+    return Greeting((train, validation, test), str(head["model"]), bool(head["scores"]), published, body, ledger)
+
+
+def _common_model(greetings: Mapping[ClientId, Greeting]) -> str:
+    models = {greeting.model for greeting in greetings.values()}
+    if len(models) > 1:
+        raise RunError(f"the nodes' data suggest different models ({', '.join(sorted(models))}): name one")
+    return models.pop()
+
+
+def _agreed(greetings: Mapping[ClientId, Greeting]) -> tuple[Schema, tuple[bytes, Ledger]]:
+    """The schema of all, and the frame that tells it; none where the data came ready."""
+    ready = [greeting.published for greeting in greetings.values() if greeting.published is not None]
+    if ready and (len(ready) < len(greetings) or any(schema != ready[0] for schema in ready)):
+        raise RunError("the nodes' data are of different kinds: give all the same columns, or shares of one set")
+    if ready:
+        return ready[0], (b"", Ledger())
+    frame = encode(agree({client: decode(one.description, LIMIT) for client, one in greetings.items()}))
+    return schema_of(decode(frame.data, LIMIT)), (frame.data, frame.ledger)
+
+
+def _about(setup: Setup, schema: Schema, greetings: Mapping[ClientId, Greeting]) -> About:
+    clients = {client: ClientData(*greeting.sizes) for client, greeting in greetings.items()}
+    objective = setup.objective
+    return About(
+        objective.metric_name,
+        objective.higher_is_better,
+        setup.task.layout.size,
+        clients,
+        schema.classes,
+        environment(),
+    )
+
+
+def _say(report: RoundReport, rounds: int, metric: str) -> None:
+    scores = ", ".join(
+        f"{point} {found['mean']:.4f}" for point, found in report.scores.items() if found.get("mean") is not None
+    )
+    print(
+        f"round {report.round}/{rounds}: {report.took_part} clients, {report.up.total} bytes up, "
+        f"{report.down.total} down{f', {metric} {scores}' if scores else ''}",
+        flush=True,
+    )
+
+
+def _log_to_output() -> None:
+    """What the loop notes goes to the organiser with the lines of the rounds; what Flower notes stays where it is."""
+    notes = logging.getLogger("sparsona")
+    notes.setLevel(logging.INFO)
+    notes.propagate = False
+    notes.addHandler(logging.StreamHandler(sys.stdout))
+
+
+def app(grid: Grid, context: Any) -> None:
+    """What the SuperLink runs: the experiment of a submission, whose settings are all that is read of it."""
+    _log_to_output()
+    config = context.run_config
+    home = os.environ.get(HOME)
+    if not home:
+        raise InputError("this SuperLink was not started by sparsona server")
+    began = time.monotonic()
+    try:
+        run = NetworkRun(
+            FlowerCarrier(grid),
+            Path(home),
+            str(config["experiment"]),
+            str(config["name"]),
+            float(config.get("patience", 300.0)),
+        )
+        summary = run.execute()
+    except SparsonaError as error:
+        print(f"sparsona: {error}", flush=True)
+        raise
+    from rich.console import Console
+
+    from sparsona.report import console as show
+
+    out = Console(width=120)
+    out.print(show.closing(summary))
+    out.print(show.traffic(summary), soft_wrap=True)
+    print(f"digest {summary['digest']}, {time.monotonic() - began:.1f} s", flush=True)

@@ -1,0 +1,90 @@
+"""The experiment as both sides of a network see it: what may run there, and a set-up without the others' data."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from sparsona.chance import Chance
+from sparsona.data.dataset import ClientSplit, Dataset, Federation
+from sparsona.data.schema.schema import Schema
+from sparsona.errors import InputError
+from sparsona.experiment import Experiment
+from sparsona.export.rebuild import objective_of
+from sparsona.federation.schedule import Plan, Sampled
+from sparsona.federation.setup import Setup
+from sparsona.method import ClientId, Method, Task
+from sparsona.models._build import build_model
+from sparsona.training.vector import Flat
+
+REAL = ("sample", "deadline", "window", "devices")
+"""What of a schedule has a meaning on a network: `devices` only in that it is not looked at."""
+
+
+def check_networkable(experiment: Experiment) -> None:
+    """Refuse what only a simulation can do."""
+    for field in fields(Sampled):
+        if field.name not in REAL and getattr(experiment.schedule, field.name) != field.default:
+            raise InputError(f"schedule.{field.name} makes failures up, for simulations: drop it")
+    if experiment.new_clients:
+        raise InputError("new_clients is for simulations: on a network, whoever joins is a node; drop it")
+    if experiment.trainer != "plain":
+        raise InputError('a node trains one client: set trainer = "plain"')
+
+
+def setup_of(
+    experiment: Experiment,
+    method: Method[Any, Any],
+    schema: Schema,
+    clients: tuple[ClientId, ...],
+    federation: Federation,
+    device: str = "cpu",
+) -> Setup:
+    """The set-up of one side. The model follows from the schema and the seed, so that all sides make the same."""
+    chance, shape = Chance(experiment.seed), schema.input_shape
+    with chance.torch("initial weights"):
+        module = build_model(experiment.model, shape, outputs_of(schema), schema.vocabulary)
+    flat = Flat(module)
+    task = Task(flat.layout, flat.read(), clients, experiment.rounds, shape, len(schema.classes), chance)
+    objective = objective_of(schema)
+    return Setup(method, task, federation, module, objective, experiment.training, device, "plain", experiment.packing)
+
+
+def outputs_of(schema: Schema) -> int:
+    """How many numbers a model gives for a sample."""
+    return len(schema.classes) or len(schema.targets)
+
+
+def fingerprint(setup: Setup) -> str:
+    """A hash of the layout and the first weights: equal on all sides, or they would not understand each other."""
+    whole = hashlib.sha256(repr(setup.task.layout.lengths).encode())
+    whole.update(np.ascontiguousarray(setup.task.initial).data)
+    return whole.hexdigest()
+
+
+def without_data(schema: Schema, sizes: Mapping[ClientId, tuple[int, int, int]]) -> Federation:
+    """The federation as the server knows it: how many samples each client has, and none of them."""
+    kind = {"images": np.uint8, "tokens": np.int32}.get(schema.inputs, np.float32)
+    classes = len(schema.classes)
+    targets = np.zeros(0, np.int64) if classes else np.zeros((0, len(schema.targets)), np.float32)
+    data = Dataset("(the owners' own)", np.zeros((0, *schema.input_shape), kind), targets, classes)
+    nowhere = np.zeros((), np.int64)
+    splits = {
+        client: ClientSplit(client, *(np.broadcast_to(nowhere, (count,)) for count in counts))
+        for client, counts in sizes.items()
+    }
+    return Federation(data, splits)
+
+
+class RealTime:
+    """A schedule on a network: who is asked is drawn as in a simulation, when replies come is not made up."""
+
+    def __init__(self, sampled: Sampled) -> None:
+        self._sampled = sampled
+
+    def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan:
+        return replace(self._sampled.plan(round, idle, chance), timing=None)

@@ -1,0 +1,112 @@
+"""What a SuperNode starts on an owner's machine: it hands every message to the owner's process, and its answer back.
+
+It stands in for `flower-superexec`, which would start a new process for each message and run the code of the bundle
+that came over the network. Here the bundle is neither unpacked nor run: the only code is that of the installed
+packages, without sparsona and torch. Whether a message is accepted is decided by the owner's process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import time
+from types import FrameType
+from typing import Any
+
+from flwr.app import Error, Message
+from flwr.common.constant import ErrorCode, SubStatus
+from flwr.proto.runtime_pb2 import AcquireTaskRequest
+from flwr.supercore.app_utils import start_parent_process_monitor
+from flwr.supercore.constant import TaskType
+from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
+from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
+from flwr.supercore.retry import make_simple_http_retry_invoker
+from flwr.supercore.runtime import RuntimeHttpClient
+from flwr.supercore.runtime.tracing import RuntimeTracingInterceptor
+from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
+from sparsona_records import Refused, from_record, read, to_record, write
+
+PATIENCE = 30.0
+"""Seconds. So long a restarted owner's process may take to listen again."""
+
+
+def connect(address: str, *more: Any) -> RuntimeHttpClient:
+    """A client of the SuperNode on this machine."""
+    return RuntimeHttpClient.from_server_address(
+        server_address=address,
+        insecure=True,
+        root_certificates=None,
+        interceptors=[RuntimeTracingInterceptor(), RuntimeVersionHttpInterceptor(component_name="SuperExec"), *more],
+        retry_invoker=make_simple_http_retry_invoker(),
+    )
+
+
+def carry_out(address: str, token: str) -> None:
+    """One task of the SuperNode: one message, one answer."""
+    client = connect(address, RuntimeTokenHttpInterceptor(token))
+    heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
+    heartbeat.start()
+    context, status, why = None, SubStatus.FAILED, ""
+    try:
+        message, context, _, _ = pull_task_input(client)
+        try:
+            reply = Message(to_record(*handed_over(message)), reply_to=message)
+            status = SubStatus.COMPLETED
+        except Exception as error:  # noqa: BLE001
+            why = f"{type(error).__name__}: {error}"
+            reply = Message(Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=why), reply_to=message)
+        push_message(client, reply, context)
+    finally:
+        push_task_output(client, context, status, why)
+        heartbeat.stop()
+        client.close()
+
+
+def handed_over(message: Message) -> tuple[dict[str, Any], bytes]:
+    """The owner's answer to a message."""
+    try:
+        head, body = from_record(message.content)
+    except Refused as error:
+        return {"kind": "error", "why": str(error)}, b""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
+                stream.connect(os.environ["SPARSONA_SOCKET"])
+                write(stream, head, body)
+                answer: tuple[dict[str, Any], bytes] = read(stream, 2**40)
+                return answer
+        except OSError as error:
+            if time.monotonic() > until:
+                return {"kind": "away", "why": f"the owner's process does not answer ({error})"}, b""
+            time.sleep(0.5)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--runtime-api-address", required=True)
+    parser.add_argument("--parent-pid", type=int, required=True)
+    given, _ = parser.parse_known_args()
+    start_parent_process_monitor(given.parent_pid)
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    idle = min(0.5, float(os.environ.get("SPARSONA_IDLE", "0.5")))
+    client = connect(given.runtime_api_address)
+    while True:
+        found = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
+        if found.HasField("task") and found.token:
+            try:
+                carry_out(given.runtime_api_address, found.token)
+            except Exception as error:  # noqa: BLE001
+                print(f"a message was not carried out: {type(error).__name__}: {error}", flush=True)
+        else:
+            time.sleep(idle)
+
+
+if __name__ == "__main__":
+    main()
