@@ -12,6 +12,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from sparsona.engines import Engine
+from sparsona.errors import RunError
 from sparsona.federation.delivery import BUFFERS, Delivery, LoopState, Order, PendingReply, with_buffers
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.gate import Gate, Passage
@@ -118,6 +119,10 @@ class Rounds:
         if snapshot:
             self.done, self.server, self._before = snapshot.done, snapshot.server, snapshot.seconds
             self.delivery = Delivery(snapshot.loop)
+            for name in self.delivery.references:
+                if self.engine.references.find(bytes.fromhex(name)) is None:
+                    folder = self.checkpointer.folder
+                    raise RunError(f"{folder}: reference {name} is damaged or missing: run it again into another --out")
 
     @property
     def seconds(self) -> float:
@@ -134,8 +139,9 @@ class Rounds:
             report = self.run_log.write(self._round(self.done).values())
             self.done += 1
             if self.checkpointer is not None:
-                self.checkpointer.save(self._snapshot(), self.engine.store)
-                self.engine.references.sweep(self.delivery.references)
+                held = self.delivery.references
+                self.checkpointer.save(self._snapshot(), self.engine.store, self.engine.references.publish_all(held))
+                self.engine.references.sweep(held)
             on_round(report)
 
     def _snapshot(self) -> Snapshot[LoopState]:
