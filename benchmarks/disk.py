@@ -20,9 +20,10 @@ ROUNDS, CLIENTS = 12, 6
 
 def sparsona(method: str, out: Path) -> subprocess.CompletedProcess[str]:
     words = ["run", method, "--rounds", ROUNDS, "--clients", CLIENTS, "--engine", "inprocess", "--quiet"]
+    resume = ["--resume"] if (out / "experiment.toml").exists() else []
     program = "from sparsona.cli import main; main()"
     return subprocess.run(
-        [sys.executable, "-c", program, *map(str, words), "--out", str(out), "--resume"],
+        [sys.executable, "-c", program, *map(str, words), "--out", str(out), *resume],
         capture_output=True,
         text=True,
         check=False,

@@ -2,7 +2,7 @@
 
     python benchmarks/frames.py [--frames 1000000] [--seed 0]
 
-Real frames of every method, up and down, are damaged (bits flipped, bytes replaced, cut off, put together of two, lengths
+Real frames of every method, up and down, are damaged (bits flipped, bytes replaced, cut off, two put together, lengths
 blown up, noise) and given a right checksum, so that the reader has to look at all of it. Foreign is any other
 exception. The slowest frame is compared with the honest decoding of as many numbers as the limit allows.
 """

@@ -38,7 +38,8 @@ def child(method: str, out: Path, rounds: int) -> int:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     try:
-        sparsona.run(method, clients=4, rounds=rounds, engine="inprocess", out=out, resume=True)
+        there = (out / "experiment.toml").exists()
+        sparsona.run(method, clients=4, rounds=rounds, engine="inprocess", out=out, resume=there)
         os._exit(0)
     except BaseException as error:  # noqa: BLE001  (the parent reads it)
         (out.parent / "error.txt").write_text(f"{type(error).__name__}: {error}")
@@ -74,6 +75,7 @@ def result(out: Path) -> dict[str, Any]:
 
 
 def killed(method: str, kills: int, rounds: int, rng: random.Random, folder: Path) -> dict[str, Any]:
+    sparsona.run(method, clients=4, rounds=1, engine="inprocess")  # compiles what the forks would compile each
     seconds = whole(method, folder / "whole", rounds)
     expected = result(folder / "whole")
     done, ends, equal = 0, 0, 0

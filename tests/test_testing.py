@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,16 @@ from sparsona.training.local import Local
 @pytest.mark.parametrize("name", METHODS.names())
 def test_every_method_keeps_the_contract(name: str) -> None:
     check_method(METHODS.get(name)())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", METHODS.names())
+def test_a_check_takes_less_than_ten_seconds_of_the_processor(name: str) -> None:
+    method = METHODS.get(name)()
+    check_method(method)  # compiles what is not compiled yet
+    began = time.process_time()
+    check_method(method)
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize("name", PARTITIONS.names())

@@ -78,8 +78,9 @@ def test_a_look_before_a_run(sparsona: Any, people: Path) -> None:
     assert code == 0
     assert "4 natural groups: ann, bob, cyd, dot" in out
     assert "4 clients" in out
-    assert "time:second; a client has 12 to 12" in out
-    assert "training samples by client and class" in out
+    assert "time:second; a client" in out
+    assert "people: 240 rows of 2 columns, 2 classes, model mlp" in out
+    assert "training samples" in out
 
 
 def test_groups_are_all_taken(sparsona: Any, people: Path) -> None:

@@ -23,7 +23,9 @@ def test_an_archive_that_claims_terabytes(tmp_path: Path, rows: int) -> None:
     with zipfile.ZipFile(tmp_path / "claims.npz", "w") as archive:
         archive.writestr("x.npy", header((rows, 1), "<f4") + bytes(100))
         archive.writestr("y.npy", header((rows,), "<i8") + bytes(100))
-    with pytest.raises(DataError, match=r"claims\.npz (claims more than fits into memory|is not a \.npz file, or it is)"):
+    with pytest.raises(
+        DataError, match=r"claims\.npz (claims more than fits into memory|is not a \.npz file, or it is)"
+    ):
         data.load(f"npz:{tmp_path / 'claims.npz'}")
 
 

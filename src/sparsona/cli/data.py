@@ -70,8 +70,10 @@ def show(
     given = options.settings({"method": "local", "data": name})
     experiment, _ = build(given, "the command line")
     data = datasets.load(name, columns=experiment.columns, along=along_of(experiment.split.by))
+    table_of = data.rows is not None and data.rows.block is None
     shape = "x".join(map(str, data.inputs.shape[1:]))
-    out.print(f"{data.name}: {len(data)} samples of {shape}, {data.classes or 'no'} classes, model {data.model}")
+    held = f"rows of {len(data.rows.order)} columns" if data.rows and table_of else f"samples of {shape}"
+    out.print(f"{data.name}: {len(data)} {held}, {data.classes or 'no'} classes, model {data.model}")
     if data.official_test:
         out.print(f"{data.official_test} of them are the publisher's test part")
     if data.groups is not None:

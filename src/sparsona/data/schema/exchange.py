@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from sparsona.data.dataset import Array, Indices
 from sparsona.data.schema.cells import in_order
-from sparsona.data.schema.columns import TaskName
+from sparsona.data.schema.columns import InputKind, Scaling, TaskName
 from sparsona.data.schema.moments import Moments, moments, pooled
 from sparsona.data.schema.rows import Rows, same_category_kind, same_columns, same_kinds
 from sparsona.data.schema.schema import Category, Feature, Number, Schema, class_names
@@ -99,7 +99,9 @@ def agree(descriptions: Mapping[str, Message]) -> Message:
     tree = {
         "task": task,
         "targets": first["targets"],
-        "classes": in_order(classes, kind != "text") if task == "classification" else [],
+        "classes": _listed(first["targets"][0], {first["targets"][0]: set(classes)}, kind != "text")
+        if task == "classification"
+        else [],
         "numeric_classes": kind != "text",
         "inputs": first["inputs"],
         "shape": first["shape"],
@@ -107,7 +109,7 @@ def agree(descriptions: Mapping[str, Message]) -> Message:
         "columns": [
             [name, bool(flags[name])]
             if name in flags
-            else [name, "text" not in kinds[name], in_order(categories[name], "text" not in kinds[name])]
+            else [name, "text" not in kinds[name], _listed(name, categories, "text" not in kinds[name])]
             for name in names
         ],
     }
@@ -252,8 +254,33 @@ def _heads(messages: Sequence[Message]) -> list[dict[str, Any]]:
     for message in messages:
         data = message.numbers("head").tobytes()
         if data not in known:
-            known[data] = unpack_text(message, "head")
+            known[data] = _checked(unpack_text(message, "head"))
     return [known[message.numbers("head").tobytes()] for message in messages]
+
+
+def _checked(head: Any) -> dict[str, Any]:
+    """A head that holds all that is read from one: who sent it may be anybody."""
+    if not isinstance(head, dict):
+        raise WireError("the head of a description is not a table of values")
+    columns, targets, shape = (head.get(key) for key in ("columns", "targets", "shape"))
+    good = (
+        isinstance(columns, list)
+        and all(isinstance(c, list) and len(c) == 2 and all(isinstance(part, str) for part in c) for c in columns)
+        and len({name for name, _ in columns}) == len(columns)
+        and {kind for _, kind in columns} <= {"number", "numeric", "text", "empty"}
+        and isinstance(targets, list)
+        and len(targets) > 0
+        and all(isinstance(name, str) for name in targets)
+        and isinstance(shape, list)
+        and all(isinstance(axis, int) and axis > 0 for axis in shape)
+        and head.get("kind") in get_args(Kind)
+        and head.get("task") in get_args(TaskName)
+        and head.get("scaling") in get_args(Scaling)
+        and head.get("inputs") in get_args(InputKind)
+    )
+    if not good:
+        raise WireError("the head of a description does not hold what it should")
+    return head
 
 
 def _rows(message: Message) -> int:
@@ -264,8 +291,8 @@ def _rows(message: Message) -> int:
 
 
 def _names(message: Message, part: str) -> list[str]:
-    found = unpack_text(message, part)
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+    found: list[str] = unpack_text(message, part)
+    if not _are_names(found):
         raise WireError(f"{part!r} holds something else than names")
     return found
 
@@ -281,9 +308,23 @@ def _categories(messages: Sequence[Message]) -> dict[str, set[str]]:
     """The values of each column of categories, over all owners."""
     found: dict[str, set[str]] = {}
     for message in messages:
-        for name, values in unpack_text(message, "categories").items():
+        told = unpack_text(message, "categories")
+        if not isinstance(told, dict) or not all(_are_names(values) for values in told.values()):
+            raise WireError("'categories' holds something else than names by column")
+        for name, values in told.items():
             found.setdefault(name, set()).update(values)
     return found
+
+
+def _are_names(given: Any) -> bool:
+    return isinstance(given, list) and all(isinstance(name, str) for name in given)
+
+
+def _listed(name: str, categories: Mapping[str, set[str]], numeric: bool) -> tuple[str, ...]:
+    try:
+        return in_order(categories.get(name, set()), numeric)
+    except ValueError:
+        raise WireError(f"column {name!r} is said to hold numbers, and does not") from None
 
 
 def _kinds(heads: Sequence[Mapping[str, Any]]) -> dict[str, set[str]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
-from sparsona.engines.flower.started.sparsona_records import Head, Refused, from_record, to_record
+from sparsona.engines.flower.carrier import Answer, Carrier, Parcel
+from sparsona.engines.flower.started.sparsona_records import Head
 from sparsona.errors import WireError
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.references import ReferenceStore
@@ -23,16 +24,6 @@ log = logging.getLogger(__name__)
 
 POLL = 0.2
 """Seconds between two questions for replies."""
-
-
-class Grid(Protocol):
-    """The part of Flower's Grid that is used."""
-
-    def push_messages(self, messages: Iterable[Any]) -> Iterable[str]: ...
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Any]: ...
-
-    def get_node_ids(self) -> Iterable[int]: ...
 
 
 @dataclass
@@ -53,81 +44,65 @@ class Post:
     A message that did not reach its node (it was down, or restarts) is sent again until its time is over.
     """
 
-    def __init__(self, grid: Grid, nodes: Mapping[ClientId, int], wait: Callable[[float], None] = time.sleep) -> None:
-        self._grid, self._nodes, self._wait = grid, nodes, wait
-        self.awaited: dict[str, Awaited] = {}
+    def __init__(self, carrier: Carrier, nodes: Mapping[ClientId, int]) -> None:
+        self._carrier, self._nodes = carrier, nodes
+        self._awaited: dict[str, Awaited] = {}
         self._again: list[tuple[float, Awaited]] = []
+        self._away: set[ClientId] = set()
 
     @property
     def clients(self) -> frozenset[ClientId]:
         """The clients whose replies are awaited."""
-        return frozenset(one.client for one in (*self.awaited.values(), *(later for _, later in self._again)))
+        return frozenset(one.client for one in (*self._awaited.values(), *(later for _, later in self._again)))
 
     def send(self, several: Iterable[Awaited]) -> None:
-        from flwr.app import Message
-
-        out = [one for one in several if one.until > time.monotonic()]
-        messages = [
-            Message(
-                content=to_record(one.head, one.body),
-                dst_node_id=self._nodes[one.client],
-                message_type="query",
-                ttl=max(1.0, one.until - time.monotonic()),
-            )
-            for one in out
-        ]
-        if not messages:
-            return
-        for name, one in zip(self._grid.push_messages(messages), out, strict=True):
-            if name:
-                self.awaited[name] = one
+        now = time.monotonic()
+        out = [one for one in several if one.until > now]
+        parcels = [Parcel(self._nodes[one.client], one.head, one.body, max(1.0, one.until - now)) for one in out]
+        for name, one in zip(self._carrier.push(parcels), out, strict=True):
+            if name is None:
+                self._later(one, "its node is not there")
             else:
-                self._later(one, "Flower did not take the message")
+                self._awaited[name] = one
 
     def receive(self, until: float) -> Iterator[tuple[Awaited, Head, bytes]]:
         """Replies as they come, until the second `until` or until none is awaited."""
-        while self.awaited or self._again:
+        while self._awaited or self._again:
             now = time.monotonic()
             due = [one for at, one in self._again if at <= now]
             self._again = [(at, one) for at, one in self._again if at > now and one.until > now]
             self.send(due)
-            for message in list(self._grid.pull_messages(list(self.awaited))) if self.awaited else ():
-                asked = self.awaited.pop(message.metadata.reply_to_message_id, None)
-                if asked is None:
-                    continue
-                found = self._read(asked, message)
-                if found is not None:
-                    yield asked, *found
+            for answer in self._carrier.pull(list(self._awaited)):
+                asked = self._awaited.pop(answer.name, None)
+                if asked is not None and (head := self._read(asked, answer)) is not None:
+                    yield asked, head, answer.body
             now = time.monotonic()
-            self.awaited = {name: one for name, one in self.awaited.items() if one.until > now}
+            for one in [one for one in self._awaited.values() if one.until <= now]:
+                log.warning("%s has not answered in time", one.client)
+            self._awaited = {name: one for name, one in self._awaited.items() if one.until > now}
             if now >= until:
                 return
-            if self.awaited or self._again:
-                self._wait(POLL)
+            if self._awaited or self._again:
+                time.sleep(POLL)
 
-    def _read(self, asked: Awaited, message: Any) -> tuple[Head, bytes] | None:
-        if message.has_error():
-            self._later(asked, f"Flower says: {message.error.reason or message.error.code}")
+    def _read(self, asked: Awaited, answer: Answer) -> Head | None:
+        """The head of a reply that can be used."""
+        head = answer.head
+        if answer.lost or (head is not None and head["kind"] == "away"):
+            self._later(asked, answer.why or "its owner's process does not answer")
             return None
-        try:
-            head, body = from_record(message.content)
-        except Refused as error:
-            log.warning("the reply of %s is left out: %s", asked.client, error)
+        self._away.discard(asked.client)
+        if head is None or head["kind"] == "error":
+            why = answer.why if head is None else str(head.get("why", ""))[:500]
+            log.warning("the reply of %s is left out: %s", asked.client, why)
             return None
-        if head["kind"] == "away":
-            self._later(asked, str(head.get("why", "away"))[:200])
-            return None
-        if head["kind"] == "error":
-            log.warning("%s refuses: %s", asked.client, str(head.get("why", ""))[:500])
-            return None
-        return head, body
+        return head
 
     def _later(self, one: Awaited, why: str) -> None:
-        if one.until > time.monotonic() + RETRY:
-            log.warning("%s was not reached (%s): it is asked again", one.client, why)
-            self._again.append((time.monotonic() + RETRY, one))
-        else:
-            log.warning("%s was not reached (%s)", one.client, why)
+        if one.client not in self._away:
+            log.warning("%s is not reached (%s); it is asked again and again", one.client, why)
+            self._away.add(one.client)
+        self._again.append((time.monotonic() + RETRY, one))
 
 
 RETRY = 2.0
@@ -231,7 +206,7 @@ class FlowerEngine:
 def ledger_told(told: Any, body: bytes) -> Ledger:
     """A node's account of its frame: it must add up to the frame's length."""
     header, positions, values, bound, against, plain = told or (0,) * 6
-    ledger = Ledger(*map(_count, (header, positions, values)), _number(bound), *map(_count, (against, plain)))
+    ledger = Ledger(_count(header), _count(positions), _count(values), _number(bound), _count(against), _count(plain))
     if ledger.total != len(body):
         raise WireError(f"its account of {ledger.total} bytes is not one of {len(body)}")
     return ledger

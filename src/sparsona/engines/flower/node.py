@@ -204,7 +204,7 @@ class Node:
         setup, experiment = session.setup, session.experiment
         numbers, chain = outputs_of(session.schema), layers(setup.module)
         card = ModelCard(
-            self.client, experiment.method, str(self._data), experiment.model, numbers, session.schema, chain
+            self.client, experiment.method, self._data.name, experiment.model, numbers, session.schema, chain
         )
         own = np.zeros(0, np.float32) if outcome.buffers is None else outcome.buffers
         named = Layout.of_buffers(setup.module).named(own)
@@ -303,8 +303,8 @@ def _job(client: ClientId, head: Mapping[str, Any], body: bytes) -> Job:
     if kind not in ("fit", "trial", "personal"):
         raise WireError(f"a turn of unknown kind {str(kind)[:20]!r}")
     stamp = Stamp(int(head["round"]), int(head["phase"]), None)
-    flags = {key: bool(head.get(key)) for key in ("score", "fine_tune")}
-    return Job(kind, client, stamp, body, keep_model=bool(head.get("keep")), **flags)
+    score, fine_tune, keep = (bool(head.get(key)) for key in ("score", "fine_tune", "keep"))
+    return Job(kind, client, stamp, body, score=score, fine_tune=fine_tune, keep_model=keep)
 
 
 def _reply(outcome: Outcome, scores: bool) -> Head:

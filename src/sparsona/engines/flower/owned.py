@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -123,7 +124,7 @@ def _read_share(path: Path, client: ClientId) -> OwnData:
     held = read_npz(path)
     try:
         meta = json.loads(held["meta"].tobytes().decode())
-        given = {key: tuple(value) if isinstance(value, list) else value for key, value in meta.items()}
+        given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in meta.items()}
         data = Dataset(inputs=held["inputs"], targets=held["targets"], **given)
         train, validation, test = (int(size) for size in held["sizes"])
     except (KeyError, ValueError, TypeError) as error:

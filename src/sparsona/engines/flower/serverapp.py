@@ -20,7 +20,8 @@ import torch
 from sparsona.data.schema import Agreement
 from sparsona.data.schema.exchange import LIMIT, agree, schema_of
 from sparsona.data.schema.schema import Schema
-from sparsona.engines.flower.engine import Awaited, FlowerEngine, Grid, Post, ledger_told
+from sparsona.engines.flower.carrier import Carrier, FlowerCarrier, Grid
+from sparsona.engines.flower.engine import Awaited, FlowerEngine, Post, ledger_told
 from sparsona.engines.flower.setup import RealTime, check_networkable, fingerprint, setup_of, without_data
 from sparsona.engines.flower.started.sparsona_records import Head
 from sparsona.errors import InputError, RunError, SparsonaError, WireError
@@ -72,8 +73,8 @@ def registered(home: Path) -> dict[ClientId, int]:
 class NetworkRun:
     """One run, begun or resumed, in a run directory on the organiser's machine."""
 
-    def __init__(self, grid: Grid, home: Path, text: str, name: str, patience: float) -> None:
-        self._grid, self._text, self._patience = grid, text, patience
+    def __init__(self, carrier: Carrier, home: Path, text: str, name: str, patience: float) -> None:
+        self._carrier, self._text, self._patience = carrier, text, patience
         self._home = home
         self._folder = RunDirectory(home / "runs" / file_stem(name))
         self._run = ""
@@ -88,9 +89,13 @@ class NetworkRun:
             return self._execute(experiment, resume)
 
     def _same(self, experiment: Experiment, file: Path) -> str:
+        """The experiment of a run that is there, if it is this one: what the nodes decided is not compared."""
         there, _ = build(read(file), str(file))
-        setting = None if experiment.model == "auto" else experiment.same_work(there)
-        if setting not in (None, "model", "clients"):
+        decided = {"clients": there.clients} | ({"model": there.model} if experiment.model == "auto" else {})
+        setting = experiment.model_copy(update=decided).same_work(there)
+        if setting is None and experiment.rounds < there.rounds:
+            setting = "rounds"
+        if setting is not None:
             raise RunError(f"this run belongs to another experiment ({setting} differs): choose another --name")
         return file.read_text(encoding="utf-8")
 
@@ -104,7 +109,7 @@ class NetworkRun:
     def _execute(self, experiment: Experiment, resume: bool) -> dict[str, Any]:
         torch.set_num_threads(1)
         nodes = registered(self._home)
-        post = Post(self._grid, nodes)
+        post = Post(self._carrier, nodes)
         greetings = self._greet(post, sorted(nodes), experiment)
         clients = tuple(sorted(greetings))
         if experiment.model == "auto":
@@ -276,7 +281,11 @@ def app(grid: Grid, context: Any) -> None:
     began = time.monotonic()
     try:
         run = NetworkRun(
-            grid, Path(home), str(config["experiment"]), str(config["name"]), float(config.get("patience", 300.0))
+            FlowerCarrier(grid),
+            Path(home),
+            str(config["experiment"]),
+            str(config["name"]),
+            float(config.get("patience", 300.0)),
         )
         summary = run.execute()
     except SparsonaError as error:

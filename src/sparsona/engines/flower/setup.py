@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -86,5 +86,5 @@ class RealTime:
     def __init__(self, sampled: Sampled) -> None:
         self._sampled = sampled
 
-    def plan(self, round: int, idle: list[ClientId], chance: Chance) -> Plan:
+    def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan:
         return replace(self._sampled.plan(round, idle, chance), timing=None)

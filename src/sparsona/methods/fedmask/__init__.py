@@ -55,7 +55,7 @@ class FedMask(Method[ServerState, ClientState]):
 
     layers: Annotated[int, Field(ge=0)] = 2
     keep: Annotated[float, Field(gt=0, le=1)] = 0.5
-    score_lr: Annotated[float, Field(gt=0)] = 5.0
+    score_lr: Annotated[float, Field(gt=0)] = 20.0
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState({})

@@ -171,7 +171,12 @@
         const e = entries[Number(state.who)];
         const alone = e.scores[data.alone];
         const rivals = labels.filter((l) => l !== data.alone && known(e.scores[l]));
-        const target = data.answer.method === data.alone ? rivals.sort((a, b) => (data.higher ? 1 : -1) * (e.scores[b] - e.scores[a]))[0] : data.answer.method;
+        if (!known(alone) || !rivals.length) {
+          out.className = "";
+          out.textContent = `${name(e)} has no score: ${e.test} test samples are too few, or not all methods have been run.`;
+          return;
+        }
+        const target = !rivals.includes(data.answer.method) ? rivals.sort((a, b) => (data.higher ? 1 : -1) * (e.scores[b] - e.scores[a]))[0] : data.answer.method;
         const gain = (data.higher ? 1 : -1) * (e.scores[target] - alone);
         const word = Math.abs(gain) < 1e-9 ? "the same" : signed(gain) + (percent ? " points" : "") + (gain > 0 ? ": joining helps you" : ": you are better off alone");
         out.className = gain < 0 ? "bad" : "good";

@@ -76,7 +76,8 @@ def handed_over(message: Message) -> tuple[dict[str, Any], bytes]:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
                 stream.connect(os.environ["SPARSONA_SOCKET"])
                 write(stream, head, body)
-                return read(stream, 2**40)
+                answer: tuple[dict[str, Any], bytes] = read(stream, 2**40)
+                return answer
         except OSError as error:
             if time.monotonic() > until:
                 return {"kind": "away", "why": f"the owner's process does not answer ({error})"}, b""

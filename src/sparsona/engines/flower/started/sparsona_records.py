@@ -48,7 +48,8 @@ def write(stream: socket.socket, head: Head, body: bytes) -> None:
     """Send a head and a body over a socket."""
     text = json.dumps(head, separators=(",", ":"), allow_nan=False).encode()
     stream.sendall(len(text).to_bytes(LENGTH, "little") + text + len(body).to_bytes(LENGTH, "little"))
-    stream.sendall(body)
+    if body:
+        stream.sendall(body)
 
 
 def read(stream: socket.socket, most: int) -> tuple[Head, bytes]:

@@ -1,0 +1,76 @@
+"""How messages reach nodes: Flower's Grid behind two functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from sparsona.engines.flower.started.sparsona_records import Head, Refused, from_record, to_record
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A message to a node; nobody waits for its reply after `ttl` seconds."""
+
+    node: int
+    head: Head
+    body: bytes
+    ttl: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back for a parcel: a head and a body, or why there is none. `lost`: it may be sent again."""
+
+    name: str
+    head: Head | None = None
+    body: bytes = b""
+    why: str = ""
+    lost: bool = False
+
+
+class Carrier(Protocol):
+    """Takes parcels, and brings what has come back for those that are named."""
+
+    def push(self, parcels: Sequence[Parcel]) -> list[str | None]:
+        """The parcels' names; None for one that was not taken, since its node is not there."""
+
+    def pull(self, names: Sequence[str]) -> list[Answer]: ...
+
+
+class Grid(Protocol):
+    """The part of Flower's Grid that is used."""
+
+    def push_messages(self, messages: Iterable[Any]) -> Iterable[str | None]: ...
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Any]: ...
+
+
+class FlowerCarrier:
+    """Parcels as Flower messages. A reply belongs to the message that it answers, whoever it says it is from."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+
+    def push(self, parcels: Sequence[Parcel]) -> list[str | None]:
+        from flwr.app import Message
+
+        messages = [
+            Message(content=to_record(p.head, p.body), dst_node_id=p.node, message_type="query", ttl=p.ttl)
+            for p in parcels
+        ]
+        return [name or None for name in self._grid.push_messages(messages)] if messages else []
+
+    def pull(self, names: Sequence[str]) -> list[Answer]:
+        return [self._answer(message) for message in self._grid.pull_messages(list(names))] if names else []
+
+    def _answer(self, message: Any) -> Answer:
+        name = message.metadata.reply_to_message_id
+        if message.has_error():
+            return Answer(name, why=f"Flower says: {message.error.reason or message.error.code}", lost=True)
+        try:
+            head, body = from_record(message.content)
+        except Refused as error:
+            return Answer(name, why=str(error))
+        return Answer(name, head, body)

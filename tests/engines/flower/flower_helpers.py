@@ -1,0 +1,96 @@
+"""Nodes without a network: a carrier that asks node objects directly, so that failures can be made at will."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sparsona.api import execute
+from sparsona.engines.flower.carrier import Answer, Parcel
+from sparsona.engines.flower.deploy import write_share
+from sparsona.engines.flower.node import Node, Rules
+from sparsona.engines.flower.owned import SHARE
+from sparsona.engines.flower.serverapp import NetworkRun
+from sparsona.experiment import Experiment, to_toml
+from sparsona.prepare import Prepared, prepare
+
+SETTINGS = {"data": "digits", "clients": 3, "rounds": 3, "partition": "dirichlet-classes:0.5", "seed": 5}
+
+
+class Direct:
+    """Carries parcels to node objects. `change` may replace an answer; None stands for one that never comes."""
+
+    def __init__(self, nodes: dict[int, Node]) -> None:
+        self.nodes = nodes
+        self.sent: list[Parcel] = []
+        self.change: Callable[[Parcel, Answer], Answer | None] = lambda parcel, answer: answer
+        self.delay: dict[int, float] = {}
+        self.twice = False
+        self._ready: dict[str, Answer] = {}
+        self._lock = threading.Lock()
+
+    def push(self, parcels: Sequence[Parcel]) -> list[str | None]:
+        names: list[str | None] = []
+        for parcel in parcels:
+            name = str(len(self.sent))
+            self.sent.append(parcel)
+            names.append(name)
+            if parcel.head["kind"] == "turn" and parcel.head["job"] == "fit" and parcel.node in self.delay:
+                threading.Thread(target=self._work, args=(name, parcel), daemon=True).start()
+            else:
+                self._work(name, parcel)
+        return names
+
+    def _work(self, name: str, parcel: Parcel) -> None:
+        if parcel.head["kind"] == "turn" and parcel.head["job"] == "fit":
+            time.sleep(self.delay.get(parcel.node, 0.0))
+        head, body = self.nodes[parcel.node].answer(json.loads(json.dumps(parcel.head)), parcel.body)
+        answer = self.change(parcel, Answer(name, json.loads(json.dumps(head)), body))
+        if answer is not None:
+            with self._lock:
+                self._ready[name] = answer
+
+    def pull(self, names: Sequence[str]) -> list[Answer]:
+        with self._lock:
+            found = [self._ready.pop(name) for name in names if name in self._ready]
+        return found * 2 if self.twice else found
+
+
+ALL = Rules()
+
+
+class Federation:
+    """Nodes with the data of a simulation, and the simulation itself."""
+
+    def __init__(self, folder: Path, rules: Rules = ALL, **settings: Any) -> None:
+        self.prepared: Prepared = prepare({**SETTINGS, **settings})
+        self.folder, self.rules = folder, rules
+        self.clients = self.prepared.setup.task.clients
+        self.home = folder / "server"
+        (self.home / "runs").mkdir(parents=True)
+        (self.home / "nodes.json").write_text(json.dumps({c: k for k, c in enumerate(self.clients)}))
+        name, _, path = self.prepared.experiment.data.partition(":")
+        self.data = Path(path) if name == "folder" else folder / "data"
+        if name != "folder":
+            self.data.mkdir()
+            for client in self.clients:
+                write_share(self.data / f"{client}{SHARE}", self.prepared.setup.federation, client)
+        self.carrier = Direct({k: self.node(client) for k, client in enumerate(self.clients)})
+
+    def node(self, client: str) -> Node:
+        """A node's process, begun or begun again."""
+        return Node(client, self.data, self.folder / client, self.rules)
+
+    @property
+    def experiment(self) -> Experiment:
+        return self.prepared.experiment
+
+    def run(self, patience: float = 20.0) -> dict[str, Any]:
+        return NetworkRun(self.carrier, self.home, to_toml(self.experiment), "run", patience).execute()
+
+    def simulated(self) -> dict[str, Any]:
+        return execute(self.prepared).summary

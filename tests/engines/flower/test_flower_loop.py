@@ -1,0 +1,276 @@
+"""The server's loop, the engine and the nodes, with messages but without a network."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flower_helpers import Federation
+
+from sparsona.engines.flower import engine as engine_module
+from sparsona.engines.flower.carrier import Answer, Parcel
+from sparsona.engines.flower.node import Rules
+from sparsona.errors import InputError, RunError
+from sparsona.message import Message, Stamp
+from sparsona.runs.directory import RunDirectory
+from sparsona.wire import encode
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "POLL", 0.01)
+    monkeypatch.setattr(engine_module, "RETRY", 0.02)
+
+
+def is_fit(parcel: Parcel, round: int, client: int) -> bool:
+    head = parcel.head
+    return head["kind"] == "turn" and head["job"] == "fit" and head["round"] == round and parcel.node == client
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedpse", "fedspa", "pfednet", "pfedgate", "local"])
+def test_a_network_gives_the_digest_and_the_bytes_of_the_simulator(method: str, tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method=method)
+    found, simulated = federation.run(), federation.simulated()
+    assert found["digest"] == simulated["digest"]
+    assert found["bytes"] == simulated["bytes"]
+    assert found["accuracy"] == simulated["accuracy"]
+
+
+def test_a_personal_model_stays_with_its_owner(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedpse", rounds=1)
+    federation.run()
+    assert not (federation.home / "runs" / "run" / "models").exists()
+    kept = {path.name for path in federation.folder.glob("c*/*.safetensors")}
+    assert kept == {"c0.safetensors", "c1.safetensors", "c2.safetensors"}
+    assert "accuracy (pre)" in (federation.folder / "c0" / "report.txt").read_text()
+
+
+def test_an_owner_may_send_its_model_and_keep_its_scores(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, Rules(scores=False, model=True), method="fedavg", rounds=1)
+    summary = federation.run()
+    assert summary["accuracy"] == {}
+    run = federation.home / "runs" / "run"
+    own = federation.folder / "c1" / "c1.safetensors"
+    assert RunDirectory(run).model_file("c1").read_bytes() == own.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("rules", "why"),
+    [(Rules(methods=("fedavg", "local")), "allows fedavg, local"), (Rules(most_epochs=1), "1 epochs a round")],
+)
+def test_what_an_owner_does_not_allow_is_refused(
+    rules: Rules, why: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    federation = Federation(tmp_path, rules, method="fedpse", training={"epochs": 2})
+    with pytest.raises(RunError, match="c0, c1, c2 did not join"):
+        federation.run(patience=1.0)
+    assert why in caplog.text
+
+
+def test_a_node_that_starts_again_in_every_round_goes_on_from_its_disk(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedspa")
+    carrier = federation.carrier
+
+    def restart(parcel: Parcel, answer: Answer) -> Answer:
+        carrier.nodes[parcel.node] = federation.node(federation.clients[parcel.node])
+        return answer
+
+    carrier.change = restart
+    assert federation.run()["digest"] == federation.simulated()["digest"]
+
+
+def test_a_reply_that_was_lost_on_the_way_comes_again_the_same(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedpse")
+    carrier, replies = federation.carrier, []
+
+    def lose(parcel: Parcel, answer: Answer) -> Answer:
+        if not is_fit(parcel, 1, 2):
+            return answer
+        replies.append((answer.head, answer.body))
+        carrier.nodes[2] = federation.node("c2")
+        return answer if len(replies) == 3 else dataclasses.replace(answer, lost=True)
+
+    carrier.change = lose
+    found, simulated = federation.run(), federation.simulated()
+    assert len(replies) == 3
+    assert replies[0] == replies[1] == replies[2]
+    assert found["digest"] == simulated["digest"]
+    assert found["bytes"] == simulated["bytes"]
+
+
+def test_a_node_that_has_lost_its_references_gets_the_whole(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedavg")
+    carrier, asked = federation.carrier, []
+
+    def forget(parcel: Parcel, answer: Answer) -> Answer:
+        if is_fit(parcel, 1, 0):
+            for folder in (federation.folder / "c0").glob("*/references"):
+                shutil.rmtree(folder)
+            carrier.nodes[0] = federation.node("c0")
+        if answer.head is not None and answer.head["kind"] == "whole":
+            asked.append(parcel.node)
+        return answer
+
+    carrier.change = forget
+    found, simulated = federation.run(), federation.simulated()
+    assert asked == [0]
+    assert found["digest"] == simulated["digest"]
+    assert found["bytes"]["up"] == simulated["bytes"]["up"]
+    assert found["bytes"]["down"] > simulated["bytes"]["down"]
+
+
+class Killed(BaseException):
+    """The end of the server's process."""
+
+
+@pytest.mark.parametrize("method", ["fedpse", "pfednet"])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_server_that_dies_in_a_round_goes_on_from_its_checkpoint(method: str, at: int, tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method=method)
+    carrier, died = federation.carrier, []
+
+    def kill(parcel: Parcel, answer: Answer) -> Answer:
+        if not died and is_fit(parcel, at, 1):
+            died.append(at)
+            raise Killed
+        return answer
+
+    carrier.change = kill
+    with pytest.raises(Killed):
+        federation.run()
+    found, simulated = federation.run(), federation.simulated()
+    assert found["digest"] == simulated["digest"]
+    assert found["bytes"] == simulated["bytes"]
+
+
+def test_a_run_of_that_name_with_other_settings_is_not_resumed(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedavg", rounds=1)
+    federation.run()
+    other = federation.experiment.model_copy(update={"seed": 6})
+    federation.prepared = dataclasses.replace(federation.prepared, experiment=other)
+    with pytest.raises(RunError, match="seed differs"):
+        federation.run()
+
+
+def garbage(body: bytes) -> bytes:
+    return bytes(255 - byte for byte in body)
+
+
+def oversized(body: bytes) -> bytes:
+    return body + bytes(2**24)
+
+
+def not_finite(body: bytes) -> bytes:
+    return encode(Message(weights=np.full(3760, np.nan, np.float32), examples=5).stamped(Stamp(1, 0))).data
+
+
+def stale(body: bytes) -> bytes:
+    return encode(Message(weights=np.zeros(3760, np.float32), examples=5).stamped(Stamp(0, 0))).data
+
+
+def short(body: bytes) -> bytes:
+    return encode(Message(weights=np.zeros(7, np.float32), examples=5).stamped(Stamp(1, 0))).data
+
+
+@pytest.mark.parametrize("spoil", [garbage, oversized, not_finite, stale, short])
+def test_a_bad_reply_is_left_out_and_the_round_goes_on(spoil, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:  # type: ignore[no-untyped-def]
+    federation = Federation(tmp_path, method="fedavg", evaluation={"every": 0})
+
+    def bad(parcel: Parcel, answer: Answer) -> Answer:
+        if not is_fit(parcel, 1, 2):
+            return answer
+        body = spoil(answer.body)
+        assert answer.head is not None
+        return dataclasses.replace(answer, body=body, head={**answer.head, "ledger": [0, 0, len(body), 0.0, 0, 0]})
+
+    federation.carrier.change = bad
+    federation.run()
+    assert "the reply of c2 is left out" in caplog.text
+    lines = {(line.round, line.client): line for line in RunDirectory(federation.home / "runs" / "run").lines()}
+    assert lines[2, "c0"].up.total > 0
+    assert [lines[3, client].arrived for client in ("c0", "c1", "c2")] == [True] * 3
+
+
+@pytest.mark.parametrize("head", [{"kind": "turn"}, {"kind": "hello"}, {"kind": "turn", "ledger": [1e9] * 6}])
+def test_a_reply_with_a_bad_head_is_left_out(head, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:  # type: ignore[no-untyped-def]
+    federation = Federation(tmp_path, method="fedavg", rounds=2, evaluation={"every": 0})
+    federation.carrier.change = lambda parcel, answer: (
+        dataclasses.replace(answer, head=head) if is_fit(parcel, 0, 1) else answer
+    )
+    federation.run()
+    assert "the reply of c1 is left out" in caplog.text
+
+
+def test_two_replies_of_one_node_in_a_round_count_once(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedavg")
+    federation.carrier.twice = True
+    found, simulated = federation.run(), federation.simulated()
+    assert found["digest"] == simulated["digest"]
+    assert found["bytes"] == simulated["bytes"]
+
+
+def test_a_client_that_never_answers_is_lost_at_the_deadline(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedpse", schedule={"deadline": 1.5}, evaluation={"every": 0})
+    federation.carrier.change = lambda parcel, answer: None if is_fit(parcel, 1, 1) else answer
+    federation.run()
+    lines = {(line.round, line.client): line for line in RunDirectory(federation.home / "runs" / "run").lines()}
+    assert [lines[number, "c1"].arrived for number in (1, 2, 3)] == [True, False, True]
+
+
+def test_by_windows_a_slow_node_is_late_and_not_lost(tmp_path: Path) -> None:
+    federation = Federation(
+        tmp_path, method="plga", rounds=8, schedule={"window": 0.3}, evaluation={"every": 0, "post": "participants"}
+    )
+    federation.carrier.delay = {2: 0.7}
+    federation.run()
+    lines = RunDirectory(federation.home / "runs" / "run").lines()
+    asked = {line.round for line in lines if line.client == "c2" and line.took_part}
+    came = {line.round for line in lines if line.client == "c2" and line.up.total}
+    assert 1 in asked
+    assert came
+    assert min(came) > 1
+    assert len(came) < 8
+    assert {line.round for line in lines if line.client == "c0" and line.arrived} == set(range(1, 9))
+
+
+def test_owners_of_tables_agree_over_the_network_as_in_a_simulation(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    tables = tmp_path / "tables"
+    tables.mkdir()
+    for k, ward in enumerate(("east", "north", "west")):
+        rows = ["age,sex,label"]
+        for _ in range(40):
+            age = "" if rng.random() < 0.1 else f"{rng.normal(50 + k, 9):.2f}"
+            rows.append(f"{age},{rng.choice(['f', 'm', 'x'][: 2 + k % 2])},{rng.choice(['ill', 'well'])}")
+        (tables / f"{ward}.csv").write_text("\n".join(rows) + "\n")
+    columns = {"categorical": "sex"}
+    federation = Federation(
+        tmp_path, method="fedavg", data=f"folder:{tables}", clients=0, partition="groups", columns=columns, rounds=2
+    )
+    found = federation.run()
+    simulated = federation.simulated()
+    assert found["bytes"]["agreement"] == simulated["bytes"]["agreement"]
+    assert found["digest"] == simulated["digest"]
+    assert found["bytes"] == simulated["bytes"]
+
+
+def test_what_only_a_simulation_can_do_is_refused(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedavg", schedule={"dropout": 0.2})
+    with pytest.raises(InputError, match=r"schedule\.dropout"):
+        federation.run()
+
+
+def test_a_node_reads_no_more_than_a_frame_of_its_model_can_have(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedavg", rounds=1)
+    federation.run()
+    node = federation.carrier.nodes[0]
+    assert node.most < 10 * 4 * 3760
+    run = (federation.home / "runs" / "run" / "run.id").read_text()
+    head = {"kind": "turn", "run": run, "job": "fit", "round": 1, "phase": 0}
+    reply, body = node.answer(head, b"not a frame")
+    assert (reply["kind"], body) == ("error", b"")
+    reply, _ = node.answer({"kind": "turn", "run": "../../etc", "job": "fit", "round": 1, "phase": 0}, b"")
+    assert reply["kind"] == "error"
