@@ -71,7 +71,7 @@ class Gate:
         most = self.declared[arrival.client]
         if "examples" in message and not 0 < message.integer("examples") <= most:
             raise Refused(
-                f"it claims {message.integer('examples')} examples, and the client has declared {most}"
+                f"it claims {message.integer('examples')} examples, and the client has declared at most {most}"
             )
         update = norm_of_update(message, arrival.sent) if self.max_update_norm is not None else 0.0
         return Size(norm_of(message), update)
