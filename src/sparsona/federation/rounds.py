@@ -228,7 +228,7 @@ class Rounds:
                 if client not in plan.crashed:
                     yield replace(job, score=score, known=self._known.get(client, ()))
 
-        began, timing, alone = self.clock, plan.timing, self.setup.method.alone
+        began, timing = self.clock, plan.timing
         awaited: dict[ClientId, float] = {}
         for outcome in self.engine.run(jobs()):
             client, sent, asked = outcome.job.client, outcome.frame.data, outcome.job.stamp.order
@@ -240,7 +240,7 @@ class Rounds:
             if not delay and not lost:
                 awaited[client] = took
             records[client] = _worked(_record(records, context.round, client), outcome, took)
-            if not lost and not alone:
+            if not lost:
                 at, frame = 0.0 if delay else began + took, np.frombuffer(sent, np.uint8)
                 self.delivery.take_in(PendingReply(context.round + delay, client, *asked, frame, at))
         self.delivery.keep_open(self.engine.working)
@@ -258,6 +258,9 @@ class Rounds:
         """
         method, server, asked = self.setup.method, self.server, self._context(order)
         replies = self.delivery.arrived(order[0])
+        if method.alone:
+            self.delivery.acknowledge(replies)
+            return {}
         self.delivery.keep_sent(lambda client: dict(method.send(server, client, asked).parts))
 
         def read(reply: PendingReply) -> Arrival:
