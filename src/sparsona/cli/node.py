@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from sparsona.cli.app import out
+
 
 def add_to(app: typer.Typer) -> None:
     app.command()(node)
@@ -44,4 +46,7 @@ def node(
     from sparsona.engines.flower.owner import Owner
 
     rules = Rules(methods, max_epochs, max_weights, send_scores, send_model)
-    Owner(name, superlink, data, state, ca, key, rules, device, idle).run()
+    try:
+        Owner(name, superlink, data, state, ca, key, rules, device, idle).run()
+    except KeyboardInterrupt:
+        out.print("stopped; start the node again to go on")

@@ -267,7 +267,7 @@ def test_a_node_reads_no_more_than_a_frame_of_its_model_can_have(tmp_path: Path)
     federation = Federation(tmp_path, method="fedavg", rounds=1)
     federation.run()
     node = federation.carrier.nodes[0]
-    assert node.most < 10 * 4 * 3760
+    assert node.most == federation.prepared.setup.limit().bytes
     run = (federation.home / "runs" / "run" / "run.id").read_text()
     head = {"kind": "turn", "run": run, "job": "fit", "round": 1, "phase": 0}
     reply, body = node.answer(head, b"not a frame")

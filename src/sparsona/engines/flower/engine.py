@@ -70,7 +70,7 @@ class Post:
         while self._awaited or self._again:
             now = time.monotonic()
             due = [one for at, one in self._again if at <= now]
-            self._again = [(at, one) for at, one in self._again if at > now and one.until > now]
+            self._again = [(at, one) for at, one in self._again if at > now]
             self.send(due)
             for answer in self._carrier.pull(list(self._awaited)):
                 asked = self._awaited.pop(answer.name, None)
@@ -80,6 +80,7 @@ class Post:
             for one in [one for one in self._awaited.values() if one.until <= now]:
                 log.warning("%s has not answered in time", one.client)
             self._awaited = {name: one for name, one in self._awaited.items() if one.until > now}
+            self._again = [(at, one) for at, one in self._again if one.until > now]
             if now >= until:
                 return
             if self._awaited or self._again:
