@@ -100,7 +100,7 @@ class Rounds:
         self.refused: list[tuple[int, ClientId, str]] = []
         """The replies that this session has left out: the round, the client and the reason."""
         self._known: dict[ClientId, tuple[ScoredModel, ...]] = {}
-        self._last_named: tuple[tuple[tuple[str, int], ...], str, Mapping[str, Part]] = ((), "", {})
+        self._last_named: tuple[Mapping[str, Part], Reference] | None = None
         self._before = 0.0
         self._began = time.perf_counter()
         self._limit = setup.limit()
@@ -201,11 +201,9 @@ class Rounds:
         parts = usable(message.parts) if self.setup.packing != "plain" else {}
         if not parts:
             return ""
-        arrays = tuple((name, id(part)) for name, part in parts.items())
-        if arrays != self._last_named[0]:
-            reference = Reference.of(parts)
-            self._last_named = arrays, self.engine.references.add(reference), parts
-        return self._last_named[1]
+        if self._last_named is None or not _same_arrays(parts, self._last_named[0]):
+            self._last_named = parts, Reference.of(parts)
+        return self.engine.references.add(self._last_named[1])
 
     def _serve(
         self,
@@ -369,6 +367,10 @@ def _mean_buffers(arrivals: Arrivals, size: int) -> Vector:
     return weighted_mean(
         (m.examples() if "examples" in m else 1, m.vector(BUFFERS, size)) for m in messages if BUFFERS in m
     )
+
+
+def _same_arrays(some: Mapping[str, Part], others: Mapping[str, Part]) -> bool:
+    return some.keys() == others.keys() and all(some[name] is others[name] for name in some)
 
 
 EMPTY = 32
