@@ -11,9 +11,9 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from sparsona.engines import Engine
 from sparsona.errors import RunError
 from sparsona.federation.delivery import BUFFERS, Delivery, LoopState, Order, PendingReply, with_buffers
+from sparsona.federation.engine import Engine
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.gate import Gate, Passage
 from sparsona.federation.references import usable
