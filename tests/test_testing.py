@@ -14,10 +14,12 @@ import pytest
 from torch import nn
 
 from sparsona.errors import ContractError
-from sparsona.message import Message, Vector
+from sparsona.message import Message, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
+from sparsona.methods._masked import ClientState as MaskState
 from sparsona.methods.fedavg import FedAvg
+from sparsona.methods.fedspa import FedSpa
 from sparsona.models import MODELS
 from sparsona.partition import PARTITIONS
 from sparsona.testing import check_method, check_model, check_partitioner
@@ -148,6 +150,97 @@ def test_crashes_are_named_with_their_check(flaw: str, complaint: str) -> None:
         check_method(Flawed(flaw))
 
 
+@dataclass(frozen=True)
+class Kept:
+    residual: Vector
+
+
+@dataclass(frozen=True)
+class Sloppy(Method[State, Kept]):
+    """Sends the first half of its update and keeps the other; with a flaw of choice in what it keeps."""
+
+    flaw: str = ""
+    feedback: ClassVar[str] = "residual"
+
+    def start_server(self, task: Task) -> State:
+        return State(task.initial, np.zeros(1, np.float32))
+
+    def start_client(self, task: Task, client: ClientId) -> Kept:
+        return Kept(np.zeros(task.layout.size, np.float32))
+
+    def send(self, server: State, to: ClientId, context: ServerContext) -> Message:
+        return Message(weights=server.weights)
+
+    def fit(self, state: Kept, down: Message, local: Local) -> Fit[Kept]:
+        start = down.vector("weights")
+        trained = local.train(start).weights
+        wanted = trained - start + state.residual
+        half = np.arange(len(wanted) // 2)
+        sent, kept = Sparse.take(wanted, half), wanted.copy()
+        kept[half] = 0
+        if self.flaw == "forgets":
+            kept[-9:] = 0
+        if self.flaw == "sends what it keeps":
+            kept = wanted
+        if self.flaw == "state in place":
+            state.residual[:] = kept
+        if self.flaw == "downlink in place":
+            start[:] += 1
+        reply = Message(update=sent, examples=local.examples)
+        if self.flaw == "loses what is lost":
+            return Fit(Kept(kept), reply, trained)
+        if self.flaw == "keeps it twice":
+            return Fit(Kept(kept), reply, trained, if_lost=Kept(wanted + sent.dense()))
+        return Fit(Kept(kept), reply, trained, if_lost=Kept(wanted))
+
+    def aggregate(self, server: State, arrivals: Sequence[Arrival], context: ServerContext) -> State:
+        if self.flaw == "server in place":
+            server.weights[:] += sum(a.message.sparse("update").dense() for a in arrivals)
+            return server
+        return replace(server, weights=server.weights + sum(a.message.sparse("update").dense() for a in arrivals))
+
+    def personal_model(self, state: Kept, down: Message, local: Local) -> Vector:
+        return down.vector("weights")
+
+
+def test_error_feedback_without_flaw_passes() -> None:
+    check_method(Sloppy())
+
+
+LACKING = "lost, late and repeated messages, script 1: c., round .: residual and reply do not add up"
+
+
+@pytest.mark.parametrize(
+    ("flaw", "complaint"),
+    [
+        ("loses what is lost", LACKING),
+        ("keeps it twice", LACKING),
+        ("sends what it keeps", LACKING),
+        ("forgets", LACKING),
+        ("state in place", r"fit\(\) changes the client's state in place"),
+        ("downlink in place", "a run of three clients: ValueError: output array is read-only"),
+        ("server in place", r"aggregate\(\) changes the server's state in place"),
+    ],
+)
+def test_flaws_of_delivery_are_found(flaw: str, complaint: str) -> None:
+    with pytest.raises(ContractError, match=complaint):
+        check_method(Sloppy(flaw))
+
+
+@dataclass(frozen=True)
+class Forgetful(FedSpa):
+    """FedSpa whose client takes its next mask whatever becomes of its reply."""
+
+    def fit(self, state: MaskState, down: Message, local: Local) -> Fit[MaskState]:
+        fit = super().fit(state, down, local)
+        return Fit(fit.state, fit.reply, fit.model)
+
+
+def test_a_mask_that_moves_on_without_its_server_is_found() -> None:
+    with pytest.raises(ContractError, match="lost, late and repeated messages"):
+        check_method(Forgetful())
+
+
 def test_the_order_of_replies_is_not_the_methods_to_see() -> None:
     """Halving one after the other depends on the order: it passes because arrivals come sorted."""
     check_method(Flawed())
@@ -175,7 +268,9 @@ PLUGIN = """
 from __future__ import annotations
 from dataclasses import dataclass
 from plugin_{number} import helper
+from sparsona.methods._masked import ClientState as MaskState
 from sparsona.methods.fedavg import FedAvg
+from sparsona.methods.fedspa import FedSpa
 
 @dataclass(frozen=True)
 class Mine(FedAvg):
