@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +12,15 @@ from sparsona.message import Vector
 from sparsona.training.local import Local
 from sparsona.training.optimizer import Moments
 from sparsona.training.runner import Trained
+
+
+@dataclass(frozen=True)
+class ClientState:
+    """The model W that the client has, its residual, and the optimiser's memory where that survives a round."""
+
+    weights: Vector
+    residual: Vector
+    moments: Moments | None = None
 
 
 def trained_with(

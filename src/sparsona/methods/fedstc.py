@@ -13,7 +13,7 @@ from pydantic import Field
 from sparsona.message import Message, Ternary, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._feedback import trained_with
+from sparsona.methods._feedback import ClientState, trained_with
 from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.ternary import as_sparse, ternarise, ternary_bits
 from sparsona.training.local import Local
@@ -28,14 +28,6 @@ class ServerState:
     broadcasts: tuple[Ternary, ...]
     count: int
     applied: dict[ClientId, int]
-
-
-@dataclass(frozen=True)
-class ClientState:
-    """The model W that the client has, and its residual A_i."""
-
-    weights: Vector
-    residual: Vector
 
 
 @METHODS.add

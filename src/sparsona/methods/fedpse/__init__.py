@@ -15,14 +15,13 @@ from pydantic import Field
 from sparsona.message import Message, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._feedback import trained_with
+from sparsona.methods._feedback import ClientState, trained_with
 from sparsona.methods.fedpse.owed import Owed
 from sparsona.methods.fedpse.personal import Common, personal_supports
 from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.packed import Packed, without
 from sparsona.ops.topk import top_supports
 from sparsona.training.local import Local
-from sparsona.training.optimizer import Moments
 
 
 @dataclass(frozen=True)
@@ -32,15 +31,6 @@ class ServerState:
     weights: Vector
     owed: Owed
     distance: dict[ClientId, float]
-
-
-@dataclass(frozen=True)
-class ClientState:
-    """The model W_i, and the residual e_i that was not sent yet."""
-
-    weights: Vector
-    residual: Vector
-    moments: Moments | None = None
 
 
 @METHODS.add

@@ -6,36 +6,25 @@ arXiv 2306.14483). Model n is y = A x + B z_n; neighbours in a network of simila
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal
 
-import numpy as np
 from pydantic import Field
 
 from sparsona.layout import Layout
 from sparsona.message import Message, Part, Vector
 from sparsona.method import TRAIN, Arrival, Artefact, ClientId, Fit, Method, Phase, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods.pfednet.cluster import clustered, slowed, typical
-from sparsona.methods.pfednet.graph import Table
+from sparsona.methods.pfednet.cluster import clustered, slowed, step_of, typical
 from sparsona.methods.pfednet.mixture import Mixture, mixture_of
 from sparsona.methods.pfednet.network import Network
 from sparsona.methods.pfednet.network_lasso import network_prox
+from sparsona.methods.pfednet.server import ServerState
 from sparsona.methods.pfednet.sketch import metric_of, sketch_of, sketch_size
 from sparsona.training.local import Local
 
 SKETCH = Phase("sketch", everyone=True, joining=True)
-
-
-@dataclass(frozen=True)
-class ServerState:
-    """Who is like whom, x, Z (a row a client), and where ADMM stood (a row an edge). `still`: nothing has moved yet."""
-
-    network: Network
-    x: Vector
-    z: Table
-    admm: Table
-    still: bool = True
 
 
 @METHODS.add
@@ -88,9 +77,9 @@ class PFedNet(Method[ServerState, None]):
         return None
 
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
-        row = server.network.row(to)
         if context.phase == SKETCH:
             return Message()
+        row = server.network.row(to)
         parts: dict[str, Part] = {} if row is not None else {"ask": 1}
         if not server.still:  # else the client has the initial model
             parts |= {"x": server.x, "z": server.z.mean(0) if row is None else server.z[row]}
@@ -100,22 +89,13 @@ class PFedNet(Method[ServerState, None]):
         if local.phase == SKETCH:
             return Fit(None, Message(sketch=sketch_of(self.sketch, local, self.noise)), None)
         slow, y = slowed(self.decay, local.round), self.personal_model(state, down, local)
-        eta = np.float32(slow * self.eta)
-        if self.local_steps:
-            trained = local.train(y, replace(local.config, lr=slow * local.config.lr)).weights
-            g = (y - trained) / eta
-        else:
-            g = local.gradient(y, local.config.batch)
-            trained = y - eta * g
+        trained, g = step_of(y, local, slow * self.eta, slow * local.config.lr if self.local_steps else None)
         gamma = self.gamma * slowed(self.gamma_decay, local.round) * (typical(g) if self.gamma_unit == "median" else 1)
         sizes = [span.stop - span.start for span in local.layout.spans(self.scope)]
-        parts: dict[str, Part] = {}
-        if "ask" in down:
-            parts["sketch"] = sketch_of(self.sketch, local, self.noise)
+        parts: dict[str, Part] = {"sketch": sketch_of(self.sketch, local, self.noise)} if "ask" in down else {}
         if "ask" not in down or "z" not in down:  # a newcomer's z will be its neighbours', and g is not of that point
             parts["update"] = clustered(g, sizes, gamma, self.pin_end, self.levels)
-            if self.weighting == "samples":
-                parts["examples"] = local.examples
+            parts |= {"examples": local.examples} if self.weighting == "samples" else {}
         return Fit(None, Message(**parts), trained)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
@@ -127,23 +107,13 @@ class PFedNet(Method[ServerState, None]):
             if "update" in a.message and (a.client not in news or server.still):
                 count = a.message.examples() if self.weighting == "samples" else 1
                 replies[a.client] = count, a.message.levels("update", mixture.size).values
-        network = server.network.joined(news, self.k, metric_of(self.sketch), self.weights)
-        z = network.rows_of(server.z, mixture.start(context.task.initial)[1])
-        admm = server.admm[:0] if news else server.admm
-        if not replies:
-            return ServerState(network, server.x, z, admm, server.still)
-        weight = np.array([count for count, _ in replies.values()], np.float32)
-        g = np.stack([update for _, update in replies.values()]) * (weight / weight.mean())[:, None]
-        eta, clients = slowed(self.decay, context.round) * self.eta, len(network.clients)
-        alone = eta if self.z_step == "local" else eta / clients
-        moved = z.copy()
-        moved[[network.clients.index(client) for client in replies]] -= np.float32(alone) * g[:, mixture.own]
-        near, admm = network_prox(
-            moved, network.graph, self.lam * alone * clients, self.p,
-            rho=self.rho, start=admm, iterations=self.iterations, tolerance=self.tolerance,
-        )  # fmt: skip
-        x = server.x - np.float32(eta) * g[:, mixture.shared].mean(0)
-        return ServerState(network, x, near, admm, still=False)
+        first = mixture.start(context.task.initial)[1]
+        server = server.joined(news, self.k, metric_of(self.sketch), self.weights, first)
+        eta, clients = slowed(self.decay, context.round) * self.eta, len(server.network.clients)
+        own = eta if self.z_step == "local" else eta / clients
+        prox = partial(network_prox, strength=self.lam * own * clients, p=self.p, rho=self.rho)
+        ended = partial(prox, iterations=self.iterations, tolerance=self.tolerance)
+        return server.stepped(replies, mixture, eta, own, ended)
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         mixture = self._mixture(local.layout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from sparsona.errors import Diverged
 from sparsona.message import Levels, Vector
 from sparsona.methods.pfednet.fused_lasso import fused_lasso
 from sparsona.methods.pfednet.kmeans import to_levels
+from sparsona.training.local import Local
 
 
 def clustered(g: Vector, sizes: Sequence[int], gamma: float, pinned: bool = True, levels: int = 0) -> Levels:
@@ -23,6 +25,18 @@ def clustered(g: Vector, sizes: Sequence[int], gamma: float, pinned: bool = True
         raise Diverged("an update is not finite: lower the learning rate (lr, or eta), or set clip")
     u = fused_lasso(g, gamma, pinned, sizes)
     return Levels(tuple(sizes), to_levels(u, levels, sizes) if levels else u)
+
+
+def step_of(y: Vector, local: Local, eta: float, rate: float | None) -> tuple[Vector, Vector]:
+    """A client's model after its turn from `y`, and the direction g of the step: the model is y - `eta` * g.
+
+    With a learning `rate` it trains by its config; without, it takes one step along the gradient of one batch.
+    """
+    if rate is None:
+        g = local.gradient(y, local.config.batch)
+        return y - np.float32(eta) * g, g
+    trained = local.train(y, replace(local.config, lr=rate)).weights
+    return trained, (y - trained) / np.float32(eta)
 
 
 def typical(g: Vector) -> float:
