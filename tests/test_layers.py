@@ -81,7 +81,7 @@ def imports() -> Iterator[tuple[str, str, str]]:
     """Every import from one room into another: the room, the other one, and the file."""
     for file, tree in TREES.items():
         for module in imported(tree):
-            to = (module.split(".") + ["__init__"])[1]
+            to = [*module.split("."), "__init__"][1]
             if to in RANK and to != room_of(file):
                 yield room_of(file), to, str(file.relative_to(ROOT))
 

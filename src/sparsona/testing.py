@@ -327,6 +327,8 @@ def _run(
     resume: bool = False,
 ) -> Rounds:
     setup = tiny_setup(method, clients, rounds)
+    if issubclass(engine, Recorder):
+        setup = dataclasses.replace(setup, config=engine.config, packing="plain")
     sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
     loop = Rounds(setup, engine(setup), schedule or Sampled(), Evaluation(), RunLog(sizes, True), checkpointer)
     if resume:
@@ -483,7 +485,7 @@ class Recorder(Tap):
     config = TrainConfig(epochs=2, batch=16, lr=0.005, momentum=0.9)
 
     def __init__(self, setup: Setup, workers: int = 1) -> None:
-        super().__init__(dataclasses.replace(setup, config=self.config, packing="plain"), workers)
+        super().__init__(setup, workers)
         self.states = {client: [self.store.get(client).state] for client in setup.task.clients}
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
