@@ -202,7 +202,7 @@ def test_jobs_are_made_when_a_worker_is_free(workers: WorkerPool[JobGroup]) -> N
         nonlocal made
         for client in jobs:
             made += 1
-            yield loop._trial("personal", loop._turn(0, 0), client, EncodeCache())
+            yield from loop._jobs("personal", (0, 0), [client], EncodeCache())
 
     for number, _ in enumerate(engine.run(lazily())):  # type: ignore[arg-type]
         ahead.append(made - number)
@@ -215,7 +215,7 @@ def thirty(pool: Pool) -> Iterator[Outcome]:
     """The outcomes of five evaluations of six clients, as they come."""
     setup = pool._setup
     loop = Rounds(setup, pool, Half(), Evaluation(), RunLog({}, True))
-    return pool.run(loop._trial("personal", loop._turn(0, 0), c, EncodeCache()) for c in setup.task.clients * 5)
+    return pool.run(loop._jobs("personal", (0, 0), setup.task.clients * 5, EncodeCache()))
 
 
 def test_who_leaves_jobs_unfinished_does_not_disturb_who_comes_next(workers: WorkerPool[JobGroup]) -> None:

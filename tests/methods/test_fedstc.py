@@ -18,7 +18,8 @@ from sparsona.federation.schedule import Plan
 from sparsona.layout import Layout
 from sparsona.message import Message, Stamp, Vector
 from sparsona.method import Arrival, ServerContext, Task
-from sparsona.methods.fedstc import ClientState, FedSTC
+from sparsona.methods._feedback import ClientState
+from sparsona.methods.fedstc import FedSTC
 from sparsona.ops.ternary import ternarise
 from sparsona.runs.records import RunLog
 from sparsona.testing import check_method, tiny_setup

@@ -19,9 +19,8 @@ import numpy as np
 from sparsona.data import describe, load, roots
 from sparsona.data.dataset import Array, Dataset
 from sparsona.method import ClientGraph
-from sparsona.methods.pfednet import 
-from sparsona.methods.pfednet.server import ServerState
 from sparsona.methods.pfednet.cluster import clustered, typical
+from sparsona.methods.pfednet.server import ServerState
 from sparsona.report.drawings import plot_network
 from sparsona.reproduce import PAPERS, Case, Grid, Paper, Runs, Summary, finished, score, server_state
 from sparsona.reproduce._verdicts import At, Check, Claim, above, fact, loses, never

@@ -20,7 +20,8 @@ from sparsona.federation.schedule import Plan, Sampled
 from sparsona.layout import Layout
 from sparsona.message import IndexSet, Message, Sparse, Stamp, Vector
 from sparsona.method import Arrival, ServerContext, Task
-from sparsona.methods.fedpse import ClientState, FedPSE, ServerState
+from sparsona.methods._feedback import ClientState
+from sparsona.methods.fedpse import FedPSE, ServerState
 from sparsona.methods.fedpse.owed import Owed
 from sparsona.models.convnet2 import convnet2
 from sparsona.runs.records import RunLog
