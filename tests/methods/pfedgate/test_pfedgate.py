@@ -17,7 +17,7 @@ from sparsona.method import Arrival, ServerContext
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.pfedgate import ClientState, PFedGate, ServerState
 from sparsona.methods.pfedgate.gate import Design, Gate
-from sparsona.testing import Recorder, _arrays, _run, check_method, tiny_setup
+from sparsona.testing import LEAKY, Recorder, _arrays, _run, check_method, tiny_setup
 from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local
 from sparsona.training.runner import ModelRunner
@@ -82,7 +82,7 @@ def test_the_gate_is_in_no_message(options: dict[str, Any]) -> None:
     """No stretch of four numbers of any gate that a client ever had, nor of its optimiser's memory, is found in what
     anybody sends, nor in a downlink."""
     method = make_method("pfedgate", options)
-    rounds = _run(method, engine=Recorder)
+    rounds = _run(method, engine=Recorder, config=LEAKY)
     engine = rounds.engine
     assert isinstance(engine, Recorder)
     states = [state for known in engine.states.values() for state in known]
