@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NETWORK := .venv-flower
 
-.PHONY: demo examples test test-slow test-network lint types check clean
+.PHONY: demo examples test test-instructions test-slow test-network lint types check clean
 
 demo: $(READY)
 	$(BIN)/sparsona demo
@@ -16,6 +16,12 @@ examples: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 -m "not slow and not network"
+
+# The tests whose numbers come from torch, with two other instruction sets than the machine's own.
+NUMERIC := tests/federation tests/methods tests/ops tests/training tests/test_testing.py
+test-instructions: $(READY)
+	ATEN_CPU_CAPABILITY=default $(BIN)/python -m pytest -n 2 -m "not slow and not network and not browser" $(NUMERIC)
+	ATEN_CPU_CAPABILITY=avx2 $(BIN)/python -m pytest -n 2 -m "not slow and not network and not browser" $(NUMERIC)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
@@ -35,7 +41,7 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-check: lint types test
+check: lint types test test-instructions
 
 $(READY): pyproject.toml requirements.txt
 	$(PYTHON) -c 'import sys; sys.exit("Sparsona needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'

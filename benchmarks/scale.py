@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sparsona.data import from_arrays
+from sparsona.data import Columns, from_arrays
 from sparsona.engines.pool import Pool
 from sparsona.federation.rounds import Rounds
 from sparsona.prepare import prepare
@@ -45,7 +45,7 @@ class Grown:
 def measure(method: str, clients: int) -> Grown:
     rng = np.random.default_rng(0)
     inputs = rng.integers(0, 255, (clients * EACH * 5 // 4, 8, 8), np.uint8)
-    data = from_arrays((inputs, rng.integers(0, 10, len(inputs))), model="mlp")
+    data = from_arrays((inputs, rng.integers(0, 10, len(inputs))), model="mlp", columns=Columns(scaling="none"))
     settings = {
         "method": method, "clients": clients, "partition": "iid", "rounds": 10**6, "engine": "pool",
         "schedule": {"sample": max(0.01, 1 / clients)}, "evaluation": {"every": 0}, "training": {"batch": EACH},

@@ -1,11 +1,14 @@
 """What a vector costs on the wire, in bytes and in time, against zstd, COO and a plain copy.
 
-    python benchmarks/wire.py [--quick]
+    python benchmarks/wire.py [--quick] [--times] [--only vectors|references]
 
 Random vectors of three sizes, and real ones: weights and updates of two networks trained on Fashion-MNIST. Every row
 is decoded and compared bit for bit. zstd-19 gets every layout of the same content that we could think of (pairs,
 positions first, a bitmap, the dense vector; bytes as they are and grouped by significance), and its best counts.
 Times are processor times of one thread, the best of several, taken in turn: compare columns, not machines.
+
+The last table is of 20 rounds of FedAvg: every model that is sent, up against the downlink that it answers and down
+against the downlink before, beside the same model alone and zstd-19 of the difference in bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,11 +26,15 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+import sparsona
 from sparsona import data
 from sparsona.errors import InputError
 from sparsona.message import IndexSet, Message, Part, Sparse, Vector
+from sparsona.method import Arrival, ServerContext
+from sparsona.methods._averaging import ServerState
+from sparsona.methods.fedavg import FedAvg
 from sparsona.models import MODELS
-from sparsona.wire import Frame, Limit, Tensors, decode, encode
+from sparsona.wire import Frame, Limit, Reference, Tensors, decode, encode
 
 SIZES = {34_826: "convnet2", 1_663_370: "cnn-mcmahan", 11_220_132: "resnet18-gn"}
 SHAPES: dict[str, tuple[tuple[int, ...], int]] = {"resnet18-gn": ((3, 32, 32), 100)}
@@ -189,6 +196,98 @@ def time_cells(row: Row, frame: Frame, times: int) -> list[str]:
     return [f"{ms:.2f}" for ms in (there, back, there + back, copy, zip3, unzip3)] + speeds
 
 
+@dataclass(frozen=True)
+class Sent:
+    """A model that was sent, and what the receiver had before."""
+
+    round: int
+    up: bool
+    layout: Tensors
+    values: Vector
+    held: Vector
+
+
+def federation(model: str, clients: int, examples: int, rounds: int) -> list[Sent]:
+    """What travels in FedAvg on Fashion-MNIST with learning rate 0.1, one epoch a round and the default partition's
+    skew of classes: two of the replies and the next model of every round.
+    """
+    images = data.load("fashion-mnist")
+    chance = np.random.default_rng(0)
+    shares = chance.dirichlet(np.full(10, 0.3), clients)
+    own = {}
+    for client in range(clients):
+        classes = chance.choice(10, examples, p=shares[client])
+        rows = np.array([chance.choice(np.flatnonzero(images.targets == c)) for c in classes])
+        own[f"c{client}"] = (images.inputs[rows].astype(np.float32) / 255, images.targets[rows])
+    sent: list[Sent] = []
+
+    class Recorded(FedAvg):
+        def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+            following, layout = super().aggregate(server, arrivals, context), context.task.layout
+            for arrival in arrivals[:2]:
+                reply = arrival.message.vector("weights", layout.size)
+                sent.append(Sent(context.round, True, layout.lengths, reply, server.weights))
+            sent.append(Sent(context.round, False, layout.lengths, following.weights, server.weights))
+            return following
+
+    sparsona.run(
+        Recorded(), data=own, model=module(model), rounds=rounds, engine="inprocess", training={"lr": 0.1, "batch": 32}
+    )
+    return sent
+
+
+def zstd_difference(sent: Sent) -> int:
+    """zstd-19 of the difference in each byte, grouped by significance; of the xor, if that is smaller."""
+    new, old = (v.view(np.uint32) for v in (sent.values, sent.held))
+    coder = zstandard.ZstdCompressor(level=19)
+    tries = [new - old, new ^ old]
+    return min(len(coder.compress(grouped(t.tobytes(), 4))) for t in tries)
+
+
+def weigh(sent: Sent, zstd: bool) -> tuple[list[int], list[float]]:
+    """Bytes of a model (raw, against, alone, zstd-19); milliseconds to encode and to decode it, against and alone."""
+    message, held = Message(v=sent.values), Reference.of({"v": sent.held})
+    limit, find = Limit(len(sent.values)), {held.fingerprint: held}.get
+    frame, alone = encode(message, sent.layout, reference=held), encode(message, sent.layout)
+    if decode(frame.data, limit, sent.layout, references=find).vector("v").tobytes() != sent.values.tobytes():
+        raise AssertionError(f"a model of round {sent.round} did not come back")
+    times = best(
+        [
+            lambda: encode(message, sent.layout, reference=held),
+            lambda: decode(frame.data, limit, sent.layout, references=find),
+            lambda: encode(message, sent.layout),
+            lambda: decode(alone.data, limit, sent.layout),
+        ],
+        3,
+    )
+    return [sent.values.nbytes, len(frame.data), len(alone.data), zstd_difference(sent) if zstd else 0], times
+
+
+def reference_table(quick: bool) -> Table:
+    """One line for the first rounds, one for the others, one for all, in both directions."""
+    columns = ["size", "way", "rounds", "against", "alone", "zstd-19", "enc", "dec", "enc alone", "dec alone"]
+    out = Table(title="Against a reference: share of raw, milliseconds a model", box=box.MARKDOWN, title_justify="left")
+    for name in ["model", *columns]:
+        out.add_column(name, justify="left" if name in ("model", "way") else "right", no_wrap=True)
+    for model, clients, examples in (("convnet2", 10, 600), ("cnn-mcmahan", 4, 300)):
+        sent = federation(model, clients, 100 if quick else examples, 4 if quick else 20)
+        start = sent[0].round
+        for up in (True, False):
+            # zstd-19 takes most of the time: every fifth round is enough to see what it can do
+            weighed = [(s.round - start, *weigh(s, (s.round - start) % 5 == 0)) for s in sent if s.up == up]
+            for first, end in ((0, 4), (4, 20), (0, 20)):
+                some = [(size, ms) for round, size, ms in weighed if first <= round < end]
+                if not some:
+                    continue
+                raw, against, alone, zstd = np.sum([size for size, _ in some], axis=0).tolist()
+                tried = sum(size[0] for size, _ in some if size[3])
+                shares = [f"{against / raw:.3f}", f"{alone / raw:.3f}", f"{zstd / tried:.3f}" if tried else ""]
+                times = [f"{ms:.2f}" for ms in np.mean([ms for _, ms in some], axis=0)]
+                way, last = "up" if up else "down", min(end, 4 if quick else 20)
+                out.add_row(model, f"{raw // 4 // len(some):,}", way, f"{first + 1} to {last}", *shares, *times)
+    return out
+
+
 def table(title: str, columns: list[str]) -> Table:
     out = Table(title=title, box=box.MARKDOWN, title_justify="left")
     for name in ["vector", "size", "density", *columns]:
@@ -202,9 +301,21 @@ def main() -> None:
         "--quick", action="store_true", help="the two smaller sizes, little training, fewer repetitions"
     )
     parser.add_argument("--times", action="store_true", help="the second table only: zstd-19 takes most of the time")
+    parser.add_argument("--only", choices=("vectors", "references"), help="the first two tables, or the last one")
     asked = parser.parse_args()
     quick = asked.quick
     torch.set_num_threads(1)
+    console = Console(width=150)
+    if asked.only != "references":
+        print_vectors(console, quick, asked.times)
+    if asked.only != "vectors":
+        try:
+            console.print(reference_table(quick))
+        except InputError as error:
+            print(f"no federation: {error}")
+
+
+def print_vectors(console: Console, quick: bool, only_times: bool) -> None:
     sizes = table("Bytes", ["bits/pos", "bound", "of bound", "bits/value", "bytes", "of zstd-19", "of COO"])
     times = table("Milliseconds", ["encode", "decode", "both", "memcpy", "zstd-3", "unzstd-3", "enc MB/s", "dec MB/s"])
     rows = [row for size in list(SIZES)[: 2 if quick else 3] for row in random_rows(size)]
@@ -212,7 +323,6 @@ def main() -> None:
         rows += [row for name in ("convnet2", "cnn-mcmahan") for row in real_rows(name, quick)]
     except InputError as error:
         print(f"no real updates: {error}")
-    console = Console(width=150)
     for row in rows:
         frame = encode(Message(v=row.part), row.layout)
         check(row, frame)
@@ -220,9 +330,9 @@ def main() -> None:
         start = [row.source, f"{row.size:,}", density]
         repeat = 3 if quick or row.size > 10**7 else 9
         times.add_row(*start, *time_cells(row, frame, repeat if row.size > 10**5 else 30))
-        if not asked.times:
+        if not only_times:
             sizes.add_row(*start, *size_cells(row, frame))
-    if not asked.times:
+    if not only_times:
         console.print(sizes)
     console.print(times)
 

@@ -76,6 +76,7 @@ class Experiment(BaseModel):
     device: str = "cpu"
     trainer: Literal["plain", "batched"] = "plain"
     packing: PackingName = "tight"
+    max_update_norm: Annotated[float | None, Field(gt=0)] = None
     options: dict[str, Any] = {}
     training: TrainConfig = TrainConfig()
     schedule: Sampled = Sampled()
@@ -128,8 +129,8 @@ def _known(settings: Mapping[str, Any], origin: str) -> None:
 def make_method(name: str, options: Mapping[str, Any]) -> Method[Any, Any]:
     """The method called `name` with its hyper-parameters, checked.
 
-    >>> make_method("fedprox", {"mu": 0.5})
-    FedProx(mu=0.5)
+    >>> make_method("fedprox", {"mu": 0.5}).mu
+    0.5
     """
     kind = METHODS.get(name)
     names = option_names(kind)

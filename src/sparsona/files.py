@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from sparsona.errors import InputError, RunError
+from sparsona.errors import DataError, RunError
 
 SYNC_THREADS = 8
 """How many files are synced at a time: a journalling file system commits those that wait together."""
@@ -35,7 +35,7 @@ def read_regular(path: Path) -> bytes:
 def check_regular(path: Path) -> None:
     """Refuse what is no regular file and what leads to none: a device or a pipe may never end."""
     if not stat.S_ISREG(path.stat().st_mode):
-        raise InputError(f"{path} is not a regular file: give a file")
+        raise DataError(f"{path} is not a regular file: give the path of a file")
 
 
 def write_new(path: Path, data: bytes) -> None:

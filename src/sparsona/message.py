@@ -228,8 +228,10 @@ class Message:
             raise WireError(f"{name!r} is a sparse vector of length {part.size}, expected {size}")
         return part
 
-    def positions(self, name: str) -> Positions:
+    def positions(self, name: str, size: int | None = None) -> Positions:
         part: Positions = self._get(name, Positions, "positions")
+        if size is not None and part.size != size:
+            raise WireError(f"{name!r} are positions among {part.size}, expected {size}")
         return part
 
     def blocks(self, name: str) -> Blocks:

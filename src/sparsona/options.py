@@ -23,7 +23,8 @@ class Option:
 
 
 def options_of(method: type) -> list[Option]:
-    """The options of a method. What each one means is the clause of the class's docstring that names it.
+    """The options of a method. What each one means is the clause of the class's docstring that names it, or, for an
+    option that many methods share, the description that stands with its type.
 
     >>> from sparsona.methods.fedprox import FedProx
     >>> options_of(FedProx)[0].kind, options_of(FedProx)[0].text
@@ -32,8 +33,8 @@ def options_of(method: type) -> list[Option]:
     hints = get_type_hints(method, include_extras=True)
     clauses = _clauses(inspect.getdoc(method) or "")
     return [
-        Option(field.name, _kind(hints[field.name]), field.default, _meaning(field.name, clauses))
-        for field in dataclasses.fields(method)
+        Option(field.name, _kind(hint), field.default, _meaning(field.name, clauses) or _description(hint))
+        for field, hint in ((field, hints[field.name]) for field in dataclasses.fields(method))
     ]
 
 
@@ -43,6 +44,11 @@ def _clauses(doc: str) -> list[str]:
 
 def _meaning(name: str, clauses: list[str]) -> str:
     return next((clause.rstrip(";") for clause in clauses if f"`{name}`" in clause), "")
+
+
+def _description(hint: Any) -> str:
+    extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return next((extra.description for extra in extras if isinstance(extra, FieldInfo) and extra.description), "")
 
 
 SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}

@@ -136,6 +136,7 @@ def prepare(
         experiment.device,
         _trainer(experiment, module),
         experiment.packing,
+        experiment.max_update_norm,
     )
     runner = ModelRunner(module, dataset, setup.objective, chance, experiment.device)
     _probe(runner, federation, shape)

@@ -12,6 +12,7 @@ from sparsona.experiment import Experiment
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.setup import Setup
 from sparsona.method import ClientId
+from sparsona.runs.about import environment
 from sparsona.runs.clients import ClientScores, scored
 from sparsona.runs.records import RunLog
 from sparsona.runs.scores import POINTS
@@ -61,6 +62,7 @@ def summary_of(
         "simulated_seconds": round(rounds.clock, 3),
         "seconds": round(rounds.seconds, 3),
         "peak_rss_mb": round(peak_rss_mb, 1),
+        "environment": environment(),
         "digest": whole,
     }
     small = [one.client for one in clients if one.test < experiment.split.fewest]

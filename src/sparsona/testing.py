@@ -9,12 +9,15 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import pickle
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -48,26 +51,61 @@ ROUNDS = 3
 
 
 def check_method(method: Method[Any, Any]) -> None:
-    """Raise a ContractError that says what is wrong, if anything is."""
-    _declared(method)
-    _imports(method)
-    reference = _run(method)
-    _round_trips(reference)
-    _same("two runs of the same seed", reference, _run(method))
-    _same("replies in another order", reference, _run(method, engine=Backwards))
-    with tempfile.TemporaryDirectory() as folder:
+    """Raise a ContractError that names the check and says what is wrong, if anything is."""
+    before = _fields(method)
+    with _check("declaration"):
+        _declared(method)
+    with _check("imports"):
+        _imports(method)
+    with _check("send"):
+        _sends(method)
+    with _check("a run of three clients"):
+        reference = _run(method)
+    with _check("states on disk"):
+        _round_trips(reference)
+    with _check("the same run twice"):
+        _same("two runs of the same seed", reference, _run(method))
+    with _check("replies in another order"):
+        _same("replies in another order", reference, _run(method, engine=Backwards))
+    with _check("stop and resume"), tempfile.TemporaryDirectory() as folder:
         _run(method, checkpointer=Checkpointer(Path(folder)), stop=1)
-        _same(
-            "a run that was stopped and resumed",
-            reference,
-            _run(method, checkpointer=Checkpointer(Path(folder)), resume=True),
-        )
-    _run(method, clients=1)
-    _run(method, schedule=Sampled(sample=0.4))
-    for script in SCRIPTS:
-        check_delivery(method, script)
-    _newcomer(reference)
-    _private(method)
+        resumed = _run(method, checkpointer=Checkpointer(Path(folder)), resume=True)
+        _same("a run that was stopped and resumed", reference, resumed)
+    with _check("a single client"):
+        _run(method, clients=1, rounds=2)
+    with _check("a sample of the clients"):
+        _run(method, schedule=Sampled(sample=0.4))
+    for number, script in enumerate(SCRIPTS, 1):
+        with _check(f"lost, late and repeated messages, script {number}"):
+            check_delivery(method, script)
+    with _check("a new client"):
+        _newcomer(reference)
+    with _check("privacy"):
+        _private(method)
+    with _check("no memory in the method"):
+        _unchanged(before, _fields(method))
+
+
+@contextmanager
+def _check(name: str) -> Iterator[None]:
+    """Whatever goes wrong in this block is a ContractError that begins with the name of the check."""
+    try:
+        yield
+    except ContractError as error:
+        raise ContractError(f"{name}: {error}") from error
+    except Exception as error:
+        raise ContractError(f"{name}: {type(error).__name__}: {error}") from error
+
+
+def _fields(method: Method[Any, Any]) -> dict[str, bytes]:
+    """All that the method object holds, as bytes."""
+    return {name: pickle.dumps(value) for name, value in vars(method).items()}
+
+
+def _unchanged(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> None:
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            raise ContractError(f"{name!r} of the method object has changed: what is remembered belongs into a state")
 
 
 def tiny_setup(method: Method[Any, Any], clients: int = 3, rounds: int = ROUNDS) -> Setup:
@@ -196,7 +234,9 @@ def check_delivery(method: Method[Any, Any], script: Sequence[Mapping[ClientId, 
     engine = Repeating(setup)
     engine.script = script
     sizes = {name: len(split.test) for name, split in setup.federation.splits.items()}
-    Rounds(setup, engine, Scripted(script), Evaluation(every=0), RunLog(sizes, True)).run()
+    loop = Rounds(setup, engine, Scripted(script), Evaluation(every=0), RunLog(sizes, True))
+    loop.run()
+    _none_refused(loop)
     turns = observed.turns
     seen: set[tuple[ClientId, int, str]] = set()
     for arrival in turns.arrivals:
@@ -262,18 +302,18 @@ def _run(
     method: Method[Any, Any],
     *,
     clients: int = 3,
+    rounds: int = ROUNDS,
     schedule: Schedule | None = None,
     engine: type[InProcess] = InProcess,
     checkpointer: Checkpointer | None = None,
     stop: int = 0,
     resume: bool = False,
 ) -> Rounds:
-    setup = tiny_setup(method, clients)
+    setup = tiny_setup(method, clients, rounds)
     sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
-    made = engine(setup)
-    rounds = Rounds(setup, made, schedule or Sampled(), Evaluation(), RunLog(sizes, True), checkpointer)
+    loop = Rounds(setup, engine(setup), schedule or Sampled(), Evaluation(), RunLog(sizes, True), checkpointer)
     if resume:
-        rounds.resume()
+        loop.resume()
     if stop:
         stopped = iter(range(stop - 1))
 
@@ -282,14 +322,20 @@ def _run(
                 raise KeyboardInterrupt
 
         try:
-            rounds.run(interrupt)
+            loop.run(interrupt)
         except KeyboardInterrupt:
-            return rounds
-    rounds.run()
-    for outcome in rounds.finish("personal", setup.task.clients):
+            return loop
+    loop.run()
+    _none_refused(loop)
+    for outcome in loop.finish("personal", setup.task.clients):
         if outcome.model is None:
-            raise ContractError(f"personal() gave no model for {outcome.job.client}")
-    return rounds
+            raise ContractError(f"personal_model() gave no model for {outcome.job.client}")
+    return loop
+
+
+def _none_refused(loop: Rounds) -> None:
+    for round, client, reason in loop.refused:
+        raise ContractError(f"the server refuses the honest reply of {client} in round {round + 1}: {reason}")
 
 
 def _digests(rounds: Rounds) -> dict[str, str]:
@@ -311,17 +357,63 @@ def _declared(method: Method[Any, Any]) -> None:
         raise ContractError(f"{kind.__name__} needs a docstring: `sparsona methods` shows its first line")
 
 
+FORBIDDEN = (
+    "sparsona.engines",
+    "sparsona.wire",
+    "sparsona.federation",
+    "sparsona.runs",
+    "sparsona.api",
+    "sparsona.cli",
+)
+
+
 def _imports(method: Method[Any, Any]) -> None:
-    """A method knows neither engine nor wire."""
-    source = inspect.getsource(sys.modules[type(method).__module__])
+    """A method knows neither engine nor wire; neither do the modules beside it that it imports, nor theirs."""
+    first = type(method).__module__
+    own = ("sparsona.methods", "sparsona.ops") if first.startswith("sparsona.") else (first.partition(".")[0],)
+    seen, waiting = {first}, [first]
+    while waiting:
+        module = waiting.pop()
+        for name in _imported(sys.modules[module]):
+            if _within(name, FORBIDDEN):
+                raise ContractError(f"{module} imports {name}: a method knows neither engine nor wire")
+            if _within(name, own) and name in sys.modules and name not in seen:
+                seen.add(name)
+                waiting.append(name)
+
+
+def _imported(module: ModuleType) -> Iterator[str]:
+    """The modules that a module's source names in its imports."""
+    try:
+        source = inspect.getsource(module)
+    except (OSError, TypeError):
+        return
     for node in ast.walk(ast.parse(source)):
-        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        for name in names:
-            if name.startswith(
-                ("sparsona.engines", "sparsona.wire", "sparsona.federation.rounds", "sparsona.federation.worker")
-            ):
-                raise ContractError(f"{type(method).__name__} imports {name}: a method knows neither engine nor wire")
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            package = (module.__package__ or "").split(".")
+            base = [*package[: len(package) + 1 - node.level], node.module or ""] if node.level else [node.module or ""]
+            origin = ".".join(part for part in base if part)
+            yield from (origin, *(f"{origin}.{alias.name}" for alias in node.names))
+
+
+def _within(name: str, packages: Iterable[str]) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def _sends(method: Method[Any, Any]) -> None:
+    """A downlink is the same when it is asked for again, and the server's state is, too."""
+    task = tiny_setup(method).task
+    server = method.start_server(task)
+    before = digest(server)
+    for client in task.clients:
+        context = ServerContext(task, 0, method.phases(0)[0])
+        one, other = (method.send(server, client, context) for _ in range(2))
+        if digest(server) != before:
+            raise ContractError("send() changes the server's state in place")
+        if not _equal(one, other):
+            raise ContractError(f"send() gives {client} another message when it is asked again")
 
 
 def _round_trips(rounds: Rounds) -> None:
@@ -349,27 +441,32 @@ def _newcomer(rounds: Rounds) -> None:
 
 
 class Tap(InProcess):
-    """Keeps every frame that clients send."""
+    """Keeps every message that clients send."""
 
     def __init__(self, setup: Setup, workers: int = 1) -> None:
         super().__init__(setup, workers)
-        self.sent: list[tuple[ClientId, bytes]] = []
+        self.sent: list[tuple[ClientId, Message]] = []
+        self._limit, self._lengths = setup.limit(), setup.task.layout.lengths
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         for outcome in super().run(jobs):
             if outcome.job.kind == "fit" and outcome.frame.data:
-                self.sent.append((outcome.job.client, outcome.frame.data))
+                message = decode(outcome.frame.data, self._limit, self._lengths, references=self.references.find)
+                self.sent.append((outcome.job.client, message))
             yield outcome
 
 
 class Recorder(Tap):
-    """Keeps also every state that clients have had, the first one included. Their optimisers have a memory to leak, and
-    even a client of one batch takes two steps: after one from a common start its own model may be the one it sends."""
+    """Keeps also every state that clients have had, the first one included. Their replies refer to no other frame.
+
+    Their optimisers have a memory to leak, and even a client of one batch takes two steps: after one from a common
+    start its own model may be the one it sends.
+    """
 
     config = TrainConfig(epochs=2, batch=16, lr=0.005, momentum=0.9)
 
     def __init__(self, setup: Setup, workers: int = 1) -> None:
-        super().__init__(dataclasses.replace(setup, config=self.config), workers)
+        super().__init__(dataclasses.replace(setup, config=self.config, packing="plain"), workers)
         self.states = {client: [self.store.get(client).state] for client in setup.task.clients}
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
@@ -397,8 +494,7 @@ def _private(method: Method[Any, Any]) -> None:
     engine, setup = rounds.engine, rounds.setup
     assert isinstance(engine, Recorder)
     known = setup.task.initial.tobytes()
-    for client, frame in engine.sent:
-        message = decode(frame, setup.limit(), setup.task.layout.lengths)
+    for client, message in engine.sent:
         held = b"".join(array.tobytes() for array in _arrays(message))
         share = setup.federation.splits[client]
         if any(setup.federation.data.inputs[i].tobytes() in held for i in share.train):
@@ -448,9 +544,26 @@ def check_partitioner(partition: Callable[..., Mapping[str, Indices]], **options
     together = np.concatenate(list(parts.values()))
     if len(np.unique(together)) != len(together) or together.min() < 0 or together.max() >= len(labels):
         raise ContractError("a sample is dealt out twice, or does not exist")
-    again = partition(samples, 5, Chance(3), **options)
-    if list(again) != list(parts) or any((again[k] != parts[k]).any() for k in parts):
+    if not _same_parts(parts, partition(samples, 5, Chance(3), **options)):
         raise ContractError("the same seed must deal the same way")
+    other = Watched(4)
+    if _same_parts(parts, partition(samples, 5, other, **options)) and other.asked:
+        raise ContractError("another seed must deal another way")
+
+
+@dataclass(frozen=True)
+class Watched(Chance):
+    """Chance that notes what it was asked for. A partition that asks for nothing may deal the same way always."""
+
+    asked: list[str] = dataclasses.field(default_factory=list)
+
+    def rng(self, purpose: str, *, round: int = 0, client: str = "", layer: int = 0) -> np.random.Generator:
+        self.asked.append(purpose)
+        return super().rng(purpose, round=round, client=client, layer=layer)
+
+
+def _same_parts(one: Mapping[str, Indices], other: Mapping[str, Indices]) -> bool:
+    return list(one) == list(other) and all(np.array_equal(one[name], other[name]) for name in one)
 
 
 def check_model(build: Callable[..., nn.Module], shape: tuple[int, ...], outputs: int = 10, **options: Any) -> None:

@@ -161,6 +161,23 @@ def test_a_model_of_several_weights_leaves_as_safetensors(tmp_path: Path) -> Non
             export_model(run, "east", tmp_path / f"east.{suffix}")
 
 
+@pytest.mark.parametrize("method", ["fedavg", "local"])
+def test_statistics_of_batch_norm_leave_with_the_model(tmp_path: Path, method: str) -> None:
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    y = (x[:, 0] > 0).astype(int)
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
+    given = {"data": {"a": (x, y), "b": (3 * x + 5, y)}, "model": net, "rounds": 3}
+    result = sparsona.run(method, out=tmp_path / "run", **given)
+    held = sparsona.run(method, **given)
+    for client in "ab":
+        again = sparsona.load(tmp_path / "run", model=net).models[client]
+        statistics = again.tensors()["1.running_var"]
+        assert not np.allclose(statistics, 1.0), "they were trained"
+        for model in (result.models[client], held.models[client]):
+            assert np.array_equal(model.tensors()["1.running_var"], statistics)
+            assert np.array_equal(model.probabilities(x), again.probabilities(x))
+
+
 def test_a_net_given_in_python_is_given_again(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(40, 3))
     y = (x[:, 0] > 0).astype(int)

@@ -28,9 +28,9 @@ def test_the_small_net_of_a_gated_model_predicts_the_same(tmp_path: Path) -> Non
     assert isinstance(model.model, Gated)
     images = load("digits").inputs[:50]
     with torch.no_grad():
-        answers = load_slim(tmp_path / "c1.safetensors")(model._runner.prepare(torch.from_numpy(images)))
+        answers = load_slim(tmp_path / "c1.safetensors")(model.runner.prepare(torch.from_numpy(images)))
     assert np.array_equal(answers.argmax(1).numpy(), model.predict(images))
-    whole = model._runner.outputs(model.model.vector(), model._runner.prepare(torch.from_numpy(images)))
+    whole = model.runner.outputs(model.model.vector(), model.runner.prepare(torch.from_numpy(images)))
     assert torch.allclose(answers, whole, atol=1e-5)
 
 
@@ -40,7 +40,7 @@ def test_a_sparse_vector_becomes_a_small_net_too(tmp_path: Path) -> None:
     assert exported.after < 0.6 * exported.before
     images = load("digits").inputs[:50]
     with torch.no_grad():
-        prepared = result.models["c0"]._runner.prepare(torch.from_numpy(images))
+        prepared = result.models["c0"].runner.prepare(torch.from_numpy(images))
         answers = load_slim(tmp_path / "c0.safetensors")(prepared)
     assert np.array_equal(answers.argmax(1).numpy(), result.models["c0"].predict(images))
 

@@ -25,7 +25,7 @@ def test_the_first_models_differ_and_are_drawn_alike() -> None:
     task = tiny_setup(IFCA()).task
     models = IFCA(clusters=3).start_server(task).models
     np.testing.assert_array_equal(models[0], task.initial)
-    for tensor in task.layout.parameters:
+    for tensor in task.layout.tensors:
         a, b = models[1][tensor.slice], models[2][tensor.slice]
         np.testing.assert_array_equal(np.sort(a), np.sort(b))
     assert (models[1] != models[2]).mean() > 0.5

@@ -109,16 +109,16 @@ def test_pfedme_by_hand() -> None:
             theta -= 0.02 * (A * theta + 15 * (theta - w) + 0.001 * theta)
         w -= 0.01 * 15 * (w - theta)
     assert sent(fit) == pytest.approx(w, rel=1e-5)
-    assert fit.client.theta[0] == pytest.approx(theta, rel=1e-5)
+    assert fit.state.theta[0] == pytest.approx(theta, rel=1e-5)
     local = quadratic(ONE)
-    assert method.personal_model(fit.client, Message(weights=np.ones(1, np.float32)), local)[0] == fit.client.theta[0]
+    assert method.personal_model(fit.state, Message(weights=np.ones(1, np.float32)), local)[0] == fit.state.theta[0]
 
 
 def test_pfedme_in_fedems_form() -> None:
     method = PFedMe(lambda_=0.5, variant="fedem")
     fit = fitted(method, ONE, ClientState(np.array([2.0], np.float32)))
     assert sent(fit) == pytest.approx(2 - 0.1 * (A * 2 + 0.5 * (2 - 1)), rel=1e-5)
-    assert fit.client.theta[0] == sent(fit)
+    assert fit.state.theta[0] == sent(fit)
 
 
 def test_pfedme_server_follows_by_beta() -> None:
@@ -181,3 +181,24 @@ def test_iterate_refuses_other_optimisers_and_names_divergence() -> None:
         fitted(PerFedAvg(), replace(ONE, momentum=0.9))
     with pytest.raises(Diverged, match="client a, round 1"):
         fitted(PerFedAvg(beta=1e30), replace(ONE, steps=40))
+
+
+def test_pfedmes_w_moves_at_the_recipes_rate() -> None:
+    by_default = fitted(PFedMe(), ONE, ClientState(np.zeros(0, np.float32)))
+    capped = fitted(PFedMe(eta=1 / 15, eta_p=1 / 15), ONE, ClientState(np.zeros(0, np.float32)))
+    assert sent(by_default) == sent(capped), "0.1 is more than 1 / lambda"
+    slow = replace(ONE, lr=0.02)
+    assert sent(fitted(PFedMe(), slow, ClientState(np.zeros(0, np.float32)))) == sent(
+        fitted(PFedMe(eta=0.02, eta_p=0.02), slow, ClientState(np.zeros(0, np.float32)))
+    )
+
+
+def test_per_fedavgs_inner_step_is_the_papers_and_does_not_fall_with_the_rate() -> None:
+    config = replace(ONE, decay=0.5, drops=(0.1,))
+    local = replace(quadratic(config), round=4)
+    down = Message(weights=np.ones(1, np.float32))
+    assert PerFedAvg().personal(None, down, local)[0] == pytest.approx(1 - 0.01 * A, rel=1e-5)
+    rate = config.rate(4, 5)
+    fit = PerFedAvg().fit(None, down, local)
+    assert sent(fit) == pytest.approx(1 - rate * A * (1 - 0.01 * A), rel=1e-5)
+    assert sent(PerFedAvg(variant="repository").fit(None, down, local)) == pytest.approx((1 - rate * A) ** 2, rel=1e-5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,23 +14,24 @@ from torch import nn
 import sparsona
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
-from sparsona.federation.rounds import Arrivals, Evaluation, Rounds
+from sparsona.federation.delivery import PendingReply
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Arrivals, Rounds
 from sparsona.federation.schedule import Plan, Sampled, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.layout import Layout
 from sparsona.message import Message
-from sparsona.method import Arrival, Method, ServerContext
-from sparsona.methods._similar import Measuring, ServerState, sorted_out
+from sparsona.method import Arrival, ClientMatrices, Method, ServerContext
+from sparsona.methods._similar import MEASURE, ServerState, sorted_out
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.spfl import SPFL
 from sparsona.methods.spfl_w import SPFLw
 from sparsona.models import MODELS
 from sparsona.ops import pairwise
 from sparsona.ops.pairwise import Matrix, Similarity, cosines, row_softmax
-from sparsona.runs.checkpoint import PendingReply
 from sparsona.runs.records import RunLog
 from sparsona.testing import tiny_setup
-from sparsona.wire import Limit, encode
+from sparsona.wire import Limit, decode, encode
 
 
 def train(setup: Setup, schedule: Schedule | None = None) -> Rounds:
@@ -47,25 +48,34 @@ def state_of(setup: Setup, similarity: Similarity, spread: float = 0.0) -> Serve
     return ServerState(start, start, models, similarity)
 
 
-def updates_of(setup: Setup, examples: Sequence[int] = (10, 10, 10)) -> list[Arrival]:
+def updates_of(setup: Setup) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(2)
     size = setup.task.layout.size
-    return [
-        Arrival(k, Message(update=rng.normal(size=size).astype(np.float32), examples=n), 1)
-        for k, n in zip(setup.task.clients, examples, strict=True)
-    ]
+    return {k: rng.normal(size=size).astype(np.float32) for k in setup.task.clients}
 
 
-def mixed(method: Measuring, setup: Setup, server: ServerState) -> dict[str, np.ndarray]:
+def arrivals_of(server: ServerState, updates: Mapping[str, np.ndarray]) -> list[Arrival]:
+    """Replies of clients that have moved by these updates from what they were sent."""
+
+    def reply(client: str, update: np.ndarray) -> Arrival:
+        start = server.model(client)
+        return Arrival(client, Message(weights=start + update, examples=10), 1, lambda: Message(weights=start))
+
+    return [reply(client, update) for client, update in updates.items()]
+
+
+def mixed(method: SPFL | SPFLw, setup: Setup, server: ServerState) -> dict[str, np.ndarray]:
     """The models that `method` makes of `updates_of`."""
-    return method.mixed(server, sorted_out(updates_of(setup), setup.task.layout.size)[1], setup.task.layout)
+    found = sorted_out(arrivals_of(server, updates_of(setup)), setup.task.layout.size)[1]
+    return method.mixed(server, found, setup.task.layout)
 
 
 def test_similarity_is_symmetric_with_a_unit_diagonal_and_its_shares_are_shares() -> None:
     result = sparsona.run("spfl", clients=4, rounds=1)
-    assert result.similarity is not None
-    assert set(result.similarity.stages) == {"base", "head"}
-    for matrix in result.similarity.stages.values():
+    found = result.artefacts["similarity"]
+    assert isinstance(found, ClientMatrices)
+    assert set(found.stages) == {"base", "head"}
+    for matrix in found.stages.values():
         assert (matrix == matrix.T).all()
         assert np.allclose(np.diag(matrix), 1)
         assert np.allclose(row_softmax(matrix).sum(1), 1)
@@ -96,7 +106,7 @@ def test_uniform_shares_add_the_mean_update() -> None:
     setup = tiny_setup(SPFL(head="mixed"))
     server = state_of(setup, Similarity((), {}), spread=0.1)
     models = mixed(SPFL(head="mixed"), setup, server)
-    mean = np.mean([a.message.vector("update") for a in updates_of(setup)], axis=0)
+    mean = np.mean(list(updates_of(setup).values()), axis=0)
     for client, model in models.items():
         assert np.allclose(model, server.models[client] + mean, atol=1e-6)
 
@@ -106,10 +116,10 @@ def test_the_own_head_moves_by_the_clients_own_update_only() -> None:
     server = state_of(setup, Similarity((), {}))
     models = mixed(SPFL(), setup, server)
     head = setup.task.layout["5.weight"].slice
-    for a in updates_of(setup):
-        moved = models[a.client] - server.models[a.client]
-        assert np.allclose(moved[head], a.message.vector("update")[head], atol=1e-6)
-        assert not np.allclose(moved[: head.start], a.message.vector("update")[: head.start], atol=1e-2)
+    for client, update in updates_of(setup).items():
+        moved = models[client] - server.models[client]
+        assert np.allclose(moved[head], update[head], atol=1e-6)
+        assert not np.allclose(moved[: head.start], update[: head.start], atol=1e-2)
 
 
 def test_the_printed_equation_7_makes_a_step_n_times_shorter_and_alpha_on_top() -> None:
@@ -142,14 +152,23 @@ def test_the_papers_net_mixes_its_tensors_cosines_by_the_codes_constants() -> No
 def test_spfl_w_keeps_six_tenths_of_the_old_similarity() -> None:
     old, new = np.array([[1, 0.5], [0.5, 1]]), np.array([[1, -0.5], [-0.5, 1]])
     before = Similarity(("a", "b"), {"whole": old})
-    after = SPFLw().smoothed(before, ["a", "b"], {"whole": new})
+    after = before.updated(("a", "b"), {"whole": new}, SPFLw().keep)
     assert after.stages["whole"][0, 1] == pytest.approx(0.6 * 0.5 - 0.4 * 0.5)
-    assert SPFL().smoothed(before, ["a", "b"], {"whole": new}).stages["whole"][0, 1] == -0.5
+    assert before.updated(("a", "b"), {"whole": new}).stages["whole"][0, 1] == -0.5
+
+
+def test_a_second_measurement_is_smoothed_in_the_run() -> None:
+    """SPFL-w's similarity after two measuring passes holds six tenths of the first one."""
+    first, second = (train(tiny_setup(SPFLw(gamma=1, keep=keep), rounds=2)) for keep in (0.0, 0.6))
+    once = train(tiny_setup(SPFLw(gamma=1), rounds=1))
+    fresh, kept, old = (loop.server.similarity.stages["whole"] for loop in (first, second, once))
+    assert np.allclose(kept, 0.6 * old + 0.4 * fresh, atol=1e-9)
+    assert not np.allclose(kept, fresh, atol=1e-3)
 
 
 def test_other_nets_take_the_mean_of_their_tensors_or_one_cosine_a_stage() -> None:
     layout = tiny_setup(SPFL()).task.layout
-    found = [a.message.vector("update") for a in updates_of(tiny_setup(SPFL()))]
+    found = list(updates_of(tiny_setup(SPFL())).values())
     conv, fc, head = tensor_cosines(found, layout, "0", "3", "5")
     ours = SPFL().similarities(found, layout)
     assert np.allclose(ours["base"], (conv + fc) / 2, atol=1e-12)
@@ -164,7 +183,7 @@ def test_weights_are_mixed_by_the_same_shares() -> None:
     (matrix,) = cosines([rng.normal(size=9).astype(np.float32) for _ in range(3)], [[slice(0, 9)]])
     server = state_of(setup, Similarity(setup.task.clients, {"whole": matrix}), spread=0.1)
     models = mixed(SPFLw(), setup, server)
-    trained = np.stack([server.models[a.client] + a.message.vector("update") for a in updates_of(setup)])
+    trained = np.stack([server.models[client] + update for client, update in updates_of(setup).items()])
     for row, client in zip(row_softmax(matrix), setup.task.clients, strict=True):
         assert np.allclose(models[client], row @ trained, atol=1e-6)
 
@@ -173,9 +192,10 @@ def test_only_those_who_answer_are_mixed_and_the_others_stay() -> None:
     setup = tiny_setup(SPFL())
     server = state_of(setup, Similarity((), {}), spread=0.1)
     turn = ServerContext(setup.task, 1)
-    after = SPFL(head="mixed").aggregate(server, updates_of(setup)[:2], turn)
+    updates = {client: update for client, update in updates_of(setup).items() if client != "c2"}
+    after = SPFL(head="mixed").aggregate(server, arrivals_of(server, updates), turn)
     assert np.array_equal(after.models["c2"], server.models["c2"])
-    mean = np.mean([a.message.vector("update") for a in updates_of(setup)[:2]], axis=0)
+    mean = np.mean(list(updates.values()), axis=0)
     assert np.allclose(after.models["c0"], server.models["c0"] + mean, atol=1e-6)
     assert np.allclose(after.mean, np.mean(list(after.models.values()), axis=0), atol=1e-6)
 
@@ -234,7 +254,8 @@ def test_who_misses_a_measuring_pass_keeps_its_model() -> None:
     mean, before = old.mean + np.float32(1), {k: old.models[k] for k in ("c0", "c1")}
     server = ServerState(old.common, mean, before, old.similarity)
     rng = np.random.default_rng(4)
-    measured = [Arrival("c0", Message(measured=rng.normal(size=len(mean)).astype(np.float32)), 1)]
+    trained = mean + rng.normal(size=len(mean)).astype(np.float32)
+    measured = [Arrival("c0", Message(weights=trained, measured=1), 1, lambda: Message(weights=mean))]
     after = SPFL(gamma=1).aggregate(server, measured, ServerContext(setup.task, 1))
     assert np.array_equal(after.model("c0"), mean)
     assert np.array_equal(after.model("c1"), before["c1"])
@@ -254,29 +275,35 @@ def test_with_sampling_the_models_of_the_absent_live_through_measuring_rounds() 
         assert np.array_equal(again.server.models[client], moved[client])
 
 
-def flights_of(layout: Layout, part: str, clients: int) -> Arrivals:
-    rng = np.random.default_rng(6)
-    messages = [Message(**{part: rng.normal(size=layout.size).astype(np.float32)}, examples=5) for _ in range(clients)]
+def replies_of(layout: Layout, clients: int, **parts: int) -> Arrivals:
+    """Replies as frames, which are decoded when they are asked for; all started from zero."""
+    rng, start = np.random.default_rng(6), Message(weights=np.zeros(layout.size, np.float32))
+    messages = [Message(weights=rng.normal(size=layout.size).astype(np.float32), **parts) for _ in range(clients)]
     frames = [np.frombuffer(encode(message, layout.lengths).data, np.uint8) for message in messages]
-    flights = [PendingReply(0, f"c{i:02}", 0, frame) for i, frame in enumerate(frames)]
-    return Arrivals(flights, Limit(3 * layout.size), layout.lengths)
+    pending = [PendingReply(0, f"c{i:02}", 0, 0, frame) for i, frame in enumerate(frames)]
+
+    def read(reply: PendingReply) -> Arrival:
+        message = decode(reply.frame.tobytes(), Limit(3 * layout.size), layout.lengths)
+        return Arrival(reply.client, message, reply.round, lambda: start)
+
+    return Arrivals(pending, read)
 
 
 @pytest.mark.parametrize("method", [SPFL(), SPFLw()])
-def test_replies_are_not_all_decoded_at_once(method: Measuring, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replies_are_not_all_decoded_at_once(method: SPFL | SPFLw, monkeypatch: pytest.MonkeyPatch) -> None:
     """The real way from frames to similarity and to models holds two blocks of clients, and finds the same."""
     layout, clients = Layout.of(nn.Sequential(nn.Linear(300, 300), nn.Linear(300, 10))), 40
     names, start = tuple(f"c{i:02}" for i in range(clients)), np.zeros(layout.size, np.float32)
     task = replace(tiny_setup(method).task, layout=layout, initial=start, clients=names)
-    measuring, training = flights_of(layout, "measured", clients), flights_of(layout, "update", clients)
+    measuring, training = replies_of(layout, clients, measured=1), replies_of(layout, clients, examples=5)
 
     def merged() -> tuple[ServerState, int, ServerState]:
         server = method.start_server(task)
         tracemalloc.start()
-        server = method.aggregate(server, measuring, ServerContext(task, 0))
+        server = method.aggregate(server, measuring, ServerContext(task, 0, MEASURE))
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        return server, peak, method.aggregate(server, training, ServerContext(task, 0, 1))
+        return server, peak, method.aggregate(server, training, ServerContext(task, 0))
 
     whole, all_at_once, models = merged()
     monkeypatch.setattr(pairwise, "HELD", 6 * layout.size)

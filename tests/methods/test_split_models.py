@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import sparsona
 from sparsona.errors import InputError
@@ -18,20 +19,22 @@ from sparsona.method import Arrival, Method, ServerContext
 from sparsona.methods import METHODS
 from sparsona.methods.fedem import ClientState as Share
 from sparsona.methods.fedem import FedEM, Mixture
-from sparsona.methods.fedmask import FedMask, agreed
-from sparsona.methods.fedmd import FedMD
+from sparsona.methods.fedmask import FedMask, _unit, agreed
+from sparsona.methods.fedmd import LOGITS, FedMD
 from sparsona.methods.fedper import FedPer
 from sparsona.methods.fedrep import FedRep
 from sparsona.methods.heterofl import HeteroFL
 from sparsona.methods.heterofl import ServerState as Wide
 from sparsona.methods.heterofl.widths import narrow, output_rows
 from sparsona.methods.lg_fedavg import LGFedAvg
+from sparsona.methods.pfedgate.gate import Scores
 from sparsona.models import MODELS
 from sparsona.ops.parts import last_layers
 from sparsona.testing import check_method, tiny_setup
 from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local
 from sparsona.training.runner import ModelRunner
+from sparsona.training.vector import Flat
 
 NAMES = ("fedper", "fedrep", "lg-fedavg", "fedem", "heterofl", "fedmask", "fedmd")
 
@@ -45,7 +48,7 @@ def client(method: Method[Any, Any], name: str = "c1", config: TrainConfig | Non
 def phase(method: Method[Any, Any], local: Local) -> tuple[Any, Message, Any, Any]:
     """The server, its downlink, and the client's turn from scratch."""
     server = method.start_server(local.task)
-    down = method.send(server, local.client, ServerContext(local.task, 0))
+    down = method.send(server, local.client, ServerContext(local.task, 0, local.phase))
     own = method.start_client(local.task, local.client)
     return server, down, own, method.fit(own, down, local)
 
@@ -64,8 +67,8 @@ def test_only_the_shared_layers_travel(method: Any, layers: tuple[str, ...]) -> 
     size = sum(t.size for t in local.layout.tensors if t.name.rpartition(".")[0] in layers)
     assert len(down.vector("shared")) == len(fit.reply.vector("shared")) == size
     assert len(own.kept) == local.layout.size - size
-    assert not np.array_equal(fit.client.kept, own.kept), "the own part is trained, too"
-    assert np.array_equal(np.sort(fit.model), np.sort(np.concatenate([fit.client.kept, fit.reply.vector("shared")])))
+    assert not np.array_equal(fit.state.kept, own.kept), "the own part is trained, too"
+    assert np.array_equal(np.sort(fit.model), np.sort(np.concatenate([fit.state.kept, fit.reply.vector("shared")])))
 
 
 def test_fedper_trains_all_at_once_as_fedavg_does() -> None:
@@ -119,7 +122,7 @@ def test_fedem_expectation_and_prediction() -> None:
     server, down, _, fit = phase(method, local)
     losses = np.stack([local.losses(model) for model in server.models], 1).astype(np.float64)
     share = np.exp(-losses) / np.exp(-losses).sum(1, keepdims=True)
-    assert np.allclose(fit.client.mixture, share.mean(0), atol=1e-6)
+    assert np.allclose(fit.state.mixture, share.mean(0), atol=1e-6)
     for m in range(3):
         wanted = local.train(server.models[m], importance=share[:, m], stream=f"learner {m}").weights
         assert np.array_equal(fit.reply.vector(f"model{m}"), wanted)
@@ -136,7 +139,7 @@ def test_fedem_expectation_and_prediction() -> None:
 def test_fedem_learners_start_apart_but_alike() -> None:
     local = client(FedEM())
     models = FedEM().start_server(local.task).models
-    for tensor in local.layout.parameters:
+    for tensor in local.layout.tensors:
         one, other = models[0][tensor.slice], models[1][tensor.slice]
         assert np.array_equal(np.sort(one), np.sort(other))
     assert not np.array_equal(models[0], models[1])
@@ -192,6 +195,22 @@ def test_heterofl_is_tested_as_the_net_that_it_trains(options: dict[str, Any]) -
         assert abs(local.losses(bare).mean() - trained) > 1e-3, "the bare weights are another net"
 
 
+def test_heterofl_may_be_tested_without_being_told_which_labels_occur() -> None:
+    """TrainJob is the same; the tested net then has outputs for labels that the client has no samples of."""
+    found = {}
+    for labels in ("own", "all"):
+        method = HeteroFL(rate=0.5, full=0.0, test_labels=labels)  # type: ignore[arg-type]
+        local = client(method)
+        targets = local.targets()
+        local = replace(local, share=replace(local.split, train=local.split.train[targets != targets[0]]))
+        _, _, _, fit = phase(method, local)
+        outputs = local.runner.outputs(fit.model, local.inputs())
+        found[labels] = fit.reply.vector("weights"), np.abs(np.asarray(outputs)[:, targets[0]]).max()
+    assert np.array_equal(found["own"][0], found["all"][0])
+    assert found["own"][1] == 0
+    assert found["all"][1] > 0
+
+
 def test_heterofl_narrow_clients_count_the_narrow_net() -> None:
     """Half of 3 channels is 2, of 5 units 3: 2 x 9 and 2 weights and biases of the convolution, and so on."""
     method = HeteroFL(rate=0.5, full=0.0)
@@ -236,7 +255,27 @@ def test_fedmask_sends_bits_and_never_moves_a_weight() -> None:
     used = fit.model[region] != 0
     assert np.array_equal(fit.model[region][used], local.task.initial[region][used])
     assert fit.reply.positions("mask").mask().sum() <= 0.5 * region.sum() + 1
-    assert not np.array_equal(fit.client.scores, own.scores)
+    assert not np.array_equal(fit.state.scores, own.scores)
+
+
+def test_fedmask_learns_as_fast_in_a_net_with_smaller_weights() -> None:
+    """The gradient of a score has the weight in units of its tensor: of a last layer ten times as small, with a
+    gradient that is as large, the scores move alike."""
+    moved = []
+    for size in (1.0, 0.1):
+        weights = (size * np.array([1.0, -2.0, 3.0, 0.5])).astype(np.float32)
+        flat = Flat(nn.Linear(4, 1, bias=False))
+        layout = flat.layout
+        region = np.ones(4, np.bool_)
+        scores = Scores(
+            np.full(4, 0.05, np.float32), region, region, TrainConfig(lr=5.0), unit=_unit(weights, layout)[region]
+        )
+        flat.gradient.copy_(torch.tensor([0.3, -0.2, 0.1, 0.7]))
+        scores.backward(flat, torch.from_numpy(weights))
+        assert scores.own is not None
+        moved.append(scores.own[1].numpy().copy())
+    assert moved[0] == pytest.approx(moved[1], rel=1e-5)
+    assert np.abs(moved[0]).min() > 0
 
 
 def test_fedmask_agreement_by_client() -> None:
@@ -249,19 +288,19 @@ def test_fedmask_agreement_by_client() -> None:
 def test_fedmd_sends_logits_and_learns_their_mean() -> None:
     method = FedMD(align=40, pretrain=2)
     local = client(method)
-    server, down, own, fit = phase(method, local)
+    server, _, own, fit = phase(method, replace(local, phase=LOGITS))
     assert fit.model is None
     assert set(fit.reply) == {"logits", "examples"}
     assert len(fit.reply.vector("logits")) == 40 * 4
     other = Message(logits=fit.reply.vector("logits") + 2, examples=1)
-    turn = ServerContext(local.task, 0)
+    turn = ServerContext(local.task, 0, LOGITS)
     merged = method.aggregate(server, [Arrival("c0", other, 0), Arrival("c1", fit.reply, 0)], turn)
     assert np.allclose(merged.logits, fit.reply.vector("logits") + 1, atol=1e-5)
-    down = method.send(merged, "c1", ServerContext(local.task, 0, 1)).stamped(replace(down.stamp, phase=1))
-    second = method.fit(fit.client, down, local)
+    down = method.send(merged, "c1", ServerContext(local.task, 0))
+    second = method.fit(fit.state, down, local)
     assert set(second.reply) == {"examples"}
-    assert not np.array_equal(second.client.weights, fit.client.weights)
-    assert np.array_equal(method.personal_model(second.client, down, local), second.client.weights)
+    assert not np.array_equal(second.state.weights, fit.state.weights)
+    assert np.array_equal(method.personal_model(second.state, down, local), second.state.weights)
     assert own.ready is False
 
 
@@ -269,14 +308,14 @@ def test_fedmd_work_on_public_samples_counts() -> None:
     """Answering is a pass forward, and what is digested is trained on as much as the client's own samples."""
     method = FedMD(align=40, pretrain=2, digest=3)
     local = client(method)
-    server, down, _, fit = phase(method, local)
+    server, _, _, fit = phase(method, replace(local, phase=LOGITS))
     each = 32 * 27 + 16 * 3 + 2 * 48 * 5 + 5 + 2 * 5 * 4 + 4
     assert local.runner.samples == pytest.approx(2 * local.examples + 40 / 3)
     assert local.runner.flops == each * (3 * 2 * local.examples + 40)
-    merged = method.aggregate(server, [Arrival("c1", fit.reply, 0)], ServerContext(local.task, 0))
-    down = method.send(merged, "c1", ServerContext(local.task, 0, 1)).stamped(replace(down.stamp, phase=1))
+    merged = method.aggregate(server, [Arrival("c1", fit.reply, 0)], ServerContext(local.task, 0, LOGITS))
+    down = method.send(merged, "c1", ServerContext(local.task, 0))
     local.runner.flops, local.runner.samples = 0, 0.0
-    method.fit(fit.client, down, local)
+    method.fit(fit.state, down, local)
     assert local.runner.samples == pytest.approx(3 * 40 + local.examples)
     assert local.runner.flops == each * 3 * (3 * 40 + local.examples)
 

@@ -1,19 +1,13 @@
-"""Packed vectors, sums of sparse vectors, cosines and buffers."""
+"""Packed vectors, sums of sparse vectors, cosines."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
 
-from sparsona.errors import WireError
-from sparsona.layout import Layout
-from sparsona.message import Message, Sparse
-from sparsona.method import Arrival
-from sparsona.ops.buffers import buffers_of, with_buffers, with_mean_buffers
-from sparsona.ops.packed import Packed
+from sparsona.message import Sparse
+from sparsona.ops.packed import Packed, without
 from sparsona.ops.similarity import cosine
 from sparsona.ops.sparse import add
 
@@ -54,16 +48,7 @@ def test_cosine() -> None:
     assert cosine(np.full(3, 1e-20, np.float32), a) == 0.0
 
 
-def test_buffers_travel_whole_and_are_averaged() -> None:
-    layout = Layout.of(nn.BatchNorm1d(1))
-    one, other = np.array([0, 0, 1, 2], np.float32), np.array([9, 9, 5, 6], np.float32)
-    assert buffers_of(one, Layout.of(nn.Linear(1, 1))) == {}
-    down = Message(**buffers_of(other, layout))
-    assert with_buffers(one, down, layout).tolist() == [0, 0, 5, 6]
-    assert with_buffers(one, Message(), layout).tolist() == one.tolist()
-    arrivals = [
-        Arrival(c, Message(examples=n, **buffers_of(v, layout)), 0) for c, n, v in (("a", 1, one), ("b", 3, other))
-    ]
-    assert with_mean_buffers(one, arrivals, layout).tolist() == [0, 0, 4, 5]
-    with pytest.raises(WireError):
-        with_buffers(one, Message(buffers=np.zeros(3, np.float32)), layout)
+def test_what_is_not_sent_stays() -> None:
+    vector = np.array([1, -2, 3], np.float32)
+    assert without(vector, Sparse(3, np.array([1]), np.array([-2], np.float32))).tolist() == [1, 0, 3]
+    assert vector.tolist() == [1, -2, 3], "the vector itself is not touched"

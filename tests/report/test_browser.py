@@ -20,6 +20,7 @@ pytestmark = [
     ),
 ]
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install sparsona[dev]")
+waiting = pytest.importorskip("selenium.webdriver.support.wait")
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync",
          "--window-size=1280,900")  # fmt: skip
@@ -163,7 +164,7 @@ def test_controls_change_the_plots_and_tables_can_be_sorted_and_opened(shown: Op
     driver.find_element("xpath", "//section[@id='learning']//button[text()='MB']").click()
     assert name().startswith("MB")
     driver.find_element("xpath", "//section[@id='learning']//summary").click()
-    filled = webdriver.support.wait.WebDriverWait(driver, 10)
+    filled = waiting.WebDriverWait(driver, 10)
     filled.until(lambda _: len(driver.find_elements("css selector", "#learning tbody tr")) == 18)  # 6 methods, 3 rounds
     driver.find_element("xpath", "//table[@id='comparison']//button[text()='up']").click()
     first = driver.find_element("css selector", "#comparison tbody tr th").text

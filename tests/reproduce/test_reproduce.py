@@ -11,7 +11,25 @@ import pytest
 from sparsona.errors import InputError
 from sparsona.experiment import build
 from sparsona.methods.fedpse import ServerState
-from sparsona.reproduce import PAPERS, Case, Claim, Paper, finished, reproduce, score, server_state
+from sparsona.reproduce import (
+    BEGIN,
+    END,
+    PAPERS,
+    Case,
+    Grid,
+    Paper,
+    Runs,
+    card,
+    finished,
+    reproduce,
+    results_file,
+    runs_of,
+    score,
+    server_scores,
+    server_state,
+)
+from sparsona.reproduce._results import Results
+from sparsona.reproduce._verdicts import Claim, fact
 from sparsona.reproduce.fedpse import METHODS, TABLE_1, fedpse, name_of
 
 
@@ -26,14 +44,15 @@ def small(quick: bool) -> Paper:
         Case("other", "another table", {**settings, "method": "local"}, cost=5),
     ]
 
-    def check(done: Any) -> bool | None:
-        return done["short"]["rounds"] == rounds if "short" in done else None
+    def check(runs: Runs) -> tuple[bool, str] | None:
+        return (runs["short"][0]["rounds"] == rounds, f"{rounds} rounds") if "short" in runs else None
 
     def draw(runs: Path, to: Path) -> bool:
         to.write_text(f"{len(list(runs.iterdir()))} things in the folder")
         return True
 
-    return Paper("A small paper", cases, [Claim("it is short", check)], {"drawing.txt": draw})
+    claims = [Claim("it is short", fact(check), "a minute")]
+    return Paper("A small paper", cases, claims, {"drawing.txt": draw})
 
 
 NAME = "test-reproduce"
@@ -41,16 +60,16 @@ NAME = "test-reproduce"
 
 def test_all_cases_are_run_cheap_ones_first_and_only_once(tmp_path: Path) -> None:
     said: list[str] = []
-    table = reproduce(NAME, True, tmp_path, say=said.append).read_text()
+    table = reproduce(NAME, True, tmp_path, say=said.append, results=tmp_path).read_text()
     order = [line.split()[1].rstrip(":") for line in said if line.endswith(" s")]
     assert order == ["short", "other", "long"]
     assert "| long | 0.7500 | 0." in table
     assert "## another table" in table
-    assert "| it is short | yes |" in table
+    assert "| it is short | yes | 2 rounds |" in table
     assert "3 of 3 runs are finished" in table
     assert (tmp_path / "drawing.txt").exists()
     before = (tmp_path / "long" / "summary.json").stat().st_mtime_ns
-    again = reproduce(NAME, True, tmp_path, say=said.append)
+    again = reproduce(NAME, True, tmp_path, say=said.append, results=tmp_path)
     assert again.read_text() == table
     assert (tmp_path / "long" / "summary.json").stat().st_mtime_ns == before
 
@@ -76,7 +95,7 @@ def test_an_interrupted_case_is_continued(tmp_path: Path) -> None:
 def test_the_table_can_be_made_of_what_is_there(tmp_path: Path) -> None:
     table = reproduce(NAME, True, tmp_path, run=False).read_text()
     assert "0 of 3 runs are finished" in table
-    assert "| it is short | not run |" in table
+    assert "| it is short | not run | a minute |" in table
 
 
 def test_what_the_server_knew_can_be_read(tmp_path: Path) -> None:
@@ -89,11 +108,120 @@ def test_what_the_server_knew_can_be_read(tmp_path: Path) -> None:
     assert score(done["short"], "ft") is None
 
 
+def test_what_is_watched_is_kept_by_round_also_of_a_run_that_was_interrupted(tmp_path: Path) -> None:
+    """FedPSE's correlation distances, as its claim C7 wants them."""
+    watch = fedpse(True).watch
+    settings = {"data": "digits", "clients": 3, "rounds": 3, "partition": "sorted:1.0", "method": "fedpse"}
+    PAPERS._found[f"{NAME}-watch"] = lambda quick: Paper("w", [Case("a", "t", settings)], watch=watch)
+
+    def stop(text: str) -> None:
+        if "round 2 of" in text:
+            raise KeyboardInterrupt
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            reproduce(f"{NAME}-watch", True, tmp_path, say=stop, results=tmp_path)
+        reproduce(f"{NAME}-watch", True, tmp_path, say=lambda text: None, results=tmp_path)
+    finally:
+        del PAPERS._found[f"{NAME}-watch"]
+    found = Results.read(results_file(tmp_path, f"{NAME}-watch", True)).runs["a"]["watched"]
+    assert set(found) == {"distance", "distance_variance"}
+    assert len(found["distance"]) == 3
+    last = server_state(tmp_path / "a", ServerState).distance.values()
+    assert found["distance"][-1] == pytest.approx(sum(last) / 3, rel=1e-4)
+
+
+def test_the_servers_own_vector_can_be_scored(tmp_path: Path) -> None:
+    """FedAvg's is what its clients have at `pre`."""
+    from sparsona.methods._averaging import ServerState as Mean
+    from sparsona.prepare import prepare
+    from sparsona.runs.directory import RunDirectory
+
+    reproduce(NAME, True, tmp_path, "long", lambda text: None)
+    folder = RunDirectory(tmp_path / "long")
+    found = server_scores(folder, prepare(small(True).cases[0].settings), Mean)
+    told = folder.summary()["accuracy"]["pre"]
+    assert found == {"server": pytest.approx(told["mean"]), "server_weighted": pytest.approx(told["weighted"])}
+
+
 def test_unknown_names() -> None:
     with pytest.raises(InputError, match="fedpse"):
         reproduce("fedpes", True, Path("nowhere"))
     with pytest.raises(InputError, match="no case"):
         reproduce(NAME, True, Path("nowhere"), only="nothing-*")
+
+
+def test_kept_results_outlive_the_runs(tmp_path: Path) -> None:
+    """A case that is kept is not run again without its directory, unless it is asked for or its settings change."""
+    said: list[str] = []
+    reproduce(NAME, True, tmp_path / "first", "short", said.append, results=tmp_path / "kept")
+    file = results_file(tmp_path / "kept", NAME, True)
+    assert file is not None
+    before = file.read_text()
+    table = reproduce(NAME, True, tmp_path / "second", "short", said.append, results=tmp_path / "kept").read_text()
+    assert not (tmp_path / "second" / "short").exists()
+    assert "| it is short | yes |" in table
+    assert "1 of 3 runs are finished" in table
+    reproduce(NAME, True, tmp_path / "third", "short", said.append, results=tmp_path / "kept", again=True)
+    assert (tmp_path / "third" / "short" / "summary.json").exists()
+    digest = json.loads(before)["runs"]["short"]["settings"]
+    file.write_text(before.replace(digest, "0" * 12))
+    assert runs_of(small(True), Results.read(file)) == {}
+    reproduce(NAME, True, tmp_path / "fourth", "short", said.append, results=tmp_path / "kept")
+    assert (tmp_path / "fourth" / "short").exists()
+    found = json.loads(file.read_text())["runs"]["short"]
+    assert found["settings"] == digest
+    assert found["test_samples"] > 0
+    assert found["accuracy"]["pre"].keys() == {"mean", "weighted", "bottom_decile", "worst"}
+    assert "machine" in found
+    assert "date" in found
+    assert "/" not in before.replace("GPU/", ""), "no path of this machine is kept"
+    file.write_text("{}")
+    with pytest.raises(InputError, match="damaged"):
+        Results.read(file)
+
+
+def test_a_grid_is_decided_by_validation_samples_and_tried_once(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"data": "digits", "clients": 3, "rounds": 2, "partition": "iid", "method": "fedavg"}
+    grid = Grid("training.lr", (1e-6, 0.1), 1)
+    cases = [Case(f"a-{s}", "t", {**settings, "seed": s}, row="a", grid=grid) for s in (4, 5)]
+    PAPERS._found[f"{NAME}-grid"] = lambda quick: Paper("grids", cases)
+    said: list[str] = []
+    try:
+        reproduce(f"{NAME}-grid", True, tmp_path, say=said.append, results=tmp_path)
+    finally:
+        del PAPERS._found[f"{NAME}-grid"]
+    kept = Results.read(results_file(tmp_path, f"{NAME}-grid", True)).runs
+    assert sorted(kept) == ["a-4", "a-5", "tune-a-0.1", "tune-a-1e-06"]
+    assert [kept[f"a-{s}"]["chosen"] for s in (4, 5)] == [{"training.lr": 0.1}] * 2
+    tried = {name: kept[name]["validation"]["pre"] for name in kept if name.startswith("tune")}
+    assert tried["tune-a-0.1"] > tried["tune-a-1e-06"]
+    assert kept["tune-a-0.1"]["seed"] == 4, "the first seed's, so that its test samples are not looked at"
+    assert len([line for line in said if "by validation" in line]) == 2
+
+
+def test_the_same_seed_has_the_same_test_samples_with_and_without_validation_samples() -> None:
+    """So a choice on validation samples cannot have seen the test samples."""
+    from sparsona.prepare import prepare
+
+    settings = {"method": "fedavg", "data": "digits", "clients": 3, "seed": 4, "split": {"use": "train", "test": 0.2}}
+    found = []
+    for share in (0.0, 0.2):
+        prepared = prepare({**settings, "split": {"use": "train", "test": 0.2, "validation": share}})
+        found.append({k: own.test.tolist() for k, own in prepared.setup.federation.splits.items()})
+    assert found[0] == found[1]
+
+
+def test_a_card_is_made_of_kept_results_and_keeps_its_text(tmp_path: Path) -> None:
+    reproduce(NAME, True, tmp_path / "runs", "short", lambda text: None, results=tmp_path)
+    text = card([NAME], tmp_path, f"# Card\n\nWords.\n\n{BEGIN}\nold\n{END}\n\nMore.\n")
+    assert text.startswith("# Card\n\nWords.")
+    assert text.endswith("More.\n")
+    assert "old" not in text
+    assert "| it is short | yes | 2 rounds |" in text
+    assert card([NAME], tmp_path, text) == text
+    with pytest.raises(InputError, match="no lines"):
+        card([NAME], tmp_path, "# Card")
 
 
 @pytest.mark.parametrize("quick", [True, False])
@@ -110,20 +238,40 @@ def test_the_cases_of_fedpse(quick: bool) -> None:
         assert {name_of(*setting, method) for method in METHODS} <= set(names)
     headline = next(case for case in paper.cases if case.name == "fashion-mnist-10-1-fedpse")
     assert headline.paper == 0.9334
-    assert all(claim.check({}) is None for claim in paper.claims)
+    assert {claim.check({}).word for claim in paper.claims} == {"not run"}
 
 
-@pytest.mark.parametrize("name", [name for name in PAPERS.names() if not name.startswith("test")])
-def test_a_card_holds_every_claim(name: str) -> None:
-    """No verdict is left out because it is unfavourable."""
-    file = {"spfl": "spfl-plga", "plga": "spfl-plga"}.get(name, name)
-    card = (Path(__file__).parents[2] / "docs" / "papers" / f"{file}.md").read_text()
-    claims = [claim.text for claim in PAPERS.get(name)(True).claims]
-    assert claims
-    assert [text for text in claims if f"| {text} |" not in card] == []
+def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`reproduce` keeps its results beside the runs unless told where; `card` writes them into a card."""
+    from typer.testing import CliRunner
+
+    from sparsona.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    shell = CliRunner()
+    words = ["reproduce", NAME, "--quick", "--only", "short", "--engine", "inprocess"]
+    assert shell.invoke(app, words).exit_code == 0
+    here = tmp_path / "runs" / f"reproduce-{NAME}-quick"
+    assert (here / f"{NAME}-quick.json").exists()
+    assert shell.invoke(app, [*words, "--results", str(tmp_path / "kept"), "--tables"]).exit_code == 0
+    assert not (tmp_path / "kept").exists(), "nothing was run"
+    (tmp_path / "card.md").write_text(f"# Card\n\n{BEGIN}\n{END}\n")
+    assert shell.invoke(app, ["card", "card.md", NAME, "--results", str(here)]).exit_code == 0
+    assert "| it is short | yes |" in (tmp_path / "card.md").read_text()
 
 
-@pytest.mark.parametrize("name", ["fedpse", "fedspa"])
-def test_a_card_holds_every_run(name: str) -> None:
-    card = (Path(__file__).parents[2] / "docs" / "papers" / f"{name}.md").read_text()
-    assert [case.name for case in PAPERS.get(name)(True).cases if f"| {case.name} |" not in card] == []
+DOCS = Path(__file__).parents[2] / "docs" / "papers"
+CARDS = {"fedpse": ["fedpse"], "fedspa": ["fedspa"], "pfedgate": ["pfedgate"], "pfednet": ["pfednet"],
+         "spfl-plga": ["spfl", "plga"]}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_card_is_what_the_kept_results_say(name: str) -> None:
+    """Every run that was kept and every claim's verdict, also an unfavourable one, stands in the card, and no other."""
+    text = (DOCS / f"{name}.md").read_text()
+    assert card(CARDS[name], DOCS / "results", text) == text, f"sparsona card docs/papers/{name}.md {CARDS[name]}"
+
+
+def test_every_paper_has_a_card() -> None:
+    papers = {paper for names in CARDS.values() for paper in names}
+    assert papers == {name for name in PAPERS.names() if not name.startswith("test")}

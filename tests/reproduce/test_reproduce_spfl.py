@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +9,8 @@ import pytest
 from sparsona.experiment import build
 from sparsona.report.curves import Mark
 from sparsona.reproduce import PAPERS
-from sparsona.reproduce.plga import at_second, equal_seconds, trained_last
-from sparsona.reproduce.spfl import GAMMA, above, means_of, within
+from sparsona.reproduce.plga import at_second, equal_seconds, held
+from sparsona.reproduce.spfl import GAMMA
 from sparsona.runs.records import ClientRecord
 
 
@@ -26,44 +25,42 @@ def test_every_case_is_an_experiment(name: str, quick: bool) -> None:
         assert case.name.endswith(f"-{experiment.seed}")
 
 
-def test_every_claim_names_runs_that_exist() -> None:
+def test_every_claim_names_rows_that_exist() -> None:
     for name in ("spfl", "plga"):
         paper = PAPERS.get(name)(False)
-        done = {case.name: _summary(0.5) for case in paper.cases}
+        runs: dict[str, dict[int, Any]] = {}
+        for case in paper.cases:
+            runs.setdefault(case.of, {})[case.seed] = _summary(0.5)
         for claim in paper.claims:
-            assert claim.check({}) is None
-            equal = claim.text.startswith(("C4", "C6"))
-            assert claim.check(done) is equal, "equal is not above, but within a point"
+            assert claim.check({}).word == "not run"
+            found = claim.check(runs)
+            if found.word == "not run":
+                assert "not on this machine" in found.note
+                assert claim.cost
+            else:
+                equal = claim.text.startswith(("C4", "C6"))
+                assert found.word == ("yes" if equal else "no"), "equal is not above, but within a point"
 
 
 def _summary(pre: float) -> dict[str, Any]:
     scores = {point: {"mean": pre} for point in ("pre", "post", "ft")}
-    return {"metric": "accuracy", "accuracy": scores, "simulated_seconds": 1.0}
+    return {"metric": "accuracy", "accuracy": scores, "extra": {"client": pre}}
 
 
-def test_claims_compare_means_over_the_seeds_that_all_have() -> None:
-    done = {"a-1": _summary(0.9), "a-2": _summary(0.1), "b-1": _summary(0.5)}
-    assert above("a", "b")(done) is True
-    assert above("a", "b")({**done, "b-2": _summary(0.6)}) is False
-    assert above("a", "c")(done) is None
-
-
-def test_the_table_of_means_waits_for_runs(tmp_path: Path) -> None:
-    cases = PAPERS.get("spfl")(True).cases
-    assert means_of(cases)(tmp_path, tmp_path / "means.md") is False
-    assert (tmp_path / "means.md").read_text().startswith("| run |")
-
-
-def test_within_looks_at_the_two_furthest_apart() -> None:
-    done = {"a-1": _summary(0.9), "b-1": _summary(0.905), "c-1": _summary(0.911)}
-    assert within(0.01, "a", "b")(done) is True
-    assert within(0.01, "a", "b", "c")(done) is False
-    assert within(0.01, "a", "d")(done) is None
+def test_spfl_has_its_control() -> None:
+    """FedPer with SPFL's two steps and a plain mean, tuned like everyone."""
+    cases = {case.name: case for case in PAPERS.get("spfl")(True).cases}
+    control, ours = cases["mnist-noniid-fedper-2-1"], cases["mnist-noniid-spfl-1"]
+    assert control.settings["training"]["repeats"] == 2
+    assert control.grid == ours.grid
+    for data in ("digits", "mnist", "cifar-10"):
+        assert len({case.grid for case in cases.values() if case.name.startswith(data)}) == 1
 
 
 def test_gamma_is_varied_around_what_the_other_rows_have() -> None:
     for quick, usual in ((True, 5), (False, 10)):
-        found = {c.name: c.settings["options"]["gamma"] for c in PAPERS.get("spfl")(quick).cases if "spfl" in c.name}
+        cases = [c for c in PAPERS.get("spfl")(quick).cases if "spfl" in c.name]
+        found = {c.name: c.settings["options"]["gamma"] for c in cases}
         assert found["mnist-noniid-spfl-1"] == found["mnist-noniid-spfl-w-1"] == usual
         assert found["mnist-noniid-spfl-often-1"] == GAMMA[quick]["spfl-often"] < usual
         assert found["mnist-noniid-spfl-seldom-1"] == GAMMA[quick]["spfl-seldom"] > usual
@@ -71,8 +68,8 @@ def test_gamma_is_varied_around_what_the_other_rows_have() -> None:
 
 def test_the_row_that_drops_has_stragglers_that_are_sometimes_on_time() -> None:
     cases = {case.name: case.settings["schedule"] for case in PAPERS.get("plga")(True).cases}
-    assert cases["mnist-fedavg-drop-1"] == {"stragglers": 5, "straggling": "absent"}
-    assert cases["mnist-fedavg-drop-all-1"] == cases["mnist-lga-1"] == {"stragglers": 5}
+    assert cases["digits-stored-fedavg-drop-1"] == {"stragglers": 5, "straggling": "absent"}
+    assert cases["digits-stored-fedavg-drop-all-1"] == cases["digits-stored-lga-1"] == {"stragglers": 5}
 
 
 def _mark(second: float, score: float) -> Mark:
@@ -93,16 +90,27 @@ def test_the_first_second_that_is_read_is_one_that_all_have_reached() -> None:
     assert equal_seconds({"a": long}) == equal_seconds({}) == []
 
 
-def test_who_was_under_way_in_the_last_round_is_left_out(tmp_path: Path) -> None:
-    """Its `post` is of a training that never was."""
+def test_plga_is_run_in_both_orders_of_the_samples() -> None:
+    for quick in (True, False):
+        cases = {c.name: c.settings["training"] for c in PAPERS.get("plga")(quick).cases}
+        for order in ("stored", "shuffled"):
+            assert cases[f"digits-{order}-plga-1"]["order"] == order
+            assert cases[f"mnist-{order}-plga-1"]["order"] == order
+
+
+def test_stragglers_are_measured_with_the_models_that_they_hold() -> None:
+    """Of five rounds: `fast` trains in all; `slow` has cycles of three rounds, its second reply is under way."""
     lines = [
-        ClientRecord(1, "a", took_part=True, test={"pre": 0.0, "post": 0.0}),
-        ClientRecord(2, "a", took_part=True, test={"pre": 0.5, "post": 0.7}),
-        ClientRecord(2, "b", took_part=True, test={"pre": 0.7, "post": 0.8}),
-        ClientRecord(2, "c", took_part=False, test={"pre": 0.9, "post": 0.1}),
+        ClientRecord(r, "fast", took_part=True, test={"pre": 0.1 * r, "post": 0.1 * r + 0.05}) for r in range(1, 6)
     ]
-    (tmp_path / "records.jsonl").write_text("".join(line.text() for line in lines))
-    found = trained_last(tmp_path)
-    assert found["accuracy"]["pre"]["mean"] == pytest.approx(0.6)
-    assert found["accuracy"]["post"]["mean"] == pytest.approx(0.75)
-    assert found["clients"] == 2
+    for r in range(1, 6):
+        test = {"pre": 0.5 + 0.01 * r} | ({"post": 0.9 + 0.01 * r} if r in (1, 4) else {})
+        lines.append(ClientRecord(r, "slow", took_part=r in (1, 4), test=test))
+    lines.append(ClientRecord(5, "never", test={"pre": 0.25}))
+    assert held(lines, mixed=False) == pytest.approx({"fast": 0.55, "slow": 0.94, "never": 0.25})
+    assert held(lines, mixed=True) == pytest.approx({"fast": 0.5, "slow": 0.53, "never": 0.25})
+    more = [
+        *lines,
+        *(ClientRecord(6, c, took_part=c == "fast", test={"pre": 0.7, "post": 0.8}) for c in ("fast", "slow")),
+    ]
+    assert held([line for line in more if line.client != "never"], mixed=True)["slow"] == 0.7, "its reply came in"

@@ -195,16 +195,16 @@ def test_two_at_once_get_one_clear_line_and_a_dead_one_does_not_block(tmp_path: 
 
 def test_the_same_process_cannot_open_a_directory_twice_either(tmp_path: Path) -> None:
     folder = RunDirectory(tmp_path / "run")
-    with folder.open("", lambda file: None, resume=False), pytest.raises(RunError, match="in use"):
-        RunDirectory(tmp_path / "run").open("", lambda file: None, resume=True).__enter__()
-    with folder.open("", lambda file: None, resume=True):
+    with folder.open("x = 1", lambda file: "x = 1", resume=False), pytest.raises(RunError, match="in use"):
+        RunDirectory(tmp_path / "run").open("x = 1", lambda file: "x = 1", resume=True).__enter__()
+    with folder.open("x = 1", lambda file: "x = 1", resume=True):
         pass
 
 
 def test_what_a_crash_leaves_before_the_experiment_is_written_does_not_block(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "experiment.toml.part").write_text("method = ")
-    assert train(tmp_path / "run", resume=True)["rounds"] == 2
+    assert train(tmp_path / "run")["rounds"] == 2
 
 
 def signed(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:

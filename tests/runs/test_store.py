@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,8 @@ import pytest
 from engine_helpers import Memory, Stateful
 
 from sparsona.errors import RunError
-from sparsona.methods.fedavg import FedAvg
-from sparsona.runs.checkpoint import Checkpointer, LoopState, Snapshot
+from sparsona.federation.delivery import LoopState
+from sparsona.runs.checkpoint import Checkpointer, Snapshot
 from sparsona.runs.state import digest, pack
 from sparsona.runs.store import ClientStore, write_state
 from sparsona.testing import tiny_setup
@@ -27,7 +28,7 @@ def setup() -> object:
 
 def store(hot_bytes: int = 2**20) -> ClientStore:
     setup = tiny_setup(Stateful(), 4)
-    return ClientStore(setup.method, setup.task, hot_bytes)
+    return ClientStore(partial(setup.method.start_client, setup.task), hot_bytes)
 
 
 def position(done: int = 1) -> Snapshot[LoopState]:
@@ -63,14 +64,6 @@ def test_little_state_never_touches_the_disk() -> None:
         large.put(f"c{i}", state(i))
     assert large.get("c7").turns == 7
     assert large.scratch is None
-
-
-def test_a_state_of_none_is_not_kept() -> None:
-    setup = tiny_setup(FedAvg(), 4)
-    stateless = ClientStore(setup.method, setup.task)
-    stateless.put("c0", None)
-    assert stateless.get("c0") is None
-    assert stateless.settle(Path("/tmp")) == {}
 
 
 def test_a_worker_reads_and_writes_by_ticket(tmp_path: Path) -> None:
@@ -135,7 +128,7 @@ def test_a_crash_between_two_checkpoints_leaves_the_first(tmp_path: Path) -> Non
     ours.put("c0", state(2))
     ours.settle(checkpointer.clients)  # the files are there, the manifest is not
     later = store()
-    Checkpointer(tmp_path).load(None, LoopState(), later)
+    Checkpointer(tmp_path).load(None, LoopState(), later, 3)
     assert later.get("c0").turns == 1
     assert [path.name for path in checkpointer.clients.iterdir()] == ["c0.1"], "what no manifest names is swept"
     later.put("c0", state(3))
@@ -150,7 +143,7 @@ def test_a_missing_or_damaged_state_is_one_line(tmp_path: Path) -> None:
     checkpointer.save(position(1), ours)
     (checkpointer.clients / "c1.1").write_bytes(b"damage")
     with pytest.raises(RunError, match=r"state of client c1 is damaged, c1\.1 is not as it was written"):
-        checkpointer.load(None, LoopState(), store())
+        checkpointer.load(None, LoopState(), store(), 3)
     (checkpointer.clients / "c0.1").unlink()
     with pytest.raises(RunError, match="state of client c0 is missing"):
-        checkpointer.load(None, LoopState(), store())
+        checkpointer.load(None, LoopState(), store(), 3)

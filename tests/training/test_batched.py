@@ -18,10 +18,12 @@ import sparsona
 from sparsona.engines.inprocess import InProcess
 from sparsona.engines.pool import Pool
 from sparsona.errors import Diverged, InputError
+from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.references import ReferenceStore
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.setup import Setup
-from sparsona.federation.worker import Meter, Worker, groups
+from sparsona.federation.worker import Evaluator, Worker, groups
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
 from sparsona.runs.records import RunLog
@@ -204,13 +206,13 @@ def test_who_draws_random_numbers_and_is_no_chain_is_trained_alone() -> None:
 def test_who_trains_with_whom_does_not_hang_on_what_is_known(
     module: nn.Module | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Meter, "WORTHWHILE", 0)
+    monkeypatch.setattr(Evaluator, "WORTHWHILE", 0)
     setup = perceptron_setup(Stateful(), clients=5, module=module)
     loop = Rounds(setup, InProcess(setup), Half(), Evaluation(ft=True), RunLog({}, True))
-    turn = loop._turn(0, 0)
-    fresh = [loop._trial("personal", turn, client, EncodeCache()) for client in setup.task.clients]
-    states = [setup.method.start_client(setup.task, client) for client in setup.task.clients]
-    plain = Worker(setup)
+    jobs = loop._jobs("personal", (0, 0), setup.task.clients, EncodeCache())
+    fresh = [replace(job, score=True, fine_tune=True) for job in jobs]
+    states = [ClientMemory.fresh(setup.method, setup.task, client) for client in setup.task.clients]
+    plain = Worker(setup, ReferenceStore())
     known = [plain.run(job, state)[1].known for job, state in zip(fresh, states, strict=True)]
     assert all(known)
     some = [replace(job, known=k) if i in (0, 3) else job for i, (job, k) in enumerate(zip(fresh, known, strict=True))]
@@ -222,7 +224,7 @@ def test_who_trains_with_whom_does_not_hang_on_what_is_known(
         return train(self, trainings)
 
     monkeypatch.setattr(Trainer, "train", counted)
-    worker = Worker(replace(setup, trainer="batched"))
+    worker = Worker(replace(setup, trainer="batched"), ReferenceStore())
     one, two = ([o.scores for _, o in worker.run_all(jobs, states)] for jobs in (fresh, some))
     assert together == [5, 5]
     assert one == two
@@ -284,7 +286,7 @@ def test_divergence_names_the_client() -> None:
 
 def test_after_an_error_the_group_goes_on() -> None:
     setup = perceptron_setup(Stateful("input"))
-    worker = Worker(replace(setup, trainer="batched"))
+    worker = Worker(replace(setup, trainer="batched"), ReferenceStore())
     group = worker._group
     assert group is not None
     with pytest.raises(InputError):
@@ -295,7 +297,7 @@ def test_after_an_error_the_group_goes_on() -> None:
 
 def test_an_error_unwinds_the_others_and_no_grad_stays_with_its_turn() -> None:
     setup = replace(perceptron_setup(FedAvg()), trainer="batched")
-    group = Worker(setup)._group
+    group = Worker(setup, ReferenceStore())._group
     assert group is not None
     samples = np.arange(3)
     unwound: list[str] = []

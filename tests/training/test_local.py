@@ -196,3 +196,28 @@ def test_batchnorm_skips_a_last_batch_of_one() -> None:
     share = dataclasses.replace(share, train=share.train[:9])
     local = Local("c0", 0, setup.task, setup.config, share, runner)
     assert local.train(runner.flat.read(), TrainConfig(batch=4)).examples == 8
+
+
+def test_stored_order_reads_class_by_class_and_goes_on_in_the_next_round() -> None:
+    setup = tiny_setup(FedAvg())
+    config = TrainConfig(batch=4, steps=2, order="stored")
+    first, second = (local_of(setup, round=r) for r in (0, 1))
+    targets, n = first.targets(), first.examples
+    per_epoch = -(-n // 4)
+    labels = setup.federation.data.targets
+    drawn = [np.concatenate([labels[i] for i, _ in local._batches(config, None, "train")]) for local in (first, second)]
+    assert drawn[0].tolist() == np.sort(targets)[:8].tolist()
+    assert drawn[1].tolist() == np.sort(targets)[8:16].tolist()
+    whole = [i for i, _ in first._batches(TrainConfig(batch=4, order="stored"), None, "train")]
+    assert len(whole) == per_epoch
+    assert labels[np.concatenate(whole)].tolist() == np.sort(targets).tolist(), "an epoch is one pass"
+    far = local_of(setup, round=per_epoch)
+    assert [i.tolist() for i, _ in far._batches(config, None, "train")] == [i.tolist() for i in whole[:2]]
+
+
+def test_stored_order_gives_a_step_of_two_batches_two_different_ones(local: Local) -> None:
+    config = TrainConfig(batch=4, steps=2, order="stored", lr=0.1)
+    one, other = (list(local._batches(config, None, "train", turn=(i, 2))) for i in (0, 1))
+    alone = list(local._batches(dataclasses.replace(config, steps=4), None, "train"))
+    taken = [one[0][0], other[0][0], one[1][0], other[1][0]]
+    assert [i.tolist() for i in taken] == [i.tolist() for i, _ in alone]

@@ -76,7 +76,7 @@ def test_the_transforms_own_numbers_are_trained_and_the_weights_may_stand_still(
 
 def test_spans_that_do_not_move_keep_their_weights_and_their_momentum() -> None:
     local = client()
-    size, half = local.layout.trainable, local.layout.trainable // 2
+    size, half = local.layout.size, local.layout.size // 2
     first, second = [slice(0, half)], [slice(half, size)]
     config = TrainConfig(batch=4, steps=2, lr=0.05, momentum=0.9, weight_decay=0.01)
     one = local.train(local.task.initial, config, transform=Halved(1.0, [first, second])).weights

@@ -15,15 +15,14 @@ def net() -> nn.Module:
     return nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(12, 4))
 
 
-def test_parameters_come_first_then_float_buffers() -> None:
-    layout = Layout.of(net())
-    assert [t.name for t in layout.tensors] == [
-        "0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias", "1.running_mean", "1.running_var",
-    ]  # fmt: skip
-    assert layout.trainable == 54 + 3 + 3 + 3 + 48 + 4
-    assert layout.size == layout.trainable + 6
-    assert layout.lengths[-2:] == (3, 3)
+def test_parameters_and_float_buffers_have_a_vector_each() -> None:
+    layout, buffers = Layout.of(net()), Layout.of_buffers(net())
+    assert [t.name for t in layout.tensors] == ["0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias"]
+    assert layout.size == 54 + 3 + 3 + 3 + 48 + 4
     assert layout.layers == ("0", "1", "3")
+    assert [t.name for t in buffers.tensors] == ["1.running_mean", "1.running_var"]
+    assert buffers.lengths == (3, 3)
+    assert Layout.of_buffers(nn.Linear(2, 2)).size == 0
 
 
 def test_weights_gradients_and_buffers_are_views() -> None:
@@ -32,13 +31,17 @@ def test_weights_gradients_and_buffers_are_views() -> None:
     flat.load(vector)
     module = flat.module
     assert module[3].bias.detach().tolist() == flat.layout.view(vector, "3.bias").tolist()
-    assert module[1].running_var.tolist() == vector[-3:].tolist()
+    flat.load_buffers(np.arange(1, 7, dtype=np.float32))
+    assert module[1].running_var.tolist() == [4, 5, 6]
     flat.gradient.zero_()
     module(torch.randn(5, 2, 4, 4)).sum().backward()
     assert module[3].bias.grad.data_ptr() == flat.gradient[flat.layout["3.bias"].slice].data_ptr()
     assert flat.layout.view(flat.gradient.numpy(), "3.bias").tolist() == [5, 5, 5, 5]
-    changed = flat.read()[-6:]
-    assert (changed != vector[-6:]).all(), "BatchNorm's statistics are part of the vector"
+    assert flat.read().tolist() == vector.tolist(), "BatchNorm's statistics are no part of the vector"
+    assert (flat.read_buffers() != np.arange(1, 7)).all()
+    assert flat.read_all().tolist() == [*flat.read(), *flat.read_buffers()]
+    flat.load_all(np.zeros(flat.layout.size + 6, np.float32))
+    assert not flat.read_all().any()
 
 
 def test_flat_computes_what_the_plain_module_computes() -> None:
@@ -74,4 +77,4 @@ def test_bad_modules_and_vectors_are_named() -> None:
 
 
 def test_integer_buffers_stay_local() -> None:
-    assert "1.num_batches_tracked" not in [t.name for t in Layout.of(net()).tensors]
+    assert "1.num_batches_tracked" not in [t.name for t in Layout.of_buffers(net()).tensors]

@@ -18,7 +18,8 @@ from itertools import chain
 import numpy as np
 from wire_cases import LAYOUT, cases, seal
 from sparsona.errors import WireError
-from sparsona.wire import Limit, decode, encode
+from sparsona.message import Positions
+from sparsona.wire import Limit, Reference, decode, encode
 from sparsona.wire.buffers import varint
 
 def peak():
@@ -45,6 +46,18 @@ def full(claim):  # bodies as long as they may be, and longer
     for length in (4 * claim, 5 * claim):
         yield seal(start + b"\\x14\\x01x" + varint(2) + n + b"\\0" + varint(length) + noise + bytes(4))
 
+def against(noise):  # a few bytes that stand for a million numbers each, and as many as can be
+    start = b"\\xb7S\\x02\\0\\0\\0\\x03" + bytes(8)
+    table = b"\\1\\0" + b"\\xf0" * 47 + b"\\0\\xff\\0\\xff" + varint(2**20 // 3) + noise[: 2 * (2**20 // 3)]
+    yield seal(start + b"\\x48\\x01x" + table + varint(8 * len(noise) // 2) + noise[: len(noise) // 2] + bytes(4))
+    yield seal(start + b"\\x48\\x01x\\1\\0" + bytes(60) + bytes(4))
+    for way in (0, 1, 17, 2, 4):
+        many = varint(2**18) + varint(2**18) + bytes([way]) + noise
+        yield seal(start + b"\\x51\\x01y\\1" + many + bytes(4))
+    yield seal(start[:-9] + b"\\5" + bytes(8) + b"\\x48\\x01x\\0\\x51\\x01y\\0" + b"\\0" + bytes(4))
+
+held = Reference({"x": np.zeros(2**20, np.float32), "y": Positions(2**20, np.arange(0, 2**20, 2))}, bytes(8))
+
 for case in cases():
     decode(encode(case.message, case.layout).data, Limit(50_000), case.layout)
 for frame in hostile(1000):  # all kernels are loaded
@@ -53,11 +66,12 @@ for frame in hostile(1000):  # all kernels are loaded
     except WireError:
         pass
 allowed = int(sys.argv[1])
+frames = [*full(2**20), *against(np.random.default_rng(0).bytes(2**21))]  # these are the sender's
 before, refused, deep = peak(), 0, 0
 for claim in (2**20 if allowed else 10**9, 2**31 - 1, 2**40, 2**63):
-    for frame in chain(hostile(claim), full(claim) if claim == 2**20 else ()):
+    for frame in chain(hostile(claim), frames if claim == 2**20 else ()):
         try:
-            decode(frame, Limit(allowed))
+            decode(frame, Limit(allowed), references=lambda _: held)
         except WireError as error:
             refused += 1
             deep += "follow" in str(error) or "announced" in str(error)

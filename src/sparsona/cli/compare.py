@@ -49,6 +49,9 @@ def compare(
     """
     methods = methods or []
     for name in methods:
+        if methods.count(name) > 1:
+            raise InputError(f"{name} is named twice: name it once, or with settings of its own, {name}:lr=0.01")
+    for name in methods:
         METHODS.check(name.partition(":")[0])
     if not methods and not resume:
         raise InputError("compare what? give methods: sparsona methods lists them")
@@ -99,4 +102,4 @@ def compare(
 def demo() -> None:
     """Every system that is here, beside its plainest rivals, on handwritten digits dealt out unevenly."""
     landed = [name for name in SYSTEMS if name in METHODS.names()]
-    compare(RunOptions(rounds=30, engine="pool"), ["local", "fedavg", "fedavg-ft", *landed], seeds=1)
+    compare(RunOptions(rounds=30), ["local", "fedavg", "fedavg-ft", *landed], seeds=3)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from sparsona.cli.app import err, out
+from sparsona.cli.options import ABOUT_DATA, RunOptions, takes_run_options
 from sparsona.errors import DataError
 
 
@@ -15,7 +16,7 @@ def add_to(app: typer.Typer) -> None:
     group = typer.Typer(help="Data sets: list, get, show.", no_args_is_help=True, rich_markup_mode=None)
     group.command("list")(list_)
     group.command("get")(get)
-    group.command("show")(show)
+    group.command("show")(takes_run_options(show, ABOUT_DATA))
     app.add_typer(group, name="data")
 
 
@@ -52,32 +53,46 @@ def get(name: str) -> None:
 
 
 def show(
-    name: str,
-    partition: Annotated[str | None, typer.Option(help="deal it out, and show classes by client")] = None,
-    clients: Annotated[int, typer.Option(help="number of clients, 0: as many as there are natural groups")] = 10,
-    seed: int = 0,
+    options: RunOptions,
+    name: Annotated[str, typer.Argument(help="a data set by name, or your own: folder:PATH, csv:PATH, ...")],
     to: Annotated[Path | None, typer.Option(help="also draw the classes by client: .png, .svg or .pdf")] = None,
 ) -> None:
-    """What a data set holds, and how a partition deals it out."""
+    """What a data set holds; of a table what is understood and decided; how a partition deals it out."""
     from sparsona import data as datasets
-    from sparsona.chance import Chance
-    from sparsona.partition._split import class_counts, federate
+    from sparsona.data.schema import along_of
+    from sparsona.experiment import build
+    from sparsona.partition._split import class_counts
+    from sparsona.prepare import prepare
     from sparsona.report.console import class_table
+    from sparsona.report.listing import table
     from sparsona.report.plots import draw_classes
 
-    data = datasets.load(name)
+    given = options.settings({"method": "local", "data": name})
+    experiment, _ = build(given, "the command line")
+    data = datasets.load(name, columns=experiment.columns, along=along_of(experiment.split.by))
+    table_of = data.rows is not None and data.rows.block is None
     shape = "x".join(map(str, data.inputs.shape[1:]))
-    out.print(f"{data.name}: {len(data)} samples of {shape}, {data.classes or 'no'} classes, model {data.model}")
+    held = f"rows of {len(data.rows.order)} columns" if data.rows and table_of else f"samples of {shape}"
+    out.print(f"{data.name}: {len(data)} {held}, {data.classes or 'no'} classes, model {data.model}")
     if data.official_test:
         out.print(f"{data.official_test} of them are the publisher's test part")
     if data.groups is not None:
         out.print(f"{len(data.group_names)} natural groups: {', '.join(data.group_names[:8])}")
-    if partition is None:
+    if data.rows is None and options.partition is None:
         return
-    if not data.classes:
-        raise DataError(f"{name} has no classes to show: leave --partition out")
-    counts = class_counts(federate(data, partition, clients, Chance(seed)))
-    names = data.class_names or tuple(str(c) for c in range(data.classes))
+    if options.partition is None and data.groups is not None:
+        given["partition"] = "groups"
+    prepared = prepare(given, loaded=data, origin="the command line")
+    lines = prepared.understood()
+    if lines:
+        out.print(table("what was understood", ("", "understood", "decided"), lines))
+    dealt = prepared.setup.federation.data
+    if not dealt.classes:
+        if options.partition is not None:
+            raise DataError(f"{name} has no classes to show: leave --partition out")
+        return
+    counts = class_counts(prepared.setup.federation)
+    names = dealt.class_names or tuple(str(c) for c in range(dealt.classes))
     out.print(class_table(counts, names))
     if to is not None:
         draw_classes(counts, names, to)

@@ -1,8 +1,9 @@
-"""What there is and what was done: ``methods``, ``wire``, ``draw``, ``export``."""
+"""What there is and what was done: ``methods``, ``report``, ``export``, ``predict``, ``wire``, ``draw``."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from sparsona.methods import METHODS
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (methods, report, export, wire, draw):
+    for command in (methods, report, export, predict, wire, draw):
         app.command()(command)
 
 
@@ -47,7 +48,8 @@ def methods(
 def export(
     run: Annotated[Path, typer.Argument(help="a run directory")],
     client: Annotated[str, typer.Option(help="whose model")],
-    to: Annotated[Path, typer.Option(help="file to write: .safetensors or .npz")],
+    to: Annotated[Path, typer.Option(help="file to write: .safetensors, .npz or .onnx")],
+    format: Annotated[str | None, typer.Option(help="safetensors, npz or onnx [what the file's name ends in]")] = None,
     slim: Annotated[
         bool, typer.Option("--slim", help="the small net of a sparse model: rows without weights go")
     ] = False,
@@ -60,8 +62,24 @@ def export(
         sizes = export_slim(run, client, to)
         out.print(f"wrote {to}: {sizes.after} numbers instead of {sizes.before}", soft_wrap=True)
         return
-    export_model(run, client, to)
+    export_model(run, client, to, format)
     out.print(f"wrote {to}", soft_wrap=True)
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="a model that sparsona export wrote: .safetensors or .npz")],
+    rows: Annotated[Path, typer.Argument(metavar="FILE", help="raw rows, without a target: .csv, .parquet or .npz")],
+    to: Annotated[Path | None, typer.Option("--out", help="the csv to write [to the screen]")] = None,
+) -> None:
+    """Predict raw rows, in the owner's class names, as csv."""
+    from sparsona.export.predict import predict_file
+
+    if to is None:
+        predict_file(model, rows, sys.stdout)
+        return
+    with to.open("w", newline="", encoding="utf-8") as file:
+        count = predict_file(model, rows, file)
+    out.print(f"wrote {to}: {count} predictions", soft_wrap=True)
 
 
 def wire(run: Annotated[Path, typer.Argument(help="a run directory")]) -> None:

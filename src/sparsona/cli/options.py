@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import wraps
 from typing import Annotated, Any, get_args, get_type_hints
@@ -45,11 +45,47 @@ class RunOptions:
     packing: Annotated[
         str | None, Option(help="tight: as few bytes as possible, or plain: less time for more bytes [tight]")
     ] = None
+    max_update_norm: Annotated[
+        float | None, Option(help="leave out updates larger than so many times the others' median [none]")
+    ] = None
     device: Annotated[str | None, Option(help="cpu or cuda [cpu]")] = None
     eval_every: Annotated[
         int | None, Option(help="evaluate every so many rounds, 0: only the last [1]"), Key("evaluation.every")
     ] = None
     new_clients: Annotated[float | None, Option(help="share held out of training, to join at the end [0]")] = None
+    target: Annotated[
+        str | None,
+        Option(metavar="COLUMN", help="what is to be predicted [a column called label, target, class or y]"),
+        Key("columns.target"),
+    ] = None
+    task: Annotated[
+        str | None,
+        Option(help="classification, regression or multilabel [auto: by the target's values]"),
+        Key("columns.task"),
+    ] = None
+    features: Annotated[
+        str | None, Option(metavar="A,B,...", help="columns to learn from [all others]"), Key("columns.features")
+    ] = None
+    drop: Annotated[str | None, Option(metavar="A,B,...", help="columns to leave out"), Key("columns.drop")] = None
+    categorical: Annotated[
+        str | None, Option(metavar="A,B,...", help="columns whose values are names"), Key("columns.categorical")
+    ] = None
+    client: Annotated[
+        str | None, Option(metavar="COLUMN", help="whose row it is, in one file of all clients"), Key("columns.client")
+    ] = None
+    scaling: Annotated[
+        str | None,
+        Option(help="agreed: by all training rows, own: by the client's, none [agreed]"),
+        Key("columns.scaling"),
+    ] = None
+    inputs: Annotated[
+        str | None, Option(help="what arrays hold: table, images, arrays or tokens [auto]"), Key("columns.inputs")
+    ] = None
+    split: Annotated[
+        str | None,
+        Option(metavar="HOW", help="random, time:COLUMN, time:COLUMN:GAP or group:COLUMN [random]"),
+        Key("split.by"),
+    ] = None
     set: Annotated[
         list[str] | None, Option(metavar="KEY=VALUE", help="any other setting, again and again"), Key("")
     ] = None
@@ -74,15 +110,24 @@ def _hints() -> dict[str, Any]:
     return get_type_hints(RunOptions, include_extras=True)
 
 
-def takes_run_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with every field of :class:`RunOptions` as an option, in the place of its parameter `options`."""
+ABOUT_DATA = (
+    "partition", "clients", "seed", "target", "task", "features", "drop", "categorical", "client", "scaling", "inputs",
+    "split",
+)  # fmt: skip
+"""The options that say what data are and how they are dealt out."""
+
+
+def takes_run_options(command: Callable[..., None], only: Collection[str] | None = None) -> Callable[..., None]:
+    """The command with the fields of :class:`RunOptions` as options, in the place of its parameter `options`: all of
+    them, or `only` some."""
 
     @wraps(command)
     def called(**given: Any) -> None:
         own = {name: given.pop(name) for name in fields}
         command(options=RunOptions(**own), **given)
 
-    fields = [field.name for field in dataclasses.fields(RunOptions)]
+    shown = [field for field in dataclasses.fields(RunOptions) if only is None or field.name in only]
+    fields = [field.name for field in shown]
     own_hints = get_type_hints(command, include_extras=True)
     kept = [
         parameter.replace(annotation=own_hints[parameter.name], kind=inspect.Parameter.KEYWORD_ONLY)
@@ -93,7 +138,7 @@ def takes_run_options(command: Callable[..., None]) -> Callable[..., None]:
         inspect.Parameter(
             field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=_hints()[field.name]
         )
-        for field in dataclasses.fields(RunOptions)
+        for field in shown
     ]
     first = [p for p in kept if p.default is inspect.Parameter.empty]
     rest = [p for p in kept if p.default is not inspect.Parameter.empty]

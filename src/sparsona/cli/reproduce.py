@@ -12,6 +12,7 @@ from sparsona.cli.app import err, out
 
 def add_to(app: typer.Typer) -> None:
     app.command()(reproduce)
+    app.command()(card)
 
 
 def reproduce(
@@ -19,10 +20,40 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="what a small machine runs within the hour")] = False,
     folder: Annotated[Path | None, typer.Option("--out", help="folder of the runs [runs/reproduce-PAPER]")] = None,
     only: Annotated[str, typer.Option(help="the cases whose names match this pattern")] = "*",
+    results: Annotated[Path | None, typer.Option(help="folder of the kept results [that of --out]")] = None,
+    again: Annotated[bool, typer.Option("--again", help="run also what is kept in --results")] = False,
+    engine: Annotated[str, typer.Option(help="what runs the clients: inprocess, pool")] = "auto",
+    dry: Annotated[bool, typer.Option("--tables", help="run nothing: make the tables of what is there")] = False,
 ) -> None:
-    """Run a paper's experiments and set its numbers beside ours. Stop and start it at will: it continues."""
+    """Run a paper's experiments and set its numbers beside ours. Stop and start it at will: it continues.
+
+    A line of each run is kept in --results, from which tables and verdicts are made; such a run is not run again.
+    """
     from sparsona import reproduce as papers
 
     target = folder or Path("runs") / f"reproduce-{paper}{'-quick' if quick else ''}"
-    table = papers.reproduce(paper, quick, target, only, say=lambda text: err.print(text, soft_wrap=True))
+    table = papers.reproduce(
+        paper,
+        quick,
+        target,
+        only,
+        say=lambda text: err.print(text, soft_wrap=True),
+        run=not dry,
+        results=results or target,
+        again=again,
+        engine=engine,
+    )
     out.print(f"results: {table}", soft_wrap=True)
+
+
+def card(
+    file: Annotated[Path, typer.Argument(help="the card, such as docs/papers/fedpse.md")],
+    names: Annotated[list[str], typer.Argument(help="whose results stand in it")],
+    results: Annotated[Path, typer.Option(help="folder of the kept results")] = Path("docs/papers/results"),
+) -> None:
+    """Make a paper's card anew from the kept results: its tables and verdicts; the text around them stays."""
+    from sparsona import reproduce as papers
+    from sparsona.files import write_atomically
+
+    write_atomically(file, papers.card(names, results, file.read_text(encoding="utf-8")))
+    out.print(f"card: {file}", soft_wrap=True)

@@ -6,14 +6,19 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sparsona.cli.app import err, out
 from sparsona.cli.folders import fresh, latest, stem
 from sparsona.cli.options import RunOptions, takes_run_options
+from sparsona.errors import InputError
 from sparsona.methods import METHODS
+
+if TYPE_CHECKING:
+    from sparsona.api import Result
+    from sparsona.prepare import Prepared
 
 
 def add_to(app: typer.Typer) -> None:
@@ -26,37 +31,76 @@ def run(
     options: RunOptions,
     folder: Annotated[Path | None, typer.Option("--out", help="run directory [runs/METHOD-DATA-SEED]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out")] = False,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="divide the clients' rows so many times at random, and pool the scores")
+    ] = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="no progress bar, no tables")] = False,
 ) -> None:
     """Run an experiment: a method by name, or a complete experiment file."""
     file = Path(what)
     if file.suffix != ".toml":
         METHODS.check(what)
-    from sparsona.api import execute
     from sparsona.experiment import assign, read
     from sparsona.prepare import prepare
-    from sparsona.report import console as show
-    from sparsona.report.tensorboard import scalars, told_to
+    from sparsona.report.clients import clients_table
+    from sparsona.report.listing import table
+    from sparsona.runs.clients import pooled
     from sparsona.runs.directory import RunDirectory
-    from sparsona.runs.records import RoundReport
 
     base: dict[str, Any] = read(file) if file.suffix == ".toml" else {"method": what}
     METHODS.check(str(base.get("method", "")))
-    prepared = prepare(
-        assign(options.settings(base), options.set or ()),
-        origin=what if file.suffix == ".toml" else "the command line",
-    )
+    settings = assign(options.settings(base), options.set or ())
+    origin = what if file.suffix == ".toml" else "the command line"
+    prepared = prepare(settings, origin=origin)
     experiment = prepared.experiment
     if folder is None:
         name = stem(experiment.method, experiment.data, experiment.seed)
         there = RunDirectory.around(file)
         folder = (there.path if there else latest(name)) if resume else fresh(name)
+    if not quiet and (lines := prepared.understood()):
+        err.print(table("what was understood", ("", "understood", "decided"), lines))
+    if repeats == 1:
+        if resume:
+            RunDirectory(folder).need_run()
+        done = _execute(prepared, folder, resume, options.tensorboard, quiet)
+        clients = done.clients
+    else:
+        _refuse_one_split(experiment.split.by)
+        several = []
+        for number in range(repeats):
+            other = {**settings, "split": {**settings.get("split", {}), "repeat": number}}
+            prepared = prepare(other, loaded=prepared.loaded, origin=origin)
+            place = folder / f"split-{number}"
+            again = resume and RunDirectory(place).experiment_file.exists()
+            done = _execute(prepared, place, again, options.tensorboard, quiet)
+            several.append(done.clients)
+        clients = tuple(pooled(several, done.summary["metric"] == "accuracy", experiment.split.fewest))
+    if not quiet:
+        if prepared.rows is not None or repeats > 1:
+            out.print(clients_table(clients, done.summary["metric"], experiment.split.fewest, repeats))
+        out.print(f"results: {folder}", soft_wrap=True)
+
+
+def _refuse_one_split(by: str) -> None:
+    if by.startswith("time:"):
+        raise InputError("a split by time is one only: leave --repeats out, or choose --split random or group:COLUMN")
+
+
+def _execute(prepared: Prepared, folder: Path, resume: bool, tensorboard: bool, quiet: bool) -> Result:
+    """One run with its progress and its closing tables."""
+    from sparsona.api import execute
+    from sparsona.report import console as show
+    from sparsona.report.tensorboard import scalars, told_to
+    from sparsona.runs.directory import RunDirectory
+    from sparsona.runs.records import RoundReport
+
+    experiment = prepared.experiment
     metric = prepared.setup.objective.metric_name
     try:
         with ExitStack() as stack:
             progress = stack.enter_context(show.RoundProgress(err, experiment.method, experiment.rounds, metric, quiet))
             watchers: list[Callable[[RoundReport], None]] = [progress.advance]
-            if options.tensorboard:
+            if tensorboard:
                 watchers.append(stack.enter_context(scalars(folder)))
             result = execute(prepared, RunDirectory(folder), resume, told_to(watchers), progress.started)
     except KeyboardInterrupt:
@@ -67,4 +111,4 @@ def run(
     if not quiet:
         out.print(show.closing(result.summary))
         out.print(show.traffic(result.summary), soft_wrap=True)
-        out.print(f"results: {folder}", soft_wrap=True)
+    return result

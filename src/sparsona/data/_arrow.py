@@ -11,6 +11,7 @@ from sparsona.data.dataset import Array
 from sparsona.data.schema.cells import numbers_or_texts
 from sparsona.data.schema.table import Table
 from sparsona.errors import DataError
+from sparsona.files import check_regular
 
 INDEX = "__index_level_"
 """pandas' name for an index that it stores beside the columns."""
@@ -24,6 +25,7 @@ def read_parquet(path: Path, owner: str) -> Table:
     except ImportError:
         raise DataError(f"{path} needs pyarrow: pip install 'sparsona[tables]', or save it as csv") from None
     try:
+        check_regular(path)
         table = pq.read_table(path)
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}; make the file readable") from error

@@ -10,6 +10,7 @@ import numpy as np
 from sparsona.data.schema.cells import number, numbers_or_texts
 from sparsona.data.schema.table import Table
 from sparsona.errors import DataError
+from sparsona.files import check_regular
 
 
 def read_csv(path: Path, owner: str) -> Table:
@@ -18,6 +19,7 @@ def read_csv(path: Path, owner: str) -> Table:
     A column is numbers where every cell is one or is missing (empty, NA, NaN, ?), else texts.
     """
     try:
+        check_regular(path)
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file, strict=True)
             lines = [(reader.line_num, row) for row in reader if row]

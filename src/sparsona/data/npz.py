@@ -20,6 +20,7 @@ from sparsona.data.dataset import Array
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.table import Table, Tables
 from sparsona.errors import DataError
+from sparsona.files import check_regular
 
 KEYS = ("x", "y", "x_test", "y_test", "client", "client_test", "columns")
 
@@ -67,11 +68,14 @@ def _values(arrays: dict[str, Array], key: str, rows: int, path: Path) -> Array:
 def read_npz(path: Path) -> dict[str, Array]:
     """All arrays of a .npz file. Python objects are refused: reading them would run what the file says."""
     try:
+        check_regular(path)
         stored = np.load(path, allow_pickle=False)
         if not isinstance(stored, np.lib.npyio.NpzFile):
             raise DataError(f"{path} is not a .npz file; write it with numpy.savez")
         with stored:
             return {key: stored[key] for key in stored.files}
+    except MemoryError as error:
+        raise DataError(f"{path} claims more than fits into memory ({error}); write it anew, or in parts") from None
     except FileNotFoundError:
         raise DataError(f"there is no file {path}; check the path behind npz:") from None
     except OSError as error:

@@ -146,7 +146,7 @@ class Timing:
         return self.deadline is not None and seconds > self.deadline
 
     def length(self, awaited: Mapping[ClientId, float], silent: bool, training: bool) -> float:
-        """How long an phase lasts whose replies take the `awaited` seconds; `silent`: some will never come.
+        """How long a phase lasts whose replies take the `awaited` seconds; `silent`: some will never come.
 
         Only training runs in windows: another phase is waited for.
         """

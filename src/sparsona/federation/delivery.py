@@ -172,8 +172,8 @@ class Delivery:
     @property
     def references(self) -> set[str]:
         """The names of all downlinks that a frame may still be coded against."""
-        named = [reply.reference for reply in self._pending] + [order.reference for order in self._open.values()]
-        return {*self._holds.values(), *named} - {""}
+        awaited = {reply.reference for reply in self._pending} | {order.reference for order in self._open.values()}
+        return {*self._holds.values(), *awaited} - {""}
 
     def send(self, client: ClientId, order: Order, reference: str = "") -> Stamp:
         """The stamp of a downlink. From now on no reply to an earlier order of this client counts."""

@@ -46,7 +46,8 @@ class Size:
 class Gate:
     """What a reply must be to count.
 
-    `declared` is how many training examples each client has told at the start, `initial` the norm of the initial model.
+    `declared` is how many examples each client may claim, by the samples that it has told at the start and the passes
+    over them; `initial` the norm of the initial model.
     `max_update_norm`, where it is set, bounds an update's norm to so many times the others' median.
     """
 
@@ -69,20 +70,23 @@ class Gate:
                     raise Refused(f"{name} holds a number {how}")
         most = self.declared[arrival.client]
         if "examples" in message and not 0 < message.integer("examples") <= most:
-            raise Refused(f"it claims {message.integer('examples')} examples, and the client has declared {most}")
+            raise Refused(
+                f"it claims {message.integer('examples')} examples, and the client has declared at most {most}"
+            )
         update = norm_of_update(message, arrival.sent) if self.max_update_norm is not None else 0.0
         return Size(norm_of(message), update)
 
     def out_of_proportion(self, sizes: Mapping[PendingReply, Size]) -> dict[PendingReply, str]:
         """The replies that are far larger than the others, and why each is refused."""
         found: dict[PendingReply, str] = {}
-        wholes, updates = [size.whole for size in sizes.values()], [size.update for size in sizes.values()]
-        for place, (reply, size) in enumerate(sizes.items()):
-            most = PROPORTION * max(self.initial, _median_of_others(wholes, place))
+        wholes = _medians_of_others([size.whole for size in sizes.values()])
+        updates = _medians_of_others([size.update for size in sizes.values()])
+        for (reply, size), whole, update in zip(sizes.items(), wholes, updates, strict=True):
+            most = PROPORTION * max(self.initial, whole)
             if size.whole > most:
                 found[reply] = f"its norm is {size.whole:.3g}, and {most:.3g} is in proportion"
             elif self.max_update_norm is not None and len(sizes) > 1:
-                most = self.max_update_norm * _median_of_others(updates, place)
+                most = self.max_update_norm * update
                 if size.update > most > 0:
                     found[reply] = f"the norm of its update is {size.update:.3g}, and {most:.3g} is allowed"
         return found
@@ -128,10 +132,19 @@ def _square(values: Numbers) -> float:
     return float(wide @ wide)
 
 
-def _median_of_others(values: Sequence[float], place: int) -> float:
-    """The lower median of all values but one: 0 where it is the only one."""
-    others = sorted(values[:place]) + sorted(values[place + 1 :])
-    return sorted(others)[(len(others) - 1) // 2] if others else 0.0
+def _medians_of_others(values: Sequence[float]) -> list[float]:
+    """For each value the lower median of all the others: 0 where there are none.
+
+    >>> _medians_of_others([5.0, 1.0, 3.0, 9.0])
+    [3.0, 5.0, 5.0, 3.0]
+    """
+    if len(values) < 2:
+        return [0.0] * len(values)
+    order = sorted(range(len(values)), key=values.__getitem__)
+    middle, out = (len(values) - 2) // 2, [0.0] * len(values)
+    for rank, place in enumerate(order):
+        out[place] = values[order[middle if middle < rank else middle + 1]]
+    return out
 
 
 @dataclass

@@ -96,6 +96,8 @@ class Rounds:
         self.server: Any = setup.method.start_server(setup.task)
         self.done = 0
         self.delivery = Delivery()
+        self.refused: list[tuple[int, ClientId, str]] = []
+        """The replies that this session has left out: the round, the client and the reason."""
         self._known: dict[ClientId, tuple[ScoredModel, ...]] = {}
         self._last_named: tuple[tuple[tuple[str, int], ...], str, Mapping[str, Part]] = ((), "", {})
         self._before = 0.0
@@ -103,7 +105,8 @@ class Rounds:
         self._limit = setup.limit()
         self._lengths = setup.task.layout.lengths
         self._buffers = Layout.of_buffers(setup.module).size
-        declared = {client: len(split.train) for client, split in setup.federation.splits.items()}
+        splits = setup.federation.splits
+        declared = {client: setup.config.most_examples(len(split.train)) for client, split in splits.items()}
         self.gate = Gate(declared, float(np.linalg.norm(setup.task.initial)), setup.max_update_norm)
 
     def resume(self) -> None:
@@ -154,6 +157,7 @@ class Rounds:
                 self._measure("trial", order, absent, cache, records, round)
             for client, reason in self._aggregate(order).items():
                 records[client] = replace(_record(records, round, client), refused=reason)
+                self.refused.append((round, client, reason))
         if evaluate:
             self._measure("personal", self._last_order(round + 1), task.clients, EncodeCache(), records, round)
         return {client: replace(record, clock=self.clock) for client, record in records.items()}

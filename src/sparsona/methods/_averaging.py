@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
 
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ServerContext
-from sparsona.ops.mean import weighted_mean
+from sparsona.ops.robust import PATTERN, merged
 from sparsona.training.local import Local
+
+MergeRule: TypeAlias = Annotated[
+    str, Field(pattern=PATTERN, description="how replies become one: mean (by examples), median, trimmed:SHARE or krum")
+]
+"""How replies become one vector."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +31,7 @@ def received(down: Message, local: Local) -> Vector:
     return down.vector("weights", local.layout.size)
 
 
-def mean_weights(arrivals: Sequence[Arrival], context: ServerContext) -> Vector:
-    """sum n_k w_k / sum n_k over the clients that answered."""
+def mean_weights(arrivals: Sequence[Arrival], context: ServerContext, rule: str = "mean") -> Vector:
+    """sum n_k w_k / sum n_k over the clients that answered, or what another rule makes of their models."""
     size = context.task.layout.size
-    return weighted_mean((a.message.examples(), a.message.vector("weights", size)) for a in arrivals)
+    return merged(rule, ((a.message.examples(), a.message.vector("weights", size)) for a in arrivals))

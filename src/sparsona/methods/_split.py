@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sparsona.message import Mask, Message, Vector
 from sparsona.method import Arrival, Fit
-from sparsona.ops.mean import weighted_mean
 from sparsona.ops.parts import joined
+from sparsona.ops.robust import merged
 from sparsona.training.local import Local
 
 
@@ -37,8 +37,11 @@ def answer(trained: Vector, shared: Mask, local: Local) -> Fit[ClientState]:
 
 
 def mean_shared(
-    server: ServerState, arrivals: Sequence[Arrival], weight: Callable[[Message], float] = Message.examples
+    server: ServerState,
+    arrivals: Sequence[Arrival],
+    rule: str,
+    weight: Callable[[Message], float] = Message.examples,
 ) -> ServerState:
-    """The mean of the shared parts, by examples unless another `weight` is given."""
+    """The mean of the shared parts, by examples unless another `weight` is given; or what another rule makes."""
     size = len(server.shared)
-    return ServerState(weighted_mean((weight(a.message), a.message.vector("shared", size)) for a in arrivals))
+    return ServerState(merged(rule, ((weight(a.message), a.message.vector("shared", size)) for a in arrivals)))

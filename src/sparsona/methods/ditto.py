@@ -12,7 +12,7 @@ from pydantic import Field
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import ServerState, mean_weights, received
+from sparsona.methods._averaging import MergeRule, ServerState, mean_weights, received
 from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local
 from sparsona.training.runner import Proximal
@@ -44,6 +44,8 @@ class Ditto(Method[ServerState, ClientState]):
     global_epochs: Epochs = None
     personal_epochs: Epochs = None
 
+    merge: MergeRule = "mean"
+
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
 
@@ -61,7 +63,7 @@ class Ditto(Method[ServerState, ClientState]):
         return Fit(ClientState(own), Message(weights=trained, examples=local.examples), own)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return ServerState(mean_weights(arrivals, context))
+        return ServerState(mean_weights(arrivals, context, self.merge))
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         return state.own

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import ServerState, mean_weights, received
+from sparsona.methods._averaging import MergeRule, ServerState, mean_weights, received
 from sparsona.training.local import Local
 
 
@@ -17,6 +17,8 @@ from sparsona.training.local import Local
 @dataclass(frozen=True)
 class FedAvg(Method[ServerState, None]):
     """One global model: the mean of the clients' models by their numbers of examples."""
+
+    merge: MergeRule = "mean"
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
@@ -32,7 +34,7 @@ class FedAvg(Method[ServerState, None]):
         return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return ServerState(mean_weights(arrivals, context))
+        return ServerState(mean_weights(arrivals, context, self.merge))
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return received(down, local)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import ServerState, mean_weights, received
+from sparsona.methods._averaging import MergeRule, ServerState, mean_weights, received
 from sparsona.training.local import Local
 
 
@@ -18,6 +18,8 @@ from sparsona.training.local import Local
 @dataclass(frozen=True)
 class FedAvgDrop(Method[ServerState, None]):
     """FedAvg that throws late models away."""
+
+    merge: MergeRule = "mean"
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
@@ -34,7 +36,7 @@ class FedAvgDrop(Method[ServerState, None]):
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         on_time = [a for a in arrivals if a.round == context.round]
-        return ServerState(mean_weights(on_time, context)) if on_time else server
+        return ServerState(mean_weights(on_time, context, self.merge)) if on_time else server
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return received(down, local)

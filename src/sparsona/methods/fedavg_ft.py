@@ -12,7 +12,7 @@ from pydantic import Field
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import ServerState, mean_weights, received
+from sparsona.methods._averaging import MergeRule, ServerState, mean_weights, received
 from sparsona.training.local import Local
 
 
@@ -22,6 +22,7 @@ class FedAvgFT(Method[ServerState, None]):
     """FedAvg whose personal model is the global one after `ft_epochs` of local training."""
 
     ft_epochs: Annotated[int, Field(ge=1)] = 1
+    merge: MergeRule = "mean"
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
@@ -37,7 +38,7 @@ class FedAvgFT(Method[ServerState, None]):
         return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return ServerState(mean_weights(arrivals, context))
+        return ServerState(mean_weights(arrivals, context, self.merge))
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         config = replace(local.config, epochs=self.ft_epochs, steps=None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import ServerState, mean_weights, received
+from sparsona.methods._averaging import MergeRule, ServerState, mean_weights, received
 from sparsona.training.local import Local
 
 
@@ -18,6 +18,8 @@ from sparsona.training.local import Local
 @dataclass(frozen=True)
 class FedAvgStale(Method[ServerState, None]):
     """FedAvg that averages late models as they come."""
+
+    merge: MergeRule = "mean"
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
@@ -33,7 +35,7 @@ class FedAvgStale(Method[ServerState, None]):
         return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return ServerState(mean_weights(arrivals, context))
+        return ServerState(mean_weights(arrivals, context, self.merge))
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return received(down, local)

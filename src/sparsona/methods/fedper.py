@@ -13,6 +13,7 @@ from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
+from sparsona.methods._averaging import MergeRule
 from sparsona.methods._split import ClientState, ServerState, answer, assembled, mean_shared
 from sparsona.ops.parts import last_layers
 from sparsona.training.local import Local
@@ -29,6 +30,8 @@ class FedPer(Method[ServerState, ClientState]):
     def shared(self, layout: Layout) -> Mask:
         return ~last_layers(layout, self.head)
 
+    merge: MergeRule = "mean"
+
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial[self.shared(task.layout)])
 
@@ -42,7 +45,7 @@ class FedPer(Method[ServerState, ClientState]):
         return answer(local.train(self.personal_model(state, down, local)).weights, self.shared(local.layout), local)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return mean_shared(server, arrivals)
+        return mean_shared(server, arrivals, self.merge)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         return assembled(state, down, self.shared(local.layout))

@@ -12,7 +12,7 @@ from pydantic import Field
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import ServerState, mean_weights, received
+from sparsona.methods._averaging import MergeRule, ServerState, mean_weights, received
 from sparsona.training.local import Local
 from sparsona.training.runner import Proximal
 
@@ -23,6 +23,7 @@ class FedProx(Method[ServerState, None]):
     """FedAvg with a proximal term of strength `mu` in the local loss; mu = 0 is FedAvg."""
 
     mu: Annotated[float, Field(ge=0)] = 0.1
+    merge: MergeRule = "mean"
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
@@ -39,7 +40,7 @@ class FedProx(Method[ServerState, None]):
         return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return ServerState(mean_weights(arrivals, context))
+        return ServerState(mean_weights(arrivals, context, self.merge))
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return received(down, local)

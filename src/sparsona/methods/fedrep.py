@@ -13,6 +13,7 @@ from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
+from sparsona.methods._averaging import MergeRule
 from sparsona.methods._split import ClientState, ServerState, answer, assembled, mean_shared
 from sparsona.ops.parts import last_layers
 from sparsona.training.local import Local
@@ -37,6 +38,8 @@ class FedRep(Method[ServerState, ClientState]):
     def shared(self, layout: Layout) -> Mask:
         return ~last_layers(layout, self.head)
 
+    merge: MergeRule = "mean"
+
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial[self.shared(task.layout)])
 
@@ -51,7 +54,7 @@ class FedRep(Method[ServerState, ClientState]):
         return answer(local.train(headed, mask=shared, stream="body").weights, shared, local)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return mean_shared(server, arrivals)
+        return mean_shared(server, arrivals, self.merge)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         return assembled(state, down, self.shared(local.layout))

@@ -1,5 +1,7 @@
 """FedUpdate: Jiang, Konecny, Rush, Kannan, "Improving Federated Learning Personalization via Model Agnostic Meta
-Learning", 2019, as a baseline of SPFL: FedAvg; before it is used, the global model takes a step on one local batch."""
+Learning", 2019, as a baseline of SPFL: FedAvg; before it is used, the global model takes a step on one local batch.
+That step is private and forgotten. In the code of SPFL's authors (MondayCat/PLGA) the tuned model starts the client's
+next training, so that its step reaches the server; their text has it as here."""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from pydantic import Field
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import ServerState, mean_weights, received
+from sparsona.methods._averaging import MergeRule, ServerState, mean_weights, received
 from sparsona.training.local import Local
 
 
@@ -22,6 +24,7 @@ class FedUpdate(Method[ServerState, None]):
     """FedAvg whose personal model is the global one after `ft_steps` steps on local batches."""
 
     ft_steps: Annotated[int, Field(ge=1)] = 1
+    merge: MergeRule = "mean"
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
@@ -37,7 +40,7 @@ class FedUpdate(Method[ServerState, None]):
         return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return ServerState(mean_weights(arrivals, context))
+        return ServerState(mean_weights(arrivals, context, self.merge))
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return local.train(received(down, local), replace(local.config, steps=self.ft_steps), stream="update").weights

@@ -13,6 +13,7 @@ from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
+from sparsona.methods._averaging import MergeRule
 from sparsona.methods._split import ClientState, ServerState, answer, assembled, mean_shared
 from sparsona.ops.parts import last_layers
 from sparsona.training.local import Local
@@ -32,6 +33,8 @@ class LGFedAvg(Method[ServerState, ClientState]):
     def shared(self, layout: Layout) -> Mask:
         return last_layers(layout, min(self.top, len(layout.layers) - 1))
 
+    merge: MergeRule = "mean"
+
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial[self.shared(task.layout)])
 
@@ -45,7 +48,7 @@ class LGFedAvg(Method[ServerState, ClientState]):
         return answer(local.train(self.personal_model(state, down, local)).weights, self.shared(local.layout), local)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return mean_shared(server, arrivals, lambda message: 1.0)
+        return mean_shared(server, arrivals, self.merge, lambda message: 1.0)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         return assembled(state, down, self.shared(local.layout))

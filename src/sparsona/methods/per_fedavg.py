@@ -14,11 +14,13 @@ from pydantic import Field
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import ServerState, mean_weights, received
+from sparsona.methods._averaging import MergeRule, ServerState, mean_weights, received
 from sparsona.training.local import Local
 from sparsona.training.runner import Minibatch, Vectors
 
 Rate = Annotated[float, Field(gt=0)]
+ALPHA = 0.01
+"""The inner step of the paper's experiments."""
 
 
 @METHODS.add
@@ -26,15 +28,18 @@ Rate = Annotated[float, Field(gt=0)]
 class PerFedAvg(Method[ServerState, None]):
     """A global model to start from: each client takes one step of its own before use.
 
-    `alpha` is the inner step and `beta` the outer one, the learning rate where not given. `order`: first leaves the
-    Hessian out, hessian multiplies by I - alpha H. `variant` repository: as SPFL's authors have it, two plain steps on
-    every batch, of sizes alpha and beta, and nothing before use.
+    `alpha` is the inner step, the paper's 0.01 where not given, in every round; `beta` the outer one, the learning rate
+    where not given. `order`: first leaves the Hessian out, hessian multiplies by I - alpha H. `variant` repository: as
+    SPFL's authors have it, two plain steps on every batch, of sizes alpha and beta, both the learning rate where not
+    given, and nothing before use.
     """
 
     alpha: Rate | None = None
     beta: Rate | None = None
     order: Literal["first", "hessian"] = "first"
     variant: Literal["paper", "repository"] = "paper"
+
+    merge: MergeRule = "mean"
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
@@ -46,7 +51,8 @@ class PerFedAvg(Method[ServerState, None]):
         return Message(weights=server.weights)
 
     def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
-        alpha, beta = np.float32(self.alpha or local.rate), np.float32(self.beta or local.rate)
+        usual = local.rate if self.variant == "repository" else ALPHA
+        alpha, beta = np.float32(self.alpha or usual), np.float32(self.beta or local.rate)
 
         def step(vectors: Vectors, batches: tuple[Minibatch, ...]) -> Vectors:
             (w,) = vectors
@@ -64,12 +70,13 @@ class PerFedAvg(Method[ServerState, None]):
         return Fit(None, Message(weights=trained, examples=local.examples), model)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return ServerState(mean_weights(arrivals, context))
+        return ServerState(mean_weights(arrivals, context, self.merge))
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         start = received(down, local)
         return start if self.variant == "repository" else self._adapted(start, local)
 
     def _adapted(self, start: Vector, local: Local) -> Vector:
-        one = replace(local.config, steps=1, repeats=1, momentum=0.0, lr=self.alpha or local.config.lr)
+        alpha = self.alpha or ALPHA
+        one = replace(local.config, steps=1, repeats=1, momentum=0.0, lr=alpha, decay=1.0, drops=())
         return local.train(start, one, stream="adapt").weights

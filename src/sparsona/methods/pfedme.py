@@ -13,7 +13,7 @@ from pydantic import Field
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import ServerState, mean_weights, received
+from sparsona.methods._averaging import MergeRule, ServerState, mean_weights, received
 from sparsona.training.local import Local
 from sparsona.training.runner import Minibatch, Proximal, Step, Vectors
 
@@ -32,18 +32,21 @@ class ClientState:
 class PFedMe(Method[ServerState, ClientState]):
     """A personal model on a spring: `inner` steps towards the client's data, held by `lambda_` near the global model.
 
-    Steps of theta are `eta_p` long (the learning rate where not given), those of w_k `eta`; `mu` is weight decay of
-    theta, `beta` how far the server follows. `variant` fedem: FedEM's simplified form, a client's own model trained
-    with a pull of strength `lambda_` to the mean of all.
+    Steps of theta are `eta_p` long and those of w_k `eta`: where not given, the learning rate, but at most 1 /
+    `lambda_`, at which w_k would be theta_k. A round moves w_k by about `eta` times a gradient a batch, as FedAvg does
+    by the learning rate. `mu` is weight decay of theta, `beta` how far the server follows. `variant` fedem: FedEM's
+    simplified form, a client's own model trained with a pull of strength `lambda_` to the mean of all.
     """
 
     lambda_: Positive = 15.0
     inner: Annotated[int, Field(ge=1)] = 5
-    eta: Positive = 0.005
+    eta: Positive | None = None
     eta_p: Positive | None = None
     mu: Annotated[float, Field(ge=0)] = 0.001
     beta: Positive = 1.0
     variant: Literal["paper", "fedem"] = "paper"
+
+    merge: MergeRule = "mean"
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
@@ -64,8 +67,9 @@ class PFedMe(Method[ServerState, ClientState]):
         return Fit(ClientState(theta), Message(weights=sent, examples=local.examples), theta)
 
     def _step(self, local: Local) -> Step:
-        eta_p, pull, mu = (np.float32(v) for v in (self.eta_p or local.rate, self.lambda_, self.mu))
-        follow = np.float32(self.eta * self.lambda_)
+        usual = min(local.rate, 1 / self.lambda_)
+        eta_p, pull, mu = (np.float32(v) for v in (self.eta_p or usual, self.lambda_, self.mu))
+        follow = np.float32((self.eta or usual) * self.lambda_)
 
         def step(vectors: Vectors, batches: tuple[Minibatch, ...]) -> Vectors:
             theta, w = vectors
@@ -76,7 +80,7 @@ class PFedMe(Method[ServerState, ClientState]):
         return step
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        mean = mean_weights(arrivals, context)
+        mean = mean_weights(arrivals, context, self.merge)
         if self.beta == 1.0:
             return ServerState(mean)
         return ServerState(np.float32(1 - self.beta) * server.weights + np.float32(self.beta) * mean)

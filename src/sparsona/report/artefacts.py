@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from safetensors import safe_open
 
-from sparsona.method import ClientId
+from sparsona.errors import RunError
+from sparsona.method import ClientGraph, ClientId
 from sparsona.ops.pairwise import Matrix
+from sparsona.runs.artefacts import load
 from sparsona.runs.directory import RunDirectory
 
 MOST = 100
@@ -49,34 +51,23 @@ class Tree:
 
 
 def json_artefacts(folder: Path) -> tuple[list[Graph], list[Heat]]:
-    """The networks and matrices among the JSON files of a run, told by what they hold."""
+    """The networks and matrices that the method has left in the run directory."""
     graphs: list[Graph] = []
     heats: list[Heat] = []
-    for file in sorted(folder.glob("*.json")):
-        if file.name in NOT_ARTEFACTS:
-            continue
-        found = json.loads(file.read_text(encoding="utf-8"))
-        clients = tuple(map(str, found.get("clients", ()))) if isinstance(found, dict) else ()
-        if not clients:
-            continue
-        if "edges" in found:
-            graphs.append(Graph(file.stem, clients[:MOST], _edges(found, clients)))
-        for part, rows in (found.get("parts") or found.get("stages") or {}).items():
-            matrix = np.array(rows, np.float64)[:MOST, :MOST]
-            heats.append(Heat(file.stem, part, clients[:MOST], matrix))
+    names = tuple(sorted(file.stem for file in folder.glob("*.json") if file.name not in NOT_ARTEFACTS))
+    try:
+        found = load(folder, names)
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"a JSON file in {folder} is not what a method leaves ({error}): take it away") from None
+    for name, artefact in found.items():
+        clients = artefact.clients[:MOST]
+        if isinstance(artefact, ClientGraph):
+            pairs = zip(artefact.edges, artefact.weights, strict=True)
+            inside = [(i, j, weight) for (i, j), weight in pairs if max(i, j) < len(clients)]
+            graphs.append(Graph(name, clients, tuple((clients[i], clients[j], weight) for i, j, weight in inside)))
+        else:
+            heats += [Heat(name, stage, clients, rows[:MOST, :MOST]) for stage, rows in artefact.stages.items()]
     return graphs, heats
-
-
-def _edges(found: dict[str, Any], clients: tuple[str, ...]) -> tuple[tuple[str, str, float], ...]:
-    """Edges by names with their weights, however the file has them: by name or by place, weights beside or inside."""
-    weights = found.get("weights") or [1.0] * len(found["edges"])
-    kept = set(clients[:MOST])
-    named = []
-    for edge, beside in zip(found["edges"], weights, strict=True):
-        ends = [clients[end] if isinstance(end, int) else str(end) for end in edge[:2]]
-        if kept >= set(ends):
-            named.append((ends[0], ends[1], float(edge[2]) if len(edge) > 2 else float(beside)))
-    return tuple(named)
 
 
 def mask_overlap(folder: Path, clients: Sequence[ClientId]) -> Heat | None:

@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from shlex import quote
 from typing import Any
 
-from sparsona.experiment import FREE, Experiment, flatten, make_method
+from sparsona.experiment import Experiment, flatten, make_method
+from sparsona.export.card import GIVEN
 
+MACHINE = ("engine", "workers", "device")
+"""Settings that say where the work is done."""
 FLAGS = ("data", "model", "clients", "partition", "rounds", "seed", "new_clients", "trainer", "packing")
 
 
@@ -18,15 +21,25 @@ def run_command(settings: Mapping[str, Any], out: str | None = None) -> str:
 
     >>> run_command({"method": "fedprox", "rounds": 30, "options": {"mu": 0.5}, "training": {"lr": 0.05}})
     'sparsona run fedprox --rounds 30 --set mu=0.5 --set training.lr=0.05'
+
+    Where the data were given in Python, it is a call in Python.
+
+    >>> run_command({"method": "fedprox", "data": GIVEN, "rounds": 30, "options": {"mu": 0.5}}, "my-run")
+    "sparsona.run('fedprox', data=your_data, rounds=30, set=('mu=0.5',), out='my-run')"
     """
     method = str(settings["method"])
     defaults = Experiment(method=method).model_dump(mode="json")
     defaults["options"] = {k: v for k, v in dataclasses.asdict(make_method(method, {})).items() if v is not None}
     usual, given = flatten(defaults), flatten(settings)
+    changed = {
+        key: value
+        for key, value in given.items()
+        if key not in ("method", *MACHINE) and not _same(value, usual.get(key))
+    }
+    if GIVEN in (changed.get("data"), changed.get("model")):
+        return _python(method, changed, out)
     words = ["sparsona", "run", method]
-    for key, value in given.items():
-        if key in ("method", *FREE) or _same(value, usual.get(key)):
-            continue
+    for key, value in changed.items():
         if key in FLAGS:
             words += [f"--{key.replace('_', '-')}", str(value)]
         else:
@@ -34,6 +47,17 @@ def run_command(settings: Mapping[str, Any], out: str | None = None) -> str:
     if out is not None:
         words += ["--out", out]
     return " ".join(quote(word) for word in words)
+
+
+def _python(method: str, changed: Mapping[str, Any], out: str | None) -> str:
+    """The call for data or a model that no command can name."""
+    parts = [repr(method)]
+    parts += [f"{key}=your_{key}" for key in ("data", "model") if changed.get(key) == GIVEN]
+    parts += [f"{key}={value!r}" for key, value in changed.items() if key in FLAGS and value != GIVEN]
+    sets = [f"{key.removeprefix('options.')}={_text(value)}" for key, value in changed.items() if key not in FLAGS]
+    parts += [f"set={tuple(sets)!r}"] if sets else []
+    parts += [f"out={out!r}"] if out is not None else []
+    return f"sparsona.run({', '.join(parts)})"
 
 
 def _same(one: Any, other: Any) -> bool:

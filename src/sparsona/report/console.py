@@ -85,6 +85,10 @@ def closing(summary: Mapping[str, Any]) -> Table:
         rows += [(f"{point}, {new['count']} new clients", values) for point, values in new[metric].items()]
     for label, values in rows:
         table.add_row(label, *(share(values[key], metric) for key, _ in COLUMNS))
+    if "too_few_test_rows" in summary:
+        few = summary["too_few_test_rows"]
+        table.caption = f"without {len(few['clients'])} clients that have fewer than {few['fewest']} test rows"
+        table.caption_justify = "left"
     return table
 
 
@@ -92,11 +96,16 @@ def traffic(summary: Mapping[str, Any]) -> str:
     """One line on the bytes that were sent."""
     sent, paper = summary["bytes"], summary["paper_bytes"]
     return (
-        f"sent: {size(sent['up'])} up, {size(sent['down'])} down "
+        f"sent: {size(sent['up'])} up, {size(sent['down'])} down{_agreed(sent)} "
         f"(values only, as papers count: {size(paper['up'])} up, {size(paper['down'])} down); "
         f"{summary['simulated_seconds']:.0f} s simulated; "
         f"{summary['seconds']:.1f} s, {summary['peak_rss_mb']:.0f} MB of memory"
     )
+
+
+def _agreed(sent: Mapping[str, Any]) -> str:
+    agreed = sum(sent.get("agreement", {}).values())
+    return f", {size(agreed)} of it to agree on the columns" if agreed else ""
 
 
 def breakdown(summary: Mapping[str, Any]) -> Table:

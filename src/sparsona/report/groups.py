@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparsona.errors import InputError
-from sparsona.experiment import FREE, flatten
+from sparsona.experiment import flatten
+from sparsona.report.command import MACHINE
 from sparsona.report.measured import MeasuredRun
 
 
@@ -33,7 +34,7 @@ def group_runs(runs: Sequence[MeasuredRun]) -> dict[str, list[MeasuredRun]]:
 
 def _work(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings that decide what is computed, apart from chance."""
-    return {key: value for key, value in flatten(settings).items() if key not in (*FREE, "seed")}
+    return {key: value for key, value in flatten(settings).items() if key not in (*MACHINE, "seed")}
 
 
 def _label(own: Mapping[str, Any], among: Sequence[Mapping[str, Any]]) -> str:

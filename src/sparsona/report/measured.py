@@ -116,17 +116,22 @@ def measure(folder: Path) -> MeasuredRun:
     fewest = int(settings.get("split", {}).get("fewest", 1))
     small = frozenset(client for client, data in about.clients.items() if data.test < fewest)
     finished = directory.summary_file.exists()
-    progress = Checkpointer(directory.checkpoint).progress()
+    if finished:
+        summary = directory.summary()
+        rounds, seconds = summary["rounds"], summary["seconds"]
+    else:
+        progress = Checkpointer(directory.checkpoint).progress()
+        rounds, seconds = progress.done, progress.seconds
     return MeasuredRun(
         path=folder,
         settings=settings,
         about=about,
         measurements=tuple(complete(measurements(by_round(lines), small), "pre")),
-        rounds=progress.done,
+        rounds=rounds,
         up=sum((line.up for line in lines), Ledger()),
         down=sum((line.down for line in lines), Ledger()),
         traffic=traffic,
-        seconds=directory.summary()["seconds"] if finished else progress.seconds,
+        seconds=seconds,
         finished=finished,
     )
 

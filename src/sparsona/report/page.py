@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from shlex import quote
 from typing import Any
 
 import numpy as np
 
+from sparsona.export.card import GIVEN
 from sparsona.method import ClientId
 from sparsona.report import artefacts
 from sparsona.report.command import run_command
@@ -38,9 +40,9 @@ def page_data(runs: Sequence[MeasuredRun], budget: Budget, notes: Sequence[str] 
         first.rounds,
         (
             run_command(settings, "my-run"),
-            f"sparsona export my-run --client {min(first.traffic)} --to model.safetensors",
+            f"sparsona export my-run --client {quote(min(first.traffic))} --to model.safetensors",
         ),
-        run_command(settings).replace("sparsona run", "sparsona compare", 1),
+        _compare_command(settings),
     )
     data = {
         "title": f"{settings['data']}, {settings['clients']} clients, {settings['partition']}",
@@ -60,6 +62,13 @@ def page_data(runs: Sequence[MeasuredRun], budget: Budget, notes: Sequence[str] 
         "notes": list(notes),
     }
     return data, advice
+
+
+def _compare_command(settings: Mapping[str, Any]) -> str:
+    """How to have something to compare with: a comparison, or where the data are in Python, a run alone."""
+    if GIVEN in (settings["data"], settings["model"]):
+        return run_command({**settings, "method": ALONE, "options": {}}, ALONE)
+    return run_command(settings).replace("sparsona run", "sparsona compare", 1)
 
 
 def _number(value: float | None) -> float | None:

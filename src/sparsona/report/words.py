@@ -151,7 +151,6 @@ def _thrifty(found: Comparison, best: Row) -> Row | None:
     if best.validation is None:
         return None
     margin = NEAR if found.metric == "accuracy" else NEAR * abs(best.validation.mean)
-    margin = max(margin, best.validation.half or 0.0)
     near = [
         row
         for row in found.rows

@@ -1,13 +1,17 @@
 """The papers' experiments, one file a paper: which runs there are, what the paper says, what came out.
 
 :func:`reproduce` runs them one after another, the cheap ones first. A run that is finished is not run again and one
-that was interrupted is continued, so the command can be stopped and started at will.
+that was interrupted is continued, so the command can be stopped and started at will. What a card needs of a run is kept
+in a small file (`results`), which outlives the run's directory: a case that stands there is not run again, either,
+unless it is asked for.
 """
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,21 +19,57 @@ from typing import Any, TypeAlias
 from sparsona.api import execute
 from sparsona.errors import InputError
 from sparsona.files import write_atomically
-from sparsona.prepare import prepare
+from sparsona.prepare import Prepared, prepare
 from sparsona.registry import Registry
+from sparsona.reproduce._results import Results, compact
+from sparsona.reproduce._verdicts import Check, Claim, Runs, Summary, Verdict, interval, score, values
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.directory import RunDirectory
-from sparsona.runs.records import RoundReport
+from sparsona.runs.records import ClientRecord, RoundReport
+from sparsona.runs.scores import summarise
+from sparsona.training.runner import ModelRunner
 
-Summary: TypeAlias = Mapping[str, Any]
-"""What summary.json of a run holds."""
+__all__ = ["Case", "Check", "Claim", "Paper", "Runs", "Summary", "Verdict", "reproduce", "score"]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What is chosen for a row on validation data before its runs: `key` (``training.lr``), one of `values`. Several
+    keys are joined by commas; a value then has a number for each.
+
+    Each value has one run of `rounds` rounds with the row's first seed, in which the share `validation` of the training
+    samples is kept back; the mean over the clients at `point` decides, and of equals the first. Test samples have no
+    part in it. Rows that share a grid have the same budget.
+    """
+
+    key: str
+    values: tuple[float | tuple[float, ...], ...]
+    rounds: int
+    point: str = "pre"
+    validation: float = 0.2
+
+    def named(self, value: float | tuple[float, ...]) -> dict[str, float]:
+        """
+        >>> Grid("training.lr,options.lam", ((0.1, 3),), 5).named((0.1, 3))
+        {'training.lr': 0.1, 'options.lam': 3}
+        """
+        return dict(zip(self.key.split(","), value if isinstance(value, tuple) else (value,), strict=True))
+
+    def applied(self, settings: Mapping[str, Any], value: float | tuple[float, ...]) -> dict[str, Any]:
+        """The settings with this value in them."""
+        out = dict(settings)
+        for name, number in self.named(value).items():
+            section, _, key = name.rpartition(".")
+            out[section] = {**out.get(section, {}), key: number}
+        return out
 
 
 @dataclass(frozen=True)
 class Case:
     """One run: its directory's name, the table it stands in, the settings, and the paper's number for it, if any.
 
-    `cost` orders the cases: the samples that it trains on, or anything that grows with its time.
+    Runs of the same `row` differ in their seed only. `grid` leaves one setting to validation data. `cost` orders the
+    cases: the samples that it trains on, or anything that grows with its time.
     """
 
     name: str
@@ -37,28 +77,45 @@ class Case:
     settings: Mapping[str, Any]
     paper: float | None = None
     cost: float = 0.0
+    row: str = ""
+    grid: Grid | None = None
+
+    @property
+    def of(self) -> str:
+        return self.row or self.name
+
+    @property
+    def seed(self) -> int:
+        return int(self.settings.get("seed", 0))
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The settings, and how one of them is chosen. That an excerpt is not scaled again goes without saying."""
+        settings = {key: value for key, value in self.settings.items() if key != "columns"}
+        if self.grid is None:
+            return settings
+        return {**settings, "grid": [self.grid.key, list(self.grid.values), self.grid.rounds]}
 
 
-Check: TypeAlias = Callable[[Mapping[str, Summary]], bool | None]
-"""A test on the summaries by case; None where a run is missing."""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """Something the paper says, or what one would say against it, and the test of it."""
-
-    text: str
-    check: Check
+Extra: TypeAlias = Callable[[RunDirectory, Prepared], Mapping[str, float]]
+"""Numbers that a paper's claims need beside the summary, read off a finished run."""
 
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper's runs, its claims, and its drawings: each takes the folder of the runs and the file to write."""
+    """A paper's runs, its claims, and its drawings: each takes the folder of the runs and the file to write.
+
+    `tables` are made of the runs that are kept: markdown, by title. `extra` reads numbers off a finished run, `watch`
+    off a run's checkpoint after every round.
+    """
 
     title: str
     cases: Sequence[Case]
     claims: Sequence[Claim] = ()
     drawings: Mapping[str, Callable[[Path, Path], bool]] = field(default_factory=dict)
+    tables: Mapping[str, Callable[[Runs], str]] = field(default_factory=dict)
+    extra: Extra | None = None
+    watch: Callable[[RunDirectory], Mapping[str, float]] | None = None
 
 
 PAPERS: Registry[Callable[[bool], Paper]] = Registry("paper", __name__)
@@ -66,13 +123,25 @@ PAPERS: Registry[Callable[[bool], Paper]] = Registry("paper", __name__)
 
 
 def reproduce(
-    name: str, quick: bool, out: Path, only: str = "*", say: Callable[[str], None] = print, run: bool = True
+    name: str,
+    quick: bool,
+    out: Path,
+    only: str = "*",
+    say: Callable[[str], None] = print,
+    run: bool = True,
+    results: Path | None = None,
+    again: bool = False,
+    engine: str = "auto",
 ) -> Path:
     """Run a paper's cases whose names match `only` into `out`, and write results.md there. Returns that file.
 
-    With `run` false nothing is run: the table is made of the runs that are there.
+    With `run` false nothing is run: the table is made of the runs that are there. `results` is the folder in which a
+    compact form of every run is kept; cases that are kept there are run only if `again` is true. The `engine` says
+    where the work is done and changes no number.
     """
     paper = PAPERS.get(name)(quick)
+    if engine != "auto":
+        paper = replace(paper, cases=[replace(c, settings={**c.settings, "engine": engine}) for c in paper.cases])
     chosen = sorted((c for c in paper.cases if fnmatch(c.name, only)), key=lambda case: case.cost)
     if not chosen:
         raise InputError(
@@ -80,54 +149,125 @@ def reproduce(
         )
     table = out / "results.md"
     out.mkdir(parents=True, exist_ok=True)
+    kept = Results.read(results_file(results, name, quick))
     for number, case in enumerate(chosen if run else (), 1):
-        title = f"[{number}/{len(chosen)}] {case.name}"
-        summary = _run(case, RunDirectory(out / case.name), lambda text, title=title: say(f"{title}: {text}"))  # type: ignore[misc]
-        say(f"{title}: {_scores(summary)}, {summary['seconds']:.0f} s")
-        write_atomically(table, report(paper, name, quick, out))
-    write_atomically(table, report(paper, name, quick, out))
+        if not again and kept.find(case.name, case.identity):
+            continue
+
+        def tell(text: str, title: str = f"[{number}/{len(chosen)}] {case.name}") -> None:
+            say(f"{title}: {text}")
+
+        settings, choice = _chosen(case, paper, kept, out, tell)
+        summary = _run(case, settings, paper, RunDirectory(out / case.name), kept, tell, choice)
+        tell(f"{_scores(summary)}, {summary['seconds']:.0f} s")
+        write_atomically(table, report(paper, name, quick, out, kept))
+    write_atomically(table, report(paper, name, quick, out, kept))
     for file, draw in paper.drawings.items():
         if draw(out, out / file):
             say(f"drawn: {out / file}")
     return table
 
 
-def _run(case: Case, folder: RunDirectory, say: Callable[[str], None]) -> Summary:
-    """The summary of a case: of the finished run, or of the run that is made or continued now."""
-    if folder.summary_file.exists():
-        return folder.summary()
-    prepared = prepare(case.settings, origin=f"the case {case.name}")
+def results_file(results: Path | None, name: str, quick: bool) -> Path | None:
+    """Where the compact results of a paper are kept: those of `quick` and of the whole apart."""
+    return None if results is None else results / f"{name}{'-quick' if quick else ''}.json"
+
+
+def _chosen(
+    case: Case, paper: Paper, kept: Results, out: Path, say: Callable[[str], None]
+) -> tuple[dict[str, Any], dict[str, float]]:
+    """A case's settings with what validation data choose for its row, and the choice."""
+    if case.grid is None:
+        return dict(case.settings), {}
+    grid, seed = case.grid, min(c.seed for c in paper.cases if c.of == case.of)
+    tried: dict[str, float] = {}
+    for value in grid.values:
+        name = f"tune-{case.of}-{'-'.join(f'{number:g}' for number in grid.named(value).values())}"
+        settings = grid.applied({**case.settings, "rounds": grid.rounds, "seed": seed}, value)
+        settings["split"] = {**settings.get("split", {}), "validation": grid.validation}
+        settings["evaluation"] = {"every": 0}
+        trial = Case(name, "tuning", settings)
+        found = kept.find(name, settings) or _run(trial, settings, Paper("", ()), RunDirectory(out / name), kept, say)
+        tried[name] = found["validation"].get(grid.point) or 0.0
+    best = max(range(len(tried)), key=lambda place: (list(tried.values())[place], -place))
+    choice = grid.named(grid.values[best])
+    told = ", ".join(f"{name.removeprefix(f'tune-{case.of}-')}: {found:.4f}" for name, found in tried.items())
+    say(f"{', '.join(f'{key} = {value:g}' for key, value in choice.items())} by validation ({told})")
+    return grid.applied(case.settings, grid.values[best]), choice
+
+
+def _run(
+    case: Case,
+    settings: Mapping[str, Any],
+    paper: Paper,
+    folder: RunDirectory,
+    kept: Results,
+    say: Callable[[str], None],
+    choice: Mapping[str, float] | None = None,
+) -> Summary:
+    """The compact result of a case: of the finished run, or of the run that is made or continued now."""
+    prepared = prepare(settings, origin=f"the case {case.name}")
+
+    watched = folder.path / "watched.jsonl"
 
     def progress(done: RoundReport) -> None:
+        if paper.watch is not None:
+            with watched.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"round": done.round, **paper.watch(folder)}) + "\n")
         if done.scores:
             say(f"round {done.round} of {prepared.experiment.rounds}")
 
-    return execute(prepared, folder, folder.experiment_file.exists(), progress).summary
+    if folder.summary_file.exists():
+        summary = folder.summary()
+    else:
+        summary = execute(prepared, folder, folder.experiment_file.exists(), progress).summary
+    more: dict[str, Any] = {
+        "test_samples": sum(len(share.test) for share in prepared.setup.federation.splits.values()),
+        "validation": last_validation(folder),
+    }
+    if paper.extra is not None:
+        more["extra"] = dict(paper.extra(folder, prepared))
+    if watched.exists():
+        by_round = {line["round"]: line for line in map(json.loads, watched.read_text(encoding="utf-8").splitlines())}
+        names = dict.fromkeys(name for line in by_round.values() for name in line if name != "round")
+        more["watched"] = {name: [by_round[r].get(name) for r in sorted(by_round)] for name in names}
+    if choice:
+        more["chosen"] = dict(choice)
+    kept.add(case.name, compact(summary, case.identity, more))
+    return kept.runs[case.name]
+
+
+def lines_of(folder: RunDirectory) -> list[ClientRecord]:
+    """All that a run has written down."""
+    return folder.lines()
+
+
+def last_validation(folder: RunDirectory) -> dict[str, float]:
+    """The clients' mean score on validation samples after the last round, by point; clients without any left out."""
+    lines = lines_of(folder)
+    last = [line.validation for line in lines if line.round == lines[-1].round]
+    found: dict[str, float] = {}
+    for point in ("pre", "post"):
+        scores = [own[point] for own in last if point in own and own[point] == own[point]]
+        if scores:
+            found[point] = sum(scores) / len(scores)
+    return found
 
 
 def finished(paper: Paper, out: Path) -> dict[str, Summary]:
-    """The summaries of the cases that are done, by name."""
+    """The summaries of the cases whose run directories are there and done, by name: for drawings."""
     folders = {case.name: RunDirectory(out / case.name) for case in paper.cases}
     return {name: folder.summary() for name, folder in folders.items() if folder.summary_file.exists()}
 
 
-def score(summary: Summary, point: str) -> float | None:
-    """The mean over the clients at an evaluation point, None where it was not measured."""
-    scores: Mapping[str, Any] = summary[summary["metric"]].get(point) or {}
-    value: float | None = scores.get("mean")
-    return value
-
-
-def higher(one: str, other: str, point: str = "pre", other_point: str = "") -> Check:
-    """Whether the run `one` scores higher than `other`, at the same point unless another is named."""
-
-    def check(done: Mapping[str, Summary]) -> bool | None:
-        if one not in done or other not in done:
-            return None
-        a, b = score(done[one], point), score(done[other], other_point or point)
-        return None if a is None or b is None else a > b
-
-    return check
+def runs_of(paper: Paper, kept: Results) -> Runs:
+    """The kept runs of a paper's cases by row and seed."""
+    found: dict[str, dict[int, Summary]] = {}
+    for case in paper.cases:
+        run = kept.find(case.name, case.identity)
+        if run is not None:
+            found.setdefault(case.of, {})[case.seed] = run
+    return found
 
 
 def server_state(folder: Path, kind: type) -> Any:
@@ -135,44 +275,112 @@ def server_state(folder: Path, kind: type) -> Any:
     return Checkpointer(RunDirectory(folder).checkpoint).server(kind)
 
 
-COLUMNS = ("run", "paper", "pre", "post", "ft", "MB up", "MB down", "as papers count, up", "down", "GFLOP",
-           "simulated s", "rounds")  # fmt: skip
+def server_scores(folder: RunDirectory, prepared: Prepared, kind: type) -> dict[str, float]:
+    """What the server's own vector scores on the clients' test samples: their mean, and weighted by their sizes."""
+    setup, weights = prepared.setup, server_state(folder.path, kind).weights
+    runner = ModelRunner(copy.deepcopy(setup.module), setup.federation.data, setup.objective, setup.task.chance)
+    tests = {client: setup.federation.splits[client].test for client in setup.task.clients}
+    found = summarise(
+        {client: runner.score(weights, test) for client, test in tests.items()},
+        {client: len(test) for client, test in tests.items()},
+    )
+    named = {"server": found["mean"], "server_weighted": found["weighted"]}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+COLUMNS = ("run", "paper", "pre", "post", "ft", "chosen", "seeds", "MB up", "MB down", "as papers count, up", "down",
+           "GFLOP", "simulated s", "rounds")  # fmt: skip
 """Of a table: the paper's number, ours at three points, bytes really sent and values only, work, time, rounds."""
 
 
-def report(paper: Paper, name: str, quick: bool, out: Path) -> str:
+def report(paper: Paper, name: str, quick: bool, out: Path, kept: Results) -> str:
     """The tables and the claims as markdown."""
-    done = finished(paper, out)
-    command = f"sparsona reproduce {name}{' --quick' if quick else ''} --out {out}"
-    lines = [f"# {paper.title}", "", f"`{command}`: {len(done)} of {len(paper.cases)} runs are finished.", ""]
-    for table in dict.fromkeys(case.table for case in paper.cases if case.name in done):
+    runs = runs_of(paper, kept)
+    command = f"sparsona reproduce {name}{' --quick' if quick else ''}"
+    done = sum(len(row) for row in runs.values())
+    when = sorted({str(run["date"]) for row in runs.values() for run in row.values()})
+    where = sorted({str(run["machine"]) for row in runs.values() for run in row.values()})
+    told = f", {' to '.join(dict.fromkeys((when[0], when[-1])))}, {' and '.join(where)}" if when else ""
+    lines = [f"# {paper.title}", "", f"`{command}`: {done} of {len(paper.cases)} runs are finished{told}.", ""]
+    for table in dict.fromkeys(case.table for case in paper.cases if case.of in runs):
         lines += [f"## {table}", "", f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
-        for case in (c for c in paper.cases if c.table == table and c.name in done):
-            lines.append(f"| {' | '.join(_row(case, done[case.name]))} |")
+        rows = {case.of: case for case in paper.cases if case.table == table and case.of in runs}
+        lines += [f"| {' | '.join(_row(case, runs))} |" for case in rows.values()]
         lines.append("")
+    for title, make in paper.tables.items():
+        text = make(runs)
+        lines += [f"## {title}", "", text, ""] if text else []
     if paper.claims:
-        lines += ["## Claims", "", "| claim | holds here |", "|---|---|"]
-        lines += verdicts(paper.claims, done)
+        lines += ["## Claims", "", *verdicts(paper.claims, runs)]
     return "\n".join(lines) + "\n"
 
 
-def verdicts(claims: Sequence[Claim], done: Mapping[str, Summary]) -> list[str]:
-    """A row of a table for each claim: whether it holds in these runs."""
-    words = {True: "yes", False: "no", None: "not run"}
-    return [f"| {claim.text} | {words[claim.check(done)]} |" for claim in claims]
+def verdicts(claims: Sequence[Claim], runs: Runs) -> list[str]:
+    """A table with a row for each claim: the verdict, and what it rests on or what would settle it."""
+    lines = ["| claim | verdict | evidence |", "|---|---|---|"]
+    for claim in claims:
+        found = claim.check(runs)
+        note = "; ".join(filter(None, (found.note, claim.cost if found.word == "not run" else "")))
+        lines.append(f"| {claim.text} | {found.word} | {note} |")
+    return lines
 
 
-def _row(case: Case, found: Summary) -> list[str]:
-    counts = [found[count][way] / 1e6 for count in ("bytes", "paper_bytes") for way in ("up", "down")]
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+"""What stands between these lines of a card is made of the kept results."""
+
+
+def card(names: Sequence[str], results: Path, text: str) -> str:
+    """A card with its tables and verdicts made anew of the kept results of these papers, `quick` and whole."""
+    parts = []
+    for name in names:
+        for quick in (True, False):
+            kept = Results.read(results_file(results, name, quick))
+            if kept.runs or quick:
+                paper = PAPERS.get(name)(quick)
+                shown = paper if quick or not _same_claims(name) else replace(paper, claims=())
+                body = report(shown, name, quick, Path(), kept).partition("\n\n")[2]
+                parts += [f"## {paper.title}", "", body.replace("\n## ", "\n### ").strip(), ""]
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise InputError(f"the card has no lines {BEGIN!r} and {END!r}: add them where the tables shall stand")
+    return f"{before}{BEGIN}\n\n" + "\n".join(parts) + f"\n{END}{after}"
+
+
+def _same_claims(name: str) -> bool:
+    """Whether the whole has no claims of its own beside those of `quick`."""
+    small, whole = ([claim.text for claim in PAPERS.get(name)(quick).claims] for quick in (True, False))
+    return small == whole
+
+
+def _row(case: Case, runs: Runs) -> list[str]:
+    own = runs[case.of]
+    first = own[min(own)]
+    counts = [first[count][way] / 1e6 for count in ("bytes", "paper_bytes") for way in ("up", "down")]
+    picked = [f"{key.rpartition('.')[2]} {value:g}" for key, value in first.get("chosen", {}).items()]
     return [
-        case.name,
+        case.of,
         _number(case.paper),
-        *(_number(score(found, point)) for point in ("pre", "post", "ft")),
+        *(spread(list(values(runs, case.of, point).values())) for point in ("pre", "post", "ft")),
+        ", ".join(picked) or "-",
+        str(len(own)),
         *(f"{count:,.3f}" for count in counts),
-        f"{found['flops'] / 1e9:,.0f}",
-        f"{found['simulated_seconds']:,.0f}",
-        str(found["rounds"]),
+        f"{first['flops'] / 1e9:,.0f}",
+        f"{first['simulated_seconds']:,.0f}",
+        str(first["rounds"]),
     ]
+
+
+def spread(found: Sequence[float]) -> str:
+    """A mean with its 95 % interval; of a single number no interval.
+
+    >>> spread([0.5, 0.6]), spread([0.25]), spread([])
+    ('0.5500 ± 0.6353', '0.2500', '-')
+    """
+    if not found:
+        return "-"
+    told = interval(found)
+    return f"{told.value:.4f}" + (f" ± {told.high - told.value:.4f}" if told.seeds > 1 else "")
 
 
 def _scores(summary: Summary) -> str:

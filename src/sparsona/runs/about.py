@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from sparsona.data.dataset import Federation
 from sparsona.errors import RunError
 from sparsona.files import write_atomically
@@ -62,7 +64,10 @@ def describe(federation: Federation, objective: Objective, weights: int) -> Abou
 
 
 def environment() -> dict[str, str]:
-    """Versions and the machine; nothing that names a person, a host or a path."""
+    """Versions and the machine; nothing that names a person, a host or a path.
+
+    `instructions` is the instruction set that torch uses: results may differ in the last bits on another one.
+    """
     packages = ("torch", "numpy", "scipy", "scikit-learn", "numba")
     return {
         "sparsona": __version__,
@@ -70,6 +75,7 @@ def environment() -> dict[str, str]:
         **{name: version(name) for name in packages},
         "system": f"{platform.system()} {platform.machine()}",
         "cores": str(os.cpu_count() or 1),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
     }
 
 

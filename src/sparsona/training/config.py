@@ -19,6 +19,9 @@ class TrainConfig:
     The learning rate of round t (from 0) is ``lr * decay**t``. After each share of the rounds in `drops` it is a tenth
     of that. `clip` bounds the norm of the gradient with the proximal term, behind the mask, without the weight decay.
     `augment` shifts training images by up to four pixels and mirrors half of them.
+
+    `order`: samples are shuffled anew for every pass, or read as a data set that is stored class by class: classes in
+    turn, and with `steps` the next round goes on where this one ends.
     """
 
     epochs: Annotated[int, Field(ge=1)] = 1
@@ -34,6 +37,16 @@ class TrainConfig:
     repeats: Annotated[int, Field(ge=1)] = 1
     drop_last: bool = False
     augment: bool = False
+    order: Literal["shuffled", "stored"] = "shuffled"
+
+    def most_examples(self, samples: int) -> int:
+        """The most examples that a training on so many samples sees, every pass counted; at least one pass.
+
+        >>> TrainConfig(epochs=3).most_examples(10), TrainConfig(steps=4, batch=32, repeats=2).most_examples(10)
+        (30, 256)
+        """
+        seen = self.epochs * samples if self.steps is None else self.steps * self.batch
+        return max(samples, self.repeats * seen)
 
     def rate(self, round: int, rounds: int) -> float:
         """The learning rate of one round.

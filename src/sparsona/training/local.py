@@ -113,7 +113,10 @@ class Local:
         if config.optimizer != "sgd" or config.momentum:
             raise InputError("this method takes plain gradient steps: set optimizer=sgd and momentum=0")
         names = [stream if i == 0 else f"{stream}/{i}" for i in range(batches)]
-        drawn = [(indices for indices, _ in self._batches(config, None, name)) for name in names]
+        drawn = [
+            (indices for indices, _ in self._batches(config, None, name, turn=(i, batches)))
+            for i, name in enumerate(names)
+        ]
         try:
             with self._seeded(stream):
                 return self.runner.iterate(start, step, zip(*drawn, strict=True), config)
@@ -147,11 +150,27 @@ class Local:
         return self.runner.chance.torch(stream, round=self.round, client=self.client, device=self.runner.device)
 
     def _batches(
-        self, config: TrainConfig, importance: Array | None, stream: str, pairs: bool | None = None
+        self,
+        config: TrainConfig,
+        importance: Array | None,
+        stream: str,
+        pairs: bool | None = None,
+        turn: tuple[int, int] = (0, 1),
     ) -> Iterator[tuple[Indices, Array | None]]:
+        """The training's batches. Of samples in stored order, `turn` (i, k) takes the i-th of every k batches."""
         rng, n = self.rng(f"batches/{stream}"), self.examples
         per_epoch = n // config.batch if config.drop_last and n >= config.batch else -(-n // config.batch)
         left = config.steps if config.steps is not None else config.epochs * per_epoch
+        if config.order == "stored":
+            by_class, (first, every) = self._by_class(), turn
+            begin = self.round * left if config.steps is not None else 0
+            for number in range(begin, begin + left):
+                at = (number * every + first) % per_epoch * config.batch
+                chosen = by_class[at : at + config.batch]
+                if len(chosen) == 1 and (self.runner.needs_pairs if pairs is None else pairs):
+                    continue
+                yield self.split.train[chosen], None if importance is None else importance[chosen]
+            return
         while left > 0:
             order = rng.permutation(n)
             for i in range(min(per_epoch, left)):
@@ -160,3 +179,9 @@ class Local:
                     continue
                 yield self.split.train[chosen], None if importance is None else importance[chosen]
             left -= per_epoch
+
+    def _by_class(self) -> Indices:
+        """The places of the training examples, class by class; without classes as they stand."""
+        if not self.task.classes:
+            return np.arange(self.examples)
+        return np.argsort(self.targets(), kind="stable")

@@ -187,11 +187,13 @@ def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
     ranks[exponent_of] = np.arange(len(exponent_of))
     fine, zeros = fine.reshape(256, -1)[exponent_of].reshape(-1), zeros[exponent_of]
     guess, extra, coded = fields.choose(fine, zeros, exponent_of)
-    # contexts, of which there are at most eight, can save three bits a symbol
-    if guess - 3 * len(patterns) // 8 >= below:
+    least = guess - 3 * len(patterns) // 8  # contexts, of which there are at most eight, save three bits a symbol
+    if least >= below:
         return None
     signs = signs_.write(patterns)
     signed = len(signs) > 0
+    if least + (len(signs) if signed else len(patterns) // 8) >= below:
+        return None
     tops, ends, own, words, plain = fields.split(patterns, ranks, extra, bool(coded), signed)
     body = symbols.encode(tops, _levels(len(exponent_of), extra), below)
     if body is None:

@@ -152,7 +152,17 @@ def test_a_hostile_description_is_refused() -> None:
         ("inputs.squares", pack_doubles([-1.0])),
         ("missing", np.zeros(2, np.uint8)),
         ("classes", pack_text([1, 2])),
+        ("classes", pack_text(["a", 2])),
+        ("categories", pack_text({"sex": "mf"})),
         ("head", np.array([123], np.uint8)),
+        ("head", pack_text([])),
+        ("head", pack_text({"columns": [["age", "number"]]})),
+        ("head", pack_text({**unpack_text(Message(**good), "head"), "columns": [["age", "number"], ["age", "text"]]})),
+        (
+            "head",
+            pack_text({**unpack_text(Message(**good), "head"), "columns": [["age", "number"], ["sex", "numeric"]]}),
+        ),
+        ("head", pack_text({**unpack_text(Message(**good), "head"), "kind": "whole"})),
     ):
         with pytest.raises(WireError):
             agree({"east": Message(**{**good, part: value})})

@@ -174,7 +174,8 @@ def test_identical_clients_are_at_no_distance() -> None:
     server = merged(dict.fromkeys("abc", update), FedPSE(), {"a": 3, "b": 5, "c": 9})
     assert set(server.distance.values()) == {0.0}
     assert all(
-        np.array_equal(owed.sparse().dense(), server.owed.updates["a"].sparse().dense()) for owed in server.owed.updates.values()
+        np.array_equal(owed.sparse().dense(), server.owed.updates["a"].sparse().dense())
+        for owed in server.owed.updates.values()
     )
 
 

@@ -19,12 +19,12 @@ from sparsona.experiment import make_method
 from sparsona.federation.schedule import Sampled
 from sparsona.federation.setup import Setup
 from sparsona.layout import Layout
-from sparsona.message import Message, Positions, Stamp
+from sparsona.message import Message, Positions
 from sparsona.method import Arrival, ServerContext, Task
-from sparsona.methods._masked import ClientState, ServerState
+from sparsona.methods._masked import ServerState, mask_of
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.fedspa import FedSpa
-from sparsona.ops.masks import annealed, pack, unpack
+from sparsona.ops.masks import annealed, unpack
 from sparsona.testing import check_method, tiny_setup
 from sparsona.training.config import TrainConfig
 from sparsona.training.vector import Flat
@@ -121,14 +121,13 @@ def test_a_late_update_is_subtracted_from_the_model_of_today() -> None:
     method = FedSpa(density=1.0, search="rsm")
 
     def reply(client: str, round: int, *values: float) -> Arrival:
-        return Arrival(client, Message(values=np.array(values, np.float32)), round)
+        sent = Message(values=np.array([2, 2] if round == 0 else [8, 4], np.float32))
+        return Arrival(client, Message(values=np.array(values, np.float32)), round, lambda: sent)
 
-    server = method.aggregate(method.start_server(task), [reply("b", 0, 8, 4)], ServerContext(task, 0, 0, {"a": 0}))
+    server = method.aggregate(method.start_server(task), [reply("b", 0, 8, 4)], ServerContext(task, 0))
     assert server.weights.tolist() == [8, 4]
-    assert {round: model.tolist() for round, model in server.past.items()} == {0: [2, 2]}
     late = method.aggregate(server, [reply("a", 0, 1, 3), reply("b", 1, 8, 6)], ServerContext(task, 1))
     assert late.weights.tolist() == [(7 + 8) / 2, (5 + 6) / 2], "a has subtracted 1 and -1, wherever it was"
-    assert not late.past
 
 
 def test_the_masks_of_the_last_round_do_not_move() -> None:
@@ -191,18 +190,20 @@ def test_after_a_lost_reply_the_client_goes_back_to_the_mask_that_the_server_kno
     assert (run.mask("c0", 2) != run.mask("c0", 3)).any()
     method, task, store = run.rounds.setup.method, run.task, run.rounds.engine.store
     for client in task.clients:
-        state: ClientState = store.get(client)
-        down = method.send(run.rounds.server, client, ServerContext(task, 5)).stamped(
-            Stamp(5, 0, run.rounds.acked[client])
-        )
-        assert (state.held(down, task.layout.size) == run.mask(client, 5)).all()
+        stamp = run.rounds.delivery.stamp(client, (5, 0))
+        down = method.send(run.rounds.server, client, ServerContext(task, 5))
+        assert (mask_of(store.get(client).resolved(stamp), down, task.layout.size) == run.mask(client, 5)).all()
 
 
-def test_the_client_takes_its_next_mask_only_when_it_is_acknowledged() -> None:
-    state = ClientState(pack(np.array([True, False])), pack(np.array([False, True])), sent=7)
-    down = Message(values=np.zeros(1, np.float32))
-    for acked, wanted in ((7, [False, True]), (3, [True, False]), (-1, [True, False])):
-        assert state.held(down.stamped(Stamp(9, 0, acked)), 2).tolist() == wanted
+def test_a_client_whose_reply_is_lost_goes_on_from_the_mask_that_it_trained_with() -> None:
+    method = FedSpa()
+    setup = tiny_setup(method)
+    down = method.send(method.start_server(setup.task), "c0", ServerContext(setup.task, 0))
+    fit, size = method.fit(method.start_client(setup.task, "c0"), down, local_of(setup)), setup.task.layout.size
+    first, change = method.first_mask(setup.task, "c0"), fit.reply.positions("change")
+    assert (unpack(fit.lost.mask, size) == first).all()
+    assert (unpack(fit.state.mask, size) == first ^ change.mask()).all()
+    assert len(change.indices)
 
 
 def test_values_travel_on_the_mask_and_only_changes_of_it_besides() -> None:
@@ -219,8 +220,8 @@ def test_values_travel_on_the_mask_and_only_changes_of_it_besides() -> None:
 
 
 def test_half_of_the_numbers_on_a_real_net() -> None:
-    result = sparsona.run("fedspa", data="digits", model="mlp", clients=4, rounds=2, partition="iid")
-    dense = sparsona.run("fedavg", data="digits", model="mlp", clients=4, rounds=2, partition="iid")
+    same: dict[str, Any] = {"data": "digits", "model": "mlp", "clients": 4, "rounds": 2, "partition": "iid"}
+    result, dense = (sparsona.run(name, packing="plain", **same) for name in ("fedspa", "fedavg"))
     for way in ("up", "down"):
         assert result.summary["paper_bytes"][way] == pytest.approx(dense.summary["paper_bytes"][way] / 2, rel=1e-3)
     assert result.summary["bytes"]["down"] < 0.52 * dense.summary["bytes"]["down"]
@@ -235,11 +236,11 @@ def test_new_clients_start_from_the_first_mask_or_from_the_majoritys() -> None:
         down = method.send(run.rounds.server, "new", turn)
         local = local_of(run.rounds.setup, round=4)
         state = method.start_client(task, "new")
-        held = state.held(down, task.layout.size)
+        held = mask_of(state, down, task.layout.size)
         assert (held == run.mask("c0", 0)).all() == (choice == "initial")
         assert held.sum() == run.mask("c0", 0).sum()
         fit = method.adapt(state, down, local)
-        searched = unpack(fit.state.next, task.layout.size)
+        searched = unpack(fit.state.mask, task.layout.size)
         assert (searched != held).any()
         assert "mask" not in method.send(run.rounds.server, "c0", turn)
 
@@ -258,11 +259,14 @@ def test_batch_norm_statistics_travel_dense_and_are_averaged() -> None:
         return replace(equal_shares(setup), module=module, task=task)
 
     ours, theirs = (watch(method, change=with_norm) for method in (FedSpa(density=0.2), FedAvg()))
-    buffers = slice(ours.task.layout.trainable, None)
-    assert ours.mask("c0", 4)[buffers].all()
-    assert (ours.servers[-1].weights[buffers] != ours.task.initial[buffers]).all()
+    buffers = ours.rounds.delivery.buffers
+    assert buffers is not None
+    assert len(buffers) == 16, "dense, whatever the mask"
+    assert (buffers[:8] != 0).all()
+    assert (buffers[8:] != 1).all()
     dense = watch(FedSpa(density=1.0), change=with_norm)
     assert (dense.servers[-1].weights == theirs.servers[-1].weights).all()
+    assert np.array_equal(dense.rounds.delivery.buffers, theirs.rounds.delivery.buffers)
 
 
 def test_a_reply_that_does_not_fit_is_refused() -> None:

@@ -41,8 +41,8 @@ def test_cut_covers_the_model(net: str) -> None:
     layout = layout_of(net)
     cut = Cut.of(layout, 5)
     assert len(cut) == NETS[net][2]
-    assert cut.sizes.sum() == layout.trainable
-    assert sum(cut.first) == len(layout.parameters)
+    assert cut.sizes.sum() == layout.size
+    assert sum(cut.first) == len(layout.tensors)
 
 
 def test_mean_by_block_over_those_who_sent_it() -> None:

@@ -173,7 +173,7 @@ def test_straight_through_gradients_are_those_of_the_surrogate(ste: str, slim: b
     cut = Cut.of(flat.layout, 5)
     design, config = Design((1, 6, 6), len(cut), "two"), TrainConfig()
     with torch.no_grad():
-        start = Flat(Gate(design)).read() + 0.1 * np.random.default_rng(3).normal(size=1).astype(np.float32)
+        start = Flat(Gate(design)).read_all() + 0.1 * np.random.default_rng(3).normal(size=1).astype(np.float32)
     chain = chain_of(flat.module) if slim else None
     gating = Gating(design, cut, Budget(0.5, LEAST), start, config, ste=ste, chain=chain)  # type: ignore[arg-type]
     inputs, targets = torch.randn(12, 1, 6, 6), torch.randint(0, 4, (12,))
@@ -189,7 +189,7 @@ def test_straight_through_gradients_are_those_of_the_surrogate(ste: str, slim: b
     module = net().double()
     wide = weights.double().requires_grad_()
     gate = Gate(design)
-    Flat(gate).load(start)
+    Flat(gate).load_all(start)
     gate.double().train()
     importance, mean = gate(inputs.double())
     importance = importance.clamp(min=LEAST)
@@ -200,8 +200,8 @@ def test_straight_through_gradients_are_those_of_the_surrogate(ste: str, slim: b
     for span, slope in free:
         whole[span], moving[span] = slope, True
     assert torch.allclose(whole.double(), wide.grad, atol=1e-6)
-    ours = dict(zip((t.name for t in gating.flat.layout.parameters), gating.flat.gradient.split(
-        [t.size for t in gating.flat.layout.parameters]), strict=True))  # fmt: skip
+    ours = dict(zip((t.name for t in gating.flat.layout.tensors), gating.flat.gradient.split(
+        [t.size for t in gating.flat.layout.tensors]), strict=True))  # fmt: skip
     for name, parameter in gate.named_parameters():
         assert torch.allclose(ours[name].double(), parameter.grad.flatten(), atol=1e-6), name
     assert torch.equal(moving, torch.from_numpy(cut.mask(gating.kept)))
@@ -234,7 +234,7 @@ def test_a_block_of_zeros_gives_its_gate_no_gradient() -> None:
     flat = Flat(net())
     cut = Cut.of(flat.layout, 5)
     design = Design((1, 6, 6), len(cut), "one")
-    gating = Gating(design, cut, Budget(1.0, LEAST), Flat(Gate(design)).read(), TrainConfig())
+    gating = Gating(design, cut, Budget(1.0, LEAST), Flat(Gate(design)).read_all(), TrainConfig())
     weights = flat.weights.clone()
     weights[cut.span(2)] = 0
     slopes: list[torch.Tensor] = []
@@ -252,7 +252,7 @@ def test_scales_are_between_zero_and_one_and_predictions_follow_them() -> None:
     flat = Flat(net())
     cut = Cut.of(flat.layout, 5)
     design = Design((1, 6, 6), len(cut), "one")
-    gate = Flat(Gate(design)).read()
+    gate = Flat(Gate(design)).read_all()
     frozen = np.where(np.array(cut.first), np.float32(0.5), np.float32(0))
     model = Gated(flat.read(), gate, frozen, design, cut, Budget(0.5, LEAST), batch=4)
 

@@ -22,7 +22,6 @@ from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local
 from sparsona.training.runner import ModelRunner
 from sparsona.training.vector import Flat
-from sparsona.wire import decode
 
 RECIPE = TrainConfig(batch=16, lr=0.05, momentum=0.9, weight_decay=5e-4, clip=10.0)
 
@@ -40,7 +39,7 @@ def open_gate(method: PFedGate, task: Any) -> np.ndarray:
         for name, parameter in gate.named_parameters():
             if "_norm" in name and name.startswith(("scale", "importance")):
                 parameter.fill_(30.0 if name.endswith("bias") else 0.0)
-    return Flat(gate).read()
+    return Flat(gate).read_all()
 
 
 @pytest.mark.parametrize(
@@ -50,6 +49,9 @@ def open_gate(method: PFedGate, task: Any) -> np.ndarray:
         {"ste": "repo", "density": 0.3},
         {"density": [0.5, 0.1], "split": "paper", "paths": "one", "knapsack": "exact"},
         {"density": 1.0, "gate_pool": 2, "post_norm": False, "logit_relu": True, "test_batch": 0},
+        {"pre_norm": False, "sigmoid": False},
+        {"gate_of": "client", "split": "channel", "density": [0.5, 0.3]},
+        {"gate_of": "client", "paths": "one", "ste": "repo", "test_batch": 0},
     ],
 )
 def test_conformance(options: dict[str, Any]) -> None:
@@ -93,8 +95,7 @@ def test_the_gate_is_in_no_message(options: dict[str, Any]) -> None:
     secrets = {chunk.tobytes() for array in arrays for chunk in _fours(array)}
     assert len(secrets) > 1000
     layout = rounds.setup.task.layout
-    for _, frame in engine.sent:
-        message = decode(frame, rounds.setup.limit(), layout.lengths)
+    for _, message in engine.sent:
         assert set(message) == {"update", "examples"}
         assert len(message.blocks("update").values) <= layout.size
         held = b"".join(array.tobytes() for array in _arrays(message))
@@ -140,7 +141,7 @@ def test_sliced_training_is_masked_training() -> None:
     one, other = fits
     assert np.array_equal(one.reply.blocks("update").kept, other.reply.blocks("update").kept)
     assert np.allclose(one.reply.blocks("update").values, other.reply.blocks("update").values, atol=1e-6)
-    assert np.allclose(one.client.gate, other.client.gate, atol=1e-5)
+    assert np.allclose(one.state.gate, other.state.gate, atol=1e-5)
 
 
 def test_a_new_client_trains_its_gate_only() -> None:
@@ -150,7 +151,7 @@ def test_a_new_client_trains_its_gate_only() -> None:
     fit = method.adapt(own, Message(weights=setup.task.initial), local)
     assert not len(fit.reply)
     assert np.array_equal(fit.model.weights, setup.task.initial)  # type: ignore[union-attr]
-    assert not np.array_equal(fit.client.gate, own.gate)
+    assert not np.array_equal(fit.state.gate, own.gate)
 
 
 def test_densities_are_dealt_out_in_turn() -> None:
@@ -167,19 +168,19 @@ def test_the_gates_optimiser_goes_on_and_the_models_starts_anew() -> None:
     setup, local = client(method)
     down = Message(weights=setup.task.initial)
     first = method.fit(method.start_client(setup.task, "c1"), down, local)
-    second = method.fit(first.client, down, replace(local, round=1))
-    assert first.client.moments is not None
-    assert second.client.moments is not None
-    assert second.client.moments.step == 2 * first.client.moments.step
+    second = method.fit(first.state, down, replace(local, round=1))
+    assert first.state.moments is not None
+    assert second.state.moments is not None
+    assert second.state.moments.step == 2 * first.state.moments.step
     one = replace(RECIPE, steps=1)
     with_memory, without = (
-        method.fit(first.client, down, replace(local, round=1, config=config))
+        method.fit(first.state, down, replace(local, round=1, config=config))
         for config in (one, replace(one, momentum=0.0))
     )
     assert with_memory.reply.blocks("update").values.any()
     moved = [fit.reply.blocks("update").values for fit in (with_memory, without)]
     assert np.array_equal(*moved), "the model's first step of a round knows no momentum"
-    assert not np.array_equal(with_memory.client.gate, without.client.gate), "the gate's does"
+    assert not np.array_equal(with_memory.state.gate, without.state.gate), "the gate's does"
 
 
 @pytest.mark.parametrize(("ste", "moved"), [("repo", 1), ("paper", None)])
@@ -218,3 +219,38 @@ def test_a_sparse_client_counts_less_than_a_dense_one() -> None:
 def test_options_are_checked(options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="pfedgate"):
         make_method("pfedgate", options)
+
+
+@pytest.mark.parametrize("options", [{"pre_norm": False}, {"sigmoid": False}, {"gate_of": "client"}])
+def test_ablations_begin_with_the_same_scales(options: dict[str, Any]) -> None:
+    """In training mode the norm ties mean logits to its bias: all of them begin at 1/2 (start 0), give or take."""
+    for start, scale in ((0.0, 0.5), (3.0, 0.9526)):
+        design = Design((1, 4, 4), 6, start=start, **{"of" if k == "gate_of" else k: v for k, v in options.items()})
+        gate = design.module().train()
+        _, scales = gate(torch.randn(64, 1, 4, 4, generator=torch.Generator().manual_seed(0)))
+        assert scales.tolist() == pytest.approx([scale] * 6, abs=0.06)
+
+
+def test_a_clients_gate_ignores_the_batch_and_still_learns() -> None:
+    method = PFedGate(density=0.5, gate_of="client", gate_lr=0.5)
+    setup, local = client(method)
+    own = method.start_client(setup.task, "c1")
+    fit = method.fit(own, Message(weights=setup.task.initial), local)
+    gate = Flat(method._design(setup.task).module())
+    gate.load(fit.client.gate)
+    first, second = (gate.module(torch.randn(3, *setup.task.shape)) for _ in range(2))
+    assert torch.equal(first[1], second[1])
+    assert not np.array_equal(fit.client.gate, own.gate)
+
+
+def test_new_clients_train_their_gate_at_the_full_rate() -> None:
+    """The schedule's last drop is for clients that have trained all the time."""
+    method = PFedGate(density=0.5, gate_start=0.0)
+    falling = replace(RECIPE, drops=(0.5,), decay=0.9)
+    gates = []
+    for config in (RECIPE, falling):
+        setup, local = client(method, config=config)
+        own = method.start_client(setup.task, "c1")
+        fit = method.adapt(own, Message(weights=setup.task.initial), replace(local, round=setup.task.rounds))
+        gates.append(fit.client.gate)
+    assert np.array_equal(*gates)

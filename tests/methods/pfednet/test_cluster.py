@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sparsona.errors import Diverged
+from sparsona.errors import Diverged, WireError
 from sparsona.message import Levels, Message
 from sparsona.methods.pfednet.cluster import clustered
 from sparsona.methods.pfednet.fused_lasso import runs
@@ -60,12 +60,9 @@ def test_quantising_never_breaks_a_run() -> None:
     assert all(len(np.unique(part)) <= 4 for part in np.split(few.values, [1500]))
 
 
-def test_what_stands_behind_the_tensors_is_left_alone() -> None:
-    g = np.arange(10, dtype=np.float32)
-    out = clustered(g, (6,), 100.0, levels=1)
-    assert out.sizes == (6, 4)
-    assert out.values[6:].tolist() == [6, 7, 8, 9]
-    assert len(np.unique(out.values[:6])) == 1
+def test_the_tensors_are_all_there_is() -> None:
+    with pytest.raises(WireError, match="the tensors hold 6 entries but 10 are given"):
+        clustered(np.arange(10, dtype=np.float32), (6,), 100.0, levels=1)
 
 
 def test_what_is_not_finite_is_not_sent() -> None:

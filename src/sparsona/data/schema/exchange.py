@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from sparsona.data.dataset import Array, Indices
 from sparsona.data.schema.cells import in_order
-from sparsona.data.schema.columns import TaskName
+from sparsona.data.schema.columns import InputKind, Scaling, TaskName
 from sparsona.data.schema.moments import Moments, moments, pooled
 from sparsona.data.schema.rows import Rows, same_category_kind, same_columns, same_kinds
 from sparsona.data.schema.schema import Category, Feature, Number, Schema, class_names
@@ -65,13 +65,14 @@ def agree(descriptions: Mapping[str, Message]) -> Message:
     """The schema that all owners share, from their descriptions. Who came first has no influence."""
     owners = sorted(descriptions)
     messages = [descriptions[owner] for owner in owners]
-    heads = [_head(message) for message in messages]
+    heads = _heads(messages)
     called = [f"client {owner!r}" for owner in owners]
     _check_alike(called, heads)
     first = heads[0]
     names = [name for name, _ in first["columns"]]
-    columns = {name: [dict(map(tuple, head["columns"]))[name] for head in heads] for name in names}
-    numbers = [name for name in names if set(columns[name]) == {"number"}]
+    kinds = _kinds(heads)
+    numbers = [name for name in names if kinds[name] == {"number"}]
+    categories = _categories(messages) if len(numbers) < len(names) else {}
     scaled = first["scaling"] == "agreed" and first["inputs"] != "tokens"
     width = len(numbers) if first["inputs"] == "table" else (first["shape"] or [0])[0]
     mean, std = np.zeros(width), np.ones(width)
@@ -94,19 +95,21 @@ def agree(descriptions: Mapping[str, Message]) -> Message:
     for message, head in zip(messages, heads, strict=True):
         if numbers:
             missing |= _flags(message, len(numbers))[_places(head, numbers)]
-    categories = {name: _categories(messages, name) for name in names if name not in numbers}
+    flags = dict(zip(numbers, missing.tolist(), strict=True))
     tree = {
         "task": task,
         "targets": first["targets"],
-        "classes": in_order(classes, kind != "text") if task == "classification" else [],
+        "classes": _listed(first["targets"][0], {first["targets"][0]: set(classes)}, kind != "text")
+        if task == "classification"
+        else [],
         "numeric_classes": kind != "text",
         "inputs": first["inputs"],
         "shape": first["shape"],
         "scaling": first["scaling"],
         "columns": [
-            [name, bool(missing[numbers.index(name)])]
-            if name in numbers
-            else [name, "text" not in columns[name], in_order(categories[name], "text" not in columns[name])]
+            [name, bool(flags[name])]
+            if name in flags
+            else [name, "text" not in kinds[name], _listed(name, categories, "text" not in kinds[name])]
             for name in names
         ],
     }
@@ -129,9 +132,10 @@ def schema_of(agreed: Message) -> Schema:
         unpack_doubles(agreed, part, targets) if targets else np.zeros(0) for part in ("center", "spread")
     )
     features: list[Feature] = []
+    at = {name: k for k, name in enumerate(numbers)}
     for name, *rest in tree["columns"]:
         if len(rest) == 1:
-            k = numbers.index(name)
+            k = at[name]
             features.append(Number(name, float(mean[k]), float(std[k]), bool(rest[0])))
         else:
             features.append(Category(name, tuple(rest[1]), bool(rest[0])))
@@ -244,8 +248,38 @@ def _taken(found: Moments, places: Sequence[int] | slice) -> Moments:
     return Moments(found.count[places], found.mean[places], found.squares[places])
 
 
-def _head(message: Message) -> dict[str, Any]:
-    head: dict[str, Any] = unpack_text(message, "head")
+def _heads(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """The head of each description. Most are the same bytes: these are read once, and are one object."""
+    known: dict[bytes, dict[str, Any]] = {}
+    for message in messages:
+        data = message.numbers("head").tobytes()
+        if data not in known:
+            known[data] = _checked(unpack_text(message, "head"))
+    return [known[message.numbers("head").tobytes()] for message in messages]
+
+
+def _checked(head: Any) -> dict[str, Any]:
+    """A head that holds all that is read from one: who sent it may be anybody."""
+    if not isinstance(head, dict):
+        raise WireError("the head of a description is not a table of values")
+    columns, targets, shape = (head.get(key) for key in ("columns", "targets", "shape"))
+    good = (
+        isinstance(columns, list)
+        and all(isinstance(c, list) and len(c) == 2 and all(isinstance(part, str) for part in c) for c in columns)
+        and len({name for name, _ in columns}) == len(columns)
+        and {kind for _, kind in columns} <= {"number", "numeric", "text", "empty"}
+        and isinstance(targets, list)
+        and len(targets) > 0
+        and all(isinstance(name, str) for name in targets)
+        and isinstance(shape, list)
+        and all(isinstance(axis, int) and axis > 0 for axis in shape)
+        and head.get("kind") in get_args(Kind)
+        and head.get("task") in get_args(TaskName)
+        and head.get("scaling") in get_args(Scaling)
+        and head.get("inputs") in get_args(InputKind)
+    )
+    if not good:
+        raise WireError("the head of a description does not hold what it should")
     return head
 
 
@@ -257,8 +291,8 @@ def _rows(message: Message) -> int:
 
 
 def _names(message: Message, part: str) -> list[str]:
-    found = unpack_text(message, part)
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+    found: list[str] = unpack_text(message, part)
+    if not _are_names(found):
         raise WireError(f"{part!r} holds something else than names")
     return found
 
@@ -270,20 +304,53 @@ def _flags(message: Message, size: int) -> Array:
     return found.astype(bool)
 
 
-def _categories(messages: Sequence[Message], name: str) -> set[str]:
-    return {value for message in messages for value in unpack_text(message, "categories")[name]}
+def _categories(messages: Sequence[Message]) -> dict[str, set[str]]:
+    """The values of each column of categories, over all owners."""
+    found: dict[str, set[str]] = {}
+    for message in messages:
+        told = unpack_text(message, "categories")
+        if not isinstance(told, dict) or not all(_are_names(values) for values in told.values()):
+            raise WireError("'categories' holds something else than names by column")
+        for name, values in told.items():
+            found.setdefault(name, set()).update(values)
+    return found
+
+
+def _are_names(given: Any) -> bool:
+    return isinstance(given, list) and all(isinstance(name, str) for name in given)
+
+
+def _listed(name: str, categories: Mapping[str, set[str]], numeric: bool) -> tuple[str, ...]:
+    try:
+        return in_order(categories.get(name, set()), numeric)
+    except ValueError:
+        raise WireError(f"column {name!r} is said to hold numbers, and does not") from None
+
+
+def _kinds(heads: Sequence[Mapping[str, Any]]) -> dict[str, set[str]]:
+    """What each column is, to any of the owners."""
+    found: dict[str, set[str]] = {}
+    for head in {id(head): head for head in heads}.values():
+        for name, kind in head["columns"]:
+            found.setdefault(name, set()).add(kind)
+    return found
 
 
 def _places(head: Mapping[str, Any], numbers: Sequence[str]) -> list[int]:
     """Where an owner has the columns of numbers, among its own."""
     own = [name for name, kind in head["columns"] if kind == "number"]
-    return [own.index(name) for name in numbers]
+    if own == numbers:
+        return list(range(len(numbers)))
+    at = {name: k for k, name in enumerate(own)}
+    return [at[name] for name in numbers]
 
 
 def _check_alike(called: Sequence[str], heads: Sequence[Mapping[str, Any]]) -> None:
     """Refuse owners whose tables cannot be one; the message names the client."""
     for k in range(1, len(heads)):
         a, b = heads[0], heads[k]
+        if a is b:
+            continue
         pair = (called[0], a), (called[k], b)
         same_columns({name: [column for column, _ in head["columns"]] for name, head in pair})
         same_kinds({name: (tuple(head["targets"]), head["kind"]) for name, head in pair}, a["task"])

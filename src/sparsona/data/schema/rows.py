@@ -129,7 +129,10 @@ def joined(parts: Sequence[Rows], where: Sequence[str]) -> Rows:
                 f"{place} has samples of shape {part.block.shape[1:]}, {where[0]} has {first.block.shape[1:]}; "
                 "give all the same shape"
             )
-    numbers = [part.numbers[:, [part.number_names.index(n) for n in first.number_names]] for part in parts]
+    wanted = first.number_names
+    numbers = [
+        part.numbers if part.number_names == wanted else part.numbers[:, _places(part, wanted)] for part in parts
+    ]
     blocks = [part.block for part in parts if part.block is not None]
     return replace(
         first,
@@ -143,13 +146,19 @@ def joined(parts: Sequence[Rows], where: Sequence[str]) -> Rows:
     )
 
 
+def _places(rows: Rows, wanted: Sequence[str]) -> list[int]:
+    at = {name: k for k, name in enumerate(rows.number_names)}
+    return [at[name] for name in wanted]
+
+
 def same_columns(columns: Mapping[str, Sequence[str]]) -> None:
     """Refuse owners who do not have the same features. The keys name the owners, or their files."""
     first, *others = columns
     for other in others:
         for has, lacks in ((first, other), (other, first)):
+            known = frozenset(columns[lacks])
             for name in columns[has]:
-                if name not in columns[lacks]:
+                if name not in known:
                     raise DataError(
                         f"{lacks} has no column {name!r}, which {has} has; "
                         f"add it (empty cells where it is unknown), or pass --drop {name}"

@@ -109,10 +109,10 @@ class Schema:
         if rows.block is not None:
             return self.encode_block(rows.block)
         out = np.zeros((len(rows.numbers), *self.input_shape), np.float32)
-        names, start = rows.number_names, 0
+        at, start = {name: k for k, name in enumerate(rows.number_names)}, 0
         for feature in self.features:
             if isinstance(feature, Number):
-                values = rows.numbers[:, names.index(feature.column)].astype(np.float64)
+                values = rows.numbers[:, at[feature.column]].astype(np.float64)
                 missing = np.isnan(values)
                 out[:, start] = np.where(missing, 0.0, (values - feature.mean) / feature.std)
                 if feature.indicator:

@@ -36,8 +36,9 @@ def target_of(table: Table, roles: Roles, task: TaskName) -> Array:
     """The target of each row: texts, or float64 with a column a target. Only a multi-label one may be missing."""
     several = [table.columns[name] for name in roles.target]
     named = roles.target[0] in roles.categorical
-    for name, values in zip(roles.target, several, strict=True):
-        _refuse_missing(table, name, values, task)
+    if task != "multilabel" and (len(several) == 1 or task != "auto"):
+        for name, values in zip(roles.target, several, strict=True):
+            _refuse_missing(table, name, values)
     if len(several) > 1 or task == "multilabel":
         return _labels(table, roles.target, several, task)
     (name,), (values,) = roles.target, several
@@ -94,9 +95,7 @@ def infer(task: TaskName, kind: Kind, name: str, classes: int, rows: int) -> Tas
     return "classification"
 
 
-def _refuse_missing(table: Table, name: str, values: Array, task: TaskName) -> None:
-    if task == "multilabel":
-        return
+def _refuse_missing(table: Table, name: str, values: Array) -> None:
     if values.dtype.kind in "US":
         missing = values == ""
     else:

@@ -98,14 +98,15 @@ class FedMD(Method[ServerState, ClientState]):
         answers = [a for a in arrivals if "logits" in a.message and a.round == context.round]
         if context.phase != LOGITS or not answers:
             return server
-        return ServerState(self._asked(context), weighted_mean((1.0, a.message.vector("logits")) for a in answers))
+        asked = self._asked(context)
+        size = len(asked.indices) * _outputs(context.task)
+        return ServerState(asked, weighted_mean((1.0, a.message.vector("logits", size)) for a in answers))
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         return state.weights
 
     def max_numbers(self, task: Task) -> int:
-        outputs = task.layout.tensors[-1].shape[0]
-        return (self.align + 1) * outputs + self._count() + 4096
+        return (self.align + 1) * _outputs(task) + self._count() + 4096
 
     def _count(self) -> int:
         return self.align if self.public == SYNTHETIC else len(loaded(self.public))
@@ -121,6 +122,11 @@ class FedMD(Method[ServerState, ClientState]):
             return replace(client, ready=True)
         config = replace(local.config, epochs=self.pretrain, steps=None)
         return ClientState(local.train(client.weights, config, stream="pretrain").weights, True)
+
+
+def _outputs(task: Task) -> int:
+    """How many numbers the model gives for a sample."""
+    return task.layout.tensors[-1].shape[0]
 
 
 def _distance(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -107,10 +107,12 @@ class FedSpa(Method[ServerState, ClientState]):
         def replies() -> Iterator[tuple[Mask, Vector]]:
             for arrival in arrivals:
                 mask = server.mask(arrival.client, self.first_mask(context.task, arrival.client))
-                start, count = arrival.sent.vector("values"), int(np.count_nonzero(mask))
+                trained = arrival.message.vector("values", int(np.count_nonzero(mask)))
+                if arrival.round < context.round:
+                    trained = server.weights[mask] + (trained - arrival.sent.vector("values", len(trained)))
                 if self.search == "dst":
                     masks[arrival.client] = pack(next_mask_of(arrival, mask))
-                yield mask, server.weights[mask] + (arrival.message.vector("values", count) - start)
+                yield mask, trained
 
         return ServerState(masked_mean(server.weights, replies(), everyone=self.agg == "mean"), masks)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -36,14 +36,16 @@ class HeteroFL(Method[ServerState, None]):
     """A share `full` of the clients trains the whole net, the others one of `rate` times its width.
 
     `scaler` divides the hidden layers' outputs by the width; `own_labels` leaves outputs that a client has no samples
-    of at 0, and out of its say in the head. A client is tested with the net that it trains: with its scaler, and with
-    its labels. Half the width is a quarter of the weights: 0.7071 is half.
+    of at 0, and out of its say in the head. A client is tested with the net that it trains: with its scaler, and, as
+    the authors do, with its labels. That tells it which labels cannot occur, which no other method is told;
+    `test_labels` all tests without. Half the width is a quarter of the weights: 0.7071 is half.
     """
 
     rate: Rate = 0.7071
     full: Annotated[float, Field(ge=0, le=1)] = 0.1
     scaler: bool = True
     own_labels: bool = True
+    test_labels: Literal["own", "all"] = "own"
 
     def start_server(self, task: Task) -> ServerState:
         narrow(task.layout, self.rate)
@@ -85,9 +87,9 @@ class HeteroFL(Method[ServerState, None]):
         return scatter(mask, down.vector("weights", int(mask.sum())))
 
     def _used(self, weights: Vector, local: Local) -> Vector:
-        """The net as it trains, as plain weights: scaled, and without those that lead to labels not its own."""
+        """The net as it is tested, as plain weights: scaled, and without those that lead to labels not its own."""
         out, labels = weights * self._factors(local), self._labels(local)
-        return out if labels is None else out * output_rows(local.layout, labels)
+        return out if labels is None or self.test_labels == "all" else out * output_rows(local.layout, labels)
 
     def _rate(self, client: ClientId, task: Task) -> float:
         order = task.chance.rng("widths").permutation(len(task.clients))

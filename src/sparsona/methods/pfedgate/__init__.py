@@ -45,27 +45,31 @@ class ClientState:
 class PFedGate(Method[ServerState, ClientState]):
     """A private gate on each client makes a sparse model of the global one, for every batch its own.
 
-    `density` is the share of weights kept; several are dealt out in turn. `blocks` a tensor, of equal sizes or with a
-    first one as small as the least density (`split`). `knapsack`: blocks are chosen by the paper's exact one or by the
-    authors' greedy one, which in small nets may drop a class's outputs. `ste` gives dropped blocks a gradient (paper)
-    or not (repo: then training is really smaller, unless `slim` is off). The gate has one or two `paths`, averages
-    images over `gate_pool` pixels, normalises its logits with `post_norm` and cuts them with `logit_relu`; it trains at
-    `gate_lr`. Scales start at sigmoid(`gate_start`): the paper's 0 halves every layer, 3 nearly keeps them.
-    `test_batch` samples share a model (0: one for all). A new client trains its gate for `new_epochs`.
+    `density` is the share of weights kept; several are dealt out in turn. `blocks` a tensor, of equal sizes, with a
+    first one as small as the least density, or of whole output channels (`split`). `knapsack`: blocks are chosen by the
+    paper's exact one or by the authors' greedy one, which in small nets may drop a class's outputs. `ste` gives dropped
+    blocks a gradient (paper) or not (repo: then training is really smaller, unless `slim` is off). The gate has one or
+    two `paths`, averages images over `gate_pool` pixels and cuts its logits with `logit_relu`; it trains at `gate_lr`.
+    Scales start at sigmoid(`gate_start`): the paper's 0 halves every layer, 3 nearly keeps them. `test_batch` samples
+    share a model (0: one for all). Ablations: no `pre_norm`, `post_norm` or `sigmoid`; `gate_of` client: a scale a
+    block whatever the batch. A new client trains its gate for `new_epochs` at the full `gate_lr`.
     """
 
     private: ClassVar[tuple[str, ...]] = ("gate", "moments")
 
     density: Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)] = 0.5
     blocks: Annotated[int, Field(ge=1)] = 5
-    split: Literal["equal", "paper"] = "equal"
+    split: Literal["equal", "paper", "channel"] = "equal"
     knapsack: Literal["greedy", "exact"] = "exact"
     ste: Literal["paper", "repo"] = "paper"
     paths: Literal["one", "two"] = "two"
     gate_lr: Annotated[float, Field(gt=0)] = 0.1
     gate_pool: Annotated[int, Field(ge=1)] = 1
     gate_start: float = 3.0
+    pre_norm: bool = True
     post_norm: bool = True
+    sigmoid: bool = True
+    gate_of: Literal["batch", "client"] = "batch"
     logit_relu: bool = False
     slim: bool = True
     test_batch: Annotated[int, Field(ge=0)] = 128
@@ -96,8 +100,8 @@ class PFedGate(Method[ServerState, ClientState]):
     def adapt(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         """A new client leaves the global model as it is and trains its gate only."""
         weights = down.vector("weights", local.layout.size)
-        gating = self._gating(state, local)
-        config = replace(local.config, epochs=self.new_epochs, steps=None)
+        config = replace(local.config, epochs=self.new_epochs, steps=None, decay=1.0, drops=())
+        gating = self._gating(state, replace(local, config=config))
         trained = local.train(weights, config, mask=np.zeros(len(weights), np.bool_), transform=gating)
         state = replace(state, gate=gating.flat.read_all(), moments=trained.transform)
         return Fit(state, Message(), self._model(state, weights, local))
@@ -149,4 +153,14 @@ class PFedGate(Method[ServerState, ClientState]):
 
     def _design(self, task: Task) -> Design:
         blocks = len(self._cut(task.layout))
-        return Design(task.shape, blocks, self.paths, self.gate_pool, self.post_norm, self.gate_start)
+        return Design(
+            task.shape,
+            blocks,
+            self.paths,
+            self.gate_pool,
+            self.post_norm,
+            self.gate_start,
+            self.pre_norm,
+            self.sigmoid,
+            self.gate_of,
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, floor
+from math import ceil, floor, prod
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,16 @@ def first_split(size: int, count: int, share: float) -> list[int]:
     return [first, *equal_split(rest, count - 1)] if rest and count > 1 else [size]
 
 
+def channel_split(shape: tuple[int, ...], count: int) -> list[int]:
+    """The sizes of at most `count` blocks of whole output channels (rows of a linear layer), as equal as they can be.
+
+    >>> channel_split((32, 1, 5, 5), 5), channel_split((2, 3), 5), channel_split((32,), 5)
+    ([175, 175, 175, 175, 100], [3, 3], [7, 7, 7, 7, 4])
+    """
+    inner = prod(shape[1:])
+    return [rows * inner for rows in equal_split(shape[0], count)] if shape else [1]
+
+
 @dataclass(frozen=True)
 class Cut:
     """Where the blocks of a model begin and end: block l is ``bounds[l]:bounds[l + 1]`` of the trainable weights.
@@ -48,8 +58,8 @@ class Cut:
     linear: tuple[bool, ...]
 
     @classmethod
-    def of(cls, layout: Layout, count: int, first_share: float | None = None) -> Cut:
-        """`count` blocks a tensor; of equal sizes unless the first one's share is given.
+    def of(cls, layout: Layout, count: int, first_share: float | None = None, by_channel: bool = False) -> Cut:
+        """`count` blocks a tensor; of equal sizes unless the first one's share is given, or of whole output channels.
 
         >>> from torch import nn
         >>> Cut.of(Layout.of(nn.Linear(4, 2)), 4).bounds
@@ -58,7 +68,9 @@ class Cut:
         flat_layers = {t.name.rpartition(".")[0] for t in layout.tensors if len(t.shape) == 2}
         bounds, first, linear = [0], [], []
         for tensor in layout.tensors:
-            if first_share is None:
+            if by_channel:
+                sizes = channel_split(tensor.shape, count)
+            elif first_share is None:
                 sizes = equal_split(tensor.size, count)
             else:
                 sizes = first_split(tensor.size, count, first_share)

@@ -6,9 +6,9 @@ al., "Differentiable Learning-to-Normalize via Switchable Normalization", ICLR 2
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
 from typing import Literal
 
 import numpy as np
@@ -71,7 +71,10 @@ class SwitchNorm2d(nn.Module):
 @dataclass(frozen=True)
 class Design:
     """How a gate is built: for samples of `shape`, `blocks` numbers out; the images are first averaged over `pool` by
-    `pool` pixels; two `paths` give importance and scale apart. `start` is the mean logit that scales begin with."""
+    `pool` pixels; two `paths` give importance and scale apart. `start` is the mean logit that scales begin with.
+
+    Without `pre_norm` inputs come as they are, without `sigmoid` the logits are the scales and begin where a sigmoid
+    would, and a gate for a `client` learns a number a block that no input changes: the paper's ablations."""
 
     shape: tuple[int, ...]
     blocks: int
@@ -79,13 +82,16 @@ class Design:
     pool: int = 1
     post_norm: bool = True
     start: float = 0.0
+    pre_norm: bool = True
+    sigmoid: bool = True
+    of: Literal["batch", "client"] = "batch"
 
     @property
     def image(self) -> tuple[int, int, int]:
         """The samples as images: a row of features is one of one channel."""
         if len(self.shape) == 3:
             return self.shape[0], self.shape[1], self.shape[2]
-        return 1, prod(self.shape), 1
+        return 1, math.prod(self.shape), 1
 
     def module(self) -> Gate:
         return Gate(self)
@@ -101,11 +107,17 @@ class Gate(nn.Module):
     def __init__(self, design: Design) -> None:
         super().__init__()
         self.design = design
+        first = design.start if design.sigmoid else 1 / (1 + math.exp(-design.start))
+        if design.of == "client":
+            self.scale_of = nn.Parameter(torch.full((design.blocks,), first))
+            if design.paths == "two":
+                self.importance_of = nn.Parameter(torch.zeros(design.blocks))
+            return
         channels, height, width = design.image
         if design.pool > min(height, width):
             raise InputError(f"gate_pool={design.pool} is more than samples of shape {design.shape} have: lower it")
         features = channels * (height // design.pool) * (width // design.pool)
-        self.pre_norm = SwitchNorm2d(channels)
+        self.pre_norm = SwitchNorm2d(channels) if design.pre_norm else nn.Identity()
         self.scale = nn.Linear(features, design.blocks)
         self.scale_norm = nn.BatchNorm1d(design.blocks) if design.post_norm else nn.Identity()
         if design.paths == "two":
@@ -114,12 +126,15 @@ class Gate(nn.Module):
             self.importance_norm = nn.BatchNorm1d(design.blocks) if design.post_norm else nn.Identity()
             self.importance_norm.load_state_dict(self.scale_norm.state_dict())
         last = self.scale_norm if isinstance(self.scale_norm, nn.BatchNorm1d) else self.scale
-        nn.init.constant_(last.bias, design.start)
+        nn.init.constant_(last.bias, first)
         if design.paths == "two" and not design.post_norm:
             nn.init.zeros_(self.importance.bias)
 
     def logits(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """For every sample those of the blocks' importance and those of their scale."""
+        if self.design.of == "client":
+            scale = self.scale_of[None]
+            return (scale, scale) if self.design.paths == "one" else (self.importance_of[None], scale)
         if not inputs.is_floating_point():
             raise InputError("pfedgate's gate reads numbers, not tokens: use images or tables")
         x = self.pre_norm(inputs.reshape(len(inputs), *self.design.image))
@@ -134,6 +149,8 @@ class Gate(nn.Module):
     def forward(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """G, the importance of each block, and M, its scale: means over the batch."""
         importance, scale = self.logits(inputs)
+        if not self.design.sigmoid:
+            return importance.mean(0), scale.mean(0)
         mean = scale.sigmoid().mean(0)
         return (mean, mean) if importance is scale else (importance.sigmoid().mean(0), mean)
 
@@ -302,15 +319,25 @@ def gated(
 class Scores(WeightTransform):
     """Trains a score for every weight of `region`; the weight counts where its score is not negative and it is alive.
 
-    The mask is [sigmoid(score) >= 1/2]; its gradient goes straight through to the sigmoid.
+    The mask is [sigmoid(score) >= 1/2]; its gradient goes straight through to the sigmoid. A weight counts in the
+    gradient of its score in the given `unit`, so that one rate fits layers of any width.
     """
 
-    def __init__(self, scores: Vector, region: Mask, alive: Mask, config: TrainConfig, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        scores: Vector,
+        region: Mask,
+        alive: Mask,
+        config: TrainConfig,
+        device: str = "cpu",
+        unit: Vector | None = None,
+    ) -> None:
         self.scores = torch.from_numpy(scores.copy()).to(device)
         self.own = (self.scores, torch.zeros_like(self.scores))
         self.config = config
         self._region = torch.from_numpy(np.flatnonzero(region)).to(device)
         self._alive = torch.from_numpy(alive).to(device)
+        self._unit = torch.ones_like(self.scores) if unit is None else torch.from_numpy(unit).to(device)
 
     def forward(self, flat: Flat, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
@@ -322,7 +349,7 @@ class Scores(WeightTransform):
     def backward(self, flat: Flat, weights: torch.Tensor) -> GradientSpans | None:
         assert self.own is not None
         soft = self.scores.sigmoid()
-        slope = flat.gradient[self._region] * weights[self._region] * soft * (1 - soft)
+        slope = flat.gradient[self._region] * weights[self._region] / self._unit * soft * (1 - soft)
         self.own[1].copy_(slope * self._alive)
         return None
 
@@ -392,6 +419,7 @@ def block_scales(gate: nn.Module, inputs: torch.Tensor, cut: Cut, budget: Budget
     return out
 
 
-def cut_of(layout: Layout, blocks: int, split: Literal["equal", "paper"], least: float) -> Cut:
-    """The model's blocks: the authors' code cuts equal ones, the paper a first one of the share `least`."""
-    return Cut.of(layout, blocks, least if split == "paper" else None)
+def cut_of(layout: Layout, blocks: int, split: Literal["equal", "paper", "channel"], least: float) -> Cut:
+    """The model's blocks: the authors' code cuts equal ones, the paper a first one of the share `least`; `channel` cuts
+    between output channels only."""
+    return Cut.of(layout, blocks, least if split == "paper" else None, by_channel=split == "channel")

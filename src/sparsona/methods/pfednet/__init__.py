@@ -1,4 +1,4 @@
-"""pFedNet: Zhao, Liu, Jiang, He, "Communication Efficient TrainJob of Federated Model Over Unbalanced Labels" (a draft;
+"""pFedNet: Zhao, Liu, Jiang, He, "Communication Efficient Training of Federated Model Over Unbalanced Labels" (a draft;
 published by Zhao, Liu, Liu, He as "Medical Federated Model with Mixture of Personalized and Sharing Components",
 arXiv 2306.14483). Model n is y = A x + B z_n; neighbours in a network of similar clients pull each other's z together
 (network lasso, by ADMM on the server); clients send gradients whose entries a fused lasso has made equal in runs."""
@@ -50,8 +50,8 @@ class PFedNet(Method[ServerState, None]):
     eta, so that lam = 0 is local training. `decay`: eta and the learning rate fall by 1/sqrt(t). `weighting` of
     updates: all alike, or by samples. `gamma` fuses neighbouring entries; `gamma_unit` median: in units of median |g|
     sqrt(d), zeros left out; `gamma_decay` lets it fall; `pin_end` keeps the last entry of a tensor; `levels` rounds to
-    so many values (0: not); `scope` of both: each tensor, or the model. `rho` is ADMM's penalty times the step size,
-    `iterations` and `tolerance` end it.
+    so many values by k-means (0: not, and updates travel whole); `scope` of both: each tensor, or the model. `rho` is
+    ADMM's penalty times the step size, `iterations` and `tolerance` end it.
     """
 
     lam: Annotated[float, Field(ge=0)] = 0.03
@@ -72,7 +72,7 @@ class PFedNet(Method[ServerState, None]):
     gamma_decay: Literal["none", "sqrt"] = "none"
     scope: Literal["tensor", "model"] = "tensor"
     pin_end: bool = True
-    levels: Annotated[int, Field(ge=0)] = 0
+    levels: Annotated[int, Field(ge=0)] = 32
     rho: Annotated[float, Field(gt=0)] = 0.5
     iterations: Annotated[int, Field(ge=1)] = 50
     tolerance: Annotated[float, Field(ge=0)] = 1e-4

@@ -36,8 +36,8 @@
   const DARK = ["#56B4E9", "#FF9E4A", "#2FD6A5", "#E79CC7", "#F0E442", "#8FD3FF", "#B9A5F5", "#D9A066", "#C8C8C8"];
   const SYMBOLS = ["circle", "rect", "triangle", "diamond", "roundRect", "pin", "arrow"];
   const DASHES = ["solid", "dashed", "dotted", [8, 3, 2, 3]];
-  const RAMP = ["#fde725", "#90d743", "#35b779", "#21918c", "#31688e", "#443983", "#440154"]; /* viridis, dark is much */
-  const RAMP_DARK = [...RAMP].reverse();
+  const RAMP = ["#eef3f8", "#c6dbef", "#6baed6", "#2171b5", "#08306b"]; /* one hue: little is pale, much is deep */
+  const RAMP_DARK = ["#1c2530", "#1f4e79", "#2f7fc1", "#7cc0f5", "#e8f4ff"];
   const labels = data.methods.map((m) => m.label);
   const method = (label) => data.methods.find((m) => m.label === label);
   const style = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
@@ -126,7 +126,8 @@
     const high = Math.ceil((most + 0.08 * room) / step) * step;
     return [Math.floor((least - 0.08 * room) / step) * step, percent ? Math.min(high, 102) : high].map((v) => Number(v.toPrecision(6)));
   }
-  const scoreAxis = (name, more = {}) => axis(name, { type: "value", scale: true, nameGap: 42, ...more });
+  const scoreText = () => ({ ...axisText(), formatter: (v) => (percent && v > 100 ? "" : num(v, 4)) });
+  const scoreAxis = (name, more = {}) => axis(name, { type: "value", scale: true, nameGap: 42, axisLabel: scoreText(), ...more });
   const tooltip = (more = {}) => ({ confine: true, backgroundColor: style("page"), borderColor: style("line"), textStyle: { color: style("ink"), fontSize: 13 }, ...more });
   const legend = (more = {}) => ({ type: "scroll", top: 0, textStyle: { color: style("ink"), fontSize: 13 }, pageTextStyle: { color: style("ink") }, pageIconColor: style("accent"), pageIconInactiveColor: style("line"), ...more });
   const escapeText = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
@@ -170,7 +171,12 @@
         const e = entries[Number(state.who)];
         const alone = e.scores[data.alone];
         const rivals = labels.filter((l) => l !== data.alone && known(e.scores[l]));
-        const target = data.answer.method === data.alone ? rivals.sort((a, b) => (data.higher ? 1 : -1) * (e.scores[b] - e.scores[a]))[0] : data.answer.method;
+        if (!known(alone) || !rivals.length) {
+          out.className = "";
+          out.textContent = `${name(e)} has no score: ${e.test} test samples are too few, or not all methods have been run.`;
+          return;
+        }
+        const target = !rivals.includes(data.answer.method) ? rivals.sort((a, b) => (data.higher ? 1 : -1) * (e.scores[b] - e.scores[a]))[0] : data.answer.method;
         const gain = (data.higher ? 1 : -1) * (e.scores[target] - alone);
         const word = Math.abs(gain) < 1e-9 ? "the same" : signed(gain) + (percent ? " points" : "") + (gain > 0 ? ": joining helps you" : ": you are better off alone");
         out.className = gain < 0 ? "bad" : "good";
@@ -199,7 +205,7 @@
 
   /* ---- the table ---- */
   function comparison() {
-    const part = section("methods", "The methods side by side", `Scores are means over clients on their own test data, ${data.methods.some((m) => m.seeds.length > 1) ? "with 95 % intervals over seeds" : "with one seed"}. pre: the model as assembled; post: after a round of local training; vs alone: pre, paired with local; decile: the client at the bottom tenth; worse off: the share of clients that score less than alone; up and down: bytes of all clients. Press a heading to sort.`);
+    const part = section("methods", "The methods side by side", `Scores are means over clients on their own test data, ${data.methods.some((m) => m.seeds.length > 1) ? "with 95 % intervals over seeds" : "with one seed"}. pre: the model as assembled; post: after a round of local training; vs alone: pre, paired with local; decile: the client at the bottom tenth; worse off: the share of clients that score less than alone; up and down: bytes of all clients; at so many bytes: pre when no more had been sent. Press a heading to sort.`);
     const columns = [
       ["method", (m) => m.label, null],
       [percent ? "pre, %" : "pre", (m) => withHalf(m.pre, plain), (m) => m.pre && m.pre.mean],
@@ -209,7 +215,7 @@
       ["worse off", (m) => (known(m.worse_off) ? (100 * m.worse_off).toFixed(0) + " %" : "–"), (m) => m.worse_off],
       ["up", (m) => size(m.up), (m) => m.up],
       ["down", (m) => size(m.down), (m) => m.down],
-      [known(data.equalBytes) ? "pre at " + size(data.equalBytes) : "at equal bytes", (m) => withHalf(m.at_equal, plain), (m) => m.at_equal && m.at_equal.mean],
+      [known(data.equalBytes) ? "at " + size(Number(data.equalBytes.toPrecision(2))).replace(/\.?0+ /, " ") : "at equal bytes", (m) => withHalf(m.at_equal, plain), (m) => m.at_equal && m.at_equal.mean],
       ["GFLOP", (m) => num(m.flops / 1e9), (m) => m.flops],
       ["sim. s", (m) => num(m.simulated), (m) => m.simulated],
       ["real s", (m) => num(m.seconds), (m) => m.seconds],
@@ -313,7 +319,7 @@
           const values = list.flatMap((e) => [e.scores[data.alone], e.scores[state.method]]).map((v) => scale * v);
           const [low, high] = around(values);
           const mark = (won) => ({ type: "scatter", name: won ? "gains or stays" : "worse off", symbol: won ? "circle" : "triangle", itemStyle: { color: won ? style("good") : style("bad"), opacity: 0.75, borderColor: style("page"), borderWidth: 1 }, data: list.filter((e) => gain(e) >= 0 === won).map((e) => ({ name: name(e), value: [scale * e.scores[data.alone], scale * e.scores[state.method], e.train, gain(e)], symbolSize: 8 + 20 * Math.sqrt(e.train / most) })) });
-          return { legend: legend(), grid: { left: 58, right: 20, top: 42, bottom: 50 }, xAxis: axis("alone, " + unit, { type: "value", min: low, max: high }), yAxis: scoreAxis(state.method, { min: low, max: high }), tooltip: tooltip({ formatter: (p) => tip(p.name, "alone " + score(p.value[0] / scale), state.method + " " + score(p.value[1] / scale), signed(p.value[3]), p.value[2] + " training samples") }), series: [mark(true), mark(false), { type: "line", silent: true, symbol: "none", data: [[low, low], [high, high]], lineStyle: { color: style("soft"), type: "dashed", width: 1 } }] };
+          return { legend: legend(), grid: { left: 58, right: 20, top: 42, bottom: 50 }, xAxis: axis("alone, " + unit, { type: "value", min: low, max: high, axisLabel: scoreText() }), yAxis: scoreAxis(state.method, { min: low, max: high }), tooltip: tooltip({ formatter: (p) => tip(p.name, "alone " + score(p.value[0] / scale), state.method + " " + score(p.value[1] / scale), signed(p.value[3]), p.value[2] + " training samples") }), series: [mark(true), mark(false), { type: "line", silent: true, symbol: "none", data: [[low, low], [high, high]], lineStyle: { color: style("soft"), type: "dashed", width: 1 } }] };
         },
         rows: () => [["client", "alone", state.method, "gain", "training samples"], ...here().filter(both).map((e) => [name(e), score(e.scores[data.alone]), score(e.scores[state.method]), signed(gain(e)), e.train])],
       }));

@@ -1,0 +1,123 @@
+"""Hostile frames: every one must be refused by a WireError or decoded within its limit, and soon.
+
+    python benchmarks/frames.py [--frames 1000000] [--seed 0]
+
+Real frames of every method, up and down, are damaged (bits flipped, bytes replaced, cut off, two put together, lengths
+blown up, noise) and given a right checksum, so that the reader has to look at all of it. Foreign is any other
+exception. The slowest frame is compared with the honest decoding of as many numbers as the limit allows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import torch
+
+from sparsona.engines.inprocess import InProcess
+from sparsona.errors import WireError
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
+from sparsona.federation.schedule import Sampled
+from sparsona.federation.worker import Job, Outcome
+from sparsona.message import Message
+from sparsona.methods import METHODS
+from sparsona.runs.records import RunLog
+from sparsona.testing import tiny_setup
+from sparsona.wire import Limit, decode, encode
+
+
+def real_frames() -> list[bytes]:
+    """What each method sends in three rounds of three clients."""
+    frames: list[bytes] = []
+
+    class Kept(InProcess):
+        def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+            for outcome in super().run(jobs):
+                frames.extend(data for data in (outcome.job.down, outcome.frame.data) if data)
+                yield outcome
+
+    for _, kind in METHODS:
+        setup = tiny_setup(kind())
+        sizes = dict.fromkeys(setup.task.clients, 1)
+        Rounds(setup, Kept(setup), Sampled(), Evaluation(every=0), RunLog(sizes, True)).run()
+    return sorted(set(frames))
+
+
+def damaged(frames: list[bytes], rng: random.Random) -> bytes:
+    """One frame with some harm done to it and a right checksum."""
+    body = bytearray(rng.choice(frames)[:-4])
+    harm = rng.randrange(6)
+    if harm == 0:
+        for _ in range(rng.randint(1, 8)):
+            body[rng.randrange(len(body))] ^= 1 << rng.randrange(8)
+    elif harm == 1:
+        at = rng.randrange(len(body))
+        body[at : at + rng.randint(1, 16)] = rng.randbytes(rng.randint(1, 16))
+    elif harm == 2:
+        del body[rng.randrange(3, len(body)) :]
+    elif harm == 3:
+        other = rng.choice(frames)
+        body[rng.randrange(3, len(body)) :] = other[rng.randrange(len(other)) : -4]
+    elif harm == 4:
+        at = rng.randrange(3, len(body))
+        body[at : at + 1] = b"\xff" * rng.randint(1, 9) + b"\x7f"
+    else:
+        body[3:] = rng.randbytes(rng.randint(1, 400))
+    return bytes(body) + zlib.crc32(body).to_bytes(4, "little")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--frames", type=int, default=1_000_000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    setup = tiny_setup(METHODS.get("fedavg")())
+    lengths, limit = setup.task.layout.lengths, setup.limit()
+    frames, rng = real_frames(), random.Random(given.seed)
+    honest = honest_seconds(limit)
+    print(
+        f"{len(frames)} real frames of {len(METHODS.names())} methods; honest decoding {honest * 1e3:.2f} ms",
+        flush=True,
+    )
+    found: Counter[str] = Counter()
+    slowest, began = 0.0, time.monotonic()
+    for number in range(given.frames):
+        frame = damaged(frames, rng)
+        start = time.process_time()
+        try:
+            decode(frame, limit, lengths)
+            found["decoded"] += 1
+        except WireError:
+            found["refused"] += 1
+        except Exception as error:  # noqa: BLE001  (that is what is counted)
+            found[f"foreign: {type(error).__name__}: {error}"] += 1
+        slowest = max(slowest, time.process_time() - start)
+        if (number + 1) % 100_000 == 0:
+            print(
+                f"{number + 1}: {dict(found)}, slowest {slowest * 1e3:.1f} ms, {time.monotonic() - began:.0f} s",
+                flush=True,
+            )
+    print(f"{given.frames} frames: {dict(found)}; the slowest took {slowest / honest:.1f} x the honest decoding")
+
+
+def honest_seconds(limit: Limit) -> float:
+    """The processor's time for a dense message of as many numbers as the limit allows; the best of some."""
+    values = np.random.default_rng(0).normal(size=limit.elements - 8).astype(np.float32)
+    frame = encode(Message(weights=values)).data
+    times = []
+    for _ in range(20):
+        start = time.process_time()
+        decode(frame, limit)
+        times.append(time.process_time() - start)
+    return max(min(times), 1e-5)
+
+
+if __name__ == "__main__":
+    main()

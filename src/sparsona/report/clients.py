@@ -1,0 +1,40 @@
+"""The clients of a run one by one, as a table for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from sparsona.report.console import share
+from sparsona.runs.clients import ClientScores, Score
+
+MOST = 40
+POINTS = ("pre", "post")
+
+
+def clients_table(clients: Sequence[ClientScores], metric: str, fewest: int, repeats: int = 1) -> Table:
+    """Rows and scores of each client, with 95 % intervals; a dash where there are too few test rows to say."""
+    times = f", over {repeats} splits" if repeats > 1 else ""
+    table = Table(title=f"{metric} of each client{times}", title_justify="left", box=None, padding=(0, 1, 0, 0))
+    table.add_column("client", no_wrap=True)
+    for label in ("train", "tested", *(f"{point} (95 % interval)" for point in POINTS)):
+        table.add_column(label, justify="right", no_wrap=True)
+    for one in clients[:MOST]:
+        cells = [_cell(one.scores.get(point), metric) for point in POINTS]
+        table.add_row(one.client, str(one.train), str(one.test), *cells)
+    notes = [f"and {len(clients) - MOST} more in clients.csv"] if len(clients) > MOST else []
+    small = sum(not one.scores for one in clients)
+    if small:
+        notes.append(f"-: fewer than {fewest} test rows say nothing; {small} such clients are in no mean")
+    table.caption, table.caption_justify = "; ".join(notes), "left"
+    return table
+
+
+def _cell(score: Score | None, metric: str) -> str:
+    if score is None:
+        return "-"
+    if math.isnan(score.low):
+        return share(score.value, metric)
+    return f"{share(score.value, metric)} ({100 * score.low:.0f} to {100 * score.high:.0f})"

@@ -1,0 +1,99 @@
+"""What is kept of finished runs: a small JSON file a paper, a line a run, so that cards outlive the run directories.
+
+A run is found again by its case's name and the digest of its settings: where the settings of a case have changed, its
+old numbers do not count. Paths of excerpts and what only says where the work is done are left out of the digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sparsona.errors import InputError
+from sparsona.files import write_atomically
+from sparsona.reproduce._verdicts import Summary
+
+FREE = ("engine", "workers", "device")
+KEPT = ("method", "options", "seed", "rounds", "clients", "weights", "metric", "flops", "simulated_seconds", "seconds")
+
+
+def digest_of(settings: Mapping[str, Any]) -> str:
+    """A short name for what decides a run.
+
+    >>> digest_of({"data": "npz:/a/x.npz", "engine": "pool"}) == digest_of({"data": "npz:/b/x.npz"})
+    True
+    >>> digest_of({"method": "fedavg"}) == digest_of({"method": "local"})
+    False
+    """
+    plain = {key: value for key, value in settings.items() if key not in FREE}
+    data = str(plain.get("data", ""))
+    if data.startswith("npz:"):
+        plain["data"] = "npz:" + data.rpartition("/")[2]
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def machine() -> str:
+    """The machine in a few words.
+
+    >>> machine().endswith(("no GPU", "GPU"))
+    True
+    """
+    import torch
+
+    return f"{os.cpu_count()} cores, {'GPU' if torch.cuda.is_available() else 'no GPU'}"
+
+
+def compact(summary: Summary, settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers of a summary that a card or a claim may need, and when and where they were made."""
+    metric = summary["metric"]
+    out = {key: summary[key] for key in KEPT if key in summary}
+    out |= {metric: _short(summary[metric]), "settings": digest_of(settings)}
+    out |= {key: {way: summary[key][way] for way in ("up", "down")} for key in ("bytes", "paper_bytes")}
+    if "new_clients" in summary:
+        new = summary["new_clients"]
+        out["new_clients"] = {metric: _short(new[metric]), "count": new["count"], "bytes": new["bytes"]}
+    out |= {key: _short(value) for key, value in more.items()}
+    return {**out, "date": datetime.now(UTC).date().isoformat(), "machine": machine()}
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _short(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_short(inner) for inner in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+@dataclass
+class Results:
+    """The runs that are kept of one paper, by name, in one file."""
+
+    file: Path | None = None
+    runs: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, file: Path | None) -> Results:
+        if file is None or not file.exists():
+            return cls(file)
+        try:
+            return cls(file, json.loads(file.read_text(encoding="utf-8"))["runs"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{file} is damaged ({error}): restore it, or remove it to run everything again") from None
+
+    def find(self, name: str, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The run of that name, if it was one of these settings."""
+        found = self.runs.get(name)
+        return found if found is not None and found["settings"] == digest_of(settings) else None
+
+    def add(self, name: str, run: dict[str, Any]) -> None:
+        self.runs[name] = run
+        if self.file is not None:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            lines = [f"{json.dumps(key)}: {json.dumps(self.runs[key], sort_keys=True)}" for key in sorted(self.runs)]
+            write_atomically(self.file, '{"runs": {\n' + ",\n".join(lines) + "\n}}\n")

@@ -1,0 +1,242 @@
+"""Whether a claim holds: yes, no, within noise or not run, with an interval over the seeds.
+
+Runs of one row differ in their seed only. Two rows are compared seed by seed, over the seeds that both have: the mean
+of the differences and its 95 % interval by Student's t. A single seed has the interval of its test samples instead,
+which leaves out what another seed would change; the note says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import mean, stdev
+from typing import Any, Literal, TypeAlias
+
+Summary: TypeAlias = Mapping[str, Any]
+"""What summary.json of a run holds, or the part of it that is kept."""
+
+Runs: TypeAlias = Mapping[str, Mapping[int, Summary]]
+"""The finished runs: by row, and within a row by seed."""
+
+Word: TypeAlias = Literal["yes", "no", "within noise", "not run"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The word, and the numbers it rests on."""
+
+    word: Word
+    note: str = ""
+
+
+Check: TypeAlias = Callable[[Runs], Verdict]
+Reading: TypeAlias = Callable[[Summary, str], float | None]
+"""A number of a run at an evaluation point; None where it was not measured."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something that the paper says, or what one would say against it, and the test of it.
+
+    `cost` says what would settle it, where it was not run: a command and its hours.
+    """
+
+    text: str
+    check: Check
+    cost: str = ""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number and how far off it may be. Without an interval both ends are infinite."""
+
+    value: float
+    low: float
+    high: float
+    seeds: int
+
+    def __str__(self) -> str:
+        if math.isinf(self.low):
+            return f"{self.value:+.4f}, one seed"
+        half = f"{self.value:+.4f} ± {self.high - self.value:.4f}"
+        return f"{half}, test samples of one seed" if self.seeds == 1 else f"{half}, {self.seeds} seeds"
+
+
+def score(summary: Summary, point: str) -> float | None:
+    """The mean over the clients at an evaluation point, None where it was not measured."""
+    return _scores(summary, point).get("mean")
+
+
+def by_size(summary: Summary, point: str) -> float | None:
+    """The mean over the clients, weighted by their test samples."""
+    return _scores(summary, point).get("weighted")
+
+
+def bottom(summary: Summary, point: str) -> float | None:
+    """The bottom decile of the clients."""
+    return _scores(summary, point).get("bottom_decile")
+
+
+def newcomers(summary: Summary, point: str) -> float | None:
+    """The mean over the clients that joined at the end."""
+    return _scores(summary.get("new_clients") or {}, point, summary["metric"]).get("mean")
+
+
+def extra(name: str) -> Reading:
+    """A number that the paper's own code has read off the run."""
+
+    def read(summary: Summary, point: str) -> float | None:
+        found = (summary.get("extra") or {}).get(name)
+        return None if found is None else float(found)
+
+    return read
+
+
+def _scores(summary: Summary, point: str, metric: str = "") -> Mapping[str, float | None]:
+    found: Mapping[str, float | None] = (summary.get(metric or summary.get("metric", "")) or {}).get(point) or {}
+    return found
+
+
+def values(runs: Runs, row: str, point: str = "pre", of: Reading = score) -> dict[int, float]:
+    """The numbers of a row by seed."""
+    found = {seed: of(summary, point) for seed, summary in runs.get(row, {}).items()}
+    return {seed: value for seed, value in sorted(found.items()) if value is not None}
+
+
+def interval(found: Iterable[float]) -> Interval:
+    """The mean of several numbers with its 95 % interval by Student's t.
+
+    >>> interval([0.1, 0.2, 0.3])
+    Interval(value=0.2, low=-0.0484..., high=0.4484..., seeds=3)
+    """
+    from scipy.stats import t
+
+    numbers = list(found)
+    middle = round(mean(numbers), 12)
+    if len(numbers) < 2:
+        return Interval(middle, -math.inf, math.inf, 1)
+    half = float(t.ppf(0.975, len(numbers) - 1)) * stdev(numbers) / math.sqrt(len(numbers))
+    return Interval(middle, middle - half, middle + half, len(numbers))
+
+
+@dataclass(frozen=True)
+class At:
+    """A row at an evaluation point, read in some way."""
+
+    row: str
+    point: str = "pre"
+    of: Reading = score
+
+
+def difference(runs: Runs, one: At, other: At) -> Interval | None:
+    """By how much `one` is above `other`; None where they have no seed in common."""
+    a, b = values(runs, one.row, one.point, one.of), values(runs, other.row, other.point, other.of)
+    both = sorted(a.keys() & b.keys())
+    if not both:
+        return None
+    if len(both) > 1:
+        return interval(a[seed] - b[seed] for seed in both)
+    (seed,) = both
+    gap, samples = a[seed] - b[seed], runs[one.row][seed].get("test_samples")
+    shares = all(0 <= value <= 1 for value in (a[seed], b[seed]))
+    few = any(at.of in (bottom, newcomers) for at in (one, other))  # they rest on a few clients' samples
+    if not samples or not shares or few:
+        return Interval(gap, -math.inf, math.inf, 1)
+    half = 1.96 * math.sqrt((a[seed] * (1 - a[seed]) + b[seed] * (1 - b[seed])) / samples)
+    return Interval(gap, gap - half, gap + half, 1)
+
+
+NOT_RUN = Verdict("not run")
+
+
+def above(
+    one: str, *others: str, point: str = "pre", other_point: str = "", of: Reading = score, by: float = 0.0
+) -> Check:
+    """Whether `one` is above all `others` by more than `by`. All must have been run.
+
+    The note tells of the rival that is nearest to it, or furthest above it.
+    """
+
+    def check(runs: Runs) -> Verdict:
+        mine = At(one, point, of)
+        found = {other: difference(runs, mine, At(other, other_point or point, of)) for other in others}
+        known = {other: gap for other, gap in found.items() if gap is not None}
+        if not known or len(known) < len(found):
+            return Verdict("not run", _missing(runs, (one, *others)))
+        if any(gap.high <= by for gap in known.values()):
+            word: Word = "no"
+        elif all(gap.low > by for gap in known.values()):
+            word = "yes"
+        else:
+            word = "within noise"
+        rival, gap = min(known.items(), key=lambda pair: pair[1].value)
+        return Verdict(word, f"{gap} against {rival}" if len(others) > 1 else str(gap))
+
+    return check
+
+
+def exceeds(one: At, other: At, by: float = 0.0) -> Check:
+    """Whether `one` is above `other` by more than `by`, each at its own point and read in its own way."""
+
+    def check(runs: Runs) -> Verdict:
+        gap = difference(runs, one, other)
+        if gap is None:
+            return Verdict("not run", _missing(runs, (one.row, other.row)))
+        return Verdict("yes" if gap.low > by else "no" if gap.high <= by else "within noise", str(gap))
+
+    return check
+
+
+def loses(one: At, other: At, most: float) -> Check:
+    """Whether `other` is at most so much below `one`."""
+
+    def check(runs: Runs) -> Verdict:
+        gap = difference(runs, one, other)
+        if gap is None:
+            return Verdict("not run", _missing(runs, (one.row, other.row)))
+        return Verdict("yes" if gap.high <= most else "no" if gap.low > most else "within noise", f"loses {gap}")
+
+    return check
+
+
+def within(limit: float, *rows: str, point: str = "pre") -> Check:
+    """Whether all rows are no further apart than `limit`."""
+
+    def check(runs: Runs) -> Verdict:
+        pairs = list(combinations(rows, 2))
+        found = {pair: difference(runs, At(pair[0], point), At(pair[1], point)) for pair in pairs}
+        known = {pair: gap for pair, gap in found.items() if gap is not None}
+        if len(known) < len(pairs):
+            return Verdict("not run", _missing(runs, rows))
+        if any(gap.low > limit or gap.high < -limit for gap in known.values()):
+            word: Word = "no"
+        elif all(-limit <= gap.low and gap.high <= limit for gap in known.values()):
+            word = "yes"
+        else:
+            word = "within noise"
+        (a, b), gap = max(known.items(), key=lambda pair: abs(pair[1].value))
+        return Verdict(word, f"{gap}, {a} against {b}")
+
+    return check
+
+
+def fact(test: Callable[[Runs], tuple[bool, str] | None]) -> Check:
+    """A claim about counts, in which there is no noise: what `test` says, None where a run is missing."""
+
+    def check(runs: Runs) -> Verdict:
+        found = test(runs)
+        return NOT_RUN if found is None else Verdict("yes" if found[0] else "no", found[1])
+
+    return check
+
+
+def never(reason: str) -> Check:
+    """A claim that no case of ours tests, and why."""
+    return lambda runs: Verdict("not run", reason)
+
+
+def _missing(runs: Runs, rows: Iterable[str]) -> str:
+    absent = [row for row in dict.fromkeys(rows) if not runs.get(row)]
+    return f"missing: {', '.join(absent)}" if absent else "no seed or point in common"

@@ -1,0 +1,212 @@
+"""Hostile replies are left out, the sender is named, the round goes on; honest clients are not blamed."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparsona.engines.inprocess import InProcess
+from sparsona.errors import SparsonaError
+from sparsona.federation.delivery import PendingReply
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.gate import Gate, Passage, Refused, Size, norm_of, norm_of_update, numbers_of
+from sparsona.federation.rounds import Rounds
+from sparsona.federation.schedule import Sampled
+from sparsona.message import Blocks, Message, Positions, Sparse, Stamp, Ternary
+from sparsona.method import Arrival
+from sparsona.methods import METHODS
+from sparsona.methods.fedavg import FedAvg
+from sparsona.methods.fedstc import FedSTC
+from sparsona.runs.records import RunLog, read_records
+from sparsona.runs.state import digest
+from sparsona.testing import tiny_setup
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from attacks import ATTACKS, BAD, MESSAGES, Attacker, largest, run, verdict
+
+GATE = Gate({"a": 10}, initial=1.0)
+
+
+def arrival(message: Message, sent: Message | None = None, order: tuple[int, int] = (2, 0)) -> Arrival:
+    return Arrival("a", message.stamped(Stamp(*order)), order[0], lambda: sent or Message())
+
+
+def vector(*values: float) -> Any:
+    return np.array(values, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        (Message(weights=vector(1, math.nan)), "weights holds a number that is not finite"),
+        (Message(weights=vector(1, -math.inf)), "weights holds a number that is not finite"),
+        (Message(update=Sparse(9, np.array([3]), vector(math.inf))), "update holds a number that is not finite"),
+        (Message(update=Ternary((3,), np.array([0]), np.array([True]), vector(math.nan))), "not finite"),
+        (Message(update=Blocks(4, np.array([0]), vector(1e30))), "update holds a number beyond 1e+15"),
+        (Message(weights=vector(-1e30)), "weights holds a number beyond 1e+15"),
+        (Message(steps=np.array([2**62])), "steps holds a number beyond 1e+15"),
+        (Message(tau=math.nan), "tau holds a number that is not finite"),
+        (Message(halves=np.array([np.inf], np.float16)), "not finite"),
+        (Message(examples=11), "it claims 11 examples, and the client has declared 10"),
+        (Message(examples=2**62), "it claims 4611686018427387904 examples, and the client has declared 10"),
+        (Message(examples=0), "it claims 0 examples"),
+        (Message(examples=-5), "it claims -5 examples"),
+    ],
+)
+def test_what_is_refused_by_itself(message: Message, line: str) -> None:
+    with pytest.raises(Refused, match=line.replace("+", r"\+")):
+        GATE.check(arrival(message), (2, 0))
+
+
+def test_what_passes() -> None:
+    sound = Message(weights=vector(3, 4), examples=10, kept=Positions(9, np.array([1])), empty=vector(), seed=2**62)
+    assert GATE.check(arrival(sound), (2, 0)) == Size(5.0, 0.0)
+
+
+def test_an_old_reply_is_no_answer() -> None:
+    with pytest.raises(Refused, match="it answers round 2, phase 0, which was not asked"):
+        GATE.check(arrival(Message(examples=1), order=(1, 0)), (2, 0))
+
+
+def test_norms() -> None:
+    message = Message(weights=vector(3, 4), extra=12.0, count=1000, kept=Positions(9, np.array([8])))
+    assert norm_of(message) == 13.0
+    assert norm_of_update(message, Message(weights=vector(3, 1))) == math.sqrt(9 + 144)
+    assert norm_of_update(message, Message(weights=vector(3))) == 13.0, "another length: nothing to compare with"
+    assert [len(n) for n in numbers_of(5)] == []
+
+
+def reply(client: str) -> PendingReply:
+    return PendingReply(0, client, 0, 0, np.zeros(1, np.uint8))
+
+
+def left_out(gate: Gate, *sizes: Size) -> list[int]:
+    replies = [reply(str(k)) for k in range(len(sizes))]
+    found = gate.out_of_proportion(dict(zip(replies, sizes, strict=True)))
+    return [int(one.client) for one in found]
+
+
+def test_what_is_out_of_proportion() -> None:
+    honest, huge = Size(3.0, 0.1), Size(1e5, 1e5)
+    assert left_out(GATE, honest, honest, huge) == [2]
+    assert left_out(GATE, honest, huge) == [1], "of two, the one that is larger than the initial model and the other"
+    assert left_out(GATE, huge) == [0]
+    assert left_out(GATE, Size(0, 0), Size(0, 0), Size(900, 0)) == [], "who sends something where others send nothing"
+    assert left_out(GATE, Size(1e5, 0), Size(2e5, 0), Size(3e5, 0)) == [], "large models are no attack"
+
+
+def test_the_bound_of_the_user_goes_by_the_median_of_the_others() -> None:
+    bounded = replace(GATE, max_update_norm=3.0)
+    sizes = [Size(1, norm) for norm in (1.0, 1.1, 0.9, 3.5)]
+    assert left_out(bounded, *sizes) == [3]
+    assert left_out(replace(GATE, max_update_norm=4.0), *sizes) == []
+    assert left_out(bounded, Size(1, 1.0), Size(1, 0.0), Size(1, 0.0)) == [], "nobody else has moved: no measure"
+    assert left_out(bounded, Size(1, 50.0)) == []
+
+
+def passage() -> Passage[list[str]]:
+    return Passage(GATE, lambda one: arrival(Message(examples=1), order=(0, 0)))
+
+
+def failing(*bad: str) -> Callable[[Any], list[str]]:
+    def aggregate(replies: list[PendingReply]) -> list[str]:
+        names = [one.client for one in replies]
+        if any(name in bad for name in names):
+            raise KeyError("what a method raises")
+        return names
+
+    return aggregate
+
+
+def test_who_makes_a_method_fail_alone_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    through = passage()
+    with caplog.at_level(logging.WARNING):
+        assert through.aggregated([reply(k) for k in "abcd"], failing("b", "d")) == ["a", "c"]
+    assert {one.client: why for one, why in through.refused.items()} == {
+        "b": "KeyError: 'what a method raises'",
+        "d": "KeyError: 'what a method raises'",
+    }
+    assert "round 1: the reply of b is left out" in caplog.text
+
+
+def test_a_method_that_fails_for_everyone_is_no_clients_fault() -> None:
+    with pytest.raises(KeyError):
+        passage().aggregated([reply(k) for k in "ab"], failing("a", "b"))
+
+
+def test_the_round_goes_on_and_the_record_says_why(tmp_path: Path) -> None:
+    setup = tiny_setup(FedAvg(), clients=4, rounds=3)
+    bad = replace(setup, method=Attacker(FedAvg(), MESSAGES["one NaN"]))  # type: ignore[arg-type]
+    log = RunLog(dict.fromkeys(setup.task.clients, 1), True, tmp_path / "records.jsonl")
+    rounds = Rounds(bad, InProcess(bad), Sampled(), Evaluation(every=0), log)
+    rounds.run()
+    records = read_records(tmp_path / "records.jsonl")
+    assert {(r.round, r.client): r.refused for r in records if r.refused} == {
+        (round, BAD): "weights holds a number that is not finite" for round in (1, 2, 3)
+    }
+    without = tiny_setup(FedAvg(), clients=4, rounds=3)
+    three = replace(without, task=replace(without.task, clients=tuple(k for k in without.task.clients if k != BAD)))
+    honest = Rounds(
+        three, InProcess(three), Sampled(), Evaluation(every=0), RunLog(dict.fromkeys(setup.task.clients, 1), True)
+    )
+    honest.run()
+    assert digest(rounds.server) == digest(honest.server), "as if the bad one had never been asked"
+
+
+def test_a_refused_reply_counts_as_lost() -> None:
+    """Error feedback: what was refused is still in the residual, so a client that recovers has lost nothing."""
+    setup = tiny_setup(FedSTC(), clients=3, rounds=2)
+    once = iter([MESSAGES["one NaN"]])
+    bad = Attacker(FedSTC(), lambda message: next(once, lambda same: same)(message))
+    wrong = replace(setup, method=bad)  # type: ignore[arg-type]
+    log = RunLog(dict.fromkeys(setup.task.clients, 1), True)
+    rounds = Rounds(wrong, InProcess(wrong), Sampled(), Evaluation(every=0), log)
+    assert rounds._round(0)[BAD].refused
+    stamp = rounds.delivery.stamp(BAD, (1, 0))
+    assert stamp.acked is None
+    memory = rounds.engine.store.get(BAD)
+    assert memory.if_lost is not None
+    assert memory.resolved(stamp) is memory.if_lost[0]
+    assert not rounds._round(1)[BAD].refused
+    assert rounds.delivery.stamp(BAD, (2, 0)).acked == (1, 0)
+
+
+QUICK = ("fedavg", "fedmask", "fedmd", "fedpse", "ifca")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in METHODS.names()]
+)
+def test_no_attack_poisons_or_stops_the_server(name: str) -> None:
+    if METHODS.get(name).alone:
+        pytest.skip("nothing travels")
+    setup = tiny_setup(METHODS.get(name)(), clients=4, rounds=3)
+    server, refused, _ = run(setup, InProcess(setup))
+    assert not refused, "honest clients are not blamed"
+    for attack in ATTACKS:
+        found = verdict(name, attack, largest(server))
+        assert found.startswith("refused") or found == "harmless", f"{attack}: {found}"
+
+
+def test_masks_and_logits_of_another_size_are_refused() -> None:
+    assert verdict("fedmask", "too short", 1.0) == "refused 3 x"
+    assert verdict("fedmd", "too long", 1.0) == "refused 3 x"
+
+
+def test_the_norm_bound_is_an_option_of_the_experiment() -> None:
+    import sparsona
+
+    with pytest.raises(SparsonaError, match="max_update_norm"):
+        sparsona.run("fedavg", clients=2, rounds=1, max_update_norm=-1.0)
+    free = sparsona.run("fedavg", clients=4, rounds=2, max_update_norm=1000.0).summary["digest"]
+    assert free == sparsona.run("fedavg", clients=4, rounds=2).summary["digest"]
+    assert free != sparsona.run("fedavg", clients=4, rounds=2, max_update_norm=0.5).summary["digest"]

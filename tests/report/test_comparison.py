@@ -1,0 +1,160 @@
+"""Comparisons of runs whose numbers are known."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparsona.errors import InputError
+from sparsona.report.comparison import Budget, compare, gains
+from sparsona.report.groups import group_runs
+from sparsona.report.measured import MeasuredRun, Measurement
+from sparsona.report.statistics import interval
+from sparsona.report.words import answer
+from sparsona.runs.about import About, ClientData
+from sparsona.wire import Ledger
+
+BASE = {"data": "digits", "partition": "iid", "clients": 2, "split": {}, "new_clients": 0.0, "rounds": 2}
+
+
+def run(
+    method: str, scores: list[tuple[float, float]], seed: int = 0, mb: float = 1.0, higher: bool = True, **more: object
+) -> MeasuredRun:
+    """A run of two clients, measured after each round; a round sends `mb` up and `mb` down and takes 5 s."""
+    measured = tuple(
+        Measurement(
+            number,
+            round(number * mb * 1e6),
+            round(number * mb * 1e6),
+            5.0 * number,
+            1000 * number,
+            {"pre": {"a": a, "b": b}, "post": {"a": a, "b": b}},
+            {"pre": {"a": a - 0.01, "b": b - 0.01}},
+        )
+        for number, (a, b) in enumerate(scores, 1)
+    )
+    about = About("accuracy" if higher else "mae", higher, 10, {"a": ClientData(9, 1, 5), "b": ClientData(9, 1, 5)})
+    settings = {**BASE, "method": method, "seed": seed, **more}
+    total = Ledger(values=round(len(scores) * mb * 1e6))
+    path = Path(f"{method}-{seed}")
+    return MeasuredRun(
+        path, settings, about, measured, len(scores), total, total, {"a": (1, 1), "b": (1, 1)}, 1.0, True
+    )
+
+
+LOCAL = [run("local", [(0.5, 0.6), (0.6, 0.7)], seed, mb=0.0) for seed in (0, 1)]
+DENSE = [run("fedavg", [(0.4, 0.4), (0.8, 0.6 + 0.1 * seed)], seed, mb=10.0) for seed in (0, 1)]
+THIN = [run("fedpse", [(0.7, 0.7), (0.7, 0.7)], seed, mb=1.0) for seed in (0, 1)]
+GROUPS = {"local": LOCAL, "fedavg": DENSE, "fedpse": THIN}
+
+
+def test_scores_gains_and_costs() -> None:
+    found = compare(GROUPS, Budget())
+    local, dense, thin = found.rows
+    assert local.gain is not None
+    assert (local.gain.mean, local.worse_off) == (0.0, 0.0)
+    assert dense.pre is not None
+    assert dense.pre.mean == pytest.approx(0.725)
+    assert dense.gain is not None
+    assert dense.gain.mean == pytest.approx(0.075)
+    assert dense.worse_off == 0.25, "client b of seed 0"
+    assert dense.decile == pytest.approx(0.65), "the lower of two, the mean over seeds"
+    assert (dense.up, dense.down, dense.simulated, dense.flops) == (20e6, 20e6, 10.0, 2000)
+    assert found.equal_bytes == 4e6, "what the thriftiest sends"
+    assert dense.at_equal is None, "its first round sends more"
+    assert thin.at_equal == thin.pre
+    assert local.at_equal == local.pre
+    assert found.best.label == "fedavg"
+
+
+def test_a_budget_counts_the_last_evaluation_within_it() -> None:
+    found = compare(GROUPS, Budget(mb=25))
+    dense = found.rows[1]
+    assert dense.pre is not None
+    assert dense.pre.mean == pytest.approx(0.4), "after one round"
+    assert dense.bytes == 20e6
+    assert found.best.label == "fedpse"
+    assert compare(GROUPS, Budget(seconds=5)).rows[2].simulated == 5.0
+
+
+def test_where_less_is_better_a_gain_is_a_smaller_error() -> None:
+    local = [run("local", [(0.5, 0.5)], mb=0.0, higher=False)]
+    other = [run("fedavg", [(0.3, 0.6)], higher=False)]
+    found = compare({"local": local, "fedavg": other}, Budget())
+    assert found.rows[1].gain is not None
+    assert found.rows[1].gain.mean == pytest.approx(0.05)
+    assert found.rows[1].worse_off == 0.5
+    assert found.best.label == "fedavg"
+    assert found.rows[1].decile == 0.6
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=20))
+def test_an_interval_holds_its_mean_and_grows_with_the_spread(values: list[float]) -> None:
+    found = interval(values)
+    assert found is not None
+    assert found.half is not None
+    assert found.low <= found.mean <= found.high
+    wider = interval([3 * value for value in values])
+    assert wider is not None
+    assert wider.half == pytest.approx(3 * found.half, rel=1e-4, abs=1e-9)
+
+
+def test_an_interval_of_one_value_has_no_width_and_of_none_there_is_none() -> None:
+    one = interval([0.5, math.nan])
+    assert one is not None
+    assert (one.mean, one.half, one.count) == (0.5, None, 1)
+    assert interval([math.nan]) is None
+
+
+def test_clients_without_a_score_do_not_gain() -> None:
+    assert gains({"a": math.nan, "b": 1.0}, {"a": 0.5, "b": 0.5}, True) == {"b": 0.5}
+
+
+def words(groups: dict[str, list[MeasuredRun]]) -> tuple[str, str, str, str]:
+    found = compare(groups, Budget())
+    measured = [0.2, -0.1, 0.2, 0.0]
+    told = answer(found, measured, 2, 2, ("sparsona run x",), "sparsona compare x")
+    return told.which, told.gain, told.cost, told.now
+
+
+def test_the_sentences_say_which_method_what_it_gains_and_what_it_costs() -> None:
+    which, gain, cost, now = words(GROUPS)
+    assert which.startswith("Use fedavg: on validation data it is the best of 3 methods, and the clients' own models")
+    assert "72.5 %" in which
+    assert gain == (
+        "Against training alone a client gains 7.5 points on average, which may be chance; "
+        "1 of 4 clients (25 %) are worse off, at most by 10.0 points."
+    )
+    assert cost == "It costs each client 10.00 MB up and 10.00 MB down in 2 rounds, and 10 seconds of simulated time."
+    assert now.startswith("Train it")
+
+
+def test_a_thriftier_method_that_is_nearly_as_good_is_named() -> None:
+    near = [run("fedpse", [(0.8, 0.595 + 0.1 * seed)] * 2, seed, mb=1.0) for seed in (0, 1)]
+    cost = words({**GROUPS, "fedpse": near})[2]
+    assert cost.endswith("; fedpse sends 10 times less and scores 72.2 %.")
+
+
+def test_alone_may_be_best_and_without_it_nothing_is_said_about_gains() -> None:
+    poor = [run("fedavg", [(0.2, 0.3)] * 2, seed) for seed in (0, 1)]
+    which, gain, cost, _ = words({"local": LOCAL, "fedavg": poor})
+    assert which.startswith("Train alone: none of 1 federated methods does better")
+    assert "fedavg, is 40.0 points below training alone" in gain
+    assert cost == "It costs no traffic at all."
+    which, gain, _, now = words({"fedavg": DENSE})
+    assert which.startswith("There is one method here, fedavg")
+    assert "no run of local is here" in gain
+    assert now.startswith("Compare it")
+
+
+def test_runs_are_grouped_by_what_they_do() -> None:
+    some = [run("fedprox", [(0.5, 0.5)], seed, options={"mu": mu}) for mu in (0.1, 0.5) for seed in (1, 0)]
+    groups = group_runs([*LOCAL, *some])
+    assert list(groups) == ["local", "fedprox:mu=0.1", "fedprox:mu=0.5"]
+    assert [one.seed for one in groups["fedprox:mu=0.5"]] == [0, 1]
+    with pytest.raises(InputError, match="differ in their data set: report them apart"):
+        group_runs([*LOCAL, run("local", [(0.5, 0.5)], data="mnist")])

@@ -1,0 +1,122 @@
+"""Verdicts: yes, no, within noise, not run; with intervals over seeds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sparsona.reproduce import spread, verdicts
+from sparsona.reproduce._verdicts import (
+    At,
+    Claim,
+    above,
+    bottom,
+    by_size,
+    difference,
+    exceeds,
+    extra,
+    interval,
+    loses,
+    never,
+    newcomers,
+    within,
+)
+
+
+def run(pre: float, samples: int | None = 1000, **more: Any) -> dict[str, Any]:
+    scores = {"mean": pre, "weighted": pre + 0.1, "bottom_decile": pre - 0.1}
+    return {"metric": "accuracy", "accuracy": {"pre": scores}, "test_samples": samples, **more}
+
+
+def rows(**found: list[float]) -> Any:
+    return {name: {seed: run(value) for seed, value in enumerate(values)} for name, values in found.items()}
+
+
+def test_differences_are_paired_by_seed() -> None:
+    runs = rows(a=[0.50, 0.70, 0.90], b=[0.48, 0.68, 0.88])
+    gap = difference(runs, At("a"), At("b"))
+    assert gap is not None
+    assert (gap.value, gap.low, gap.high) == pytest.approx((0.02, 0.02, 0.02), abs=1e-9), "the seeds' spread cancels"
+    assert above("a", "b")(runs).word == "yes"
+    assert above("b", "a")(runs).word == "no"
+    shuffled = rows(a=[0.50, 0.70, 0.90], b=[0.88, 0.68, 0.48])
+    assert above("a", "b")(shuffled).word == "within noise"
+    assert "3 seeds" in above("a", "b")(shuffled).note
+
+
+def test_only_seeds_that_both_have_count() -> None:
+    runs = {**rows(a=[0.9, 0.1]), "b": {0: run(0.5)}}
+    gap = difference(runs, At("a"), At("b"))
+    assert gap is not None
+    assert gap.value == pytest.approx(0.4)
+    assert gap.seeds == 1
+    assert difference(runs, At("a"), At("c")) is None
+
+
+def test_students_t() -> None:
+    told = interval([0.01, 0.03])
+    assert told.high - told.value == pytest.approx(12.706 * 0.01, rel=1e-3), "two seeds say little"
+    assert interval([0.01, 0.02, 0.03]).high - 0.02 == pytest.approx(4.303 * 0.01 / 3**0.5, rel=1e-3)
+
+
+def test_one_seed_has_the_interval_of_its_test_samples() -> None:
+    near, far = {"a": {1: run(0.52)}, "b": {1: run(0.5)}}, {"a": {1: run(0.6)}, "b": {1: run(0.5)}}
+    assert above("a", "b")(near).word == "within noise"
+    assert above("a", "b")(far).word == "yes"
+    assert "one seed" in above("a", "b")(far).note
+    unknown = {"a": {1: run(0.9, None)}, "b": {1: run(0.1, None)}}
+    assert above("a", "b")(unknown).word == "within noise", "nothing is known of the noise"
+    assert above("a", "b", of=bottom)(far).word == "within noise", "a few clients' samples"
+
+
+def test_above_all_needs_all() -> None:
+    runs = rows(a=[0.9, 0.91, 0.9], b=[0.5, 0.5, 0.5], c=[0.9, 0.9, 0.91])
+    assert above("a", "b")(runs).word == "yes"
+    assert above("a", "b", "c")(runs).word == "within noise"
+    assert above("b", "a", "c")(runs).word == "no"
+    assert above("a", "b", "d")(runs).word == "not run"
+    assert "missing: d" in above("a", "b", "d")(runs).note
+    assert "against c" in above("a", "b", "c")(runs).note
+
+
+def test_losing_little_and_being_within() -> None:
+    runs = rows(a=[0.9, 0.901, 0.9], b=[0.895, 0.896, 0.896], c=[0.8, 0.8, 0.8])
+    assert loses(At("a"), At("b"), 0.01)(runs).word == "yes"
+    assert loses(At("a"), At("c"), 0.01)(runs).word == "no"
+    assert loses(At("a"), At("b"), 0.005)(runs).word == "within noise"
+    assert within(0.01, "a", "b")(runs).word == "yes"
+    assert within(0.01, "a", "b", "c")(runs).word == "no"
+    assert within(0.005, "a", "b")(runs).word == "within noise"
+    assert within(0.01, "a", "d")(runs).word == "not run"
+
+
+def test_other_readings() -> None:
+    runs = {"a": {1: run(0.5, extra={"client": 0.8}, new_clients={"accuracy": {"post": {"mean": 0.3}}})}}
+    summary = runs["a"][1]
+    assert by_size(summary, "pre") == pytest.approx(0.6)
+    assert bottom(summary, "pre") == pytest.approx(0.4)
+    assert newcomers(summary, "post") == 0.3
+    assert extra("client")(summary, "pre") == 0.8
+    assert extra("other")(summary, "pre") is None
+    assert by_size(summary, "post") is None
+
+
+def test_readings_of_different_kinds_can_be_compared() -> None:
+    runs = {"a": {s: run(0.5 + s / 100, extra={"server": 0.4 + s / 100}) for s in range(3)}}
+    ours, servers = At("a"), At("a", "pre", extra("server"))
+    assert exceeds(ours, servers)(runs).word == "yes"
+    assert exceeds(ours, servers, 0.2)(runs).word == "no"
+    assert exceeds(servers, ours)(runs).word == "no"
+    assert exceeds(ours, At("b"))(runs).word == "not run"
+
+
+def test_the_table_of_verdicts_says_what_is_missing_and_what_it_would_cost() -> None:
+    claims = [Claim("one", above("a", "b"), "an hour"), Claim("two", never("no data"), "a day")]
+    runs = rows(a=[0.9, 0.9], b=[0.5, 0.5])
+    assert verdicts(claims, runs)[2:] == [
+        "| one | yes | +0.4000 ± 0.0000, 2 seeds |",
+        "| two | not run | no data; a day |",
+    ]
+    assert verdicts(claims, {})[2] == "| one | not run | missing: a, b; an hour |"
+    assert spread([0.5]) == "0.5000"
