@@ -82,7 +82,7 @@ def killed(method: str, kills: int, rounds: int, rng: random.Random, folder: Pat
     out = folder / "broken"
     while done < kills:
         pid = child(method, out, rounds)
-        code = finished(pid, rng.uniform(0, seconds / 2))
+        code = finished(pid, rng.uniform(0, 1.1 * seconds))
         if code is None:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)

@@ -9,6 +9,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+collect_ignore_glob = ["*/conftest.py"]
+"""Shared fixtures of a folder are loaded, not collected: all of them have the same name."""
+
 os.environ.setdefault("COLUMNS", "120")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts the suite in the background ignores it
 

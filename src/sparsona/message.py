@@ -270,7 +270,8 @@ def _clean(name: str, part: Part) -> Part:
                 f"part {name!r} is {part.dtype} of {part.ndim} dimensions; "
                 f"what travels has one dimension and is one of {', '.join(NUMBER_TYPES)}"
             )
-        return np.ascontiguousarray(part, part.dtype.newbyteorder("="))
+        ready = part.flags.c_contiguous and part.dtype.isnative
+        return part if ready else np.ascontiguousarray(part, part.dtype.newbyteorder("="))
     if isinstance(part, np.integer | np.bool_ | bool):
         return int(part)
     if isinstance(part, np.floating):

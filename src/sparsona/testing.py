@@ -172,10 +172,11 @@ class Turns:
 
 
 class Observed:
-    """A method that works as before and writes down its turns; an evaluation's are overwritten by the next real one."""
+    """A method that works as before and writes down its turns; those of evaluations are left out."""
 
     def __init__(self, method: Method[Any, Any]) -> None:
         self._method = method
+        self._last: dict[ClientId, tuple[tuple[ClientId, int, str], tuple[Any, Message, Fit[Any]]]] = {}
         self.turns = Turns()
 
     def __getattr__(self, name: str) -> Any:
@@ -183,8 +184,13 @@ class Observed:
 
     def fit(self, state: Any, down: Message, local: Local) -> Fit[Any]:
         fit = self._method.fit(state, down, local)
-        self.turns.fits[local.client, local.round, local.phase.name] = state, down, fit
+        self._last[local.client] = (local.client, local.round, local.phase.name), (state, down, fit)
         return fit
+
+    def took_place(self, client: ClientId) -> None:
+        """The last turn of this client was one of the protocol."""
+        key, turn = self._last[client]
+        self.turns.fits[key] = turn
 
     def aggregate(self, server: Any, arrivals: Sequence[Arrival], context: ServerContext) -> Any:
         self.turns.arrivals += [dataclasses.replace(a, find_sent=_held_now(a.sent)) for a in arrivals]
@@ -196,16 +202,19 @@ def _held_now(message: Message) -> Callable[[], Message]:
 
 
 class Repeating(InProcess):
-    """Delivers some orders and their replies twice."""
+    """Delivers some orders and their replies twice, and tells an observer which turns are real."""
 
-    def __init__(self, setup: Setup, workers: int = 1) -> None:
-        super().__init__(setup, workers)
-        self.script: Sequence[Mapping[ClientId, Event]] = ()
+    def __init__(self, setup: Setup, observed: Observed, script: Sequence[Mapping[ClientId, Event]]) -> None:
+        super().__init__(setup)
+        self.observed = observed
+        self.script = script
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         for outcome in super().run(jobs):
-            yield outcome
             job = outcome.job
+            if job.kind == "fit":
+                self.observed.took_place(job.client)
+            yield outcome
             events = self.script[job.stamp.round] if job.stamp.round < len(self.script) else {}
             if job.kind == "fit" and events.get(job.client) == "twice":
                 before = digest(self.store.get(job.client))
@@ -222,6 +231,20 @@ class Repeating(InProcess):
             return
 
 
+def play(observed: Observed, script: Sequence[Mapping[ClientId, Event]], **changes: Any) -> Rounds:
+    """A run in which everyone fares as the script says, and one round more in which all is well.
+
+    `changes` are other fields of its :class:`~sparsona.federation.setup.Setup`.
+    """
+    setup = dataclasses.replace(tiny_setup(observed._method, rounds=len(script) + 1), method=observed, **changes)  # type: ignore[arg-type]
+    engine = Repeating(setup, observed, script)
+    sizes = {name: len(split.test) for name, split in setup.federation.splits.items()}
+    rounds = Rounds(setup, engine, Scripted(script), Evaluation(every=0), RunLog(sizes, True))
+    rounds.run()
+    _none_refused(rounds)
+    return rounds
+
+
 def check_delivery(method: Method[Any, Any], script: Sequence[Mapping[ClientId, Event]]) -> None:
     """Raise a ContractError unless both sides agree whatever becomes of orders and replies.
 
@@ -230,13 +253,7 @@ def check_delivery(method: Method[Any, Any], script: Sequence[Mapping[ClientId, 
     feedback: the residual and what was sent make up the residual that is kept if the reply is lost.
     """
     observed = Observed(method)
-    setup = dataclasses.replace(tiny_setup(method, rounds=len(script) + 1), method=observed)  # type: ignore[arg-type]
-    engine = Repeating(setup)
-    engine.script = script
-    sizes = {name: len(split.test) for name, split in setup.federation.splits.items()}
-    loop = Rounds(setup, engine, Scripted(script), Evaluation(every=0), RunLog(sizes, True))
-    loop.run()
-    _none_refused(loop)
+    setup = play(observed, script).setup
     turns = observed.turns
     seen: set[tuple[ClientId, int, str]] = set()
     for arrival in turns.arrivals:
@@ -310,6 +327,8 @@ def _run(
     resume: bool = False,
 ) -> Rounds:
     setup = tiny_setup(method, clients, rounds)
+    if issubclass(engine, Recorder):
+        setup = dataclasses.replace(setup, config=engine.config, packing="plain")
     sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
     loop = Rounds(setup, engine(setup), schedule or Sampled(), Evaluation(), RunLog(sizes, True), checkpointer)
     if resume:
@@ -466,7 +485,7 @@ class Recorder(Tap):
     config = TrainConfig(epochs=2, batch=16, lr=0.005, momentum=0.9)
 
     def __init__(self, setup: Setup, workers: int = 1) -> None:
-        super().__init__(dataclasses.replace(setup, config=self.config, packing="plain"), workers)
+        super().__init__(setup, workers)
         self.states = {client: [self.store.get(client).state] for client in setup.task.clients}
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:

@@ -7,7 +7,7 @@ from engine_helpers import Half, Stateful, run
 
 from sparsona.engines.inprocess import InProcess
 from sparsona.federation.evaluation import Evaluation
-from sparsona.federation.worker import Meter
+from sparsona.federation.worker import Evaluator
 from sparsona.method import Method
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.fedavg_ft import FedAvgFT
@@ -19,9 +19,9 @@ from sparsona.training.runner import ModelRunner
 @pytest.mark.parametrize("method", [Stateful(), Local(), FedAvg(), FedAvgFT()])
 def test_skipping_changes_no_score(method: Method[object, object], monkeypatch: pytest.MonkeyPatch) -> None:
     setup = tiny_setup(method, 4, rounds=5)
-    monkeypatch.setattr(Meter, "WORTHWHILE", 10**9)
+    monkeypatch.setattr(Evaluator, "WORTHWHILE", 10**9)
     always = run(InProcess(setup), setup, Half(), Evaluation(ft=True))
-    monkeypatch.setattr(Meter, "WORTHWHILE", 0)
+    monkeypatch.setattr(Evaluator, "WORTHWHILE", 0)
     skipping = run(InProcess(setup), setup, Half(), Evaluation(ft=True))
     assert always.rounds == skipping.rounds
 
@@ -35,7 +35,7 @@ def test_whoever_did_not_train_is_not_measured_again(monkeypatch: pytest.MonkeyP
         return scores(self, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ModelRunner, "scores", counted)
-    monkeypatch.setattr(Meter, "WORTHWHILE", 0)
+    monkeypatch.setattr(Evaluator, "WORTHWHILE", 0)
     setup = tiny_setup(Local(), 4, rounds=4)
     run(InProcess(setup), setup, Half(), Evaluation(post="participants"))
     # Two of four train in each round: their new models are measured once, as `post`, and known as `pre`. The models

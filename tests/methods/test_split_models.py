@@ -202,7 +202,7 @@ def test_heterofl_may_be_tested_without_being_told_which_labels_occur() -> None:
         method = HeteroFL(rate=0.5, full=0.0, test_labels=labels)  # type: ignore[arg-type]
         local = client(method)
         targets = local.targets()
-        local = replace(local, share=replace(local.split, train=local.split.train[targets != targets[0]]))
+        local = replace(local, split=replace(local.split, train=local.split.train[targets != targets[0]]))
         _, _, _, fit = phase(method, local)
         outputs = local.runner.outputs(fit.model, local.inputs())
         found[labels] = fit.reply.vector("weights"), np.abs(np.asarray(outputs)[:, targets[0]]).max()

@@ -18,6 +18,7 @@ import pytest
 import sparsona
 from sparsona.cli import main
 from sparsona.errors import RunError, SparsonaError
+from sparsona.federation.references import ReferenceStore
 from sparsona.runs.checkpoint import Checkpointer, _Manifest
 from sparsona.runs.directory import SUMMARY, RunDirectory
 from sparsona.runs.state import pack
@@ -394,3 +395,35 @@ def test_a_handler_of_the_callers_own_stays(tmp_path: Path) -> None:
         assert seen == [mine]
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("moment", ["before the manifest", "after the manifest"])
+def test_a_crash_around_the_manifest_changes_no_byte_that_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Downlinks are coded against what clients hold: a checkpoint that counts has all of it on the disk."""
+    whole = train(tmp_path / "whole", 4, "fedavg")
+    done = iter(range(2))
+
+    def crash(*_: object, **__: object) -> None:
+        if next(done, None) is None:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        if moment == "after the manifest":
+            patched.setattr(ReferenceStore, "sweep", crash)
+        else:
+            patched.setattr("sparsona.runs.checkpoint.sync", crash)
+        with pytest.raises(KeyboardInterrupt):
+            train(tmp_path / "broken", 4, "fedavg")
+    again = train(tmp_path / "broken", 4, "fedavg", resume=True)
+    assert (again["digest"], again["bytes"]) == (whole["digest"], whole["bytes"])
+
+
+def test_a_missing_reference_is_one_line(tmp_path: Path) -> None:
+    train(tmp_path / "run", 2, "fedavg")
+    references = list((tmp_path / "run" / "checkpoint" / "references").iterdir())
+    assert references
+    references[0].unlink()
+    with pytest.raises(RunError, match=f"reference {references[0].name} is damaged or missing"):
+        train(tmp_path / "run", 2, "fedavg", resume=True)

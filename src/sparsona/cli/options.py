@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from functools import wraps
+from functools import cache, wraps
 from typing import Annotated, Any, get_args, get_type_hints
 
 from typer import Option
@@ -106,6 +106,7 @@ class RunOptions:
         return out
 
 
+@cache
 def _hints() -> dict[str, Any]:
     return get_type_hints(RunOptions, include_extras=True)
 

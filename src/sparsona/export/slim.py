@@ -14,11 +14,11 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from sparsona.errors import InputError, RunError
-from sparsona.experiment import read
+from sparsona.export.card import KEY, ModelCard, card_of
+from sparsona.export.rebuild import module_of
 from sparsona.layout import Layout
 from sparsona.message import Vector
 from sparsona.methods.pfedgate.gate import Gated
-from sparsona.prepare import prepare
 from sparsona.registry import suggest
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.state import unpack
@@ -52,7 +52,9 @@ def export_slim(run: Path, client: str, to: Path) -> Exported:
             named = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise RunError(f"{file} is damaged: {error}") from None
-    vector, layout, chain = _gated(file, notes) if "tree" in notes else _plain(folder, named)
+    vector, layout, chain = (
+        _gated(file, notes) if "tree" in notes else _plain(card_of(notes.get(KEY, ""), str(file)), named)
+    )
     net = SlimNet(chain, plan(chain, layout, vector != 0))
     net.load(vector)
     notes = {**{k: v for k, v in notes.items() if k != "tree"}, "client": client, "chain": _text(chain)}
@@ -93,7 +95,7 @@ def _gated(file: Path, notes: dict[str, Any]) -> tuple[Vector, Layout, Chain]:
     return model.vector(), model.layout, model.chain
 
 
-def _plain(folder: RunDirectory, named: dict[str, Any]) -> tuple[Vector, Layout, Chain]:
-    module = prepare(read(folder.experiment_file), origin=str(folder.experiment_file)).setup.module
+def _plain(card: ModelCard, named: dict[str, Any]) -> tuple[Vector, Layout, Chain]:
+    module = module_of(card)
     layout, chain = Layout.of(module), chain_of(module)
     return np.concatenate([named[t.name].ravel() for t in layout.tensors]), layout, chain

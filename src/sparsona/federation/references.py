@@ -6,6 +6,7 @@ worker processes read the files that they need.
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -14,12 +15,16 @@ from pathlib import Path
 import numpy as np
 
 from sparsona.errors import RunError
+from sparsona.files import write_new
 from sparsona.message import Part, Positions
 from sparsona.runs.state import pack, unpack
 from sparsona.wire import Reference
 
 HOT_BYTES = 256 * 2**20
 """How much is kept in memory before the references used longest ago go to disk."""
+
+OURS = re.compile(r"[0-9a-f]{16}(\.part)?")
+"""The files of references: nothing else is ever removed."""
 
 SHORTEST = 64
 """Numbers. What is shorter is not worth a reference."""
@@ -53,6 +58,7 @@ class ReferenceStore:
         self._limit = hot_bytes
         self._hot: dict[str, Reference] = {}
         self._total = 0
+        self._unsynced: list[Path] = []
 
     @property
     def folder(self) -> Path:
@@ -104,20 +110,26 @@ class ReferenceStore:
         path = self.folder / name
         if not path.exists() and name in self._hot:
             partial = path.with_name(f"{name}.part")
-            partial.write_bytes(pack(_File(dict(self._hot[name].parts))))
+            write_new(partial, pack(_File(dict(self._hot[name].parts))))
             partial.replace(path)
+            self._unsynced.append(path)
 
     def keep_only(self, names: Collection[str]) -> None:
         """Forget the other references in memory."""
         for name in [name for name in self._hot if name not in names]:
             self._total -= _bytes(self._hot.pop(name))
 
-    def sweep(self, names: Collection[str]) -> None:
-        """Have these references as files, and remove the other files."""
+    def publish_all(self, names: Collection[str]) -> list[Path]:
+        """Have these references as files; returns those, and their folder, that may not be on the disk yet."""
         for name in names:
             self.publish(name)
+        written, self._unsynced = [path for path in self._unsynced if path.name in names], []
+        return [*written, self.folder] if written else []
+
+    def sweep(self, names: Collection[str]) -> None:
+        """Remove the files of other references."""
         for path in self.folder.iterdir():
-            if path.is_file() and path.name not in names:
+            if path.name not in names and OURS.fullmatch(path.name):
                 path.unlink()
 
     def close(self) -> None:

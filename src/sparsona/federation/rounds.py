@@ -11,8 +11,9 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
-from sparsona.engines import Engine
+from sparsona.errors import RunError
 from sparsona.federation.delivery import BUFFERS, Delivery, LoopState, Order, PendingReply, with_buffers
+from sparsona.federation.engine import Engine
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.gate import Gate, Passage
 from sparsona.federation.references import usable
@@ -99,7 +100,7 @@ class Rounds:
         self.refused: list[tuple[int, ClientId, str]] = []
         """The replies that this session has left out: the round, the client and the reason."""
         self._known: dict[ClientId, tuple[ScoredModel, ...]] = {}
-        self._last_named: tuple[tuple[tuple[str, int], ...], str, Mapping[str, Part]] = ((), "", {})
+        self._last_named: tuple[Mapping[str, Part], Reference] | None = None
         self._before = 0.0
         self._began = time.perf_counter()
         self._limit = setup.limit()
@@ -118,6 +119,10 @@ class Rounds:
         if snapshot:
             self.done, self.server, self._before = snapshot.done, snapshot.server, snapshot.seconds
             self.delivery = Delivery(snapshot.loop)
+            for name in self.delivery.references:
+                if self.engine.references.find(bytes.fromhex(name)) is None:
+                    folder = self.checkpointer.folder
+                    raise RunError(f"{folder}: reference {name} is damaged or missing: run it again into another --out")
 
     @property
     def seconds(self) -> float:
@@ -134,8 +139,9 @@ class Rounds:
             report = self.run_log.write(self._round(self.done).values())
             self.done += 1
             if self.checkpointer is not None:
-                self.checkpointer.save(self._snapshot(), self.engine.store)
-                self.engine.references.sweep(self.delivery.references)
+                held = self.delivery.references
+                self.checkpointer.save(self._snapshot(), self.engine.store, self.engine.references.publish_all(held))
+                self.engine.references.sweep(held)
             on_round(report)
 
     def _snapshot(self) -> Snapshot[LoopState]:
@@ -195,11 +201,9 @@ class Rounds:
         parts = usable(message.parts) if self.setup.packing != "plain" else {}
         if not parts:
             return ""
-        arrays = tuple((name, id(part)) for name, part in parts.items())
-        if arrays != self._last_named[0]:
-            reference = Reference.of(parts)
-            self._last_named = arrays, self.engine.references.add(reference), parts
-        return self._last_named[1]
+        if self._last_named is None or not _same_arrays(parts, self._last_named[0]):
+            self._last_named = parts, Reference.of(parts)
+        return self.engine.references.add(self._last_named[1])
 
     def _serve(
         self,
@@ -222,7 +226,7 @@ class Rounds:
                 if client not in plan.crashed:
                     yield replace(job, score=score, known=self._known.get(client, ()))
 
-        began, timing, alone = self.clock, plan.timing, self.setup.method.alone
+        began, timing = self.clock, plan.timing
         awaited: dict[ClientId, float] = {}
         for outcome in self.engine.run(jobs()):
             client, sent, asked = outcome.job.client, outcome.frame.data, outcome.job.stamp.order
@@ -234,7 +238,7 @@ class Rounds:
             if not delay and not lost:
                 awaited[client] = took
             records[client] = _worked(_record(records, context.round, client), outcome, took)
-            if not lost and not alone:
+            if not lost:
                 at, frame = 0.0 if delay else began + took, np.frombuffer(sent, np.uint8)
                 self.delivery.take_in(PendingReply(context.round + delay, client, *asked, frame, at))
         self.delivery.keep_open(self.engine.working)
@@ -252,6 +256,9 @@ class Rounds:
         """
         method, server, asked = self.setup.method, self.server, self._context(order)
         replies = self.delivery.arrived(order[0])
+        if method.alone:
+            self.delivery.acknowledge(replies)
+            return {}
         self.delivery.keep_sent(lambda client: dict(method.send(server, client, asked).parts))
 
         def read(reply: PendingReply) -> Arrival:
@@ -360,6 +367,10 @@ def _mean_buffers(arrivals: Arrivals, size: int) -> Vector:
     return weighted_mean(
         (m.examples() if "examples" in m else 1, m.vector(BUFFERS, size)) for m in messages if BUFFERS in m
     )
+
+
+def _same_arrays(some: Mapping[str, Part], others: Mapping[str, Part]) -> bool:
+    return some.keys() == others.keys() and all(some[name] is others[name] for name in some)
 
 
 EMPTY = 32

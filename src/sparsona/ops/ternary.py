@@ -13,7 +13,7 @@ from sparsona.ops.topk import top_supports
 
 
 def ternarise(vector: Vector, layout: Layout, sparsity: float) -> Ternary:
-    """Each parameter tensor's largest entries as signs times their mean magnitude. Buffers are left out.
+    """Each parameter tensor's largest entries as signs times their mean magnitude.
 
     >>> from torch import nn
     >>> ternarise(np.array([1, -9, 2, 7, 0.5], np.float32), Layout.of(nn.Linear(4, 1)), 0.5).dense()

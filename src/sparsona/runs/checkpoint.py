@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
@@ -83,8 +84,11 @@ class Checkpointer:
         self.clients = folder / "clients"
         self._manifest = folder / "manifest.json"
 
-    def save(self, snapshot: Snapshot[Any], store: ClientStore) -> None:
-        """Write what has changed, then make it count, then remove what it replaces."""
+    def save(self, snapshot: Snapshot[Any], store: ClientStore, written: Sequence[Path] = ()) -> None:
+        """Write what has changed, then make it count, then remove what it replaces.
+
+        `written` are further files that the snapshot names: they are on the disk before it counts.
+        """
         stored = store.settle(self.clients)
         files = {f"server.{snapshot.done}": pack(snapshot.server), f"loop.{snapshot.done}": pack(snapshot.loop)}
         for name, data in files.items():
@@ -101,10 +105,10 @@ class Checkpointer:
         signed = manifest.model_copy(update={"sha256": manifest.hashed()})
         partial = self.folder / "manifest.json.part"
         write_new(partial, signed.model_dump_json().encode())
-        written = [self.folder / name for name in files]
+        ours = [*(self.folder / name for name in files), partial, self.folder]
         if self.records is not None and self.records.exists():
-            written.append(self.records)
-        sync([*store.take_unsynced(), *written, partial, self.folder])
+            ours.append(self.records)
+        sync([*written, *store.take_unsynced(), *ours])
         partial.replace(self._manifest)
         sync([self.folder])
         store.sweep()

@@ -100,13 +100,13 @@ def _start(reference: Patterns) -> int:
 
 
 @compiled
-def split(patterns: Patterns, reference: Patterns) -> tuple[Symbols, Ints, npt.NDArray[np.uint32], int]:
+def split(patterns: Patterns, reference: Patterns) -> tuple[Symbols, Patterns, Patterns, int]:
     """Symbols (below their expected bit lengths), how often each occurs at each of these, and the plain bits (as words,
     lowest bits first; and how many bits).
     """
     n = len(patterns)
     found = np.empty(n, np.uint16)
-    counts = np.zeros((EXPECTED, SYMBOLS), np.int64)
+    counts = np.zeros((EXPECTED, SYMBOLS), np.uint32)
     words = np.empty((n * 23) // 32 + 2, np.uint32)
     held, filled, at = u64(0), i64(0), i64(0)
     steps = np.full(LAG, -1, np.int64)
@@ -125,7 +125,7 @@ def split(patterns: Patterns, reference: Patterns) -> tuple[Symbols, Ints, npt.N
         rest = (apart if near else own) & ((i64(1) << keep) - 1)
         steps[lane] = _step_near(length, exponent) if near else _step_far(to, exponent)
         found[u64(i)] = symbol | bin << _SYMBOL
-        counts[u64(bin), u64(symbol)] += 1
+        counts[u64(bin), u64(symbol)] += np.uint32(1)
         # a word is written whether it is full or not, and kept if it is: guessing would take longer
         held |= u64(rest) << u64(filled)
         filled += keep
@@ -252,14 +252,18 @@ def _intervals(freq: Ints) -> tuple[Symbols, Symbols, npt.NDArray[np.uint32]]:
 
 
 @compiled
-def _contexts(counts: Ints, most: int) -> tuple[int, Contexts, Ints, int]:
+def _contexts(counts: Patterns, most: int) -> tuple[int, Contexts, Ints, int]:
     """The best number of contexts (as log2, up to `most`), their cuts, the counts in each, and the cost in bytes.
 
     The expected bit lengths are cut so that contexts hold about equally many symbols.
     """
     bins, size = counts.shape
-    columns = np.array([i for i in range(size) if counts[:, i].any()])
-    reached = np.cumsum(counts.sum(axis=1))
+    by_symbol, reached = np.zeros(size, np.int64), np.zeros(bins, np.int64)
+    for bin in range(bins):
+        for symbol in range(size):
+            by_symbol[symbol] += counts[bin, symbol]
+            reached[bin] += counts[bin, symbol]
+    columns, reached = np.flatnonzero(by_symbol), np.cumsum(reached)
     best, log, cut = i64(1) << 62, 0, np.zeros(0, np.uint8)
     merged = np.zeros((1, size), np.int64)
     for tried in range(most + 1):

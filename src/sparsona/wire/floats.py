@@ -195,7 +195,9 @@ def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
     if least + (len(signs) if signed else len(patterns) // 8) >= below:
         return None
     tops, ends, own, words, plain = fields.split(patterns, ranks, extra, bool(coded), signed)
-    body = symbols.encode(tops, _levels(len(exponent_of), extra), below)
+    left = below - len(signs) - plain // 8
+    # what symbols cost is known to a few bytes before they are coded
+    body = symbols.encode(tops, _levels(len(exponent_of), extra), left + 16 + len(patterns) // 16384)
     if body is None:
         return None
     flags = extra | coded << 3 | signed << 4

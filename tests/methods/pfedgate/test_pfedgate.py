@@ -237,10 +237,10 @@ def test_a_clients_gate_ignores_the_batch_and_still_learns() -> None:
     own = method.start_client(setup.task, "c1")
     fit = method.fit(own, Message(weights=setup.task.initial), local)
     gate = Flat(method._design(setup.task).module())
-    gate.load(fit.client.gate)
+    gate.load_all(fit.state.gate)
     first, second = (gate.module(torch.randn(3, *setup.task.shape)) for _ in range(2))
     assert torch.equal(first[1], second[1])
-    assert not np.array_equal(fit.client.gate, own.gate)
+    assert not np.array_equal(fit.state.gate, own.gate)
 
 
 def test_new_clients_train_their_gate_at_the_full_rate() -> None:
@@ -252,5 +252,5 @@ def test_new_clients_train_their_gate_at_the_full_rate() -> None:
         setup, local = client(method, config=config)
         own = method.start_client(setup.task, "c1")
         fit = method.adapt(own, Message(weights=setup.task.initial), replace(local, round=setup.task.rounds))
-        gates.append(fit.client.gate)
+        gates.append(fit.state.gate)
     assert np.array_equal(*gates)

@@ -74,7 +74,7 @@ def structures(layout: Layout) -> int:
 
 
 def sent_entries(kept: Mask, layout: Layout) -> Mask:
-    """The entries of the vector that are sent when these structures are kept; buffers go their own way.
+    """The entries of the vector that are sent when these structures are kept.
 
     >>> from torch import nn
     >>> sent_entries(np.array([True, False, True, False]), Layout.of(nn.Linear(2, 2)))

@@ -33,7 +33,7 @@ def erk(shapes: Sequence[tuple[int, ...]], density: float) -> list[float]:
 
 
 def active_counts(layout: Layout, density: float, *, uniform: bool = False, mask_1d: bool = True) -> list[int]:
-    """How many entries of each tensor of `layout` are active: buffers all, parameters by ERK or one `density`.
+    """How many entries of each tensor of `layout` are active: by ERK, or one `density` for all.
 
     Without `mask_1d` biases and norms are dense, too, and only the others have a share `density` to spend.
     """

@@ -1,0 +1,54 @@
+"""``tune``, ``choose`` and ``report`` as a person meets them."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TINY = ("--rounds", 2, "--clients", 3, "--engine", "inprocess", "--partition", "iid")
+
+
+def test_tune_prints_the_front_and_a_command_that_runs(sparsona: Any, tmp_path: Path) -> None:
+    pytest.importorskip("optuna", reason="optuna is not installed: pip install sparsona[tune]")
+    words = ("tune", "fedprox", "--target-mb", 1, "--trials", 2, *TINY, "--out", "t")
+    code, out, err = sparsona(*words)
+    assert code == 0, err
+    assert "trial 1 of 2: lr=0.1" in err
+    assert "chosen by validation data within 1 MB" in out
+    last = shlex.split(out.splitlines()[-1])
+    assert last[:3] == ["sparsona", "run", "fedprox"]
+    assert sparsona(*last[1:], "--out", "again", "--quiet")[0] == 0
+    code, again, _ = sparsona(*words, "--resume")
+    assert (code, again) == (0, out), "nothing is tried again"
+
+
+def test_choose_recommends_one_in_words_with_a_report(sparsona: Any, tmp_path: Path) -> None:
+    code, out, err = sparsona("choose", "fedavg", "--mb-per-round", 5, *TINY, "--out", "c", "--quiet")
+    assert code == 0, err
+    assert "Until round 1: 3 methods, " in out
+    assert "on validation data" in out
+    assert "It costs" in out
+    assert out.splitlines()[-1] == "report: c/report.html"
+    assert "How this came about" in (tmp_path / "c" / "report.html").read_text()
+    code, out, _ = sparsona("report", "c", "--out", "deep/r.html")
+    assert (code, out) == (0, "report: deep/r.html\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["tune", "fedavg"], "give either --target-mb or --target-accuracy"),
+        (["tune", "fedavgg", "--target-mb", "1"], "did you mean 'fedavg'"),
+        (["tune", "fedprox", "--target-mb", "1", "--knobs", "muu"], "fedprox has no knob 'muu'"),
+        (["choose", "fedavgg"], "did you mean 'fedavg'"),
+        (["report", "nowhere"], "no run with a measured round is in nowhere"),
+    ],
+)
+def test_bad_input_is_one_line(sparsona: Any, words: list[str], line: str) -> None:
+    code, _, err = sparsona(*words)
+    assert code == 2
+    assert line in err
+    assert err.count("\n") == 1

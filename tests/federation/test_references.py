@@ -1,0 +1,222 @@
+"""References: what both sides have is held once, spilled past a budget, refused where it is damaged; and whether
+frames are coded against it changes no model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sparsona.engines.inprocess import InProcess
+from sparsona.errors import MissingReference
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.references import ReferenceStore, usable
+from sparsona.federation.rounds import Rounds
+from sparsona.federation.schedule import Sampled, Schedule
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Job, Outcome, Worker
+from sparsona.message import Positions, Sparse
+from sparsona.methods import METHODS
+from sparsona.methods.fedavg import FedAvg
+from sparsona.runs.checkpoint import Checkpointer
+from sparsona.runs.records import RunLog
+from sparsona.testing import Scripted, tiny_setup
+from sparsona.wire import Ledger, Reference
+
+
+def reference(seed: int, size: int = 100) -> Reference:
+    return Reference.of({"weights": np.random.default_rng(seed).normal(size=size).astype(np.float32)})
+
+
+def files(store: ReferenceStore) -> list[str]:
+    return sorted(path.name for path in store.folder.iterdir())
+
+
+def test_only_long_vectors_and_positions_are_worth_a_reference() -> None:
+    parts: dict[str, Any] = {
+        "long": np.zeros(64, np.float32),
+        "short": np.zeros(63, np.float32),
+        "mask": Positions(9, np.array([1])),
+        "update": Sparse(999, np.arange(99), np.zeros(99, np.float32)),
+        "examples": 7,
+    }
+    assert set(usable(parts)) == {"long", "mask"}
+
+
+def test_equal_content_is_held_once() -> None:
+    store = ReferenceStore()
+    names = {store.add(reference(0)) for _ in range(5)}
+    assert len(names) == 1
+    assert store.held == (1, 400)
+    assert store.add(reference(1)) not in names
+    assert store.held == (2, 800)
+
+
+def test_past_the_budget_the_one_used_longest_ago_is_a_file(tmp_path: Path) -> None:
+    store = ReferenceStore(tmp_path, hot_bytes=800)
+    first, second = (store.add(reference(seed)) for seed in (0, 1))
+    assert files(store) == []
+    store.find(bytes.fromhex(first))
+    third = store.add(reference(2))
+    assert store.held == (2, 800)
+    assert files(store) == [second], "the first one was used after it"
+    found = store.find(bytes.fromhex(second))
+    assert found is not None
+    assert np.array_equal(found.parts["weights"], reference(1).parts["weights"])
+    assert sorted(files(store)) == sorted([first, second]), "it is in memory again, and another one is not"
+    assert store.held == (2, 800)
+    assert third not in files(store)
+
+
+def test_one_that_is_larger_than_the_budget_is_held_alone(tmp_path: Path) -> None:
+    store = ReferenceStore(tmp_path, hot_bytes=10)
+    first, second = (store.add(reference(seed)) for seed in (0, 1))
+    assert store.held == (1, 400)
+    assert files(store) == [first]
+    assert store.find(bytes.fromhex(second)) is not None
+
+
+@pytest.mark.parametrize("damage", ["another", "cut", "text", "removed"])
+def test_wrong_content_is_no_reference(damage: str, tmp_path: Path) -> None:
+    store = ReferenceStore(tmp_path)
+    name, other = store.add(reference(0)), store.add(reference(1))
+    store.publish_all([name, other])
+    file = tmp_path / name
+    whole = file.read_bytes()
+    {
+        "another": lambda: file.write_bytes((tmp_path / other).read_bytes()),
+        "cut": lambda: file.write_bytes(whole[:-5]),
+        "text": lambda: file.write_bytes(b"hello"),
+        "removed": file.unlink,
+    }[damage]()
+    fresh = ReferenceStore(tmp_path)
+    assert fresh.find(bytes.fromhex(name)) is None
+    assert fresh.find(bytes.fromhex(other)) is not None
+
+
+def test_what_no_frame_can_refer_to_any_more_goes(tmp_path: Path) -> None:
+    store = ReferenceStore(tmp_path)
+    names = [store.add(reference(seed)) for seed in range(3)]
+    store.keep_only(names[:2])
+    assert store.held == (2, 800)
+    written = store.publish_all(names)
+    assert files(store) == sorted(names[:2])
+    assert written == [*(tmp_path / name for name in names[:2]), tmp_path], "what must be on the disk, told once"
+    assert store.publish_all(names) == []
+    (tmp_path / "notes.txt").write_text("the owner's")
+    store.sweep(names[1:2])
+    assert files(store) == sorted([names[1], "notes.txt"])
+
+
+def test_files_of_a_store_of_its_own_go_with_it() -> None:
+    store = ReferenceStore()
+    store.publish(store.add(reference(0)))
+    folder = store.folder
+    assert files(store)
+    store.close()
+    assert not folder.exists()
+
+
+# In a run
+
+
+def loop(setup: Setup, schedule: Schedule | None = None, checkpointer: Checkpointer | None = None) -> Rounds:
+    sizes = {name: len(split.test) for name, split in setup.federation.splits.items()}
+    engine = InProcess(setup)
+    return Rounds(setup, engine, schedule or Sampled(), Evaluation(every=0), RunLog(sizes, True), checkpointer)
+
+
+ROUGH = Scripted((
+    {"c0": "lost", "c1": "late"}, {"c0": "twice"}, {"c0": "lost", "c1": "lost", "c2": "lost"}, {"c2": "crashed"}, {},
+))  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedpse", "fedspa", "plga", "pfednet", "spfl", "fedscr"])
+def test_packing_changes_bytes_and_no_model(name: str) -> None:
+    """Models are equal to the bit, and where the wire codes against a reference it takes fewer bytes."""
+    loops = []
+    for packing in ("tight", "plain"):
+        loops.append(loop(replace(tiny_setup(METHODS.get(name)(), rounds=5), packing=packing), ROUGH))  # type: ignore[arg-type]
+        loops[-1].run()
+    tight, plain = loops
+    clients = tight.setup.task.clients
+    for one, other in zip(tight.finish("personal", clients), plain.finish("personal", clients), strict=True):
+        assert np.array_equal(one.model, other.model)
+    assert plain.delivery.references == set()
+    ways = [sum((getattr(r, way) for r in tight.run_log.rounds), Ledger()) for way in ("up", "down")]
+    assert all(way.against <= way.against_plain for way in ways)
+    assert sum((r.down.against + r.up.against for r in plain.run_log.rounds), 0) == 0
+
+
+def test_a_model_that_goes_to_everybody_is_held_once_and_old_ones_go() -> None:
+    setup = tiny_setup(FedAvg(), rounds=4)
+    made = loop(setup)
+    held = []
+    made.run(lambda _: held.append(made.engine.references.held))
+    assert held == [(1, 4 * setup.task.layout.size)] * 4
+    assert set(made.delivery.snapshot().holds) == set(setup.task.clients)
+
+
+def test_a_late_reply_is_read_against_the_downlink_that_it_answers() -> None:
+    setup = tiny_setup(FedAvg(), rounds=4)
+    made = loop(setup, Scripted(({}, {"c1": "later"}, {}, {})))
+    held: list[int] = []
+    made.run(lambda _: held.append(made.engine.references.held[0]))
+    assert held == [1, 2, 3, 2], "of c1 what it is known to have and what it was sent; of the others what they have"
+    assert made.delivery.snapshot().acked["c1"] == (1, 0)
+
+
+def test_a_run_goes_on_with_the_references_of_its_checkpoint(tmp_path: Path) -> None:
+    whole = loop(tiny_setup(FedAvg(), rounds=4))
+    whole.run()
+    first = loop(tiny_setup(FedAvg(), rounds=4), checkpointer=Checkpointer(tmp_path / "a"))
+
+    def stop(_: object) -> None:
+        if first.done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        first.run(stop)
+    folder = tmp_path / "a" / "references"
+    assert [path.name for path in folder.iterdir()] == list(first.delivery.references)
+    again = loop(tiny_setup(FedAvg(), rounds=4), checkpointer=Checkpointer(tmp_path / "a"))
+    again.resume()
+    again.run()
+    assert np.array_equal(again.server.weights, whole.server.weights)
+    ours, theirs = ([r.down.total for r in made.run_log.rounds] for made in (again, whole))
+    assert ours[-2:] == theirs[-2:], "what clients have is known again, and differences are sent"
+
+
+class Forgetful(InProcess):
+    """A client that has lost its references before a round: the server does not know."""
+
+    forgets = (2, "c1")
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        for job in jobs:
+            if (job.stamp.round, job.client) == self.forgets and job.kind == "fit":
+                Worker(self._setup, ReferenceStore()).received(job)
+            yield from super().run([job])
+
+
+def test_a_client_without_its_references_says_what_it_needs() -> None:
+    """It can not guess: the frame names what it is coded against, and a client that has it not asks for the whole."""
+    setup = tiny_setup(FedAvg(), rounds=3)
+    sizes = {name: len(split.test) for name, split in setup.federation.splits.items()}
+    made = Rounds(setup, Forgetful(setup), Sampled(), Evaluation(every=0), RunLog(sizes, True))
+    with pytest.raises(MissingReference, match="ask the sender for the whole"):
+        made.run()
+
+
+def test_a_server_without_the_reference_sends_the_whole() -> None:
+    """What the server has forgotten it does not code against; the models are the same."""
+    whole = loop(tiny_setup(FedAvg(), rounds=4))
+    whole.run()
+    made = loop(tiny_setup(FedAvg(), rounds=4))
+    made.run(lambda _: made.engine.references.keep_only(()))
+    assert np.array_equal(made.server.weights, whole.server.weights)
+    assert all(report.down.against == 0 for report in made.run_log.rounds)
