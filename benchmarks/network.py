@@ -106,7 +106,7 @@ def main(grid, context):
             print(f"took {time.monotonic():.3f}", flush=True)
             return super().aggregate_train(server_round, replies)
     strategy = Timed(fraction_evaluate=0.0, min_train_nodes=3, min_available_nodes=3)
-    strategy.start(grid=grid, initial_arrays=ArrayRecord(net.state_dict()), num_rounds=8)
+    strategy.start(grid=grid, initial_arrays=ArrayRecord(net.state_dict()), num_rounds=5)
 """
 
 

@@ -142,7 +142,7 @@ SEVERAL = {
 }
 """Words of the field that mean several things, each in its own room."""
 
-RENAME = {"Answer", "Block", "Grid", "Heat", "Interval", "Refused", "Row", "_Manifest"}
+RENAME = {"Block", "Heat", "Interval", "Row"}
 """Names that two rooms use and one should change. Remove a name here when it is unique."""
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsona.api import execute
-from sparsona.engines.flower.carrier import Answer, Parcel
+from sparsona.engines.flower.carrier import Parcel, Returned
 from sparsona.engines.flower.deploy import write_share
 from sparsona.engines.flower.node import Node, Rules
 from sparsona.engines.flower.owned import SHARE
@@ -27,10 +27,10 @@ class Direct:
     def __init__(self, nodes: dict[int, Node]) -> None:
         self.nodes = nodes
         self.sent: list[Parcel] = []
-        self.change: Callable[[Parcel, Answer], Answer | None] = lambda parcel, answer: answer
+        self.change: Callable[[Parcel, Returned], Returned | None] = lambda parcel, answer: answer
         self.delay: dict[int, float] = {}
         self.twice = False
-        self._ready: dict[str, Answer] = {}
+        self._ready: dict[str, Returned] = {}
         self._lock = threading.Lock()
 
     def push(self, parcels: Sequence[Parcel]) -> list[str | None]:
@@ -49,12 +49,12 @@ class Direct:
         if parcel.head["kind"] == "turn" and parcel.head["job"] == "fit":
             time.sleep(self.delay.get(parcel.node, 0.0))
         head, body = self.nodes[parcel.node].answer(json.loads(json.dumps(parcel.head)), parcel.body)
-        answer = self.change(parcel, Answer(name, json.loads(json.dumps(head)), body))
+        answer = self.change(parcel, Returned(name, json.loads(json.dumps(head)), body))
         if answer is not None:
             with self._lock:
                 self._ready[name] = answer
 
-    def pull(self, names: Sequence[str]) -> list[Answer]:
+    def pull(self, names: Sequence[str]) -> list[Returned]:
         with self._lock:
             found = [self._ready.pop(name) for name in names if name in self._ready]
         return found * 2 if self.twice else found

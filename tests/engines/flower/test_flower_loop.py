@@ -11,7 +11,7 @@ import pytest
 from flower_helpers import Federation
 
 from sparsona.engines.flower import engine as engine_module
-from sparsona.engines.flower.carrier import Answer, Parcel
+from sparsona.engines.flower.carrier import Parcel, Returned
 from sparsona.engines.flower.node import Rules
 from sparsona.errors import InputError, RunError
 from sparsona.message import Message, Stamp
@@ -74,7 +74,7 @@ def test_a_node_that_starts_again_in_every_round_goes_on_from_its_disk(tmp_path:
     federation = Federation(tmp_path, method="fedspa")
     carrier = federation.carrier
 
-    def restart(parcel: Parcel, answer: Answer) -> Answer:
+    def restart(parcel: Parcel, answer: Returned) -> Returned:
         carrier.nodes[parcel.node] = federation.node(federation.clients[parcel.node])
         return answer
 
@@ -86,7 +86,7 @@ def test_a_reply_that_was_lost_on_the_way_comes_again_the_same(tmp_path: Path) -
     federation = Federation(tmp_path, method="fedpse")
     carrier, replies = federation.carrier, []
 
-    def lose(parcel: Parcel, answer: Answer) -> Answer:
+    def lose(parcel: Parcel, answer: Returned) -> Returned:
         if not is_fit(parcel, 1, 2):
             return answer
         replies.append((answer.head, answer.body))
@@ -105,7 +105,7 @@ def test_a_node_that_has_lost_its_references_gets_the_whole(tmp_path: Path) -> N
     federation = Federation(tmp_path, method="fedavg")
     carrier, asked = federation.carrier, []
 
-    def forget(parcel: Parcel, answer: Answer) -> Answer:
+    def forget(parcel: Parcel, answer: Returned) -> Returned:
         if is_fit(parcel, 1, 0):
             for folder in (federation.folder / "c0").glob("*/references"):
                 shutil.rmtree(folder)
@@ -132,7 +132,7 @@ def test_a_server_that_dies_in_a_round_goes_on_from_its_checkpoint(method: str, 
     federation = Federation(tmp_path, method=method)
     carrier, died = federation.carrier, []
 
-    def kill(parcel: Parcel, answer: Answer) -> Answer:
+    def kill(parcel: Parcel, answer: Returned) -> Returned:
         if not died and is_fit(parcel, at, 1):
             died.append(at)
             raise Killed
@@ -179,7 +179,7 @@ def short(body: bytes) -> bytes:
 def test_a_bad_reply_is_left_out_and_the_round_goes_on(spoil, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:  # type: ignore[no-untyped-def]
     federation = Federation(tmp_path, method="fedavg", evaluation={"every": 0})
 
-    def bad(parcel: Parcel, answer: Answer) -> Answer:
+    def bad(parcel: Parcel, answer: Returned) -> Returned:
         if not is_fit(parcel, 1, 2):
             return answer
         body = spoil(answer.body)

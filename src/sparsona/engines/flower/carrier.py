@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sparsona.engines.flower.started.sparsona_records import Head, Refused, from_record, to_record
+from sparsona.engines.flower.started.sparsona_records import BadParcel, Head, from_record, to_record
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Parcel:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Returned:
     """What came back for a parcel: a head and a body, or why there is none. `lost`: it may be sent again."""
 
     name: str
@@ -36,10 +36,10 @@ class Carrier(Protocol):
     def push(self, parcels: Sequence[Parcel]) -> list[str | None]:
         """The parcels' names; None for one that was not taken, since its node is not there."""
 
-    def pull(self, names: Sequence[str]) -> list[Answer]: ...
+    def pull(self, names: Sequence[str]) -> list[Returned]: ...
 
 
-class Grid(Protocol):
+class MessageGrid(Protocol):
     """The part of Flower's Grid that is used."""
 
     def push_messages(self, messages: Iterable[Any]) -> Iterable[str | None]: ...
@@ -50,7 +50,7 @@ class Grid(Protocol):
 class FlowerCarrier:
     """Parcels as Flower messages. A reply belongs to the message that it answers, whoever it says it is from."""
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: MessageGrid) -> None:
         self._grid = grid
 
     def push(self, parcels: Sequence[Parcel]) -> list[str | None]:
@@ -62,15 +62,15 @@ class FlowerCarrier:
         ]
         return [name or None for name in self._grid.push_messages(messages)] if messages else []
 
-    def pull(self, names: Sequence[str]) -> list[Answer]:
+    def pull(self, names: Sequence[str]) -> list[Returned]:
         return [self._answer(message) for message in self._grid.pull_messages(list(names))] if names else []
 
-    def _answer(self, message: Any) -> Answer:
+    def _answer(self, message: Any) -> Returned:
         name = message.metadata.reply_to_message_id
         if message.has_error():
-            return Answer(name, why=f"Flower says: {message.error.reason or message.error.code}", lost=True)
+            return Returned(name, why=f"Flower says: {message.error.reason or message.error.code}", lost=True)
         try:
             head, body = from_record(message.content)
-        except Refused as error:
-            return Answer(name, why=str(error))
-        return Answer(name, head, body)
+        except BadParcel as error:
+            return Returned(name, why=str(error))
+        return Returned(name, head, body)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sparsona.engines.flower.carrier import Answer, Carrier, Parcel
+from sparsona.engines.flower.carrier import Carrier, Parcel, Returned
 from sparsona.engines.flower.started.sparsona_records import Head
 from sparsona.errors import WireError
 from sparsona.federation.delivery import ClientMemory
@@ -86,7 +86,7 @@ class Post:
             if self._awaited or self._again:
                 time.sleep(POLL)
 
-    def _read(self, asked: Awaited, answer: Answer) -> Head | None:
+    def _read(self, asked: Awaited, answer: Returned) -> Head | None:
         """The head of a reply that can be used."""
         head = answer.head
         if answer.lost or (head is not None and head["kind"] == "away"):

@@ -37,7 +37,7 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class _Manifest:
+class _TurnList:
     memory: str = ""
     number: int = 0
     turns: tuple[Turn, ...] = ()
@@ -120,18 +120,18 @@ class NodeMemory:
         found: ClientMemory = read_state(self._folder / name, self._fresh, self._client)
         return found
 
-    def _read(self) -> _Manifest:
+    def _read(self) -> _TurnList:
         if not self._file.exists():
-            return _Manifest()
+            return _TurnList()
         try:
             raw = json.loads(self._file.read_bytes())
             turns = tuple(Turn(**{**turn, "order": tuple(turn["order"])}) for turn in raw["turns"])
             references = tuple((tuple(order), str(name)) for order, name in raw["references"])
-            return _Manifest(raw["memory"], raw["number"], turns, references)
+            return _TurnList(raw["memory"], raw["number"], turns, references)
         except (ValueError, KeyError, TypeError) as error:
             raise RunError(f"{self._file} is damaged ({error!r}): start the node with another --state") from None
 
-    def _write(self, manifest: _Manifest) -> None:
+    def _write(self, manifest: _TurnList) -> None:
         write_atomically(self._file, json.dumps(asdict(manifest)))
         self._manifest = manifest
         wanted = {manifest.memory, *(name for turn in manifest.turns for name in (turn.before, turn.reply))}

@@ -23,7 +23,7 @@ from sparsona.data.schema.schema import Schema
 from sparsona.engines.flower.memory import NodeMemory
 from sparsona.engines.flower.owned import OwnData, load_own
 from sparsona.engines.flower.setup import check_networkable, fingerprint, outputs_of, setup_of
-from sparsona.engines.flower.started.sparsona_records import Head, Refused, read, write
+from sparsona.engines.flower.started.sparsona_records import BadParcel, Head, read, write
 from sparsona.errors import DataError, InputError, MissingReference, SparsonaError, WireError
 from sparsona.experiment import Experiment, build, to_toml
 from sparsona.export.card import ModelCard, layers
@@ -265,7 +265,7 @@ def serve(node: Node, path: Path) -> None:
 def _serve_one(node: Node, stream: socket.socket) -> None:
     try:
         head, body = read(stream, node.most)
-    except Refused as error:
+    except BadParcel as error:
         log.error("a message is refused: %s", error)
         write(stream, {"kind": "error", "why": str(error)}, b"")
         return

@@ -20,7 +20,7 @@ import torch
 from sparsona.data.schema import Agreement
 from sparsona.data.schema.exchange import LIMIT, agree, schema_of
 from sparsona.data.schema.schema import Schema
-from sparsona.engines.flower.carrier import Carrier, FlowerCarrier, Grid
+from sparsona.engines.flower.carrier import Carrier, FlowerCarrier, MessageGrid
 from sparsona.engines.flower.engine import Awaited, FlowerEngine, Post, ledger_told
 from sparsona.engines.flower.setup import RealTime, check_networkable, fingerprint, setup_of, without_data
 from sparsona.engines.flower.started.sparsona_records import Head
@@ -271,7 +271,7 @@ def _log_to_output() -> None:
     notes.addHandler(logging.StreamHandler(sys.stdout))
 
 
-def app(grid: Grid, context: Any) -> None:
+def app(grid: MessageGrid, context: Any) -> None:
     """What the SuperLink runs: the experiment of a submission, whose settings are all that is read of it."""
     _log_to_output()
     config = context.run_config

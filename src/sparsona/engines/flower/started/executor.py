@@ -26,7 +26,7 @@ from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.runtime.tracing import RuntimeTracingInterceptor
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
-from sparsona_records import Refused, from_record, read, to_record, write
+from sparsona_records import BadParcel, from_record, read, to_record, write
 
 PATIENCE = 30.0
 """Seconds. So long a restarted owner's process may take to listen again."""
@@ -68,7 +68,7 @@ def handed_over(message: Message) -> tuple[dict[str, Any], bytes]:
     """The owner's answer to a message."""
     try:
         head, body = from_record(message.content)
-    except Refused as error:
+    except BadParcel as error:
         return {"kind": "error", "why": str(error)}, b""
     until = time.monotonic() + PATIENCE
     while True:

@@ -19,7 +19,7 @@ LENGTH = 8
 Head = dict[str, Any]
 
 
-class Refused(Exception):
+class BadParcel(Exception):
     """Bytes that are no head and body, or too many of them."""
 
 
@@ -38,9 +38,9 @@ def from_record(content: Any) -> tuple[Head, bytes]:
         text, array = content[HEAD][HEAD], content[BODY][FRAME]
         body = array.data
         if array.stype != STYPE or not isinstance(body, bytes):
-            raise Refused(f"the body is of kind {str(array.stype)[:40]!r}, expected {STYPE!r}")
+            raise BadParcel(f"the body is of kind {str(array.stype)[:40]!r}, expected {STYPE!r}")
     except (KeyError, TypeError, AttributeError) as error:
-        raise Refused(f"the message lacks a part ({error!r})") from None
+        raise BadParcel(f"the message lacks a part ({error!r})") from None
     return _head(text), body
 
 
@@ -60,20 +60,20 @@ def read(stream: socket.socket, most: int) -> tuple[Head, bytes]:
 
 def _head(text: Any) -> Head:
     if not isinstance(text, str) or len(text) > MOST_HEAD:
-        raise Refused("the head is no text, or too long")
+        raise BadParcel("the head is no text, or too long")
     try:
         head = json.loads(text)
     except (ValueError, RecursionError):
-        raise Refused("the head is not JSON") from None
+        raise BadParcel("the head is not JSON") from None
     if not isinstance(head, dict) or not isinstance(head.get("kind"), str):
-        raise Refused("the head does not say of what kind it is")
+        raise BadParcel("the head does not say of what kind it is")
     return head
 
 
 def _length(stream: socket.socket, most: int) -> int:
     size = int.from_bytes(_take(stream, LENGTH), "little")
     if size > most:
-        raise Refused(f"{size} bytes, at most {most} can be needed here")
+        raise BadParcel(f"{size} bytes, at most {most} can be needed here")
     return size
 
 
