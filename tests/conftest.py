@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-collect_ignore_glob = ["*/conftest.py"]
+collect_ignore_glob = ["conftest.py", "*/conftest.py"]
 """Shared fixtures of a folder are loaded, not collected: all of them have the same name."""
 
 os.environ.setdefault("COLUMNS", "120")
