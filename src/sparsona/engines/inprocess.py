@@ -27,6 +27,7 @@ class InProcess:
         self._setup = setup
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        """Run the turns one after another."""
         for group in groups(jobs, self._setup):
             memories = [self.store.get(job.client) for job in group]
             for job, (memory, outcome) in zip(group, self._worker.run_all(group, memories), strict=True):
@@ -35,5 +36,6 @@ class InProcess:
                 yield outcome
 
     def close(self) -> None:
+        """Give back what is held."""
         self.store.close()
         self.references.close()

@@ -28,6 +28,7 @@ class FedPer(Method[ServerState, ClientState]):
     head: Annotated[int, Field(ge=1)] = 1
 
     def shared(self, layout: Layout) -> Mask:
+        """The weights that are shared: the body."""
         return ~last_layers(layout, self.head)
 
     merge: MergeRule = "mean"

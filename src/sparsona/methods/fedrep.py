@@ -36,6 +36,7 @@ class FedRep(Method[ServerState, ClientState]):
     new_epochs: Annotated[int, Field(ge=1)] = 10
 
     def shared(self, layout: Layout) -> Mask:
+        """The weights that are shared: the body."""
         return ~last_layers(layout, self.head)
 
     merge: MergeRule = "mean"

@@ -31,6 +31,7 @@ class LGFedAvg(Method[ServerState, ClientState]):
     top: Annotated[int, Field(ge=1)] = 2
 
     def shared(self, layout: Layout) -> Mask:
+        """The weights that are shared: the last layers."""
         return last_layers(layout, min(self.top, len(layout.layers) - 1))
 
     merge: MergeRule = "mean"

@@ -74,6 +74,7 @@ class SPFL(Method[ServerState, None]):
         return _similar.artefacts(server)
 
     def similarities(self, updates: Vectors, layout: Layout) -> dict[str, Matrix]:
+        """The cosines between all updates, stage by stage."""
         stages = stage_spans(layout)
         if self.cosine == "concat":
             return dict(zip(stages, cosines(updates, list(stages.values())), strict=True))
@@ -81,6 +82,7 @@ class SPFL(Method[ServerState, None]):
         return mixed_cosines(updates, {s: weighed(t, BASE_WEIGHTS if s == BASE else {}) for s, t in tensors.items()})
 
     def mixed(self, server: ServerState, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
+        """The clients' models, moved by everyone's updates."""
         models = [server.model(k).copy() for k in replies.clients]
         own, sizes = np.eye(len(models)), np.array(replies.examples, np.float64)
         mixtures = []

@@ -70,9 +70,11 @@ class SPFLw(Method[ServerState, None]):
         return _similar.artefacts(server)
 
     def similarities(self, updates: Vectors, layout: Layout) -> dict[str, Matrix]:
+        """The cosines between all updates."""
         return mixed_cosines(updates, {WHOLE: weighed(weight_tensors(layout), WEIGHTS)})
 
     def mixed(self, server: ServerState, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
+        """The clients' new models: means of everyone's, by similarity."""
         clients, updates = replies.clients, replies.updates
         trained = Lazy(len(clients), lambda i: server.model(clients[i]) + updates[i])
         models = [np.zeros(layout.size, np.float32) for _ in clients]

@@ -42,6 +42,7 @@ class SubFedAvg(Method[ServerState, ClientState]):
     land: bool = False
 
     def first_mask(self, task: Task, client: ClientId) -> Mask:
+        """A client's mask before it prunes: all weights."""
         return np.ones(task.layout.size, np.bool_)
 
     def start_server(self, task: Task) -> ServerState:
@@ -62,6 +63,7 @@ class SubFedAvg(Method[ServerState, ClientState]):
         return Fit(ClientState(pack(following)), reply, trained, if_lost=ClientState(pack(mask)))
 
     def next_mask(self, mask: Mask, early: Vector, late: Vector, local: Local) -> Mask:
+        """The mask after this round: pruned by a step, if the conditions hold."""
         layout, density = local.layout, float(mask.mean())
         if density <= self.target:
             return mask

@@ -48,6 +48,7 @@ class ClientRecord:
 
     @classmethod
     def parse(cls, text: str) -> ClientRecord:
+        """The record that a line of JSON holds."""
         raw: dict[str, Any] = json.loads(text)
         raw["loss"] = _nan(raw["loss"])
         raw |= {key: Ledger(**raw[key]) for key in ("down", "up")}
@@ -55,6 +56,7 @@ class ClientRecord:
         return cls(**raw)
 
     def measured(self, point: str, test: float, validation: float) -> ClientRecord:
+        """The same record with the scores of one more point."""
         return replace(self, test={**self.test, point: test}, validation={**self.validation, point: validation})
 
 
@@ -137,6 +139,7 @@ class RunLog:
         return self._count(lines)
 
     def length(self) -> int:
+        """The bytes of records.jsonl as they are now."""
         return self._file.stat().st_size if self._file is not None and self._file.exists() else 0
 
     def rewind(self, length: int, done: int) -> None:

@@ -36,12 +36,14 @@ EMPTY = Moments(0, NONE, NONE)
 class Optimizer(Protocol):
     """Moves weights along a gradient, in place. The weights may be the first rows of those that it was made for."""
 
-    def step(self, weights: torch.Tensor, gradient: torch.Tensor) -> None: ...
+    def step(self, weights: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Move the weights by one gradient, in place."""
 
     def count(self, rows: int) -> None:
         """Count a step of the first rows that was taken without the optimiser."""
 
-    def moments(self, row: int = 0) -> Moments: ...
+    def moments(self, row: int = 0) -> Moments:
+        """The memory of one row, to continue from."""
 
 
 class Sgd:
@@ -54,16 +56,19 @@ class Sgd:
         self._buffer = memory([moments.first for moments in saved], like) if momentum else None
 
     def step(self, weights: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Move the weights by one gradient, in place."""
         self.count(rows_of(weights))
         if self._buffer is not None:
             gradient = first_rows(self._buffer, weights).mul_(self._momentum).add_(gradient)
         weights.add_(gradient, alpha=-self._rate)
 
     def count(self, rows: int) -> None:
+        """Count a step of the first rows that was taken without the optimiser."""
         for row in range(rows):
             self._counts[row] += 1
 
     def moments(self, row: int = 0) -> Moments:
+        """The momentum of one row; empty without momentum."""
         return Moments(self._counts[row], NONE if self._buffer is None else row_of(self._buffer, row), NONE)
 
 
@@ -77,6 +82,7 @@ class Adam:
         self._second = memory([moments.second for moments in saved], like)
 
     def step(self, weights: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Move the weights by one gradient, in place."""
         rows = rows_of(weights)
         self.count(rows)
         first, second = first_rows(self._first, weights), first_rows(self._second, weights)
@@ -88,10 +94,12 @@ class Adam:
         weights.addcdiv_(first, second.sqrt().mul_(row_number(roots)).add_(row_number([1e-8 * f for f in factors])))
 
     def count(self, rows: int) -> None:
+        """Count a step of the first rows that was taken without the optimiser."""
         for row in range(rows):
             self._counts[row] += 1
 
     def moments(self, row: int = 0) -> Moments:
+        """Both moments of one row."""
         return Moments(self._counts[row], row_of(self._first, row), row_of(self._second, row))
 
 

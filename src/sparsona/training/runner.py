@@ -72,14 +72,17 @@ class ModelRunner:
 
     @buffers.setter
     def buffers(self, values: Vector) -> None:
+        """Load the module's float buffers."""
         self.flat.load_buffers(values)
 
     @property
     def layout(self) -> Layout:
+        """Where each tensor stands in the vector."""
         return self.flat.layout
 
     @property
     def targets(self) -> torch.Tensor:
+        """The targets of all samples."""
         return self._targets
 
     @cached_property

@@ -112,9 +112,11 @@ class DecodeCache:
         self._parts: Mapping[str, Part] = {}
 
     def get(self, body: bytes) -> Mapping[str, Part] | None:
+        """The parts of this body, if it was the last one."""
         return self._parts if body == self._body else None
 
     def put(self, body: bytes, parts: Mapping[str, Part]) -> None:
+        """Keep the parts of this body; nobody may change them."""
         for part in parts.values():
             for held in made_of(part).values():
                 if isinstance(held, np.ndarray):

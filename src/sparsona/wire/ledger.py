@@ -28,6 +28,7 @@ class Ledger:
 
     @property
     def total(self) -> int:
+        """The length of the frames."""
         return self.header + self.positions + self.values
 
     def __add__(self, other: Ledger) -> Ledger:

@@ -32,6 +32,7 @@ def raw(values: Numbers) -> bytes:
 
 
 def encode(values: Numbers) -> bytes:
+    """Numbers of any type as bytes."""
     return floats.encode(values) if values.dtype == np.float32 else _encode(values, _encode_plane)
 
 

@@ -50,6 +50,7 @@ class FedSpa(Method[ServerState, ClientState]):
     newcomer: Literal["initial", "majority"] = "initial"
 
     def first_mask(self, task: Task, client: ClientId) -> Mask:
+        """A client's mask before its first search; it follows from the seed."""
         owner = "" if self.same_init else client
         return _first_mask(task.layout, task.chance, owner, self.density, self.init == "uniform", self.mask_1d)
 

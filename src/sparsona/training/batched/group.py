@@ -38,6 +38,7 @@ class BatchedRunner(ModelRunner):
         self._turn = turn
 
     def train(self, job: TrainJob) -> Trained:
+        """Train together with the clients of the group that ask for the same."""
         if job.transform is not None or job.config.augment:
             return super().train(job)
         trained: Trained | Diverged = self._turn.ask(job)
@@ -64,6 +65,7 @@ class ClientTurn(Generic[R]):
 
     @property
     def over(self) -> bool:
+        """Whether the client's turn has ended."""
         return bool(self._stack.dead)
 
     def move(self, answer: Any = None) -> None:

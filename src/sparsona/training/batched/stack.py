@@ -166,10 +166,13 @@ class LinearStack(Stack):
         return None
 
     def outputs(self, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        """The outputs of every client's net for its inputs."""
         with torch.no_grad():
             return self._forward(weights, inputs)
 
     def gradient(self, weights: torch.Tensor, batch: Batch, out: torch.Tensor) -> torch.Tensor:
+        """Every client's gradient, written into `out`."""
+
         def into(layer: LinearPlace, errors: torch.Tensor, inputs: torch.Tensor) -> None:
             torch.bmm(errors.transpose(1, 2), inputs, out=_matrix(out, layer))
             if layer.bias is not None:
@@ -178,6 +181,7 @@ class LinearStack(Stack):
         return self._backward(weights, batch, into)
 
     def descend(self, weights: torch.Tensor, batch: Batch, rate: float, decay: float) -> torch.Tensor:
+        """One plain gradient step of every client, in place."""
         keep = 1 - rate * decay
 
         def into(layer: LinearPlace, errors: torch.Tensor, inputs: torch.Tensor) -> None:
@@ -297,11 +301,13 @@ class VmapStack(Stack):
         return outputs
 
     def outputs(self, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        """The outputs of every client's net for its inputs."""
         self._module.eval()
         with torch.no_grad():
             return self._call(weights, inputs)
 
     def gradient(self, weights: torch.Tensor, batch: Batch, out: torch.Tensor) -> torch.Tensor:
+        """Every client's gradient, written into `out`."""
         self._module.train()
         leaf = weights.detach().requires_grad_()
         outputs = self._call(leaf, batch.inputs)

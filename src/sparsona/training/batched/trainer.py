@@ -33,6 +33,7 @@ class SharedSettings:
 
     @classmethod
     def of(cls, job: TrainJob) -> SharedSettings:
+        """The settings of one training."""
         return cls(job.config, job.rate, job.proximal is not None and job.proximal.apart)
 
 
