@@ -32,7 +32,7 @@ def options_of(kind: type) -> list[Option]:
 
     >>> from sparsona.methods.fedprox import FedProx
     >>> options_of(FedProx)[0].kind, options_of(FedProx)[0].text
-    ('float >= 0', 'FedAvg with a proximal term of strength `mu` in the local loss')
+    ('float >= 0', 'the strength of the term')
     """
     hints = get_type_hints(kind, include_extras=True)
     clauses = _clauses(inspect.getdoc(kind) or "")

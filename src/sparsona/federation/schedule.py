@@ -20,9 +20,12 @@ Seconds = Annotated[float, Field(gt=0)]
 
 @dataclass(frozen=True)
 class Plan:
-    """One round. `crashed` clients get their downlink and nothing more is heard of them: they remember nothing of it.
-    `lost` ones train, but their reply does not arrive. A reply with a `delay` arrives that many rounds later; others
-    when `timing`, which is asked once their length is known, says so: at once if there is none."""
+    """One round: who is asked, and what becomes of each turn.
+
+    `crashed` clients get their downlink and die before they train: they remember nothing of it. `lost` clients train,
+    but their reply does not arrive. A reply with a `delay` arrives that many rounds later. For all others `timing` says
+    when they arrive, once their length is known; without it they arrive at once.
+    """
 
     invited: tuple[ClientId, ...]
     crashed: frozenset[ClientId] = frozenset()

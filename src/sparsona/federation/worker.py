@@ -86,10 +86,10 @@ WINDOW, PARTS = 64, 4
 
 
 def groups(jobs: Iterable[Job], setup: Setup) -> Iterator[tuple[Job, ...]]:
-    """Who takes a turn with whom, made as it is asked for: nobody with anybody, unless the trainer is batched.
+    """The groups of jobs that a worker runs together, made as they are asked for.
 
-    Then of every 64 jobs a quarter each: few enough that some workers have something to do, the same for any number
-    of them.
+    With the plain trainer every job is a group. With the batched trainer 64 jobs make four groups: enough for some
+    workers, and the same for any number of them.
     """
     several = iter(jobs)
     if setup.trainer == "plain":

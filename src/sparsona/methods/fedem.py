@@ -55,10 +55,10 @@ class Mixture:
 @METHODS.add
 @dataclass(frozen=True)
 class FedEM(Method[ServerState, ClientState]):
-    """A private mixture of `learners` shared models.
+    """A private mixture of shared models.
 
-    E: q_nm ~ pi_m exp(-loss_m(x_n)), pi_m = mean_n q_nm. M: each model is trained on the loss weighted by q_m. A new
-    client takes the E-step only.
+    `learners` is the number of shared models. E: q_nm ~ pi_m exp(-loss_m(x_n)), pi_m = mean_n q_nm. M: each model is
+    trained on the loss weighted by q_m. A new client takes the E-step only.
     """
 
     private: ClassVar[tuple[str, ...]] = ("mixture",)

@@ -22,9 +22,10 @@ from sparsona.training.local import Local
 @METHODS.add
 @dataclass(frozen=True)
 class LGFedAvg(Method[ServerState, ClientState]):
-    """Private representation, shared last `top` layers, whose plain mean over the replies is the next.
+    """Private representation, shared last layers, whose plain mean over the replies is the next.
 
-    The authors start from a model that FedAvg has trained; here all start from the initial one.
+    `top` is the number of shared layers at the end. The authors start from a model that FedAvg has trained; here all
+    start from the initial one.
     """
 
     private: ClassVar[tuple[str, ...]] = ("kept",)

@@ -32,9 +32,10 @@ BASE_WEIGHTS = {3: (0.5, 0.3, 0.2)}
 class SPFL(Method[ServerState, None]):
     """A model a client, moved by everyone's updates as far as their gradients are alike.
 
-    S is measured every `gamma` rounds. `steps`: gradient steps on every batch, the second on the same batch from where
-    the first has led. `head` own: the last layer moves by the client's own update only. `cosine`: of a stage as one
-    vector (concat), or the tensors' cosines mixed. `paper_eq7`: the printed step size.
+    `gamma` is the number of rounds from one measurement of similarity to the next. `steps` is the number of gradient
+    steps on every batch. `head` own moves the last layer by the client's own update only. `cosine` is of a stage as one
+    vector (concat), or a mixture of its tensors' cosines. `paper_eq7` takes the printed step size, about a thousandth
+    of this.
     """
 
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
