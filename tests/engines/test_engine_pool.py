@@ -23,7 +23,7 @@ from torch import nn
 from sparsona.engines.inprocess import InProcess
 from sparsona.engines.pool import JobGroup, Pool, cores
 from sparsona.engines.pool.processes import WorkerPool
-from sparsona.engines.pool.shared import Block, SplitTable, mapped, picklable, share_setup
+from sparsona.engines.pool.shared import SharedBlock, SplitTable, mapped, picklable, share_setup
 from sparsona.errors import Diverged, InputError, SparsonaError, WireError
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.rounds import Rounds
@@ -183,7 +183,7 @@ def test_the_samples_are_not_in_what_is_sent() -> None:
 
 
 def test_writing_to_shared_samples_changes_nobody_elses() -> None:
-    block = Block((np.arange(5), np.zeros(0, np.float32)))
+    block = SharedBlock((np.arange(5), np.zeros(0, np.float32)))
     one, two = (mapped(os.dup(block.handle), block.places)[0] for _ in range(2))
     one[0] = 99
     assert two[0] == 0
