@@ -74,7 +74,7 @@ class Experiment(BaseModel):
     engine: str = "auto"
     workers: Annotated[int, Field(ge=0)] = 0
     device: str = "cpu"
-    trainer: Literal["plain", "batched"] = "plain"
+    trainer: Literal["auto", "plain", "fused"] = "auto"
     packing: PackingName = "tight"
     max_update_norm: Annotated[float | None, Field(gt=0)] = None
     options: dict[str, Any] = {}

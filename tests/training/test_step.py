@@ -161,23 +161,6 @@ def test_spans_are_clipped_by_their_common_norm_and_keep_their_own_moments() -> 
     assert not torch.equal(parts[cuts[1]], still[cuts[1]])
 
 
-@pytest.mark.parametrize(
-    ("config", "descent"),
-    [
-        (TrainConfig(), True),
-        (TrainConfig(weight_decay=0.1), True),
-        (TrainConfig(momentum=0.1), False),
-        (TrainConfig(clip=1.0), False),
-        (TrainConfig(optimizer="adam"), False),
-    ],
-)
-def test_what_is_plain_gradient_descent(config: TrainConfig, descent: bool) -> None:
-    weights = torch.zeros(3)
-    assert StepRule(weights, config, RATE).is_descent == descent
-    assert not StepRule(weights, config, RATE, mask=torch.ones(3)).is_descent
-    assert not StepRule(weights, config, RATE, pull=Pull(weights, 0.0)).is_descent
-
-
 def test_a_plain_step_is_one_axpy_in_place() -> None:
     weights = torch.zeros(3)
     rule = StepRule(weights, TrainConfig(), RATE)

@@ -64,13 +64,6 @@ class StepRule:
         self._optimizer: Optimizer = config.make_optimizer(rate, weights, saved or [EMPTY])
         self._spans: dict[tuple[int, int], StepRule] = {}
 
-    @property
-    def is_descent(self) -> bool:
-        """Whether a step is w <- w - rate * (g + weight_decay * w) and nothing else."""
-        config = self._config
-        bare = self._mask is None and self._pull is None and config.clip is None
-        return bare and config.optimizer == "sgd" and not config.momentum
-
     def step(self, gradient: torch.Tensor) -> None:
         """Move the weights along a loss's gradient, which is overwritten."""
         self.prepare(gradient)
@@ -99,10 +92,6 @@ class StepRule:
         for rule, gradient in parts:
             rule._add_decay(gradient)
             rule._move(gradient)
-
-    def count(self, rows: int) -> None:
-        """Count a step of the first rows that something else took."""
-        self._optimizer.count(rows)
 
     def moments(self, row: int = 0) -> Moments:
         """What the optimiser remembers of one row."""
