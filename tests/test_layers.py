@@ -41,7 +41,7 @@ KNOWS = {
     "wire": {"compiled", "errors", "message"},
     "ops": {"chance", "compiled", "errors", "layout", "message"},
     "method": {"chance", "layout", "message"},
-    "training": {"chance", "data", "errors", "layout", "message", "method"},
+    "training": {"chance", "compiled", "data", "errors", "layout", "message", "method"},
     "methods": {
         "chance", "compiled", "data", "errors", "layout", "message", "method", "ops", "registry", "training",
     },

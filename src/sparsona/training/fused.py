@@ -67,7 +67,7 @@ def choose_trainer(asked: TrainerName | Literal["auto"], module: nn.Module, inpu
 
 
 @dataclass(frozen=True)
-class Samples:
+class RawSamples:
     """Raw samples, a row each, and what makes a model's inputs of them."""
 
     raw: Array
@@ -85,7 +85,7 @@ class Samples:
 class FusedTrainer:
     """Trains and runs a chain of linear layers on raw samples."""
 
-    def __init__(self, chain: Sequence[LinearLayer], samples: Samples, objective: Objective) -> None:
+    def __init__(self, chain: Sequence[LinearLayer], samples: RawSamples, objective: Objective) -> None:
         rows = [(one.weight, one.bias, one.outputs, one.inputs, one.activation) for one in chain]
         self._layers = np.array(rows, np.int64)
         self._classes = chain[-1].outputs

@@ -21,7 +21,7 @@ from sparsona.training.augment import crop_and_flip
 from sparsona.training.chain import chain_of
 from sparsona.training.config import TrainConfig
 from sparsona.training.flops import TRAINING, costs, forward_flops
-from sparsona.training.fused import FusedTrainer, Samples, TrainerName
+from sparsona.training.fused import FusedTrainer, RawSamples, TrainerName
 from sparsona.training.job import Proximal, Trained, TrainJob
 from sparsona.training.loop import TrainSteps, steps_of
 from sparsona.training.objective import Objective
@@ -96,7 +96,7 @@ class ModelRunner:
             for of in (self._scale, self._shift)
         )
         return FusedTrainer(
-            self._chain, Samples(raw, self._targets.numpy(), scale, shift, self._missing), self.objective
+            self._chain, RawSamples(raw, self._targets.numpy(), scale, shift, self._missing), self.objective
         )
 
     @property
