@@ -66,6 +66,10 @@ def choose_trainer(asked: TrainerName | Literal["auto"], module: nn.Module, inpu
     return "plain" if reason else "fused"
 
 
+PIECE = 512
+"""The most samples that are looked at together."""
+
+
 @dataclass(frozen=True)
 class RawSamples:
     """Raw samples, a row each, and what makes a model's inputs of them."""
@@ -129,13 +133,14 @@ class FusedTrainer:
             place = slice(bounds[number], bounds[number + 1])
             kernels.gather(samples.raw, samples.scale, samples.shift, samples.missing, chosen[place], values)
             for _ in range(config.repeats):
-                total += self._gradient(weights, chosen[place], share[place], gradient.numpy())
+                gradient.zero_()
+                total += self._add_gradient(weights, chosen[place], share[place], gradient.numpy())
                 with torch.no_grad():
                     rule.step(gradient)
         return Trained(weights, total / seen, seen, rule.moments())
 
-    def _gradient(self, weights: Vector, chosen: Indices, share: Vector, out: Vector) -> float:
-        """Write the gradient of the gathered samples' loss; return the sum of their losses."""
+    def _add_gradient(self, weights: Vector, chosen: Indices, share: Vector, out: Vector) -> float:
+        """Add the gradient of the gathered samples' loss; return the sum of their losses."""
         values, errors = self._values, self._errors
         start = kernels.forward(weights, self._layers, values, len(chosen))
         if self._labels:
@@ -148,10 +153,20 @@ class FusedTrainer:
             (slope,) = torch.autograd.grad(losses, outputs, torch.from_numpy(share))
             errors[: len(chosen), place] = slope.numpy()
             total = float(losses.detach() @ torch.from_numpy(share)) * len(chosen)
-        out[:] = 0
         one = np.float32(1)
         kernels.backward(weights, out, self._layers, values, errors, start, len(chosen), one, one)
         return float(total)
+
+    def gradient(self, weights: Vector, chosen: Indices) -> Vector:
+        """The gradient of the mean loss over some samples."""
+        out = np.zeros(len(weights), np.float32)
+        samples, share = self._samples, np.full(len(chosen), 1 / max(len(chosen), 1), np.float32)
+        for start in range(0, len(chosen), PIECE):
+            place = slice(start, start + PIECE)
+            values, _ = self._room(len(chosen[place]))
+            kernels.gather(samples.raw, samples.scale, samples.shift, samples.missing, chosen[place], values)
+            self._add_gradient(weights, chosen[place], share[place], out)
+        return out
 
     def outputs(self, weights: Vector, chosen: Indices) -> torch.Tensor:
         """The model's outputs for some samples."""

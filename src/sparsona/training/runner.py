@@ -225,7 +225,10 @@ class ModelRunner:
         return out
 
     def gradient(self, weights: Vector, indices: Indices) -> Vector:
-        """The gradient of the mean loss over these samples, in evaluation mode; zero where buffers stand."""
+        """The gradient of the mean loss over these samples, in evaluation mode."""
+        if self._fused is not None:
+            self.count(len(indices))
+            return self._fused.gradient(weights, indices)
         self.flat.load(weights)
         self.flat.module.eval()
         self.flat.gradient.zero_()
@@ -234,9 +237,7 @@ class ModelRunner:
             losses = self.objective.loss(_outputs(self.flat.module(inputs)), targets)
             torch.autograd.backward(losses.sum() / len(indices))
         self.count(len(indices))
-        out = np.zeros(self.layout.size, np.float32)
-        out[: self.layout.size] = self.flat.gradient.cpu().numpy()
-        return out
+        return self.flat.gradient.cpu().numpy().copy()
 
     def train(self, job: TrainJob) -> Trained:
         """Train as the job says. Every local step of every method is taken here or in :meth:`iterate`."""
