@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engines",),
     ("prepare",),
     ("api",),
-    ("studies", "reproduce", "testing"),
+    ("studies", "reproduce", "skeleton", "testing"),
     ("cli",),
     ("__main__", "__init__"),
 )

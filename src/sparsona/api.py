@@ -71,6 +71,7 @@ class Models(Mapping[ClientId, PersonalModel]):
         self._same: dict[bytes, Vector] = {}
 
     def add(self, client: ClientId, model: Model, buffers: Vector) -> None:
+        """Keep a client's model that no run directory holds."""
         if not isinstance(model, np.ndarray):
             self._held[client] = model, self._shared(buffers)
         elif self._folder is None:

@@ -153,6 +153,7 @@ class Scripted:
     script: Sequence[Mapping[ClientId, Event]]
 
     def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan:
+        """The plan that the script has for this round."""
         events = self.script[round] if round < len(self.script) else {}
 
         def those(*kinds: Event) -> frozenset[ClientId]:
@@ -183,6 +184,7 @@ class Observed:
         return getattr(self._method, name)
 
     def fit(self, state: Any, down: Message, local: Local) -> Fit[Any]:
+        """The method's turn, noted."""
         with _untouched("fit() changes the client's state", state):
             fit = self._method.fit(state, down, local)
         self._last[local.client] = (local.client, local.round, local.phase.name), (state, down, fit)
@@ -194,6 +196,7 @@ class Observed:
         self.turns.fits[key] = turn
 
     def aggregate(self, server: Any, arrivals: Sequence[Arrival], context: ServerContext) -> Any:
+        """The method's aggregation, noted."""
         self.turns.arrivals += [dataclasses.replace(a, find_sent=_held_now(a.sent)) for a in arrivals]
         with _untouched("aggregate() changes the server's state", server):
             return self._method.aggregate(server, arrivals, context)
@@ -494,6 +497,7 @@ class Recorder(Tap):
         self.states = {client: [self.store.get(client).state] for client in setup.task.clients}
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        """Run the turns, and keep what clients remember after each."""
         for outcome in super().run(jobs):
             if outcome.kind == "fit":
                 self.states[outcome.client].append(self.store.get(outcome.client).state)
@@ -581,6 +585,7 @@ class Watched(Chance):
     asked: list[str] = dataclasses.field(default_factory=list)
 
     def rng(self, purpose: str, *, round: int = 0, client: str = "", layer: int = 0) -> np.random.Generator:
+        """The usual generator; its purpose is noted."""
         self.asked.append(purpose)
         return super().rng(purpose, round=round, client=client, layer=layer)
 

@@ -26,6 +26,7 @@ class InProcess:
         self._worker = Worker(setup, self.references)
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        """Run the turns one after another."""
         for job in jobs:
             memory, outcome = self._worker.run(job, self.store.get(job.client))
             if job.kind == "fit" and memory.worth_keeping:
@@ -33,5 +34,6 @@ class InProcess:
             yield outcome
 
     def close(self) -> None:
+        """Give back what is held."""
         self.store.close()
         self.references.close()

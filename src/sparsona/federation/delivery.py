@@ -83,6 +83,7 @@ class PendingReply:
 
     @property
     def order(self) -> Order:
+        """The order that the reply answers."""
         return self.round, self.phase
 
 
@@ -154,6 +155,7 @@ class Delivery:
         """Each client's last order, until its reply has come."""
 
     def snapshot(self) -> LoopState:
+        """What a checkpoint must hold of the delivery."""
         return LoopState(tuple(self._pending), dict(self._acked), dict(self._holds), self.clock, self.buffers)
 
     @property

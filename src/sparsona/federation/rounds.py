@@ -135,6 +135,7 @@ class Rounds:
         return self.delivery.clock
 
     def run(self, on_round: Callable[[RoundReport], None] = lambda report: None) -> None:
+        """Run all rounds that are left; `on_round` is told of each."""
         while self.done < self.setup.task.rounds:
             report = self.run_log.write(self._round(self.done).values())
             self.done += 1

@@ -35,4 +35,5 @@ class Setup:
     max_update_norm: float | None = None
 
     def limit(self) -> Limit:
+        """The most numbers that one message may hold."""
         return Limit(self.method.max_numbers(self.task) + Layout.of_buffers(self.module).size)

@@ -201,6 +201,7 @@ class Evaluator:
         self.known = known
 
     def scores(self, model: Model) -> Scores:
+        """The scores of a model; one that was measured before is not measured again."""
         if self._always:
             return self._measure(model)
         vector = isinstance(model, np.ndarray)

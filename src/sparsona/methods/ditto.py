@@ -32,9 +32,9 @@ class ClientState:
 class Ditto(Method[ServerState, ClientState]):
     """FedAvg, and a personal model for every client that is held near the global one.
 
-    `lam` is the strength of the pull. `form`: the pull towards w is part of the loss (loss), or a step of its own after
-    each step (shrink, as in DisPFL's code: the gradient is clipped without it). `global_epochs` and `personal_epochs`
-    replace those of the training settings.
+    `lam` is the strength of the pull. `form` makes the pull part of the loss (loss), or a step of its own after each
+    step (shrink, as in DisPFL's code: the gradient is clipped without it). `global_epochs` replaces the epochs of the
+    global model. `personal_epochs` replaces those of the personal one.
     """
 
     private: ClassVar[tuple[str, ...]] = ("own",)

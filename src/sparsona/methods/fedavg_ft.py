@@ -19,7 +19,10 @@ from sparsona.training.local import Local
 @METHODS.add
 @dataclass(frozen=True)
 class FedAvgFT(Method[ServerState, None]):
-    """FedAvg whose personal model is the global one after `ft_epochs` of local training."""
+    """FedAvg whose personal model is the global one after local training.
+
+    `ft_epochs` is the number of epochs of that training.
+    """
 
     ft_epochs: Annotated[int, Field(ge=1)] = 1
     merge: MergeRule = "mean"

@@ -44,6 +44,7 @@ class Mixture:
     mixture: Vector
 
     def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
+        """The logarithm of the mixed probabilities."""
         parts = [
             float(share) * forward(model, inputs).softmax(1)
             for model, share in zip(self.models, self.mixture, strict=True)
@@ -54,10 +55,10 @@ class Mixture:
 @METHODS.add
 @dataclass(frozen=True)
 class FedEM(Method[ServerState, ClientState]):
-    """A private mixture of `learners` shared models.
+    """A private mixture of shared models.
 
-    E: q_nm ~ pi_m exp(-loss_m(x_n)), pi_m = mean_n q_nm. M: each model is trained on the loss weighted by q_m. A new
-    client takes the E-step only.
+    `learners` is the number of shared models. E: q_nm ~ pi_m exp(-loss_m(x_n)), pi_m = mean_n q_nm. M: each model is
+    trained on the loss weighted by q_m. A new client takes the E-step only.
     """
 
     private: ClassVar[tuple[str, ...]] = ("mixture",)

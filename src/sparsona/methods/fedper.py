@@ -22,12 +22,16 @@ from sparsona.training.local import Local
 @METHODS.add
 @dataclass(frozen=True)
 class FedPer(Method[ServerState, ClientState]):
-    """Shared body, private head of the last `head` layers."""
+    """Shared body, private head.
+
+    `head` is the number of private layers at the end.
+    """
 
     private: ClassVar[tuple[str, ...]] = ("kept",)
     head: Annotated[int, Field(ge=1)] = 1
 
     def shared(self, layout: Layout) -> Mask:
+        """The weights that are shared: the body."""
         return ~last_layers(layout, self.head)
 
     merge: MergeRule = "mean"

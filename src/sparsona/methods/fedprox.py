@@ -20,7 +20,10 @@ from sparsona.training.runner import Proximal
 @METHODS.add
 @dataclass(frozen=True)
 class FedProx(Method[ServerState, None]):
-    """FedAvg with a proximal term of strength `mu` in the local loss; mu = 0 is FedAvg."""
+    """FedAvg with a proximal term in the local loss.
+
+    `mu` is the strength of the term; mu = 0 is FedAvg.
+    """
 
     mu: Annotated[float, Field(ge=0)] = 0.1
     merge: MergeRule = "mean"

@@ -22,11 +22,12 @@ from sparsona.training.local import Local
 @METHODS.add
 @dataclass(frozen=True)
 class FedRep(Method[ServerState, ClientState]):
-    """Shared body, private head of the last `head` layers, trained one after the other.
+    """Shared body, private head, trained one after the other.
 
-    The head gets `head_epochs` at the rate `head_lr` (the usual one where not given), then the body gets the usual
-    epochs. A new client trains its head for `new_epochs` and leaves the body as it is. The authors let everyone do that
-    before the last test; here nobody is tested after more training than the others have.
+    `head` is the number of private layers at the end. `head_epochs` is how long the head is trained before the body
+    gets the usual epochs. `head_lr` is the head's learning rate, the usual one where not given. `new_epochs` is how
+    long a new client trains its head; it leaves the body as it is. The authors let everyone do that before the last
+    test; here nobody is tested after more training than the others have.
     """
 
     private: ClassVar[tuple[str, ...]] = ("kept",)
@@ -36,6 +37,7 @@ class FedRep(Method[ServerState, ClientState]):
     new_epochs: Annotated[int, Field(ge=1)] = 10
 
     def shared(self, layout: Layout) -> Mask:
+        """The weights that are shared: the body."""
         return ~last_layers(layout, self.head)
 
     merge: MergeRule = "mean"

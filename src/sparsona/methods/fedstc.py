@@ -35,8 +35,9 @@ class ServerState:
 class FedSTC(Method[ServerState, ClientState]):
     """Sparse ternary compression both ways with error feedback on both sides; one global model.
 
-    `sparsity` p is the share of each tensor that is left out. The server remembers its last `history` broadcasts: a
-    client that missed some gets them, or the whole model where that is smaller. `mean`: by examples, or of the clients.
+    `sparsity` is the share of each tensor that is left out, the paper's p. `history` is the number of broadcasts that
+    the server remembers; a client that missed some gets them, or the whole model if that is smaller. `mean` weighs
+    replies by examples, or all alike.
     """
 
     feedback: ClassVar[str] = "residual"

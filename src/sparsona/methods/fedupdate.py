@@ -21,7 +21,10 @@ from sparsona.training.local import Local
 @METHODS.add
 @dataclass(frozen=True)
 class FedUpdate(Method[ServerState, None]):
-    """FedAvg whose personal model is the global one after `ft_steps` steps on local batches."""
+    """FedAvg whose personal model is the global one after a few steps on local batches.
+
+    `ft_steps` is the number of these steps.
+    """
 
     ft_steps: Annotated[int, Field(ge=1)] = 1
     merge: MergeRule = "mean"

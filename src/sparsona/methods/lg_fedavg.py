@@ -22,15 +22,17 @@ from sparsona.training.local import Local
 @METHODS.add
 @dataclass(frozen=True)
 class LGFedAvg(Method[ServerState, ClientState]):
-    """Private representation, shared last `top` layers, whose plain mean over the replies is the next.
+    """Private representation, shared last layers, whose plain mean over the replies is the next.
 
-    The authors start from a model that FedAvg has trained; here all start from the initial one.
+    `top` is the number of shared layers at the end. The authors start from a model that FedAvg has trained; here all
+    start from the initial one.
     """
 
     private: ClassVar[tuple[str, ...]] = ("kept",)
     top: Annotated[int, Field(ge=1)] = 2
 
     def shared(self, layout: Layout) -> Mask:
+        """The weights that are shared: the last layers."""
         return last_layers(layout, min(self.top, len(layout.layers) - 1))
 
     merge: MergeRule = "mean"

@@ -28,10 +28,9 @@ ALPHA = 0.01
 class PerFedAvg(Method[ServerState, None]):
     """A global model to start from: each client takes one step of its own before use.
 
-    `alpha` is the inner step, the paper's 0.01 where not given, in every round; `beta` the outer one, the learning rate
-    where not given. `order`: first leaves the Hessian out, hessian multiplies by I - alpha H. `variant` repository: as
-    SPFL's authors have it, two plain steps on every batch, of sizes alpha and beta, both the learning rate where not
-    given, and nothing before use.
+    `alpha` is the inner step, the paper's 0.01 where not given. `beta` is the outer step, the learning rate where not
+    given. `order` first leaves the Hessian out, hessian multiplies by I - alpha H. `variant` repository is that of
+    SPFL's authors: two plain steps on every batch, both of the learning rate where not given, and none before use.
     """
 
     alpha: Rate | None = None

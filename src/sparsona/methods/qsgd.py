@@ -25,9 +25,9 @@ from sparsona.training.local import Local
 @METHODS.add
 @dataclass(frozen=True)
 class QSGD(Method[ServerState, None]):
-    """FedAvg whose updates are rounded to `levels` steps of the norm of each `bucket` of entries (0: each tensor).
+    """FedAvg whose updates are rounded at random to a few steps of a norm; whole numbers travel, entropy-coded.
 
-    The steps travel as whole numbers, entropy-coded.
+    `levels` is the number of steps of the norm. `bucket` is the number of entries that share a norm (0: a tensor).
     """
 
     levels: Annotated[int, Field(ge=1, le=32767)] = 7

@@ -23,9 +23,9 @@ from sparsona.training.local import Local
 @METHODS.add
 @dataclass(frozen=True)
 class Subsampling(Method[ServerState, None]):
-    """FedAvg whose clients send a fresh random share `keep` of their update; the downlink is dense.
+    """FedAvg whose clients send a fresh random share of their update; the downlink is dense.
 
-    With `rescale` what is sent counts 1 / keep times, so that the update is right on average.
+    `keep` is the share that is sent. `rescale` counts it 1 / keep times, so that the update is right on average.
     """
 
     keep: Annotated[float, Field(gt=0, le=1)] = 0.5

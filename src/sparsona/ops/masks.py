@@ -28,6 +28,7 @@ def pack(mask: Mask) -> Bits:
 
 
 def unpack(bits: Bits, size: int) -> Mask:
+    """The mask of `size` entries that :func:`pack` made bits of."""
     return np.unpackbits(bits, count=size, bitorder="little").view(np.bool_)
 
 

@@ -26,6 +26,7 @@ class Packed:
 
     @classmethod
     def of(cls, sparse: Sparse) -> Packed:
+        """A sparse vector at rest."""
         return cls(sparse.size, _bits(sparse.size, sparse.indices), sparse.values)
 
     @classmethod
@@ -39,6 +40,7 @@ class Packed:
         return cls(size, np.zeros((size + 7) // 8, np.uint8), np.zeros(0, np.float32))
 
     def sparse(self) -> Sparse:
+        """The sparse vector again."""
         mask = np.unpackbits(self.bits, count=self.size, bitorder="little").view(np.bool_)
         return Sparse(self.size, np.flatnonzero(mask), self.values)
 

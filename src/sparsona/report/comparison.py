@@ -24,13 +24,16 @@ class Budget:
 
     @property
     def bytes(self) -> float:
+        """The most bytes; without end where there is no bound."""
         return math.inf if self.mb is None else self.mb * 1e6
 
     @property
     def clock(self) -> float:
+        """The most simulated seconds; without end where there is no bound."""
         return math.inf if self.seconds is None else self.seconds
 
     def spent(self, bytes: float, seconds: float) -> bool:
+        """Whether a run that has sent so much and taken so long must end."""
         return bytes >= self.bytes or seconds >= self.clock
 
     def last(self, run: MeasuredRun) -> Measurement | None:
@@ -64,6 +67,7 @@ class ComparisonRow:
 
     @property
     def bytes(self) -> float:
+        """Bytes up and down together."""
         return self.up + self.down
 
 

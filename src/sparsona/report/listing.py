@@ -13,6 +13,7 @@ from sparsona.options import options_of
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table for the terminal."""
     out = Table(title=title, title_justify="left")
     for column in columns:
         out.add_column(column, overflow="fold")
@@ -28,8 +29,19 @@ def method_entry(name: str) -> dict[str, Any]:
     return {"name": name, "about": about, "options": {f.name: getattr(kind, f.name) for f in dataclasses.fields(kind)}}
 
 
+def default(value: Any) -> str:
+    """A default as a user would write it.
+
+    >>> default(None), default(()), default(False), default(0.1)
+    ('none', 'none', 'false', '0.1')
+    """
+    if value is None or value == () or value == {} or value == "":
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def method_options(name: str) -> tuple[str, list[tuple[str, str, str, str]]]:
     """What a method does, and its options: name, type with its range, default, meaning."""
     kind = METHODS.get(name)
-    rows = [(option.name, option.kind, str(option.default), option.text) for option in options_of(kind)]
+    rows = [(option.name, option.kind, default(option.default), option.text) for option in options_of(kind)]
     return (kind.__doc__ or "").strip().partition("\n")[0], rows

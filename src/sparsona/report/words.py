@@ -27,6 +27,7 @@ class Answer:
 
 
 def score_text(value: float, metric: str) -> str:
+    """A score as text, in per cent if it is an accuracy."""
     return f"{100 * value:.1f} %" if metric == "accuracy" else f"{value:.4g} ({metric})"
 
 

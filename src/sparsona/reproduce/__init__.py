@@ -82,10 +82,12 @@ class Case:
 
     @property
     def of(self) -> str:
+        """The row of the table that the case belongs to."""
         return self.row or self.name
 
     @property
     def seed(self) -> int:
+        """The case's seed."""
         return int(self.settings.get("seed", 0))
 
     @property

@@ -126,6 +126,7 @@ class TableRow:
 
 @PAPERS.add
 def pfedgate(quick: bool) -> Paper:
+    """The experiments of the pFedGate paper, at a laptop's length or whole."""
     drawings = {f"pfedgate-dendrogram-{data}.png": _dendrogram(data) for data in MODELS}
     return Paper(
         "pFedGate: Efficient Personalized Federated Learning via Sparse Model-Adaptation",

@@ -50,6 +50,7 @@ class ClientRecord:
 
     @classmethod
     def parse(cls, text: str) -> ClientRecord:
+        """The record that a line of JSON holds."""
         raw: dict[str, Any] = json.loads(text)
         raw["loss"] = _nan(raw["loss"])
         raw |= {key: Ledger(**raw[key]) for key in ("down", "up")}
@@ -141,6 +142,7 @@ class RunLog:
         return self._count(lines)
 
     def length(self) -> int:
+        """The bytes of records.jsonl as they are now."""
         return self._file.stat().st_size if self._file is not None and self._file.exists() else 0
 
     def rewind(self, length: int, done: int) -> None:

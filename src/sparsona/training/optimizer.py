@@ -32,9 +32,11 @@ EMPTY = Moments(0, NONE, NONE)
 class Optimizer(Protocol):
     """Moves weights along a gradient, in place."""
 
-    def step(self, weights: torch.Tensor, gradient: torch.Tensor) -> None: ...
+    def step(self, weights: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Move the weights by one gradient, in place."""
 
-    def moments(self) -> Moments: ...
+    def moments(self) -> Moments:
+        """What it remembers, to continue from."""
 
 
 class Sgd:
@@ -47,12 +49,14 @@ class Sgd:
         self._buffer = _vector(saved.first, like) if momentum else None
 
     def step(self, weights: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Move the weights by one gradient, in place."""
         self._count += 1
         if self._buffer is not None:
             gradient = self._buffer.mul_(self._momentum).add_(gradient)
         weights.add_(gradient, alpha=-self._rate)
 
     def moments(self) -> Moments:
+        """What it remembers, to continue from."""
         return Moments(self._count, NONE if self._buffer is None else _copy(self._buffer), NONE)
 
 
@@ -66,6 +70,7 @@ class Adam:
         self._second = _vector(saved.second, like)
 
     def step(self, weights: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Move the weights by one gradient, in place."""
         self._count += 1
         self._first.lerp_(gradient, 0.1)
         self._second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
@@ -75,6 +80,7 @@ class Adam:
         weights.addcdiv_(self._first, self._second.sqrt().mul_(root).add_(1e-8 * factor))
 
     def moments(self) -> Moments:
+        """What it remembers, to continue from."""
         return Moments(self._count, _copy(self._first), _copy(self._second))
 
 

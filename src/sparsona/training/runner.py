@@ -83,6 +83,7 @@ class ModelRunner:
 
     @buffers.setter
     def buffers(self, values: Vector) -> None:
+        """Load the module's float buffers."""
         self.flat.load_buffers(values)
 
     def _fuse(self) -> FusedTrainer | None:
@@ -101,10 +102,12 @@ class ModelRunner:
 
     @property
     def layout(self) -> Layout:
+        """Where each tensor stands in the vector."""
         return self.flat.layout
 
     @property
     def targets(self) -> torch.Tensor:
+        """The targets of all samples."""
         return self._targets
 
     @cached_property

@@ -67,4 +67,5 @@ class AuxiliaryStep:
         return cls(gradient, StepRule(weights, transform.config, rate, saved=saved))
 
     def step(self) -> None:
+        """Take the step."""
         self.rule.step(self.gradient)

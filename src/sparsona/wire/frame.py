@@ -154,6 +154,7 @@ class DecodeCache:
         return self._parts if digest == self._digest else None
 
     def put(self, digest: bytes, parts: Mapping[str, Part]) -> None:
+        """Keep the parts of these bytes; nobody may change them."""
         for part in parts.values():
             for held in made_of(part).values():
                 if isinstance(held, np.ndarray):

@@ -29,6 +29,7 @@ class Ledger:
 
     @property
     def total(self) -> int:
+        """The length of the frames."""
         return self.header + self.positions + self.values
 
     @classmethod

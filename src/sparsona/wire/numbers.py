@@ -42,6 +42,7 @@ def tight(values: Numbers) -> Chunks:
 
 
 def encode(values: Numbers) -> bytes:
+    """Numbers of any type as bytes."""
     return floats.encode(values) if values.dtype == np.float32 else _encode(values, _encode_plane)
 
 

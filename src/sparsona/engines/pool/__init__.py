@@ -83,6 +83,7 @@ class Pool:
         return self._workers.processes[: self._size]
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        """Run the turns on the workers; outcomes come in the order in which they are done."""
         waiting = self._groups(iter(jobs))
         caller = object()
         if not self._workers.is_configured_with(self._block):
@@ -175,6 +176,7 @@ class Pool:
         repeated.extend(process.groups)
 
     def close(self) -> None:
+        """End the workers, if they are this pool's own, and give back the memory."""
         if self._owns_workers:
             self._workers.close()
         self._block.close()

@@ -140,6 +140,7 @@ class WorkerLoop:
         self._worker: Worker | None = None
 
     def configure(self, shared: SharedSetup, handle: int) -> Configured | Failure:
+        """Become the worker of a federation whose data lie in shared memory."""
         self._worker = None
         found = _caught(lambda: Worker(_attached(shared, handle), ReferenceStore()))
         if isinstance(found, Failure):
@@ -148,6 +149,7 @@ class WorkerLoop:
         return Configured()
 
     def work(self, request: Request) -> Response:
+        """Run the turns of one request."""
         assert self._worker is not None
         self.scratch = request.scratch
         method, task = self._worker.setup.method, self._worker.setup.task

@@ -57,6 +57,7 @@ class SharedBlock:
                 del target
 
     def close(self) -> None:
+        """Give back the memory."""
         if self.handle >= 0:
             os.close(self.handle)
             self.handle = -1
@@ -98,6 +99,7 @@ class Slot:
         return len(data)
 
     def get(self, length: int) -> Any:
+        """What was put here, from its first `length` bytes."""
         if self._memory is None or length > len(self._memory):
             self._map()
         assert self._memory is not None
@@ -105,6 +107,7 @@ class Slot:
             return ForkingPickler.loads(data)
 
     def close(self) -> None:
+        """Give back the memory."""
         if self._memory is not None:
             self._memory.close()
             self._memory = None

@@ -38,9 +38,10 @@ class ServerState:
 class FedPSE(Method[ServerState, ClientState]):
     """Sparse and personal both ways: top-k updates up, averaged by element, each client's choice of them down.
 
-    `sparsity` p is the share left out each way, of each tensor or of the whole model (`scope`). Without `ewa` zeros
-    count in the mean; without `dps` all get the same; with `broadcast_absent` a client gets the common choice of the
-    rounds that it missed. `opt_state`: whether the optimiser's memory survives the round.
+    `sparsity` is the share of entries that is left out each way, the paper's p. `scope` is what the share is taken of:
+    each tensor, or the whole model. `ewa` averages each entry over those who sent it; without it zeros count. `dps`
+    gives each client a choice of its own; without it all get the same. `broadcast_absent` also gives a client the
+    common choice of the rounds that it missed. `opt_state` says whether the optimiser's memory survives the round.
     """
 
     feedback: ClassVar[str] = "residual"

@@ -47,9 +47,10 @@ class ClientState:
 class FedSCR(Method[ServerState, ClientState]):
     """Filters and channels that moved enough go up, with error feedback; the whole model comes down.
 
-    `rule`: share keeps of each tensor the largest part up to 1 - `sparsity`, absolute what sums to `tau` or more,
-    adaptive the same with tau * sigmoid(d1 * divergence + d2 * significance + d3 * mean variance of the losses) for
-    each client, with the factors `d1`, `d2` and `d3`. Vectors (biases) are always sent.
+    `rule` share keeps of each tensor the largest structures, absolute those whose absolute sum is at least tau,
+    adaptive the same with a tau for each client. `sparsity` is the share that is left out under share. `tau` is the
+    threshold. `d1` is the weight of the divergence in the adaptive threshold. `d2` is that of the significance. `d3` is
+    that of the mean variance of the losses. Vectors (biases) are always sent.
     """
 
     feedback: ClassVar[str] = "residual"

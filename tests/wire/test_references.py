@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_wire_round_trip import anything, index_sets, tensor_sizes, vectors
 from wire_cases import bell, dice, same, same_part, scattered, seal
+from wire_strategies import anything, index_sets, tensor_sizes, vectors
 
 from sparsona.errors import MissingReference, WireError
 from sparsona.message import Message, Part, Positions, Sparse, Stamp
