@@ -38,6 +38,7 @@ def plain(values: Numbers) -> Chunks:
 
 
 def tight(values: Numbers) -> Chunks:
+    """The numbers in as few bytes as we know."""
     return (encode(values),)
 
 
