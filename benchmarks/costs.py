@@ -43,9 +43,10 @@ class Reading(InProcess):
         self._limit, self._lengths = setup.limit(), setup.task.layout.lengths
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        for outcome in super().run(jobs):
-            if outcome.job.kind == "fit":
-                self._note("down", outcome.job.down)
+        for job in jobs:
+            (outcome,) = super().run([job])
+            if job.kind == "fit":
+                self._note("down", b"".join(job.down))
                 self._note("up", outcome.frame.data)
             yield outcome
 

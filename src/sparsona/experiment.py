@@ -81,8 +81,9 @@ class Experiment(BaseModel):
     workers: Annotated[int, Field(ge=0, description="worker processes; 0: one a core")] = 0
     device: Annotated[str, Field(description="cpu or cuda")] = "cpu"
     trainer: Annotated[
-        Literal["plain", "batched"], Field(description="clients one by one, or tiny nets of many clients at once")
-    ] = "plain"
+        Literal["auto", "plain", "fused"],
+        Field(description="plain, or fused: tiny nets in compiled code; auto: fused where it takes the model"),
+    ] = "auto"
     packing: Annotated[PackingName, Field(description="few bytes (tight) or little time (plain)")] = "tight"
     max_update_norm: Annotated[
         float | None, Field(gt=0, description="refuse a reply longer than so many times the others' median")

@@ -147,6 +147,7 @@ Numbers: TypeAlias = npt.NDArray[Any]
 Part: TypeAlias = Numbers | Sparse | Positions | Blocks | Ternary | Levels | int | float
 
 NUMBER_TYPES = ("float32", "float16", "int8", "uint8", "int16", "int32", "int64")
+_NATIVE = frozenset(map(np.dtype, NUMBER_TYPES))
 
 
 @dataclass(frozen=True)
@@ -279,7 +280,7 @@ class Message:
 
 def _clean(name: str, part: Part) -> Part:
     if isinstance(part, np.ndarray):
-        if part.ndim != 1 or part.dtype.name not in NUMBER_TYPES:
+        if part.ndim != 1 or (part.dtype not in _NATIVE and part.dtype.name not in NUMBER_TYPES):
             raise WireError(
                 f"part {name!r} is {part.dtype} of {part.ndim} dimensions; "
                 f"what travels has one dimension and is one of {', '.join(NUMBER_TYPES)}"

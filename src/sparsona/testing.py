@@ -224,8 +224,8 @@ class Repeating(InProcess):
         self.script = script
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        for outcome in super().run(jobs):
-            job = outcome.job
+        for job in jobs:
+            (outcome,) = super().run([job])
             if job.kind == "fit":
                 self.observed.took_place(job.client)
             yield outcome
@@ -362,7 +362,7 @@ def _run(
     _none_refused(loop)
     for outcome in loop.finish("personal", setup.task.clients):
         if outcome.model is None:
-            raise ContractError(f"personal_model() gave no model for {outcome.job.client}")
+            raise ContractError(f"personal_model() gave no model for {outcome.client}")
     return loop
 
 
@@ -483,9 +483,9 @@ class Tap(InProcess):
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         for outcome in super().run(jobs):
-            if outcome.job.kind == "fit" and outcome.frame.data:
+            if outcome.kind == "fit" and outcome.frame.data:
                 message = decode(outcome.frame.data, self._limit, self._lengths, references=self.references.find)
-                self.sent.append((outcome.job.client, message))
+                self.sent.append((outcome.client, message))
             yield outcome
 
 
@@ -499,8 +499,8 @@ class Recorder(Tap):
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         """Run the turns, and keep what clients remember after each."""
         for outcome in super().run(jobs):
-            if outcome.job.kind == "fit":
-                self.states[outcome.job.client].append(self.store.get(outcome.job.client).state)
+            if outcome.kind == "fit":
+                self.states[outcome.client].append(self.store.get(outcome.client).state)
             yield outcome
 
 

@@ -91,4 +91,4 @@ def test_small_work_stays_in_this_process_and_large_work_does_not(monkeypatch: p
 def test_the_choice_is_written_down(tmp_path: Path) -> None:
     sparsona.run("fedavg", rounds=1, clients=2, out=tmp_path / "run")
     settings = read(tmp_path / "run" / "experiment.toml")
-    assert (settings["engine"], settings["trainer"]) == ("inprocess", "plain")
+    assert (settings["engine"], settings["trainer"]) == ("inprocess", "fused")

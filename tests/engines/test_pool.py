@@ -20,10 +20,11 @@ import torch
 from engine_helpers import ButOne, Half, Stateful, alive, run
 from torch import nn
 
+from sparsona.engines import pool
 from sparsona.engines.inprocess import InProcess
 from sparsona.engines.pool import JobGroup, Pool, cores
 from sparsona.engines.pool.processes import WorkerPool
-from sparsona.engines.pool.shared import Block, SplitTable, mapped, picklable, share_setup
+from sparsona.engines.pool.shared import SharedBlock, SplitTable, mapped, picklable, share_setup
 from sparsona.errors import Diverged, InputError, SparsonaError, WireError
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.rounds import Rounds
@@ -183,18 +184,19 @@ def test_the_samples_are_not_in_what_is_sent() -> None:
 
 
 def test_writing_to_shared_samples_changes_nobody_elses() -> None:
-    block = Block((np.arange(5), np.zeros(0, np.float32)))
+    block = SharedBlock((np.arange(5), np.zeros(0, np.float32)))
     one, two = (mapped(os.dup(block.handle), block.places)[0] for _ in range(2))
     one[0] = 99
     assert two[0] == 0
     block.close()
 
 
-def test_jobs_are_made_when_a_worker_is_free(workers: WorkerPool[JobGroup]) -> None:
+def test_jobs_are_made_when_a_worker_is_free(workers: WorkerPool[JobGroup], monkeypatch: pytest.MonkeyPatch) -> None:
     """Downlinks of thousands of clients must not stand in memory together."""
     setup = tiny_setup(FedAvg(), 6, rounds=1)
     made, ahead = 0, []
     engine = Pool(setup, 2, workers)
+    monkeypatch.setattr(pool, "MOST", 1)
     loop = Rounds(setup, engine, Half(), Evaluation(), RunLog({f"c{i}": 1 for i in range(6)}, True))
     jobs = list(loop.setup.task.clients) * 5
 
@@ -231,7 +233,7 @@ def test_who_leaves_jobs_unfinished_does_not_disturb_who_comes_next(workers: Wor
     pids = [process.pid for process in workers.processes]
     assert [process.pid for process in two.processes if process.groups], "there is work to be disturbed"
     got += again
-    assert Counter(o.job.client for o in got) == dict.fromkeys(setup.task.clients, 5)
+    assert Counter(o.client for o in got) == dict.fromkeys(setup.task.clients, 5)
     assert [process.pid for process in workers.processes] == pids
     with pytest.raises(SparsonaError, match="make a new pool"):
         next(thirty(one))
@@ -252,7 +254,7 @@ def test_jobs_that_were_given_up_for_others_are_not_passed_over_in_silence(worke
 
 def test_a_set_up_that_failed_is_not_the_next_ones_failure(workers: WorkerPool[JobGroup]) -> None:
     setup = tiny_setup(FedAvg(), 2)
-    Pool(replace(setup, module=Unfit(), trainer="batched"), 1, workers).close()
+    Pool(replace(setup, module=Unfit(), trainer="fused"), 1, workers).close()
     assert run(Pool(setup, 1, workers), setup).clients == run(InProcess(setup), setup).clients
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import struct
-import zlib
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
 from sparsona.message import Blocks, Levels, Message, Part, Positions, Sparse, Stamp, Ternary
 from sparsona.wire import Frame, Limit, Reference, Tensors, decode, encode
@@ -59,7 +59,7 @@ def same(a: Message, b: Message) -> bool:
 
 def seal(frame: bytes) -> bytes:
     """`frame` with the checksum that fits it, as an attacker would write it."""
-    return frame[:-4] + zlib.crc32(frame[:-4]).to_bytes(4, "little")
+    return frame[:-4] + (xxhash.xxh3_64_intdigest(frame[:-4]) % 2**32).to_bytes(4, "little")
 
 
 def dice(count: int, seed: int) -> npt.NDArray[np.uint32]:

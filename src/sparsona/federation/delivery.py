@@ -192,7 +192,9 @@ class Delivery:
         if found is None or found.order != reply.order:
             return False
         del self._open[reply.client]
-        self._pending.append(replace(reply, reference=found.reference, sent=found.sent))
+        if found.reference or found.sent is not None:
+            reply = replace(reply, reference=found.reference, sent=found.sent)
+        self._pending.append(reply)
         return True
 
     def arrived(self, round: int) -> list[PendingReply]:

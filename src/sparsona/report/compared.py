@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from sparsona.report.comparison import Comparison, Row
+from sparsona.report.comparison import Comparison, ComparisonRow
 from sparsona.report.console import size
 from sparsona.report.measured import MeasuredRun, mean_score
 from sparsona.report.statistics import Interval
@@ -98,7 +98,7 @@ def _costs(found: Comparison) -> Table:
     return table
 
 
-def _share(row: Row) -> str:
+def _share(row: ComparisonRow) -> str:
     return "-" if row.worse_off is None else f"{100 * row.worse_off:.0f} %"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -59,8 +58,8 @@ class TrainConfig:
         """
         return self.lr * self.decay**round * 0.1 ** sum(round >= drop * rounds for drop in self.drops)
 
-    def make_optimizer(self, rate: float, weights: torch.Tensor, saved: Sequence[Moments]) -> Optimizer:
-        """The optimiser of these (..., n) weights, continued from the moments saved for each row."""
+    def make_optimizer(self, rate: float, weights: torch.Tensor, saved: Moments) -> Optimizer:
+        """The optimiser of these weights, continued from saved moments."""
         if self.optimizer == "adam":
             return Adam(rate, weights, saved)
         return Sgd(rate, self.momentum, weights, saved)

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 
 from sparsona.training.job import TrainJob
-from sparsona.training.optimizer import Moments
+from sparsona.training.optimizer import EMPTY, Moments
 from sparsona.training.step import Pull, StepRule
 from sparsona.training.transform import AuxiliaryStep, WeightTransform
 from sparsona.training.vector import Flat, tensor_of
@@ -95,5 +95,5 @@ def rule_of(job: TrainJob, weights: torch.Tensor) -> StepRule:
     pull = None
     if job.proximal is not None:
         pull = Pull(tensor_of(job.proximal.towards[:size], device), job.proximal.strength, job.proximal.apart)
-    saved = None if job.moments is None else [job.moments]
+    saved = EMPTY if job.moments is None else job.moments
     return StepRule(weights, job.config, job.rate, mask=mask, pull=pull, saved=saved)

@@ -15,12 +15,17 @@ from sparsona.wire.ledger import Ledger
 Bytes = npt.NDArray[np.uint8]
 
 
+_ONE_BYTE = [bytes([number]) for number in range(128)]
+
+
 def varint(number: int) -> bytes:
     """`number` >= 0 in groups of seven bits, the lowest first; the top bit of a byte says that more follow.
 
     >>> varint(5).hex(), varint(300).hex()
     ('05', 'ac02')
     """
+    if number < 128:
+        return _ONE_BYTE[number]
     out = bytearray()
     while number > 127:
         out.append(number & 127 | 128)
@@ -43,7 +48,7 @@ def unzigzag(code: int) -> int:
 class Piece:
     """Some bytes of a frame, in chunks that are put together only once, and what they are for."""
 
-    chunks: tuple[bytes, ...]
+    chunks: tuple[bytes | memoryview, ...]
     ledger: Ledger
 
     @classmethod
@@ -57,15 +62,15 @@ class Piece:
         return cls((data,), Ledger(positions=len(data), bound=bound))
 
     @classmethod
-    def values(cls, data: bytes) -> Piece:
+    def values(cls, *data: bytes | memoryview) -> Piece:
         """Bytes of values."""
-        return cls((data,), Ledger(values=len(data)))
+        return cls(data, Ledger(values=sum(map(len, data))))
 
     @classmethod
     def join(cls, pieces: Iterable[Piece]) -> Piece:
         """Several pieces, one after the other."""
         several = tuple(pieces)
-        return cls(tuple(c for p in several for c in p.chunks), sum((p.ledger for p in several), Ledger()))
+        return cls(tuple(c for p in several for c in p.chunks), Ledger.sum(p.ledger for p in several))
 
     @property
     def data(self) -> bytes:
@@ -117,7 +122,10 @@ class Reader:
         """The next varint, at most `most`; `what` it is stands in an error."""
         number = 0
         for shift in range(0, 70, 7):
-            byte = self.byte(what)
+            if self._at == len(self._data):
+                raise WireError(f"the frame ends in {what}: 1 bytes expected, 0 left")
+            byte = self._data[self._at]
+            self._at += 1
             number |= (byte & 127) << shift
             if byte < 128:
                 if byte == 0 and shift:

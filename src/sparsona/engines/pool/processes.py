@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
 from sparsona.engines.pool.loop import DEPTH, Configure, Configured, Failure, InSlot, Request, Response, Stop
-from sparsona.engines.pool.shared import Block, SharedSetup, Slot
+from sparsona.engines.pool.shared import SharedBlock, SharedSetup, Slot
 from sparsona.errors import SparsonaError
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class WorkerProcess(Generic[T]):
         """Whether the process waits for work."""
         return not self.groups and not self.configuring
 
-    def configure(self, shared: SharedSetup, block: Block) -> None:
+    def configure(self, shared: SharedSetup, block: SharedBlock) -> None:
         """Send the process the federation that it will work for."""
         self._send(Configure(shared))
         try:
@@ -177,7 +177,7 @@ class WorkerPool(Generic[T]):
         self.size = size
         _allow_files(FILES * size)
         self.processes: list[WorkerProcess[T]] = []
-        self._setup: tuple[SharedSetup, Block] | None = None
+        self._setup: tuple[SharedSetup, SharedBlock] | None = None
         self._caller: object = None
         self._failures = 0
 
@@ -187,7 +187,7 @@ class WorkerPool(Generic[T]):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def configure(self, shared: SharedSetup, block: Block) -> None:
+    def configure(self, shared: SharedSetup, block: SharedBlock) -> None:
         """Have every process use a set-up, those that start later too."""
         self.assign(None)
         self._setup = shared, block
@@ -199,7 +199,7 @@ class WorkerPool(Generic[T]):
                 self.stop(process)
         self.start_missing()
 
-    def is_configured_with(self, block: Block) -> bool:
+    def is_configured_with(self, block: SharedBlock) -> bool:
         """Whether this is the block of the last set-up."""
         return self._setup is not None and self._setup[1] is block
 

@@ -23,7 +23,7 @@ from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._masked import ClientState, ServerState, mask_of, next_mask_of, received
 from sparsona.methods.fedspa.erk import active_counts
-from sparsona.ops.masks import annealed, majority, masked_mean, pack, random_mask, regrown, unpack
+from sparsona.ops.masks import annealed, gather, majority, masked_mean, pack, random_mask, regrown, unpack
 from sparsona.training.local import Local
 
 
@@ -64,7 +64,7 @@ class FedSpa(Method[ServerState, ClientState]):
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         joins = to not in context.task.clients and to not in server.masks
         if self.newcomer == "initial" or not joins or not server.masks:
-            return Message(values=server.weights[server.mask(to, self.first_mask(context.task, to))])
+            return Message(values=gather(server.mask(to, self.first_mask(context.task, to)), server.weights))
         size = context.task.layout.size
         mask = majority((unpack(bits, size) for bits in server.masks.values()), context.task.layout)
         return Message(values=server.weights[mask], mask=Positions.of(mask))
@@ -80,9 +80,9 @@ class FedSpa(Method[ServerState, ClientState]):
         mask = mask_of(state, down, local.layout.size)
         trained = local.train(received(down, mask), mask=mask).weights
         if self.search == "rsm":
-            return Fit(state, Message(values=trained[mask]), trained)
+            return Fit(state, Message(values=gather(mask, trained)), trained)
         following = self.next_mask(mask, trained, rate, local)
-        reply = Message(values=trained[mask], change=Positions.of(mask ^ following))
+        reply = Message(values=gather(mask, trained), change=Positions.of(mask ^ following))
         return Fit(ClientState(pack(following)), reply, trained, if_lost=ClientState(pack(mask)))
 
     def next_mask(self, mask: Mask, trained: Vector, rate: float, local: Local) -> Mask:
