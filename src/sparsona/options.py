@@ -24,18 +24,61 @@ class Option:
 
 def options_of(method: type) -> list[Option]:
     """The options of a method. What each one means is the clause of the class's docstring that names it, or, for an
-    option that many methods share, the description that stands with its type.
+    option that many methods share, the description that stands with its type. Options that belong together are one
+    field, a dataclass, and are named with its name before theirs.
 
     >>> from sparsona.methods.fedprox import FedProx
     >>> options_of(FedProx)[0].kind, options_of(FedProx)[0].text
     ('float >= 0', 'FedAvg with a proximal term of strength `mu` in the local loss')
+    >>> [option.name for option in options_of(FedProx) if option.name.startswith("server.")][:2]
+    ['server.optimizer', 'server.lr']
     """
-    hints = get_type_hints(method, include_extras=True)
-    clauses = _clauses(inspect.getdoc(method) or "")
-    return [
-        Option(field.name, _kind(hint), field.default, _meaning(field.name, clauses) or _description(hint))
-        for field, hint in ((field, hints[field.name]) for field in dataclasses.fields(method))
-    ]
+    clauses = {"": _clauses(inspect.getdoc(method) or "")}
+    found = []
+    for leaf in leaves(method):
+        group, _, name = leaf.name.rpartition(".")
+        if group not in clauses:
+            clauses[group] = _clauses(inspect.getdoc(type(getattr(method, group))) or "")
+        text = _meaning(name, clauses[group]) or _description(leaf.hint)
+        found.append(Option(leaf.name, _kind(leaf.hint), leaf.default, text))
+    return found
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """An option as it is declared: its name, with its group's before it, its annotated type and its default."""
+
+    name: str
+    hint: Any
+    default: Any
+
+
+def leaves(method: type) -> list[Leaf]:
+    """The options of a method in the order of their declaration, groups unfolded."""
+    hints, found = get_type_hints(method, include_extras=True), []
+    for field in dataclasses.fields(method):
+        if field.name in groups(method):
+            inner = get_type_hints(type(field.default), include_extras=True)
+            values = dataclasses.asdict(field.default)
+            found += [Leaf(f"{field.name}.{name}", inner[name], value) for name, value in values.items()]
+        else:
+            found.append(Leaf(field.name, hints[field.name], field.default))
+    return found
+
+
+def groups(method: type) -> dict[str, dict[str, Any]]:
+    """The groups of options of a method, each with its options' defaults.
+
+    >>> from sparsona.methods.fedavg import FedAvg
+    >>> groups(FedAvg)["personal"]
+    {'average': 0.0}
+    """
+    defaults = ((field.name, field.default) for field in dataclasses.fields(method))
+    return {
+        name: dataclasses.asdict(default)
+        for name, default in defaults
+        if dataclasses.is_dataclass(default) and not isinstance(default, type)
+    }
 
 
 def _clauses(doc: str) -> list[str]:
