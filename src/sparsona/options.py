@@ -56,11 +56,11 @@ class Leaf:
 def leaves(method: type) -> list[Leaf]:
     """The options of a method in the order of their declaration, groups unfolded."""
     hints, found = get_type_hints(method, include_extras=True), []
+    grouped = groups(method)
     for field in dataclasses.fields(method):
-        if field.name in groups(method):
+        if field.name in grouped:
             inner = get_type_hints(type(field.default), include_extras=True)
-            values = dataclasses.asdict(field.default)
-            found += [Leaf(f"{field.name}.{name}", inner[name], value) for name, value in values.items()]
+            found += [Leaf(f"{field.name}.{name}", inner[name], value) for name, value in grouped[field.name].items()]
         else:
             found.append(Leaf(field.name, hints[field.name], field.default))
     return found

@@ -52,7 +52,8 @@ class ServerStep:
         second = memory.second if len(memory.second) else np.full_like(update, self.tau**2)
         first = kept * last + (1 - kept) * update
         second = (adam if self.optimizer == "adam" else yogi)(second, update, self.beta2)
-        return rate * first / (np.sqrt(second) + np.float32(self.tau)), Moments(memory.step + 1, first, second)
+        way: Vector = rate * first / (np.sqrt(second) + np.float32(self.tau))
+        return way, Moments(memory.step + 1, first, second)
 
 
 PLAIN_STEP = ServerStep()

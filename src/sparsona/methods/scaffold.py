@@ -61,15 +61,17 @@ class Scaffold(Method[ServerState, ClientState]):
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         start, rate = received(down, local, self.logit_prior), np.float32(local.rate)
         shared = down.vector("control", local.layout.size)
-        correction, steps = shared - state.control, 0
+        correction: Vector = shared - state.control
+        steps = 0
 
         def step(vectors: Vectors, batches: tuple[Minibatch, ...]) -> Vectors:
             nonlocal steps
             steps += 1
-            return (vectors[0] - rate * (batches[0].gradient(vectors[0]) + correction),)
+            corrected: Vector = batches[0].gradient(vectors[0]) + correction
+            return (vectors[0] - rate * corrected,)
 
         (trained,) = local.iterate((start,), step)
-        control = (start - trained) / (max(steps, 1) * rate) - correction
+        control: Vector = (start - trained) / (max(steps, 1) * rate) - correction
         mean = self.personal.mean(state.mean, trained)
         reply = Message(weights=without_prior(trained, local, self.logit_prior), control=control - state.control)
         lost = ClientState(state.control, mean)

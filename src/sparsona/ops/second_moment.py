@@ -13,7 +13,8 @@ def adam(second: Vector, update: Vector, kept: float) -> Vector:
     >>> adam(np.float32([4]), np.float32([1]), 0.5)
     array([2.5], dtype=float32)
     """
-    out: Vector = np.float32(kept) * second + np.float32(1 - kept) * np.square(update)
+    square: Vector = np.square(update)
+    out: Vector = np.float32(kept) * second + np.float32(1 - kept) * square
     return out
 
 
@@ -23,6 +24,6 @@ def yogi(second: Vector, update: Vector, kept: float) -> Vector:
     >>> yogi(np.float32([4]), np.float32([1]), 0.5)
     array([3.5], dtype=float32)
     """
-    square = np.square(update)
+    square: Vector = np.square(update)
     out: Vector = second - np.float32(1 - kept) * square * np.sign(second - square)
     return out

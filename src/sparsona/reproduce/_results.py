@@ -92,7 +92,11 @@ class Results:
         return found if found is not None and found["settings"] == digest_of(settings) else None
 
     def add(self, name: str, run: dict[str, Any]) -> None:
-        self.runs[name] = run
+        self.replace({**self.runs, name: run})
+
+    def replace(self, runs: Mapping[str, dict[str, Any]]) -> None:
+        """Keep these runs and no others."""
+        self.runs = dict(runs)
         if self.file is not None:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             lines = [f"{json.dumps(key)}: {json.dumps(self.runs[key], sort_keys=True)}" for key in sorted(self.runs)]
