@@ -20,7 +20,7 @@ from sparsona.federation.schedule import Sampled
 from sparsona.files import check_regular
 from sparsona.method import Method
 from sparsona.methods import METHODS
-from sparsona.options import Option, options_of
+from sparsona.options import Option, groups, options_of
 from sparsona.registry import suggest
 from sparsona.training.config import TrainConfig
 from sparsona.wire import PackingName
@@ -155,13 +155,22 @@ def make_method(name: str, options: Mapping[str, Any]) -> Method[Any, Any]:
     0.5
     """
     kind = METHODS.get(name)
-    names = option_names(kind)
+    names, grouped = option_names(kind), groups(kind)
     for key in options:
         if key not in names:
             hint = suggest(key, names) if names else "; it has none"
             raise InputError(f"method {name!r} has no option {key!r}{hint}")
+    complete = dict(options)
+    for group, defaults in grouped.items():
+        given = options.get(group, {})
+        if not isinstance(given, Mapping):
+            raise InputError(f"method {name!r}: {group} is a group of options: set {group}.{next(iter(defaults))}")
+        for key in given:
+            if key not in defaults:
+                raise InputError(f"method {name!r} has no option '{group}.{key}'{suggest(key, defaults)}")
+        complete[group] = {**defaults, **given}
     try:
-        method: Method[Any, Any] = TypeAdapter(kind).validate_python(dict(options))
+        method: Method[Any, Any] = TypeAdapter(kind).validate_python(complete)
     except ValidationError as error:
         raise InputError(f"method {name!r}: {explain(error)}") from None
     return method
@@ -203,7 +212,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def assign(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """Apply ``key=value`` pairs: a method's option, a key of the training config, or ``section.key``.
+    """Apply ``key=value`` pairs: a method's option, a key of the training config, ``group.option``, ``section.key``.
 
     >>> assign({"method": "fedprox"}, ["mu=0.5", "lr=0.05", "schedule.dropout=0.1"])["training"]
     {'lr': 0.05}
@@ -214,10 +223,17 @@ def assign(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, An
         key = key.strip()
         if not equals or not key:
             raise InputError(f"--set takes key=value, not {text!r}")
-        section, _, name = key.rpartition(".")
-        if not section:
-            section = _section(str(out.get("method", "")), name)
-        target = out.setdefault(section, {}) if section else out
+        *path, name = key.split(".")
+        method = str(out.get("method", ""))
+        if not path:
+            path = [section] if (section := _section(method, name)) else []
+        elif method and path[0] in groups(METHODS.get(method)):
+            path = ["options", *path]
+        target = out
+        for part in path:
+            target = target.setdefault(part, {})
+            if not isinstance(target, dict):
+                raise InputError(f"--set: {part!r} in {key!r} is a value, not a group of settings")
         target[name] = _value(value.strip())
     return dict(out)
 
