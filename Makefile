@@ -40,7 +40,7 @@ test-wheel: $(READY)
 
 # Strictly, and with nothing that a reader would load from elsewhere.
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	$(BIN)/python docs/generate/offline.py build/site
 
 lint: $(READY)
