@@ -60,7 +60,11 @@ def run(
 
     experiment, _ = build(read(file), str(file))
     check_networkable(experiment)
-    submit(experiment, superlink, ca, name, patience, lambda line: out.print(line, highlight=False, markup=False))
+    try:
+        submit(experiment, superlink, ca, name, patience, lambda line: out.print(line, highlight=False, markup=False))
+    except KeyboardInterrupt:
+        err.print("no longer watching; the run goes on at the server")
+        raise typer.Exit(130) from None
 
 
 @deploy.command()
@@ -83,6 +87,7 @@ def local(
     need_flwr()
     from sparsona.api import execute
     from sparsona.engines.flower.deploy import local_federation
+    from sparsona.engines.flower.processes import end_like_ctrl_c
     from sparsona.engines.flower.setup import check_networkable
     from sparsona.errors import RunError
     from sparsona.experiment import assign
@@ -95,6 +100,7 @@ def local(
     settings.setdefault("clients", 0 if str(settings.get("data", "")).startswith("folder:") else nodes)
     prepared = prepare(assign(settings, options.set or ()), origin="the command line")
     check_networkable(prepared.experiment)
+    end_like_ctrl_c()
     with tempfile.TemporaryDirectory(prefix="sparsona-") as scratch:
         place = folder or Path(scratch)
         err.print(f"starting a SuperLink and {len(prepared.setup.task.clients)} nodes in {place}", soft_wrap=True)

@@ -20,6 +20,7 @@ class Setup:
     """All that a worker needs to run any client of an experiment, and the server to check their replies.
 
     `max_update_norm`: a reply whose update is larger than so many times the others' median is left out.
+    `max_epochs`: no training on a client's own samples takes more passes, whatever the method asks for.
     """
 
     method: Method[Any, Any]
@@ -32,6 +33,7 @@ class Setup:
     trainer: Literal["plain", "batched"] = "plain"
     packing: PackingName = "tight"
     max_update_norm: float | None = None
+    max_epochs: int | None = None
 
     def limit(self) -> Limit:
         return Limit(self.method.max_numbers(self.task) + Layout.of_buffers(self.module).size)

@@ -43,6 +43,7 @@ def setup_of(
     clients: tuple[ClientId, ...],
     federation: Federation,
     device: str = "cpu",
+    max_epochs: int | None = None,
 ) -> Setup:
     """The set-up of one side. The model follows from the schema and the seed, so that all sides make the same."""
     chance, shape = Chance(experiment.seed), schema.input_shape
@@ -51,7 +52,18 @@ def setup_of(
     flat = Flat(module)
     task = Task(flat.layout, flat.read(), clients, experiment.rounds, shape, len(schema.classes), chance)
     objective = objective_of(schema)
-    return Setup(method, task, federation, module, objective, experiment.training, device, "plain", experiment.packing)
+    return Setup(
+        method,
+        task,
+        federation,
+        module,
+        objective,
+        experiment.training,
+        device,
+        packing=experiment.packing,
+        max_update_norm=experiment.max_update_norm,
+        max_epochs=max_epochs,
+    )
 
 
 def outputs_of(schema: Schema) -> int:

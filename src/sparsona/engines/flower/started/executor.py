@@ -26,10 +26,12 @@ from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.runtime.tracing import RuntimeTracingInterceptor
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
-from sparsona_records import BadParcel, from_record, read, to_record, write
+from sparsona_records import BadParcel, Incoming, from_record, to_record, write
 
 PATIENCE = 30.0
 """Seconds. So long a restarted owner's process may take to listen again."""
+MOST = 2**40
+"""Bytes of an answer. It comes from the owner's own process."""
 
 
 def connect(address: str, *more: Any) -> RuntimeHttpClient:
@@ -76,8 +78,8 @@ def handed_over(message: Message) -> tuple[dict[str, Any], bytes]:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
                 stream.connect(os.environ["SPARSONA_SOCKET"])
                 write(stream, head, body)
-                answer: tuple[dict[str, Any], bytes] = read(stream, 2**40)
-                return answer
+                answer = Incoming(stream)
+                return answer.head, answer.body(MOST)
         except OSError as error:
             if time.monotonic() > until:
                 return {"kind": "away", "why": f"the owner's process does not answer ({error})"}, b""

@@ -15,6 +15,7 @@ HEAD, BODY, FRAME = "head", "body", "frame"
 MOST_HEAD = 2**20
 """Bytes. A longer head is refused."""
 LENGTH = 8
+CHUNK = 2**20
 
 Head = dict[str, Any]
 
@@ -52,10 +53,27 @@ def write(stream: socket.socket, head: Head, body: bytes) -> None:
         stream.sendall(body)
 
 
-def read(stream: socket.socket, most: int) -> tuple[Head, bytes]:
-    """Receive a head and a body of at most `most` bytes; nothing longer is read into memory."""
-    text = _take(stream, _length(stream, MOST_HEAD))
-    return _head(text.decode("utf-8", "replace")), _take(stream, _length(stream, most))
+class Incoming:
+    """A head that was read from a socket, and a body that still waits there."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        size = _length(stream)
+        if size > MOST_HEAD:
+            raise BadParcel(f"a head of {size} bytes, at most {MOST_HEAD} can be needed")
+        self.head = _head(_take(stream, size).decode("utf-8", "replace"))
+        self._stream, self._left = stream, _length(stream)
+
+    def body(self, most: int) -> bytes:
+        """The body; one of more than `most` bytes is not read into memory."""
+        if self._left > most:
+            raise BadParcel(f"a body of {self._left} bytes, at most {most} can be needed here")
+        self._left, size = 0, self._left
+        return _take(self._stream, size)
+
+    def drop(self) -> None:
+        """Read what is left of the body and forget it: the other side reads no reply before all is sent."""
+        while self._left:
+            self._left -= len(_take(self._stream, min(self._left, CHUNK)))
 
 
 def _head(text: Any) -> Head:
@@ -70,11 +88,8 @@ def _head(text: Any) -> Head:
     return head
 
 
-def _length(stream: socket.socket, most: int) -> int:
-    size = int.from_bytes(_take(stream, LENGTH), "little")
-    if size > most:
-        raise BadParcel(f"{size} bytes, at most {most} can be needed here")
-    return size
+def _length(stream: socket.socket) -> int:
+    return int.from_bytes(_take(stream, LENGTH), "little")
 
 
 def _take(stream: socket.socket, size: int) -> bytes:
