@@ -139,6 +139,25 @@ def test_a_reply_that_was_lost_on_the_way_comes_again_the_same(tmp_path: Path) -
     assert found["bytes"] == simulated["bytes"]
 
 
+def test_an_order_that_vanished_without_a_word_is_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(engine_module, "PING", 0.05)
+    federation = Federation(tmp_path, method="fedspa")
+    orders = []
+
+    def vanish(parcel: Parcel, answer: Returned) -> Returned | None:
+        if is_fit(parcel, 1, 2):
+            orders.append(parcel)
+            return None if len(orders) == 1 else answer
+        return answer
+
+    federation.carrier.change = vanish
+    assert federation.run()["digest"] == federation.simulated()["digest"]
+    assert len(orders) == 2
+    assert "c2 is not reached (it was cut off)" in caplog.text
+
+
 def test_a_node_that_has_lost_its_references_gets_the_whole(tmp_path: Path) -> None:
     federation = Federation(tmp_path, method="fedavg")
     carrier, asked = federation.carrier, []

@@ -21,6 +21,7 @@ from sparsona.api import execute
 from sparsona.engines.flower.deploy import LOCALHOST, Local, local_federation
 from sparsona.engines.flower.keys import CA, make_certificates, make_node_key
 from sparsona.engines.flower.processes import STARTED, SUPERNODE, Child, environment, free_port, supernode
+from sparsona.engines.flower.started.sparsona_records import BODY, HEAD, SMALL, BadParcel, from_record, to_record
 from sparsona.prepare import Prepared, prepare
 from sparsona.runs.directory import RunDirectory
 
@@ -242,6 +243,24 @@ def test_a_stranger_is_refused(local: Local, wrong: str, tmp_path: Path) -> None
         assert "SuperNode ID" not in log.read_text()
     finally:
         child.stop()
+
+
+@pytest.mark.parametrize("size", [0, 5, SMALL, SMALL + 1])
+def test_a_message_holds_its_body_whatever_its_size(size: int) -> None:
+    body = bytes(range(256)) * (size // 256 + 1)
+    assert from_record(to_record({"kind": "turn"}, body[:size])) == ({"kind": "turn"}, body[:size])
+
+
+def test_a_message_of_another_kind_is_refused() -> None:
+    from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+    foreign = ArrayRecord({BODY: Array(dtype="float32", shape=(1,), stype="numpy.ndarray", data=b"0000")})
+    head = ConfigRecord({HEAD: '{"kind": "turn"}'})
+    for content in (RecordDict(), RecordDict({HEAD: head}), RecordDict({HEAD: head, BODY: foreign})):
+        with pytest.raises(BadParcel):
+            from_record(content)
+    with pytest.raises(BadParcel, match="not JSON"):
+        from_record(RecordDict({HEAD: ConfigRecord({HEAD: "{", BODY: b""})}))
 
 
 def test_the_started_scripts_import_neither_torch_nor_sparsona() -> None:

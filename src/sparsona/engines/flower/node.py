@@ -117,6 +117,8 @@ class Node:
             return {"kind": "error", "why": f"a {type(error).__name__}; the owner's log says more"}, b""
 
     def _answer(self, head: Head, body: Body) -> Answer:
+        if head["kind"] == "ping":
+            return {"kind": "pong"}, b""
         kinds = {"hello": self._hello, "agreed": self._agreed, "turn": self._turn, "finish": self._finish}
         if head["kind"] not in kinds:
             raise WireError(f"a message of unknown kind {head['kind'][:40]!r}")

@@ -11,7 +11,9 @@ import socket
 from typing import Any
 
 STYPE = "sparsona.frame"
-HEAD, BODY, FRAME = "head", "body", "frame"
+HEAD, BODY = "head", "body"
+SMALL = 2**20
+"""Bytes. A longer body is an array."""
 MOST_HEAD = 2**20
 """Bytes. A longer head is refused."""
 LENGTH = 8
@@ -25,23 +27,31 @@ class BadParcel(Exception):
 
 
 def to_record(head: Head, body: bytes) -> Any:
-    """The content of a Flower message. The body is an array of our own kind: Flower moves it as it is."""
+    """The content of a Flower message.
+
+    Flower stores and moves each record and array of a message on its own, at four requests each. So a small body lies
+    in the record of the head. A larger one is an array of our own kind, which Flower moves in chunks.
+    """
     from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-    array = Array(dtype="uint8", shape=(len(body),), stype=STYPE, data=body)
     text = json.dumps(head, separators=(",", ":"), allow_nan=False)
-    return RecordDict({HEAD: ConfigRecord({HEAD: text}), BODY: ArrayRecord({FRAME: array})})
+    if len(body) <= SMALL:
+        return RecordDict({HEAD: ConfigRecord({HEAD: text, BODY: body})})
+    array = Array(dtype="uint8", shape=(len(body),), stype=STYPE, data=body)
+    return RecordDict({HEAD: ConfigRecord({HEAD: text}), BODY: ArrayRecord({BODY: array})})
 
 
 def from_record(content: Any) -> tuple[Head, bytes]:
     """The head and body in the content of a Flower message."""
     try:
-        text, array = content[HEAD][HEAD], content[BODY][FRAME]
-        body = array.data
-        if array.stype != STYPE or not isinstance(body, bytes):
-            raise BadParcel(f"the body is of kind {str(array.stype)[:40]!r}, expected {STYPE!r}")
+        text, body = content[HEAD][HEAD], content[HEAD].get(BODY)
+        if body is None:
+            array = content[BODY][BODY]
+            body = array.data if array.stype == STYPE else None
     except (KeyError, TypeError, AttributeError) as error:
         raise BadParcel(f"the message lacks a part ({error!r})") from None
+    if not isinstance(body, bytes):
+        raise BadParcel(f"the body is neither bytes nor an array of kind {STYPE!r}")
     return _head(text), body
 
 
