@@ -199,7 +199,7 @@ def flower() -> None:
                 share, own = place / f"{client}.npz", place / client
                 write_share(share, prepared.setup.federation, client)
                 key = make_node_key(own, client)
-                flwr.register(Path(f"{key}.pub"))
+                flwr.register([Path(f"{key}.pub")])
                 node = ["--superlink", f"{LOCALHOST}:{port}", "--root-certificates", str(certificates / CA)]
                 node += ["--auth-supernode-private-key", str(key), "--host", LOCALHOST, "--port", str(free_port())]
                 node += ["--node-config", f'share="{share}"']

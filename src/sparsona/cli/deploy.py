@@ -45,12 +45,17 @@ def keys(
 @deploy.command()
 def run(
     file: Annotated[Path, typer.Argument(metavar="experiment.toml", help="an experiment file; its data are ignored")],
-    superlink: Annotated[str, typer.Option(metavar="HOST:PORT", help="the SuperLink of sparsona server")],
-    ca: Annotated[Path, typer.Option(help="its ca.crt")],
+    ca: Annotated[Path, typer.Option(help="ca.crt of sparsona server")],
+    superlink: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="where sparsona server listens, on this machine")
+    ] = "127.0.0.1:9092",
     name: Annotated[str, typer.Option(help="name of the run; an interrupted run of this name goes on")] = "run",
     patience: Annotated[float, typer.Option(min=1, help="seconds to wait for all nodes")] = 300.0,
 ) -> None:
-    """Run an experiment on the nodes of a SuperLink, and show how it goes."""
+    """Run an experiment on the nodes of a SuperLink, and show how it goes.
+
+    To be called on the machine of sparsona server: from others it takes nodes only.
+    """
     from sparsona.engines.flower import need_flwr
     from sparsona.experiment import build, read
 

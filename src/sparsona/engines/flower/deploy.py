@@ -53,7 +53,7 @@ class Local:
     port: int = field(init=False, default=0)
 
     def start(self) -> Local:
-        make_certificates(self.folder / "certificates", ["localhost", LOCALHOST])
+        make_certificates(self.folder / "certificates", [LOCALHOST])
         public = self.folder / "public-keys"
         public.mkdir()
         for client in self.clients:

@@ -21,7 +21,9 @@ from sparsona.files import write_atomically
 
 STARTED = Path(__file__).parent / "started"
 SUPERLINK, SUPERNODE = STARTED / "superlink.py", STARTED / "supernode.py"
-FLWR = (sys.executable, "-c", "from flwr.cli.app import app; app()")
+AS_JSON = ("--format", "json")
+END = "\0"
+"""The line between the outputs of two commands of `started/commands.py`."""
 CONNECTION = "sparsona"
 SUPERNODE_LOG = "supernode.log"
 STOPPING = 12.0
@@ -157,13 +159,13 @@ class Flwr:
         ]
         write_atomically(home / "config.toml", "\n".join(lines) + "\n")
 
-    def register(self, public_key: Path) -> int:
-        """Register a node's public key; returns the node's number."""
-        found = self._json("supernode", "register", str(public_key), CONNECTION, "--format", "json")
-        return int(found["node-id"])
+    def register(self, public_keys: Sequence[Path]) -> list[int]:
+        """Register nodes' public keys; returns the nodes' numbers."""
+        found = self._ask([["supernode", "register", str(key), CONNECTION, *AS_JSON] for key in public_keys])
+        return [int(one["node-id"]) for one in found]
 
-    def unregister(self, node: int) -> None:
-        self._json("supernode", "unregister", str(node), CONNECTION, "--format", "json")
+    def unregister(self, nodes: Sequence[int]) -> None:
+        self._ask([["supernode", "unregister", str(node), CONNECTION, *AS_JSON] for node in nodes])
 
     def run(self, app: Path, say: Callable[[str], None]) -> str:
         """Submit an app and pass its log on, line by line; returns how the run ended, in Flower's words.
@@ -171,36 +173,52 @@ class Flwr:
         An interruption ends the watching, not the run.
         """
         process = subprocess.Popen(
-            [*FLWR, "run", str(app), CONNECTION, "--stream"],
+            self._command([["run", str(app), CONNECTION, "--stream"], ["list", CONNECTION, *AS_JSON]]),
             env=self._env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        number, last = "", ""
         try:
             assert process.stdout is not None
+            number, last = "", ""
             for line in map(str.rstrip, process.stdout):
+                if line == END:
+                    break
                 last = line or last
                 number = number or (line.split()[3] if line.startswith("Successfully started run ") else "")
                 say(line)
+            listed = process.stdout.read().partition(END)[0]
             if process.wait() or not number:
                 raise RunError(f"the submission failed: {last}")
         finally:
             process.kill()
             process.wait()
-        found: list[dict[str, Any]] = self._json("list", "--run-id", number, CONNECTION, "--format", "json")["runs"]
-        return str(found[0]["status"])
+        return next(str(run["status"]) for run in _json(listed)["runs"] if run["run-id"] == number)
 
-    def _json(self, *arguments: str) -> dict[str, Any]:
-        done = subprocess.run([*FLWR, *arguments], env=self._env, capture_output=True, text=True, timeout=120)
-        start = done.stdout.find("{")
-        try:
-            found: dict[str, Any] = json.loads(done.stdout[start:]) if start >= 0 else {}
-        except ValueError:
-            found = {}
-        if done.returncode or not found or found.get("success") is False:
-            problem = found.get("error-message") or (done.stderr or done.stdout).strip()[-500:]
-            raise RunError(f"flwr {' '.join(arguments[:2])} failed: {problem}")
+    def _ask(self, commands: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+        """What each of some commands prints, all carried out by one process."""
+        if not commands:
+            return []
+        seconds = 60.0 + 10.0 * len(commands)
+        done = subprocess.run(self._command(commands), env=self._env, capture_output=True, text=True, timeout=seconds)
+        found = [_json(text) for text in done.stdout.split(END)[: len(commands)]]
+        bad = next((one for one in found if not one.get("success", True)), {})
+        if done.returncode or bad or len(found) < len(commands):
+            problem = bad.get("error-message") or (done.stderr or done.stdout).strip()[-500:]
+            raise RunError(f"flwr {' '.join(commands[0][:2])} failed: {problem}")
         return found
+
+    def _command(self, commands: Sequence[Sequence[str]]) -> list[str]:
+        return [sys.executable, str(STARTED / "commands.py"), json.dumps(commands)]
+
+
+def _json(text: str) -> dict[str, Any]:
+    """The JSON object at the end of a command's output; empty where there is none."""
+    start = text.find("{")
+    try:
+        found: dict[str, Any] = json.loads(text[start:]) if start >= 0 else {}
+    except ValueError:
+        return {}
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,9 +14,6 @@ from sparsona.engines.flower.processes import Child, Flwr, superlink, wait_until
 from sparsona.errors import InputError, RunError
 from sparsona.files import write_atomically
 from sparsona.method import ClientId
-
-log = logging.getLogger(__name__)
-
 
 NODES = "nodes.json"
 
@@ -75,15 +71,14 @@ class Server:
             raise InputError(
                 f"{changed[0]} was registered with another key: choose another --home, or start once without its key"
             )
-        for client in sorted(known.keys() - keys.keys()):
-            flwr.unregister(known.pop(client).number)
-            write_nodes(self.home, known)
-            log.info("%s is no longer let in: its key is gone", client)
-        for path in files:
+        gone = sorted(known.keys() - keys.keys())
+        flwr.unregister([known.pop(client).number for client in gone])
+        new = [path for path in files if unquote(path.stem) not in known]
+        for path, number in zip(new, flwr.register(new), strict=True):
             client = unquote(path.stem)
-            if client not in known:
-                known[client] = KnownNode(flwr.register(path), keys[client])
-                write_nodes(self.home, known)
+            known[client] = KnownNode(number, keys[client])
+        if gone or new:
+            write_nodes(self.home, known)
         return {client: node.number for client, node in known.items()}
 
     def wait(self) -> int:
