@@ -52,8 +52,8 @@ class ServerStep:
         second = memory.second if len(memory.second) else np.full_like(update, self.tau**2)
         first = kept * last + (1 - kept) * update
         second = (adam if self.optimizer == "adam" else yogi)(second, update, self.beta2)
-        way: Vector = (rate * first / (np.sqrt(second) + np.float32(self.tau))).astype(np.float32, copy=False)
-        return way, Moments(memory.step + 1, first, second)
+        root: Vector = np.sqrt(second)
+        return rate * first / (root + np.float32(self.tau)), Moments(memory.step + 1, first, second)
 
 
 PLAIN_STEP = ServerStep()
