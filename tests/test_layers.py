@@ -28,6 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engines",),
     ("prepare",),
     ("api",),
+    ("many",),
     ("studies", "reproduce", "testing"),
     ("cli",),
     ("__main__", "__init__"),

@@ -26,6 +26,7 @@ from sparsona.export.card import GIVEN, ModelCard, layers
 from sparsona.export.files import model_bytes, read_model
 from sparsona.export.predict import PersonalModel, model_in
 from sparsona.export.rebuild import module_of, runner_of
+from sparsona.federation.resources import Resources
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Schedule
 from sparsona.federation.worker import Outcome
@@ -243,7 +244,7 @@ def _execute(
     run_log = RunLog(sizes, higher, folder.records if folder else None, fewest)
     checkpointer = Checkpointer(folder.checkpoint, folder.records) if folder else None
     with _repeatable():
-        engine = ENGINES.get(experiment.engine)(setup, experiment.workers)
+        engine = ENGINES.get(experiment.engine)(setup, Resources(experiment.workers, experiment.cluster))
         try:
             rounds = Rounds(setup, engine, prepared.schedule, experiment.evaluation, run_log, checkpointer)
             if resume:

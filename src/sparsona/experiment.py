@@ -16,6 +16,7 @@ from sparsona.data import absolute
 from sparsona.data.schema.columns import Columns
 from sparsona.errors import InputError
 from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.resources import Cluster
 from sparsona.federation.schedule import Sampled
 from sparsona.files import check_regular
 from sparsona.method import Method
@@ -31,7 +32,7 @@ _PART = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
 DEEP = re.compile(rf"{_PART}(?:[ \t]*\.[ \t]*{_PART}){{50}}")
 """A key of fifty parts and more. Python's reader takes memory by the square of their number."""
 
-FREE = ("engine", "workers", "device", "rounds")
+FREE = ("engine", "workers", "device", "rounds", "cluster.address", "cluster.gpus_per_worker")
 """What may change when a run is resumed: where the work is done, and that it goes on for longer."""
 
 
@@ -83,6 +84,7 @@ class Experiment(BaseModel):
     columns: Columns = Columns()
     split: Split = Split()
     evaluation: Evaluation = Evaluation()
+    cluster: Cluster = Cluster()
 
     def same_work(self, other: Experiment) -> str | None:
         """The first setting in which the two experiments differ, None where one can continue the other."""
@@ -99,6 +101,7 @@ SECTIONS: dict[str, type] = {
     "columns": Columns,
     "split": Split,
     "evaluation": Evaluation,
+    "cluster": Cluster,
 }
 
 

@@ -38,9 +38,17 @@ class RunOptions:
     sample: Annotated[float | None, Option(help="share of clients in a round [1.0]"), Key("schedule.sample")] = None
     seed: Annotated[int | None, Option(help="seed of all chance [0]")] = None
     engine: Annotated[
-        str | None, Option(help="what runs the clients: inprocess, pool [auto: the pool where it pays]")
+        str | None, Option(help="what runs the clients: inprocess, pool, ray [auto: the pool where it pays]")
     ] = None
     workers: Annotated[int | None, Option(help="worker processes [0: one a core]")] = None
+    ray_address: Annotated[
+        str | None,
+        Option(metavar="HOST:PORT", help="the Ray cluster [RAY_ADDRESS, or a new one here]"),
+        Key("cluster.address"),
+    ] = None
+    gpus_per_worker: Annotated[
+        float | None, Option(help="on Ray: the share of a GPU that a worker has [0]"), Key("cluster.gpus_per_worker")
+    ] = None
     trainer: Annotated[str | None, Option(help="plain, or batched: tiny models of many clients at once")] = None
     packing: Annotated[
         str | None, Option(help="tight: as few bytes as possible, or plain: less time for more bytes [tight]")

@@ -36,6 +36,24 @@ class Ticket:
     read: Path | None
     write: Path
 
+    def absolute(self) -> Ticket:
+        """The same for a process that runs in another folder."""
+        return Ticket(None if self.read is None else self.read.absolute(), self.write.absolute())
+
+    def state(self) -> bytes | None:
+        """The client's packed state."""
+        try:
+            return None if self.read is None else self.read.read_bytes()
+        except OSError as error:
+            raise RunError(f"cannot read a client's state: {error.strerror}: {self.read}") from None
+
+    def keep(self, state: bytes | None) -> str | None:
+        """Write the client's next state; returns the sha256 of its bytes, None where there is none."""
+        if state is None:
+            return None
+        write_new(self.write, state)
+        return hashlib.sha256(state).hexdigest()
+
 
 @dataclass(frozen=True)
 class Stored:

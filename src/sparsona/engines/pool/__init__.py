@@ -12,33 +12,25 @@ import logging
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 from sparsona.engines import ENGINES
 from sparsona.engines.pool import loop as worker
-from sparsona.engines.pool.loop import DEPTH, Configured, Failure, Request, Response
-from sparsona.engines.pool.processes import MAX_DEATHS, WorkerDied, WorkerPool, WorkerProcess
+from sparsona.engines.pool.loop import Configured, Request, Response
+from sparsona.engines.pool.processes import WorkerDied, WorkerPool, WorkerProcess
 from sparsona.engines.pool.shared import share_setup
+from sparsona.engines.turns import DEPTH, MAX_DEATHS, SHORT, Failure, JobGroup
 from sparsona.errors import InputError, SparsonaError
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.references import ReferenceStore
+from sparsona.federation.resources import Resources
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome, groups
 from sparsona.method import ClientId
 from sparsona.runs.store import ClientStore
 
 log = logging.getLogger(__name__)
-SHORT = 0.05
-"""Seconds. Where turns are shorter than this, a worker is given the next one before it has finished."""
-
-
-@dataclass
-class JobGroup:
-    """Turns that one worker runs together, and how many workers have died in them."""
-
-    jobs: tuple[Job, ...]
-    deaths: int = field(default=0)
 
 
 def cores() -> int:
@@ -46,7 +38,6 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@ENGINES.add
 class Pool:
     """Many workers, the same results. A `worker_pool` that is given is used and left running when this one closes."""
 
@@ -136,9 +127,7 @@ class Pool:
                 self._workers.stop(process)
             else:
                 process.groups.popleft()
-            if message.trace:
-                message.error.add_note(f"in a worker process:\n{message.trace}")
-            raise message.error
+            message.raise_again()
         else:
             yield from self._accept(process.groups.popleft(), message)
 
@@ -156,7 +145,7 @@ class Pool:
         if not process.groups:
             return
         process.groups[0].deaths += 1
-        names = ", ".join(job.client for job in process.groups[0].jobs)
+        names = process.groups[0].names
         if process.groups[0].deaths >= MAX_DEATHS:
             raise SparsonaError(
                 f"{MAX_DEATHS} worker processes in a row died ({how}) in the turn of {names}: if memory is short, "
@@ -171,3 +160,9 @@ class Pool:
         self._block.close()
         self.store.close()
         self.references.close()
+
+
+@ENGINES.add
+def engine(setup: Setup, resources: Resources) -> Pool:
+    """Many workers on this machine, one a core, the same results."""
+    return Pool(setup, resources.workers)

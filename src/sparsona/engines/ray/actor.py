@@ -1,0 +1,118 @@
+"""What runs on a cluster: one worker, an actor of Ray with a core of its own. It imports no part of Ray itself."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sparsona.engines.shipping import SetupArrays, setup_of
+from sparsona.engines.turns import Failure, caught, run_turns
+from sparsona.federation.references import ReferenceStore
+from sparsona.federation.worker import Job, Outcome, Worker
+from sparsona.message import Part
+from sparsona.runs.store import Ticket
+from sparsona.wire import Reference
+
+
+@dataclass(frozen=True)
+class SharedFiles:
+    """The clients' states are files that the worker reads and writes itself, and so are the `references`.
+
+    `mark` is a file that the server has made: who does not see it has another file system.
+    """
+
+    tickets: tuple[Ticket, ...]
+    references: Path
+    mark: Path
+
+
+@dataclass(frozen=True)
+class HandedOver:
+    """The clients' states come with the request and go back with the response; `references` are named, and follow."""
+
+    states: tuple[bytes | None, ...]
+    references: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class RemoteRequest:
+    """Clients' turns to run. Their downlinks follow as arguments of their own: what several have alike travels once."""
+
+    jobs: tuple[Job, ...]
+    states: SharedFiles | HandedOver
+
+
+@dataclass(frozen=True)
+class RemoteResponse:
+    """The outcomes of one request, without the downlinks, and what became of each client's state.
+
+    `kept` is the hash of the file that was written, or the state itself where it is handed over; None where a client
+    has none. `memory` is the most that the worker held, in kilobytes.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    kept: tuple[str | bytes | None, ...]
+    memory: int
+
+
+@dataclass(frozen=True)
+class OtherFiles:
+    """The worker does not see the server's files: it must be handed the states."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The worker has its set-up: the host that it runs on, and the instruction set that its torch uses."""
+
+    host: str
+    instructions: str
+
+
+class RemoteWorker:
+    """One worker: the same turns as everywhere, on data in the memory that all workers of a node share."""
+
+    def __init__(self, device: str, *arrays: Any) -> None:
+        torch.set_num_threads(1)
+        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+        # Nobody may write to what a node's workers share, and torch says so for each array.
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        found: SetupArrays = arrays  # type: ignore[assignment]
+        self._worker = caught(lambda: Worker(replace(setup_of(found), device=device), ReferenceStore()))
+
+    def ready(self) -> Ready | Failure:
+        if isinstance(self._worker, Failure):
+            return self._worker
+        return Ready(socket.gethostname(), torch.backends.cpu.get_cpu_capability())
+
+    def work(self, request: RemoteRequest, *sent: Any) -> RemoteResponse | OtherFiles | Failure:
+        """Run the turns. `sent` holds the downlink of each, then the parts of each reference that is handed over."""
+        if isinstance(request.states, SharedFiles) and not request.states.mark.exists():
+            return OtherFiles()
+        return caught(lambda: self._respond(request, sent[: len(request.jobs)], sent[len(request.jobs) :]))
+
+    def _respond(
+        self, request: RemoteRequest, downs: tuple[bytes, ...], parts: tuple[Mapping[str, Part], ...]
+    ) -> RemoteResponse:
+        assert isinstance(self._worker, Worker)
+        jobs = tuple(replace(job, down=down) for job, down in zip(request.jobs, downs, strict=True))
+        states, references = request.states, self._worker.references
+        if isinstance(states, SharedFiles):
+            references.settle(states.references)
+            done = run_turns(self._worker, jobs, [ticket.state() for ticket in states.tickets])
+            kept: list[str | bytes | None] = []
+            kept += [ticket.keep(state) for ticket, (_, state) in zip(states.tickets, done, strict=True)]
+        else:
+            for name, held in zip(states.references, parts, strict=True):
+                references.add(Reference(held, name))
+            done = run_turns(self._worker, jobs, states.states)
+            references.keep_only(())
+            kept = [state for _, state in done]
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return RemoteResponse(tuple(outcome for outcome, _ in done), tuple(kept), memory)
