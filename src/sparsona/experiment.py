@@ -32,7 +32,9 @@ _PART = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
 DEEP = re.compile(rf"{_PART}(?:[ \t]*\.[ \t]*{_PART}){{50}}")
 """A key of fifty parts and more. Python's reader takes memory by the square of their number."""
 
-FREE = ("engine", "workers", "device", "rounds", "cluster.address", "cluster.gpus_per_worker")
+FREE = (
+    "engine", "workers", "device", "rounds", "server_memory_mb", "cluster.address", "cluster.gpus_per_worker",
+)  # fmt: skip
 """What may change when a run is resumed: where the work is done, and that it goes on for longer."""
 
 
@@ -78,6 +80,7 @@ class Experiment(BaseModel):
     trainer: Literal["plain", "batched"] = "plain"
     packing: PackingName = "tight"
     max_update_norm: Annotated[float | None, Field(gt=0)] = None
+    server_memory_mb: Annotated[int, Field(gt=0)] = 512
     options: dict[str, Any] = {}
     training: TrainConfig = TrainConfig()
     schedule: Sampled = Sampled()

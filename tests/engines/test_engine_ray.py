@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from engine_helpers import ButOne, Half, Stateful, run
+from ray_nodes import Nodes
 
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import InputError, SparsonaError
@@ -26,24 +26,6 @@ from sparsona.testing import tiny_setup
 pytest.importorskip("ray", reason="needs Ray: pip install 'sparsona[ray]', or make test-cluster")
 pytestmark = pytest.mark.network
 
-NODE = {"num_cpus": 1, "object_store_memory": 100 * 2**20, "include_dashboard": False}
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """Three nodes on loopback, a core each; this process is a member."""
-    import ray
-    from ray.cluster_utils import Cluster as Nodes
-
-    nodes = Nodes(initialize_head=True, head_node_args=NODE)
-    for _ in range(2):
-        nodes.add_node(**{key: value for key, value in NODE.items() if key != "include_dashboard"})
-    nodes.wait_for_nodes()
-    ray.init(address=nodes.address, log_to_driver=False, logging_level=logging.WARNING)
-    yield nodes
-    ray.shutdown()
-    nodes.shutdown()
-
 
 def engine(setup: Any, workers: int = 0) -> Any:
     from sparsona.engines.ray import RayEngine
@@ -56,12 +38,12 @@ def same(found: Any, reference: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedpse", "fedspa", "pfednet", "local"])
-def test_methods_give_the_same_bits_on_three_nodes(cluster: Any, name: str) -> None:
+def test_methods_give_the_same_bits_on_three_nodes(nodes: Nodes, name: str) -> None:
     setup = tiny_setup(METHODS.get(name)(), clients=4, rounds=3)
     assert same(run(engine(setup), setup, ButOne()), run(InProcess(setup), setup, ButOne()))
 
 
-def test_a_class_of_the_users_script_needs_no_module_on_the_nodes(cluster: Any) -> None:
+def test_a_class_of_the_users_script_needs_no_module_on_the_nodes(nodes: Nodes) -> None:
     setup = tiny_setup(Stateful(), 3)
     found = engine(setup)
     hosts = {worker.host for worker in found.workers}
@@ -71,7 +53,7 @@ def test_a_class_of_the_users_script_needs_no_module_on_the_nodes(cluster: Any) 
 
 
 def test_states_are_handed_over_where_nodes_do_not_share_files(
-    cluster: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The mark is on this machine, so the nodes are told another place for it."""
     setup = tiny_setup(METHODS.get("fedpse")(), clients=4, rounds=3)
@@ -81,7 +63,7 @@ def test_states_are_handed_over_where_nodes_do_not_share_files(
     assert same(found, run(InProcess(setup), setup, ButOne()))
 
 
-def test_a_node_that_is_killed_in_a_round_changes_nothing(cluster: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_node_that_is_killed_in_a_round_changes_nothing(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
     plain = tiny_setup(Stateful(), 6, rounds=4)
     reference = run(InProcess(plain), plain)
     setup = tiny_setup(Stateful("slow"), 6, rounds=4)
@@ -92,8 +74,7 @@ def test_a_node_that_is_killed_in_a_round_changes_nothing(cluster: Any, caplog: 
     def kill() -> None:
         while not killed and not over.wait(0.01):
             if all(worker.starting is None and worker.groups for worker in ours.workers) and len(ours.workers) == 3:
-                killed.append(cluster.worker_nodes and next(iter(cluster.worker_nodes)))
-                cluster.remove_node(killed[0], allow_graceful=False)
+                killed.append(nodes.kill_one())
 
     killer = threading.Thread(target=kill)
     killer.start()
@@ -104,36 +85,26 @@ def test_a_node_that_is_killed_in_a_round_changes_nothing(cluster: Any, caplog: 
         over.set()
         killer.join()
         if killed:
-            cluster.add_node(**{key: value for key, value in NODE.items() if key != "include_dashboard"})
+            nodes.add()
     assert len(killed) == 1
     assert "is lost in the turn of c" in caplog.text
     assert same(found, reference)
 
 
-def test_a_node_that_joins_gets_a_worker(cluster: Any) -> None:
-    cluster.wait_for_nodes()
+def test_a_node_that_joins_gets_a_worker(nodes: Nodes) -> None:
     setup = tiny_setup(Stateful(), 6, rounds=2)
     ours = engine(setup)
-    more = cluster.add_node(**{key: value for key, value in NODE.items() if key != "include_dashboard"})
-    cluster.wait_for_nodes()
+    assert len(ours.workers) == 3
+    nodes.add()
     try:
-        before = len(ours.workers)
-        found = run_with_folder_kept(ours, setup)
-        assert (before, found) == (3, 4)
+        Rounds(setup, ours, Half(), Evaluation(every=0), RunLog(dict.fromkeys(setup.task.clients, 1), True)).run()
+        assert len(ours.workers) == 4
     finally:
-        cluster.remove_node(more)
+        ours.close()
+        nodes.kill_one()
 
 
-def run_with_folder_kept(ours: Any, setup: Any) -> int:
-    """The number of workers after a run."""
-    loop = Rounds(setup, ours, Half(), Evaluation(every=0), RunLog({}, True))
-    loop.run()
-    count = len(ours.workers)
-    ours.close()
-    return count
-
-
-def test_a_run_that_was_stopped_goes_on_in_one_process(cluster: Any, tmp_path: Path) -> None:
+def test_a_run_that_was_stopped_goes_on_in_one_process(nodes: Nodes, tmp_path: Path) -> None:
     setup = tiny_setup(METHODS.get("fedpse")(), 3, rounds=4)
     reference = run(InProcess(setup), setup)
     short = replace(setup, task=replace(setup.task, rounds=2))
@@ -153,13 +124,13 @@ def test_a_run_that_was_stopped_goes_on_in_one_process(cluster: Any, tmp_path: P
     assert again.engine.store.digests(setup.task.clients) == reference.clients
 
 
-def test_an_error_in_a_turn_is_raised_here(cluster: Any) -> None:
+def test_an_error_in_a_turn_is_raised_here(nodes: Nodes) -> None:
     setup = tiny_setup(Stateful("input"), 2)
     with pytest.raises(InputError, match="this is not possible"):
         run(engine(setup), setup)
 
 
-def test_a_turn_that_kills_every_worker_is_given_up(cluster: Any) -> None:
+def test_a_turn_that_kills_every_worker_is_given_up(nodes: Nodes) -> None:
     setup = tiny_setup(Stateful("die"), 2)
     began = time.monotonic()
     with pytest.raises(SparsonaError, match=r"in the turn of c1: .*--engine inprocess") as caught:
@@ -168,7 +139,7 @@ def test_a_turn_that_kills_every_worker_is_given_up(cluster: Any) -> None:
     assert time.monotonic() - began < 120
 
 
-def test_a_gpu_must_be_there_and_be_shared_out(cluster: Any) -> None:
+def test_a_gpu_must_be_there_and_be_shared_out(nodes: Nodes) -> None:
     from sparsona.engines.ray import RayEngine
 
     setup = tiny_setup(Stateful(), 2)

@@ -57,6 +57,9 @@ class RunOptions:
         float | None, Option(help="leave out updates larger than so many times the others' median [none]")
     ] = None
     device: Annotated[str | None, Option(help="cpu or cuda [cpu]")] = None
+    server_memory_mb: Annotated[
+        int | None, Option(help="of what the server has for its clients, more than so many MB are files [512]")
+    ] = None
     eval_every: Annotated[
         int | None, Option(help="evaluate every so many rounds, 0: only the last [1]"), Key("evaluation.every")
     ] = None

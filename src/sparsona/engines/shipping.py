@@ -41,8 +41,8 @@ class SplitTable(Mapping[str, ClientSplit]):
         return len(self._rows)
 
 
-def setup_arrays(setup: Setup, pickler: type[pickle.Pickler] | None = None) -> SetupArrays:
-    """The set-up as arrays. A `pickler` that is given must write each weight by itself, see :class:`EachWeight`."""
+def setup_arrays(setup: Setup) -> SetupArrays:
+    """The set-up as arrays."""
     data, shares = setup.federation.data, setup.federation.splits
     parts = [part for share in shares.values() for part in (share.train, share.validation, share.test)]
     indices = np.concatenate(parts) if parts else np.zeros(0, np.int64)
@@ -50,7 +50,7 @@ def setup_arrays(setup: Setup, pickler: type[pickle.Pickler] | None = None) -> S
     bounds = np.column_stack([np.concatenate([[0], ends[:-1, 2]]), ends]) if parts else np.zeros((0, 4), np.int64)
     nothing = np.zeros((0, *data.inputs.shape[1:]), data.inputs.dtype)
     bare = replace(data, inputs=nothing, targets=data.targets[:0], groups=None)
-    payload = _pickled(replace(setup, federation=Federation(bare)), tuple(shares), pickler or SetupPickler)
+    payload = _pickled(replace(setup, federation=Federation(bare)), tuple(shares))
     return data.inputs, data.targets, indices, bounds.astype(np.int64), np.frombuffer(payload, np.uint8)
 
 
@@ -69,27 +69,21 @@ def setup_of(arrays: SetupArrays) -> Setup:
     return replace(setup, federation=Federation(data, SplitTable(names, bounds, indices)))
 
 
-class EachWeight:
-    """For a pickler: writes each weight by itself. A module's weights are views of one buffer, which would go with
-    every one."""
+class _Pickler(pickle.Pickler):
+    """Writes each weight by itself: a module's weights are views of one buffer, which would go with every one."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, nn.Parameter):
             return nn.Parameter, (obj.detach().clone(), obj.requires_grad)
         if isinstance(obj, torch.Tensor):
             return torch.Tensor.__reduce_ex__(obj.detach().clone(), 5)  # type: ignore[no-untyped-call]
-        further = getattr(super(), "reducer_override", None)
-        return NotImplemented if further is None else further(obj)
+        return NotImplemented
 
 
-class SetupPickler(EachWeight, pickle.Pickler):
-    """Writes classes and functions by their names."""
-
-
-def _pickled(setup: Setup, names: tuple[str, ...], pickler: type[pickle.Pickler]) -> bytes:
+def _pickled(setup: Setup, names: tuple[str, ...]) -> bytes:
     out = io.BytesIO()
     try:
-        pickler(out, pickle.HIGHEST_PROTOCOL).dump((setup, names))
+        _Pickler(out, pickle.HIGHEST_PROTOCOL).dump((setup, names))
     except (pickle.PicklingError, AttributeError, TypeError, RecursionError) as error:
         problem = " ".join(str(error).split())
         raise InputError(
@@ -103,7 +97,7 @@ def picklable(setup: Setup) -> bool:
     """Whether worker processes can have this set-up without importing the user's script a second time."""
     data = replace(setup.federation.data, inputs=_NONE, targets=_NONE, groups=None)
     try:
-        return b"__main__" not in _pickled(replace(setup, federation=Federation(data)), (), SetupPickler)
+        return b"__main__" not in _pickled(replace(setup, federation=Federation(data)), ())
     except InputError:
         return False
 

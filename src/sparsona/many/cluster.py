@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsona.engines.child import ENVIRONMENT
-from sparsona.engines.ray.cluster import Membership, ray, room, without_room
+from sparsona.engines.ray.cluster import Membership, need_ray, room, without_room
 from sparsona.engines.turns import MAX_DEATHS, Failure, caught
 from sparsona.errors import InputError, SparsonaError
 from sparsona.federation.resources import Resources
@@ -103,6 +103,7 @@ class OnCluster:
     """As many runs at a time as the cluster has room for."""
 
     def __init__(self, resources: Resources, folder: Path) -> None:
+        self._ray = need_ray()
         self._resources = resources
         self._membership = Membership(resources)
         self._mark = folder.absolute() / f".ray-{secrets.token_hex(8)}"
@@ -111,14 +112,14 @@ class OnCluster:
         self._at_work: dict[Any, AtWork] = {}
         gpus = resources.cluster.gpus_per_worker
         self._device = {"device": "cuda"} if gpus else {}
-        self._task = ray.remote(make).options(
+        self._task = self._ray.remote(make).options(
             num_cpus=1, num_gpus=gpus, max_retries=MAX_DEATHS, scheduling_strategy="SPREAD",
             runtime_env={"env_vars": ENVIRONMENT},
         )  # fmt: skip
         try:
             if not room(resources):
                 raise InputError(without_room(resources.cluster))
-            self._mailbox = ray.remote(Mailbox).options(num_cpus=0).remote()
+            self._mailbox = self._ray.remote(Mailbox).options(num_cpus=0).remote()
         except BaseException:
             self.close()
             raise
@@ -140,18 +141,18 @@ class OnCluster:
         self._at_work[self._task.remote(run.name, run.plan, mark, directory, self._mailbox)] = run
 
     def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[Ended]:
-        done, _ = ray.wait(list(self._at_work), timeout=LOOK)
-        for name, report in ray.get(self._mailbox.take.remote()):
+        done, _ = self._ray.wait(list(self._at_work), timeout=LOOK)
+        for name, report in self._ray.get(self._mailbox.take.remote()):
             on_round(name, report)
         return [ended for ref in done for ended in self._received(ref)]
 
     def _received(self, ref: Any) -> list[Ended]:
         run = self._at_work.pop(ref)
         try:
-            answer: Made | Unseen | Failure = ray.get(ref)
-        except ray.exceptions.RayTaskError:
+            answer: Made | Unseen | Failure = self._ray.get(ref)
+        except self._ray.exceptions.RayTaskError:
             raise
-        except ray.exceptions.RayError as error:
+        except self._ray.exceptions.RayError as error:
             problem = " ".join(str(error).split())[:300]
             return [Ended(run.name, SparsonaError(f"its node was lost {MAX_DEATHS + 1} times ({problem})"))]
         if isinstance(answer, Unseen):
@@ -167,7 +168,7 @@ class OnCluster:
 
     def close(self) -> None:
         for ref in self._at_work:
-            ray.cancel(ref, force=True)
+            self._ray.cancel(ref, force=True)
         self._at_work = {}
         self._mark.unlink(missing_ok=True)
         self._membership.leave()

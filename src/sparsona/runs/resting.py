@@ -1,8 +1,8 @@
 """What a server need not have in memory: the parts of its state that grow with the clients, in files past a budget.
 
-A value of a :class:`~sparsona.ops.by_client.ByClient` becomes a file that is named by its content, so a checkpoint names
-it and copies nothing. A large array that holds a row a client becomes a file that is mapped: the system keeps in memory
-what is read, and takes that back when memory is short.
+A value of a :class:`~sparsona.ops.by_client.ByClient` becomes a file that is named by its content, so a checkpoint
+names it and copies nothing. A large array, such as one with a row a client, becomes a file that is mapped: the system
+keeps in memory what is read, and takes that back when memory is short.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from sparsona.runs.store import state_bytes
 BUDGET = 256 * 2**20
 """Bytes of what a server has for its clients that stay in memory."""
 
-ROWS = 2**20
-"""Bytes. A smaller array is not worth a file."""
+SHARE = 4
+"""An array is large if it takes more than one part in so many of the budget."""
 
 OURS = re.compile(r"[0-9a-f]{64}(\.part)?|rows-[0-9]+")
 """The files here: nothing else is ever removed."""
@@ -65,7 +65,7 @@ class RestingStore:
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._sizes: dict[int, dict[str, tuple[Any, int]]] = {}
         self._unsynced: list[Path] = []
-        self._rows: dict[int, tuple[np.ndarray[Any, Any], Path]] = {}
+        self._mapped_files: dict[int, tuple[np.ndarray[Any, Any], Path]] = {}
         self._number = 0
         self.held = 0
         """Bytes of clients' values that the last state has in memory."""
@@ -86,21 +86,24 @@ class RestingStore:
         """The same state within the budget."""
         parts = list(_parts(state))
         by_client = [part for part in parts if isinstance(part, ByClient)]
-        rows = [part for part in parts if isinstance(part, np.ndarray) and part.nbytes >= ROWS]
+        arrays = [part for part in parts if isinstance(part, np.ndarray) and id(part) not in self._mapped_files]
         sizes = [self._measured(number, part) for number, part in enumerate(by_client)]
-        self.held = sum(_distinct(sizes))
-        if self.held + sum(array.nbytes for array in rows) <= self._limit:
+        self.held = sum({id(value): size for own in sizes for value, size in own.values()}.values())
+        if self.held + sum(array.nbytes for array in arrays) <= self._limit:
             return state
-        changed: dict[int, Any] = {id(array): self._mapped(array) for array in rows if self.held + array.nbytes > self._limit}
+        changed: dict[int, Any] = {id(a): self._mapped(a) for a in arrays if SHARE * a.nbytes > self._limit}
+        put: dict[int, Resting[Any]] = {}
         for part, own in zip(by_client, sizes, strict=True):
-            put: dict[str, Resting[Any]] = {}
+            values: dict[str, Any] = {}
             for client, (value, size) in own.items():
                 if self.held <= self._limit:
                     break
-                put[client] = self._put(value)
-                self.held -= size
-            if put:
-                changed[id(part)] = ByClient({client: put.get(client, value) for client, value in part.held.items()})
+                if id(value) not in put:
+                    put[id(value)] = self._put(value)
+                    self.held -= size
+                values[client] = put[id(value)]
+            if values:
+                changed[id(part)] = ByClient({client: values.get(client, old) for client, old in part.held.items()})
         return _replaced(state, changed)
 
     def _measured(self, number: int, part: ByClient[Any]) -> dict[str, tuple[Any, int]]:
@@ -129,9 +132,7 @@ class RestingStore:
         return unpack(read_resting(self.folder, name), kind)
 
     def _mapped(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The array in a file. What is mapped already stays as it is."""
-        if id(array) in self._rows:
-            return array
+        """The array in a file."""
         path = self.folder / f"rows-{self._number}"
         self._number += 1
         write_new(path, b"")
@@ -140,7 +141,7 @@ class RestingStore:
         found.flush()
         found.flags.writeable = False
         view = np.asarray(found)
-        self._rows[id(view)] = view, path
+        self._mapped_files[id(view)] = view, path
         return view
 
     def take_unsynced(self, names: Collection[str]) -> list[Path]:
@@ -153,8 +154,8 @@ class RestingStore:
         if self._folder is None:
             return
         names, arrays = resting_names(state), {id(part) for part in _parts(state) if isinstance(part, np.ndarray)}
-        self._rows = {key: found for key, found in self._rows.items() if key in arrays}
-        names |= {path.name for _, path in self._rows.values()}
+        self._mapped_files = {key: found for key, found in self._mapped_files.items() if key in arrays}
+        names |= {path.name for _, path in self._mapped_files.values()}
         for path in self._folder.iterdir():
             if path.name not in names and OURS.fullmatch(path.name):
                 path.unlink()
@@ -167,11 +168,6 @@ class RestingStore:
 
 def _values(part: ByClient[Any], kind: type) -> Iterator[Any]:
     return (value for value in part.held.values() if isinstance(value, kind))
-
-
-def _distinct(sizes: list[dict[str, tuple[Any, int]]]) -> Iterator[int]:
-    """The bytes of each value, counted once where several clients share it."""
-    return iter({id(value): size for own in sizes for value, size in own.values()}.values())
 
 
 def _parts(state: Any) -> Iterator[Any]:

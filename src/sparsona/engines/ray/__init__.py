@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from sparsona.engines import ENGINES
 from sparsona.engines.child import ENVIRONMENT
 from sparsona.engines.ray.actor import (
@@ -29,8 +31,9 @@ from sparsona.engines.ray.actor import (
     RemoteWorker,
     SharedFiles,
 )
-from sparsona.engines.ray.cluster import Membership, ray, room, without_room
-from sparsona.engines.shipping import EachWeight, setup_arrays
+from sparsona.engines.ray.cluster import Membership, need_ray, room, without_room
+from sparsona.engines.ray.sources import loaded_sources
+from sparsona.engines.shipping import setup_arrays
 from sparsona.engines.turns import DEPTH, MAX_DEATHS, SHORT, Failure, JobGroup
 from sparsona.errors import InputError, SparsonaError
 from sparsona.federation.delivery import ClientMemory
@@ -41,6 +44,7 @@ from sparsona.federation.worker import Job, Outcome, groups
 from sparsona.message import Part
 from sparsona.method import ClientId
 from sparsona.runs.store import ClientStore, Ticket
+from sparsona.version import __version__
 from sparsona.wire import reference_in
 
 log = logging.getLogger(__name__)
@@ -52,10 +56,6 @@ PATIENCE = 60.0
 
 LARGE = 100_000
 """Bytes. A downlink of so many is put into the object store once for all clients that get it in a row."""
-
-
-class SetupByValue(EachWeight, ray.cloudpickle.CloudPickler):  # type: ignore[misc]
-    """Writes the classes of the user's script by value: no node needs the script."""
 
 
 class Remote:
@@ -82,6 +82,7 @@ class RayEngine:
     working: frozenset[ClientId] = frozenset()
 
     def __init__(self, setup: Setup, resources: Resources | None = None) -> None:
+        self._ray = need_ray()
         self._resources = resources or Resources()
         gpus = self._resources.cluster.gpus_per_worker
         if setup.device != "cpu" and not gpus:
@@ -96,11 +97,11 @@ class RayEngine:
         self._last_down: tuple[bytes, Any] = b"", None
         self._sent_references: dict[bytes, Any] = {}
         self._failures = 0
-        arrays = setup_arrays(setup, SetupByValue)
+        arrays = setup_arrays(setup)
         self._membership = Membership(self._resources, sum(array.nbytes for array in arrays))
         try:
-            self._arrays = [ray.put(array) for array in arrays]
-            self._actors = ray.remote(RemoteWorker).options(
+            self._shared = [self._ray.put(part) for part in (loaded_sources(arrays[-1].tobytes()), *arrays)]
+            self._actors = self._ray.remote(RemoteWorker).options(
                 num_cpus=1, num_gpus=gpus, scheduling_strategy="SPREAD", runtime_env={"env_vars": ENVIRONMENT}
             )
             self._device = "cuda" if gpus else setup.device
@@ -139,7 +140,7 @@ class RayEngine:
             if not (repeated or following or any(worker.groups for worker in self.workers)):
                 return
             awaited = {ref: worker for worker in self.workers for ref in worker.awaited}
-            answered = ray.wait(list(awaited), timeout=LOOK)[0] if awaited else []
+            answered = self._ray.wait(list(awaited), timeout=LOOK)[0] if awaited else []
             outcomes = [o for ref in answered for o in self._receive(ref, awaited[ref], repeated)]
             now = time.monotonic()
             if any(worker.starting is None for worker in self.workers):
@@ -157,12 +158,12 @@ class RayEngine:
         starting = [worker for worker in self.workers if worker.starting is not None]
         self._stop(starting[: max(0, len(self.workers) - wanted)])
         while len(self.workers) < wanted:
-            self.workers.append(Remote(self._actors.remote(self._device, *self._arrays)))
+            self.workers.append(Remote(self._actors.remote(self._device, *self._shared)))
 
     def _stop(self, workers: Iterable[Remote]) -> None:
         for worker in workers:
             self.workers.remove(worker)
-            ray.kill(worker.actor)
+            self._ray.kill(worker.actor)
 
     def _submit(self, worker: Remote, group: JobGroup) -> None:
         tickets = tuple(self.store.ticket(job.client) for job in group.jobs)
@@ -183,14 +184,14 @@ class RayEngine:
         if len(down) < LARGE:
             return down
         if self._last_down[0] != down:
-            self._last_down = down, ray.put(down)
+            self._last_down = down, self._ray.put(down)
         return self._last_down[1]
 
     def _stored_reference(self, name: bytes) -> Any:
         if name not in self._sent_references:
             found = self.references.find(name)
             parts: Mapping[str, Part] = {} if found is None else dict(found.parts)
-            self._sent_references[name] = ray.put(parts)
+            self._sent_references[name] = self._ray.put(parts)
         return self._sent_references[name]
 
     def _marked(self, ticket: Ticket) -> Path:
@@ -211,10 +212,10 @@ class RayEngine:
         if worker not in self.workers:  # it was found dead by an earlier answer
             return
         try:
-            message = ray.get(ref)
-        except ray.exceptions.RayTaskError:
+            message = self._ray.get(ref)
+        except self._ray.exceptions.RayTaskError:
             raise
-        except ray.exceptions.RayError as error:
+        except self._ray.exceptions.RayError as error:
             self._lost(worker, error, repeated)
             return
         group = worker.groups.pop(ref, None)
@@ -222,7 +223,7 @@ class RayEngine:
             message.raise_again()
         elif isinstance(message, Ready):
             worker.starting, worker.host, self._failures = None, message.host, 0
-            self._compare_instructions(message)
+            _compare(message)
         elif isinstance(message, OtherFiles) and group is not None:
             worker.sees_files = False
             repeated.append(group)
@@ -242,7 +243,7 @@ class RayEngine:
         """A worker is gone, or its node: its turns are run again by others, unless too many go in the same turn."""
         how = " ".join(str(error).split())[:300]
         self.workers.remove(worker)
-        ray.kill(worker.actor)
+        self._ray.kill(worker.actor)
         if worker.starting is not None:
             self._failures += 1
             if self._failures >= MAX_DEATHS:
@@ -259,23 +260,25 @@ class RayEngine:
             repeated.extend(lost)
         self._fit_cluster()
 
-    def _compare_instructions(self, ready: Ready) -> None:
-        import torch
-
-        own = torch.backends.cpu.get_cpu_capability()
-        if ready.instructions != own:
-            log.warning(
-                "%s computes with %s and this machine with %s: results may differ in their last bits; "
-                "ATEN_CPU_CAPABILITY=default on all nodes makes them alike",
-                ready.host, ready.instructions, own,
-            )  # fmt: skip
-
     def close(self) -> None:
         self._stop(list(self.workers))
         self._unmark()
         self._membership.leave()
         self.store.close()
         self.references.close()
+
+
+def _compare(ready: Ready) -> None:
+    """Refuse a node with another version; warn of one whose sums may differ."""
+    if ready.version != __version__:
+        raise InputError(f"{ready.host} has sparsona {ready.version}, this machine {__version__}: install the same")
+    own = torch.backends.cpu.get_cpu_capability()
+    if ready.instructions != own:
+        log.warning(
+            "%s computes with %s and this machine with %s: results may differ in their last bits; "
+            "ATEN_CPU_CAPABILITY=default on all nodes makes them alike",
+            ready.host, ready.instructions, own,
+        )  # fmt: skip
 
 
 @ENGINES.add

@@ -12,12 +12,14 @@ from typing import Any
 
 import torch
 
-from sparsona.engines.shipping import SetupArrays, setup_of
+from sparsona.engines.ray.sources import Sources
+from sparsona.engines.shipping import setup_of
 from sparsona.engines.turns import Failure, caught, run_turns
 from sparsona.federation.references import ReferenceStore
 from sparsona.federation.worker import Job, Outcome, Worker
 from sparsona.message import Part
 from sparsona.runs.store import Ticket
+from sparsona.version import __version__
 from sparsona.wire import Reference
 
 
@@ -69,27 +71,27 @@ class OtherFiles:
 
 @dataclass(frozen=True)
 class Ready:
-    """The worker has its set-up: the host that it runs on, and the instruction set that its torch uses."""
+    """The worker has its set-up: the host that it runs on, what it runs, and the instruction set of its torch."""
 
     host: str
+    version: str
     instructions: str
 
 
 class RemoteWorker:
     """One worker: the same turns as everywhere, on data in the memory that all workers of a node share."""
 
-    def __init__(self, device: str, *arrays: Any) -> None:
+    def __init__(self, device: str, sources: Sources, *arrays: Any) -> None:
         torch.set_num_threads(1)
         torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
         # Nobody may write to what a node's workers share, and torch says so for each array.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        found: SetupArrays = arrays  # type: ignore[assignment]
-        self._worker = caught(lambda: Worker(replace(setup_of(found), device=device), ReferenceStore()))
+        self._worker = caught(lambda: _worker(device, sources, arrays))
 
     def ready(self) -> Ready | Failure:
         if isinstance(self._worker, Failure):
             return self._worker
-        return Ready(socket.gethostname(), torch.backends.cpu.get_cpu_capability())
+        return Ready(socket.gethostname(), __version__, torch.backends.cpu.get_cpu_capability())
 
     def work(self, request: RemoteRequest, *sent: Any) -> RemoteResponse | OtherFiles | Failure:
         """Run the turns. `sent` holds the downlink of each, then the parts of each reference that is handed over."""
@@ -116,3 +118,8 @@ class RemoteWorker:
             kept = [state for _, state in done]
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return RemoteResponse(tuple(outcome for outcome, _ in done), tuple(kept), memory)
+
+
+def _worker(device: str, sources: Sources, arrays: Any) -> Worker:
+    sources.install()
+    return Worker(replace(setup_of(arrays), device=device), ReferenceStore())

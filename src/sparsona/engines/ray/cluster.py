@@ -10,30 +10,35 @@ from typing import Any
 from sparsona.errors import InputError
 from sparsona.federation.resources import Cluster, Resources
 
-try:
-    import ray
-except ImportError:
-    raise InputError("--engine ray needs Ray: pip install 'sparsona[ray]'") from None
-
 STORE_BYTES = 512 * 2**20
 """Of a cluster that is started here: the memory for objects beside the data."""
+
+
+def need_ray() -> Any:
+    """The package, or an error that says how to have it."""
+    try:
+        import ray
+    except ImportError:
+        raise InputError("--engine ray needs Ray: pip install 'sparsona[ray]'") from None
+    return ray
 
 
 class Membership:
     """This process as a member of a cluster, until it leaves. One that was a member before stays one."""
 
     def __init__(self, resources: Resources, data_bytes: int = 0) -> None:
-        self._joined = not ray.is_initialized()
+        self._joined = not need_ray().is_initialized()
         if self._joined:
             _join(resources, data_bytes)
 
     def leave(self) -> None:
         if self._joined:
-            ray.shutdown()
+            need_ray().shutdown()
             self._joined = False
 
 
 def _join(resources: Resources, data_bytes: int) -> None:
+    ray = need_ray()
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
     address = resources.cluster.address or os.environ.get("RAY_ADDRESS", "")
     if not address:
@@ -50,7 +55,7 @@ def _join(resources: Resources, data_bytes: int) -> None:
 
 def room(resources: Resources) -> int:
     """For how many workers the cluster has room at most: one a core, or as many as share its GPUs; 0 for none."""
-    return room_in(ray.cluster_resources(), resources)
+    return room_in(need_ray().cluster_resources(), resources)
 
 
 def room_in(total: dict[str, float], resources: Resources) -> int:
