@@ -167,8 +167,9 @@ def test_a_run_is_taken_as_far_as_it_shall_go(tmp_path: Path) -> None:
         advance(RunPlan(tmp_path / "a", {**SMALL, "clients": 4, "rounds": 4}), loader)
 
 
-def test_data_are_loaded_once_for_runs_that_name_the_same() -> None:
+def test_data_are_loaded_once_for_runs_that_name_the_same(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("x,label\n" + "".join(f"{n},{n % 2}\n" for n in range(90)))
     loader = Loader()
     first = loader.prepare(SMALL, "a test").loaded
     assert loader.prepare({**SMALL, "method": "local", "seed": 4}, "a test").loaded is first
-    assert loader.prepare({**SMALL, "data": "heart-disease"}, "a test").loaded is not first
+    assert loader.prepare({**SMALL, "data": f"csv:{tmp_path / 'own.csv'}"}, "a test").loaded is not first

@@ -35,7 +35,7 @@ class Ended:
     error: SparsonaError | None = None
 
 
-class Place(Protocol):
+class RunPlace(Protocol):
     """Where runs are made, some at a time."""
 
     @property
@@ -64,7 +64,7 @@ class Watcher:
     ended: Callable[[Ended], None] = lambda ended: None
 
 
-def run_many(planned: Sequence[Planned], place: Place, watcher: Watcher) -> None:
+def run_many(planned: Sequence[Planned], place: RunPlace, watcher: Watcher) -> None:
     """Make all runs. They start in their order, as soon as there is room and what they need has ended."""
     waiting, done = list(planned), set[str]()
     while waiting or place.busy:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sparsona.engines.pool import cores
 from sparsona.federation.resources import Resources
-from sparsona.many import Place
+from sparsona.many import RunPlace
 from sparsona.many.here import Here
 from sparsona.many.plan import Loader
 from sparsona.many.processes import Processes
@@ -18,14 +18,14 @@ from sparsona.prepare import WORTHWHILE, Prepared
 @contextmanager
 def place_for(
     first: Prepared, runs: int, folder: Path, engine: str = "auto", loader: Loader | None = None
-) -> Iterator[Place]:
+) -> Iterator[RunPlace]:
     """A place for so many runs like the `first` into `folder`, closed at the end of the block.
 
     `engine` is what the user has asked for. Runs stand side by side where that pays, unless the pool is asked for: it
     gives all cores to one run.
     """
     asked = first.experiment
-    place: Place
+    place: RunPlace
     if engine == "ray":
         from sparsona.many.cluster import OnCluster
 

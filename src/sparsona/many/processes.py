@@ -109,7 +109,8 @@ class Processes:
 def main(connection: int, pipe: int) -> None:
     """In a child: make one run after another, as they come, and tell of every round."""
     end_with_parent(pipe)
-    loader, parent = Loader(), Connection[Any, Any](connection)
+    loader = Loader()
+    parent: Connection[Any, Any] = Connection(connection)
     try:
         while True:
             plan: RunPlan = parent.recv()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsona.errors import InputError, RunError
-from sparsona.experiment import assign
+from sparsona.experiment import assign, build
 from sparsona.files import write_atomically
 from sparsona.many import Ended, Planned, Watcher, run_many
 from sparsona.many.choice import place_for
@@ -202,6 +202,7 @@ def _prepared(loader: Loader, plans: Mapping[str, RunPlan]) -> Prepared:
     """The longest of the runs that differ in more than their seed; preparing each shows what cannot be run."""
     kinds: dict[str, RunPlan] = {}
     for plan in plans.values():
+        build(plan.settings, plan.origin)
         kinds.setdefault(json.dumps({**plan.settings, "seed": 0}, sort_keys=True, default=str), plan)
     by_data = sorted(kinds.values(), key=lambda plan: str(plan.settings.get("data")))
     return max((loader.prepare(plan.settings, plan.origin) for plan in by_data), key=lambda one: one.seconds)
