@@ -168,7 +168,7 @@ def test_a_run_is_taken_as_far_as_it_shall_go(tmp_path: Path) -> None:
 
 
 def test_data_are_loaded_once_for_runs_that_name_the_same(tmp_path: Path) -> None:
-    (tmp_path / "own.csv").write_text("x,label\n" + "".join(f"{n},{n % 2}\n" for n in range(90)))
+    (tmp_path / "own.csv").write_text("x,label\n" + "".join(f"{n * n % 17},{n % 2}\n" for n in range(90)))
     loader = Loader()
     first = loader.prepare(SMALL, "a test").loaded
     assert loader.prepare({**SMALL, "method": "local", "seed": 4}, "a test").loaded is first
