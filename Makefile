@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 NETWORK := .venv-flower
 CLUSTER := .venv-ray
 
-.PHONY: demo examples test test-instructions test-slow test-network test-cluster lint types check clean
+.PHONY: demo docs examples test test-instructions test-slow test-network test-cluster test-wheel lint types check clean
 
 demo: $(READY)
 	$(BIN)/sparsona demo
@@ -38,10 +38,19 @@ test-network: $(READY)
 # Ray is large and stays out of the lock: an environment of its own, which finds the rest in the first one.
 test-cluster: $(READY)
 	if $(MAKE) --no-print-directory $(CLUSTER)/.ready; then \
-	  timeout 900 $(CLUSTER)/bin/python -m pytest -m network tests/engines/test_engine_ray.py tests/many; \
+	  timeout 900 $(CLUSTER)/bin/python -m pytest -m network tests/engines/test_ray.py tests/many; \
 	else \
 	  echo "SKIPPED: the tests on a cluster need Ray, which could not be installed (see above)"; \
 	fi
+
+# A wheel and an sdist of what git knows, each in an empty environment.
+test-wheel: $(READY)
+	$(BIN)/python -m pytest -m slow tests/test_wheel.py
+
+# Strictly, and with nothing that a reader would load from elsewhere.
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python docs/generate/offline.py build/site
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -57,6 +66,10 @@ $(READY): pyproject.toml requirements.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -r requirements.txt
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	touch $@
+
+$(VENV)/.docs: $(READY) docs/generate/requirements.txt
+	$(BIN)/python -m pip install --quiet -r docs/generate/requirements.txt
 	touch $@
 
 $(NETWORK)/.ready: $(READY)

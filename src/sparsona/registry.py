@@ -55,6 +55,7 @@ class Registry(Generic[T]):
         return {name: self._described.get(name, "") for name in sorted({*self._described, *self._found})}
 
     def names(self) -> list[str]:
+        """All names, sorted."""
         return list(self.describe())
 
     def __iter__(self) -> Iterator[tuple[str, T]]:
@@ -67,6 +68,7 @@ class Registry(Generic[T]):
             raise InputError(f"unknown {self.kind} {name!r}{suggest(name, known)}")
 
     def get(self, name: str) -> T:
+        """The thing behind a name; its file is imported now, if it was not yet."""
         if name not in self._found:
             self.check(name)
             if name in self._plugins:

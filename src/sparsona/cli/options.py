@@ -49,7 +49,7 @@ class RunOptions:
     gpus_per_worker: Annotated[
         float | None, Option(help="on Ray: the share of a GPU that a worker has [0]"), Key("cluster.gpus_per_worker")
     ] = None
-    trainer: Annotated[str | None, Option(help="plain, or batched: tiny models of many clients at once")] = None
+    trainer: Annotated[str | None, Option(help="plain, or fused: tiny nets in compiled code [auto]")] = None
     packing: Annotated[
         str | None, Option(help="tight: as few bytes as possible, or plain: less time for more bytes [tight]")
     ] = None

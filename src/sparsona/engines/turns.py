@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
 from multiprocessing.reduction import ForkingPickler
 from typing import NoReturn, TypeVar
 
@@ -33,26 +34,20 @@ class JobGroup:
 
     @property
     def names(self) -> str:
+        """The clients, with commas."""
         return ", ".join(job.client for job in self.jobs)
 
 
-def run_turns(
-    worker: Worker, jobs: Sequence[Job], states: Sequence[bytes | None]
-) -> list[tuple[Outcome, bytes | None]]:
-    """The outcomes of some turns, without their downlinks, and each client's new state, None where there is none.
+def run_turn(worker: Worker, job: Job, state: bytes | None) -> tuple[Outcome, bytes | None]:
+    """The outcome of a turn, and the client's new state, None where there is nothing to keep.
 
-    `states` are what the clients remember, None before a client's first turn.
+    `state` is what the client remembers, None before its first turn.
     """
-    method, task = worker.setup.method, worker.setup.task
-    memories = []
-    for job, state in zip(jobs, states, strict=True):
-        fresh = ClientMemory.fresh(method, task, job.client)
-        memories.append(fresh if state is None else _unpacked(state, fresh, job))
-    done = []
-    for memory, outcome in worker.run_all(jobs, memories):
-        keep = outcome.job.kind == "fit" and memory.worth_keeping
-        done.append((replace(outcome, job=replace(outcome.job, down=b"")), pack(memory) if keep else None))
-    return done
+    memory = ClientMemory.fresh(worker.setup.method, worker.setup.task, job.client)
+    if state is not None:
+        memory = _unpacked(state, memory, job)
+    memory, outcome = worker.run(job, memory)
+    return outcome, pack(memory) if job.kind == "fit" and memory.worth_keeping else None
 
 
 def _unpacked(state: bytes, fresh: ClientMemory, job: Job) -> ClientMemory:
@@ -63,6 +58,13 @@ def _unpacked(state: bytes, fresh: ClientMemory, job: Job) -> ClientMemory:
     return memory
 
 
+def grouped(jobs: Iterator[Job], size: Callable[[], int]) -> Iterator[JobGroup]:
+    """Jobs in groups, each as large as `size` says when it is made: turns that are shorter than the way to a worker and
+    back go there together."""
+    while group := tuple(islice(jobs, max(1, size()))):
+        yield JobGroup(group)
+
+
 @dataclass(frozen=True)
 class Failure:
     """An error, to be raised again in the server; `trace` where it is not one of ours."""
@@ -71,6 +73,7 @@ class Failure:
     trace: str = ""
 
     def raise_again(self) -> NoReturn:
+        """Raise the error here, with the worker's trace as a note."""
         if self.trace:
             self.error.add_note(f"in a worker process:\n{self.trace}")
         raise self.error

@@ -36,6 +36,7 @@ class Local:
 
     @property
     def layout(self) -> Layout:
+        """Where each tensor stands in the vector."""
         return self.task.layout
 
     @property

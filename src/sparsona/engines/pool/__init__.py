@@ -12,7 +12,6 @@ import logging
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import partial
 
 from sparsona.engines import ENGINES
@@ -20,17 +19,19 @@ from sparsona.engines.pool import loop as worker
 from sparsona.engines.pool.loop import Configured, Request, Response
 from sparsona.engines.pool.processes import WorkerDied, WorkerPool, WorkerProcess
 from sparsona.engines.pool.shared import share_setup
-from sparsona.engines.turns import DEPTH, MAX_DEATHS, SHORT, Failure, JobGroup
+from sparsona.engines.turns import DEPTH, MAX_DEATHS, SHORT, Failure, JobGroup, grouped
 from sparsona.errors import InputError, SparsonaError
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.references import ReferenceStore
 from sparsona.federation.resources import Resources
 from sparsona.federation.setup import Setup
-from sparsona.federation.worker import Job, Outcome, groups
+from sparsona.federation.worker import Job, Outcome
 from sparsona.method import ClientId
 from sparsona.runs.store import ClientStore
 
 log = logging.getLogger(__name__)
+WORTHWHILE, MOST = 0.002, 16
+"""Seconds of work that are worth a way to a worker and back, and the most turns that go together."""
 
 
 def cores() -> int:
@@ -70,7 +71,8 @@ class Pool:
         return self._workers.processes[: self._size]
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        waiting = (JobGroup(group) for group in groups(jobs, self._setup))
+        """Run the turns on the workers; outcomes come in the order in which they are done."""
+        waiting = grouped(iter(jobs), lambda: min(MOST, int(WORTHWHILE / self._seconds)))
         caller = object()
         if not self._workers.is_configured_with(self._block):
             raise SparsonaError("these workers were configured for another pool meanwhile: make a new pool")
@@ -136,8 +138,8 @@ class Pool:
         for job, outcome, wrote in zip(group.jobs, response.outcomes, response.wrote, strict=True):
             if wrote is not None:
                 self.store.written(job.client, wrote)
-            self._seconds += 0.2 * (outcome.seconds * len(group.jobs) - self._seconds)
-            yield replace(outcome, job=job)
+            self._seconds += 0.2 * (outcome.seconds - self._seconds)
+            yield outcome
 
     def _repeat(self, process: WorkerProcess[JobGroup], repeated: deque[JobGroup]) -> None:
         """A worker has died: its turns are run again by others, unless too many die in the same turn."""
@@ -155,6 +157,7 @@ class Pool:
         repeated.extend(process.groups)
 
     def close(self) -> None:
+        """End the workers, if they are this pool's own, and give back the memory."""
         if self._owns_workers:
             self._workers.close()
         self._block.close()

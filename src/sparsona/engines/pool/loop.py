@@ -16,7 +16,7 @@ import torch
 
 from sparsona.engines.child import end_with_parent
 from sparsona.engines.pool.shared import SharedSetup, Slot, attach_setup
-from sparsona.engines.turns import DEPTH, Failure, caught, run_turns
+from sparsona.engines.turns import DEPTH, Failure, caught, run_turn
 from sparsona.federation.references import ReferenceStore
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome, Worker
@@ -53,7 +53,7 @@ class Request:
 class Response:
     """The outcomes of one request. `wrote` is for each turn the sha256 of the client's new state, None without one.
 
-    The jobs in the outcomes come back without their downlinks. `memory` is the most the worker held, in kilobytes.
+    `memory` is the most the worker held, in kilobytes.
     """
 
     outcomes: tuple[Outcome, ...]
@@ -114,6 +114,7 @@ class WorkerLoop:
         self._worker: Worker | None = None
 
     def configure(self, shared: SharedSetup, handle: int) -> Configured | Failure:
+        """Become the worker of a federation whose data lie in shared memory."""
         self._worker = None
         found = caught(lambda: Worker(_attached(shared, handle), ReferenceStore()))
         if isinstance(found, Failure):
@@ -122,13 +123,16 @@ class WorkerLoop:
         return Configured()
 
     def work(self, request: Request) -> Response:
+        """Run the turns of one request."""
         assert self._worker is not None
         self.scratch = request.scratch
         self._worker.references.settle(request.references)
-        done = run_turns(self._worker, request.jobs, [ticket.state() for ticket in request.tickets])
-        wrote = [ticket.keep(state) for ticket, (_, state) in zip(request.tickets, done, strict=True)]
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return Response(tuple(outcome for outcome, _ in done), tuple(wrote), memory)
+        outcomes, wrote = [], []
+        for job, ticket in zip(request.jobs, request.tickets, strict=True):
+            outcome, state = run_turn(self._worker, job, ticket.state())
+            wrote.append(ticket.keep(state))
+            outcomes.append(outcome)
+        return Response(tuple(outcomes), tuple(wrote), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def _attached(shared: SharedSetup, handle: int) -> Setup:

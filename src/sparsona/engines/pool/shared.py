@@ -32,7 +32,7 @@ class Place:
     shape: tuple[int, ...]
 
 
-class Block:
+class SharedBlock:
     """Arrays in a piece of memory that has a file descriptor and no name.
 
     The kernel frees it when the last process that holds it ends, however that happens: nothing can be left behind.
@@ -55,6 +55,7 @@ class Block:
                 del target
 
     def close(self) -> None:
+        """Give back the memory."""
         if self.handle >= 0:
             os.close(self.handle)
             self.handle = -1
@@ -96,6 +97,7 @@ class Slot:
         return len(data)
 
     def get(self, length: int) -> Any:
+        """What was put here, from its first `length` bytes."""
         if self._memory is None or length > len(self._memory):
             self._map()
         assert self._memory is not None
@@ -103,6 +105,7 @@ class Slot:
             return ForkingPickler.loads(data)
 
     def close(self) -> None:
+        """Give back the memory."""
         if self._memory is not None:
             self._memory.close()
             self._memory = None
@@ -122,11 +125,11 @@ class SharedSetup:
     main: Mapping[str, Any]
 
 
-def share_setup(setup: Setup) -> tuple[SharedSetup, Block]:
+def share_setup(setup: Setup) -> tuple[SharedSetup, SharedBlock]:
     """The set-up for worker processes, and the block of memory that they share."""
     arrays = setup_arrays(setup)
     main = _main(arrays[-1].tobytes())
-    block = Block(arrays)
+    block = SharedBlock(arrays)
     return SharedSetup(block.places, main), block
 
 

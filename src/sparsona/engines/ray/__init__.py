@@ -34,13 +34,13 @@ from sparsona.engines.ray.actor import (
 from sparsona.engines.ray.cluster import Membership, need_ray, room, without_room
 from sparsona.engines.ray.sources import loaded_sources
 from sparsona.engines.shipping import setup_arrays
-from sparsona.engines.turns import DEPTH, MAX_DEATHS, SHORT, Failure, JobGroup
+from sparsona.engines.turns import DEPTH, MAX_DEATHS, SHORT, Failure, JobGroup, grouped
 from sparsona.errors import InputError, SparsonaError
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.references import ReferenceStore
 from sparsona.federation.resources import Resources
 from sparsona.federation.setup import Setup
-from sparsona.federation.worker import Job, Outcome, groups
+from sparsona.federation.worker import Job, Outcome
 from sparsona.message import Part
 from sparsona.method import ClientId
 from sparsona.runs.store import ClientStore, Ticket
@@ -54,8 +54,11 @@ LOOK = 5.0
 PATIENCE = 60.0
 """Seconds without any worker after which the user is told."""
 
-LARGE = 100_000
-"""Bytes. A downlink of so many is put into the object store once for all clients that get it in a row."""
+WORTHWHILE, MOST = 0.02, 64
+"""Seconds of work that are worth a way to another node and back, and the most turns that go together."""
+
+LARGE, KEPT = 100_000, 8
+"""Bytes of a piece that is put into the object store, and how many of these are remembered for further clients."""
 
 
 class Remote:
@@ -73,6 +76,7 @@ class Remote:
 
     @property
     def awaited(self) -> list[Any]:
+        """What the worker has to answer."""
         return list(self.groups) if self.starting is None else [self.starting]
 
 
@@ -94,7 +98,7 @@ class RayEngine:
         self._setup = setup
         self._seconds = SHORT
         self._mark: Path | None = None
-        self._last_down: tuple[bytes, Any] = b"", None
+        self._pieces: dict[int, tuple[bytes, Any]] = {}
         self._sent_references: dict[bytes, Any] = {}
         self._failures = 0
         arrays = setup_arrays(setup)
@@ -113,13 +117,14 @@ class RayEngine:
             raise
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        waiting = (JobGroup(group) for group in groups(jobs, self._setup))
+        """Run the turns on the cluster; outcomes come in the order in which they are done."""
+        waiting = grouped(iter(jobs), lambda: min(MOST, int(WORTHWHILE / self._seconds)))
         self._stop([worker for worker in self.workers if worker.groups])
         try:
             yield from self._run(waiting)
         finally:
             self._stop([worker for worker in self.workers if worker.groups])
-            self._last_down = b"", None
+            self._pieces.clear()
             self._sent_references.clear()
 
     def _run(self, waiting: Iterator[JobGroup]) -> Iterator[Outcome]:
@@ -167,25 +172,31 @@ class RayEngine:
 
     def _submit(self, worker: Remote, group: JobGroup) -> None:
         tickets = tuple(self.store.ticket(job.client) for job in group.jobs)
-        sent = [self._stored_down(job.down) for job in group.jobs]
+        sent: list[Any] = []
+        downs = tuple(tuple(self._stored(piece, sent) for piece in job.down) for job in group.jobs)
         states: SharedFiles | HandedOver
         if worker.sees_files:
             files = tuple(ticket.absolute() for ticket in tickets)
             states = SharedFiles(files, self.references.folder.absolute(), self._marked(files[0]))
         else:
-            names = tuple(dict.fromkeys(name for job in group.jobs if (name := reference_in(job.down)) is not None))
+            found = (reference_in(job.down[0]) for job in group.jobs if job.down)
+            names = tuple(dict.fromkeys(name for name in found if name is not None))
             states = HandedOver(tuple(ticket.state() for ticket in tickets), names)
             sent += [self._stored_reference(name) for name in names]
-        bare = tuple(replace(job, down=b"") for job in group.jobs)
-        worker.groups[worker.actor.work.remote(RemoteRequest(bare, states), *sent)] = group
+        bare = tuple(replace(job, down=()) for job in group.jobs)
+        worker.groups[worker.actor.work.remote(RemoteRequest(bare, downs, states), *sent)] = group
 
-    def _stored_down(self, down: bytes) -> Any:
-        """A downlink as an argument: a large one as an object in the store."""
-        if len(down) < LARGE:
-            return down
-        if self._last_down[0] != down:
-            self._last_down = down, self._ray.put(down)
-        return self._last_down[1]
+    def _stored(self, piece: bytes, sent: list[Any]) -> bytes | int:
+        """A piece of a downlink, or the number of the argument that is added for it: an object in the store, where the
+        piece is large. Clients that get the same share the piece, and so the object."""
+        if len(piece) < LARGE:
+            return piece
+        if id(piece) not in self._pieces:
+            while len(self._pieces) >= KEPT:
+                del self._pieces[next(iter(self._pieces))]
+            self._pieces[id(piece)] = piece, self._ray.put(piece)
+        sent.append(self._pieces[id(piece)][1])
+        return len(sent) - 1
 
     def _stored_reference(self, name: bytes) -> Any:
         if name not in self._sent_references:
@@ -236,8 +247,8 @@ class RayEngine:
             sha256 = self.store.ticket(job.client).keep(kept) if isinstance(kept, bytes) else kept
             if sha256 is not None:
                 self.store.written(job.client, sha256)
-            self._seconds += 0.2 * (outcome.seconds * len(group.jobs) - self._seconds)
-            yield replace(outcome, job=job)
+            self._seconds += 0.2 * (outcome.seconds - self._seconds)
+            yield outcome
 
     def _lost(self, worker: Remote, error: Exception, repeated: deque[JobGroup]) -> None:
         """A worker is gone, or its node: its turns are run again by others, unless too many go in the same turn."""
@@ -261,6 +272,7 @@ class RayEngine:
         self._fit_cluster()
 
     def close(self) -> None:
+        """End the workers, and leave the cluster if this engine has joined it."""
         self._stop(list(self.workers))
         self._unmark()
         self._membership.leave()

@@ -14,7 +14,7 @@ import torch
 
 from sparsona.engines.ray.sources import Sources
 from sparsona.engines.shipping import setup_of
-from sparsona.engines.turns import Failure, caught, run_turns
+from sparsona.engines.turns import Failure, caught, run_turn
 from sparsona.federation.references import ReferenceStore
 from sparsona.federation.worker import Job, Outcome, Worker
 from sparsona.message import Part
@@ -45,15 +45,17 @@ class HandedOver:
 
 @dataclass(frozen=True)
 class RemoteRequest:
-    """Clients' turns to run. Their downlinks follow as arguments of their own: what several have alike travels once."""
+    """Clients' turns to run. A piece of a downlink that is a number is the argument of that number which follows: what
+    is large and alike for many clients is in the object store once."""
 
     jobs: tuple[Job, ...]
+    downs: tuple[tuple[bytes | int, ...], ...]
     states: SharedFiles | HandedOver
 
 
 @dataclass(frozen=True)
 class RemoteResponse:
-    """The outcomes of one request, without the downlinks, and what became of each client's state.
+    """The outcomes of one request, and what became of each client's state.
 
     `kept` is the hash of the file that was written, or the state itself where it is handed over; None where a client
     has none. `memory` is the most that the worker held, in kilobytes.
@@ -89,35 +91,42 @@ class RemoteWorker:
         self._worker = caught(lambda: _worker(device, sources, arrays))
 
     def ready(self) -> Ready | Failure:
+        """Whether the worker has its set-up, or why not."""
         if isinstance(self._worker, Failure):
             return self._worker
         return Ready(socket.gethostname(), __version__, torch.backends.cpu.get_cpu_capability())
 
     def work(self, request: RemoteRequest, *sent: Any) -> RemoteResponse | OtherFiles | Failure:
-        """Run the turns. `sent` holds the downlink of each, then the parts of each reference that is handed over."""
+        """Run the turns. `sent` holds large pieces of downlinks, and the parts of each reference that is handed over
+        at its end."""
         if isinstance(request.states, SharedFiles) and not request.states.mark.exists():
             return OtherFiles()
-        return caught(lambda: self._respond(request, sent[: len(request.jobs)], sent[len(request.jobs) :]))
+        return caught(lambda: self._respond(request, sent))
 
-    def _respond(
-        self, request: RemoteRequest, downs: tuple[bytes, ...], parts: tuple[Mapping[str, Part], ...]
-    ) -> RemoteResponse:
+    def _respond(self, request: RemoteRequest, sent: tuple[Any, ...]) -> RemoteResponse:
         assert isinstance(self._worker, Worker)
-        jobs = tuple(replace(job, down=down) for job, down in zip(request.jobs, downs, strict=True))
         states, references = request.states, self._worker.references
         if isinstance(states, SharedFiles):
             references.settle(states.references)
-            done = run_turns(self._worker, jobs, [ticket.state() for ticket in states.tickets])
-            kept: list[str | bytes | None] = []
-            kept += [ticket.keep(state) for ticket, (_, state) in zip(states.tickets, done, strict=True)]
         else:
-            for name, held in zip(states.references, parts, strict=True):
-                references.add(Reference(held, name))
-            done = run_turns(self._worker, jobs, states.states)
+            given: tuple[Mapping[str, Part], ...] = sent[len(sent) - len(states.references) :]
+            for name, parts in zip(states.references, given, strict=True):
+                references.add(Reference(parts, name))
+        outcomes: list[Outcome] = []
+        kept: list[str | bytes | None] = []
+        for number, job in enumerate(request.jobs):
+            down = tuple(sent[piece] if isinstance(piece, int) else piece for piece in request.downs[number])
+            full = replace(job, down=down)
+            if isinstance(states, SharedFiles):
+                outcome, state = run_turn(self._worker, full, states.tickets[number].state())
+                kept.append(states.tickets[number].keep(state))
+            else:
+                outcome, state = run_turn(self._worker, full, states.states[number])
+                kept.append(state)
+            outcomes.append(outcome)
+        if isinstance(states, HandedOver):
             references.keep_only(())
-            kept = [state for _, state in done]
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return RemoteResponse(tuple(outcome for outcome, _ in done), tuple(kept), memory)
+        return RemoteResponse(tuple(outcomes), tuple(kept), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def _worker(device: str, sources: Sources, arrays: Any) -> Worker:
