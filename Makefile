@@ -30,9 +30,9 @@ test-slow: $(READY)
 # Flower lowers some pins, so it has an environment of its own: what it lacks it finds in the first one.
 test-network: $(READY)
 	if $(MAKE) --no-print-directory $(NETWORK)/.ready; then \
-	  timeout 900 $(NETWORK)/bin/python -m pytest -m network tests/engines/flower; \
+	  timeout --kill-after=30 600 $(NETWORK)/bin/python -m pytest -m network tests/engines/flower; \
 	else \
-	  echo "SKIPPED: the network tests need Flower, which could not be installed (see above)"; \
+	  echo "SKIPPED: the network tests. Flower could not be installed; pip says why above."; \
 	fi
 
 # Ray is large and stays out of the lock: an environment of its own, which finds the rest in the first one.
@@ -49,7 +49,7 @@ test-wheel: $(READY)
 
 # Strictly, and with nothing that a reader would load from elsewhere.
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	$(BIN)/python docs/generate/offline.py build/site
 
 lint: $(READY)

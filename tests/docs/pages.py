@@ -13,7 +13,8 @@ PROGRAMS = ("sparsona", "python", "pip", "make", "bash", "source", "cd", "tensor
 """What a line must begin with to be a command. Other indented blocks are drawings or fragments of files."""
 
 FENCE = re.compile(r"^(?P<indent> *)```(?P<info>.*)$")
-INLINE = re.compile(r"`((?:sparsona|python|make|pip) [^`]+)`")
+INLINE = re.compile(r"`(sparsona [^`]+ [^`]+|(?:python|make|pip) [^`]+)`")
+"""In the text, a command with its arguments; `sparsona compare` alone is a name."""
 PLACEHOLDER = re.compile(r"\b[A-Z][A-Z]+\b(?!=)|\.\.\.")
 
 

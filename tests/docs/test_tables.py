@@ -30,7 +30,7 @@ def section(name: str) -> str:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "run"
-    sparsona.run("spfl", clients=4, rounds=1, new_clients=0.25, out=out, set=("split.fewest=40", "evaluation.ft=true"))
+    sparsona.run("spfl", clients=4, rounds=1, new_clients=0.25, out=out, set=("split.fewest=74", "evaluation.ft=true"))
     return out
 
 

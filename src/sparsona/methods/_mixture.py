@@ -18,6 +18,7 @@ class Mixture:
     mixture: Vector
 
     def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
+        """The logarithm of the mixed probabilities."""
         parts = [
             float(share) * forward(model, inputs).softmax(1)
             for model, share in zip(self.models, self.mixture, strict=True)

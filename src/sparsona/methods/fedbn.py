@@ -31,6 +31,7 @@ class FedBN(Method[ServerState, ClientState]):
     personal: Personal = NO_MEAN
 
     def shared(self, layout: Layout) -> Mask:
+        """The weights that all clients have in common."""
         return ~normalisation(layout)
 
     def start_server(self, task: Task) -> ServerState:

@@ -16,8 +16,8 @@ class TrainConfig:
     """How a client trains in a round.
 
     `epochs` is the number of passes over the client's training examples; `steps`, if given, is the number of batches
-    instead. A `batch` has so many examples; `drop_last` leaves out a last batch that is shorter.
-    `optimizer` is plain or momentum SGD, or Adam; `lr` is the learning rate of the first round; `momentum` is SGD's.
+    instead. `batch` is the number of examples of a step; `drop_last` leaves out a last batch that is shorter.
+    `optimizer` is SGD or Adam; `lr` is the learning rate of the first round; `momentum` is that of SGD.
     `decay` is the factor of the learning rate from round to round; after each of the shares of all rounds in `drops` it
     falls to a tenth. `weight_decay` times the weights is added to the gradient; `clip` is the greatest norm of the
     gradient, taken with the proximal term, after the mask and before the weight decay.

@@ -124,6 +124,7 @@ def pack(array: npt.NDArray[np.unsignedinteger[Any]]) -> str:
 
 
 def unpack(text: str, kind: type[np.unsignedinteger[Any]], width: int) -> npt.NDArray[Any]:
+    """What :func:`pack` has written, with rows of this width."""
     raw = zlib.decompress(base64.b85decode(text))
     return np.frombuffer(raw, np.dtype(kind).newbyteorder("<")).astype(kind).reshape(-1, width)
 

@@ -83,6 +83,7 @@ class StudyPlan:
 
     @property
     def settings(self) -> list[tuple[StudyTask, float]]:
+        """Every task with every share of clients in a round."""
         return list(product(self.tasks, self.shares))
 
 
@@ -106,10 +107,12 @@ class Cell:
 
     @property
     def name(self) -> str:
+        """What its file is called."""
         return f"{self.task.name}-{self.share:g}-{self.row}-t{self.trial}-s{self.seed}-r{self.rounds}"
 
     @property
     def cost(self) -> float:
+        """What cheap cells are told by: rounds, by the share of clients that work in each."""
         return self.rounds * self.share
 
     def settings(self) -> dict[str, Any]:
@@ -125,7 +128,7 @@ class Cell:
             "rounds": self.rounds,
             "seed": self.seed,
             "engine": "inprocess",
-            "trainer": "batched",
+            "trainer": "fused",
             "training": {"steps": max(1, plan.steps // row.models), "batch": plan.batch},
             "schedule": {"sample": self.share},
             "columns": {"scaling": self.task.scaling},

