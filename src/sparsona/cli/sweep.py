@@ -16,6 +16,7 @@ from sparsona.methods import METHODS
 
 
 def add_to(app: typer.Typer) -> None:
+    """Add the command."""
     app.command()(takes_run_options(sweep))
 
 

@@ -68,6 +68,7 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
+        """The process's number."""
         return self._process.pid
 
     def end(self, kill: bool = True) -> str:

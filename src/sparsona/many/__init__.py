@@ -46,7 +46,8 @@ class RunPlace(Protocol):
     def busy(self) -> bool:
         """Whether a run is under way."""
 
-    def start(self, name: str, plan: RunPlan) -> None: ...
+    def start(self, name: str, plan: RunPlan) -> None:
+        """Begin a run."""
 
     def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[Ended]:
         """Wait until something happens: tell of rounds, and return the runs that have ended."""

@@ -35,9 +35,11 @@ class Mailbox:
         self._letters: list[tuple[str, RoundReport]] = []
 
     def put(self, name: str, report: RoundReport) -> None:
+        """Leave a round's report."""
         self._letters.append((name, report))
 
     def take(self) -> list[tuple[str, RoundReport]]:
+        """All that was left since the last time."""
         taken, self._letters = self._letters, []
         return taken
 
@@ -86,6 +88,7 @@ def packed(folder: Path) -> bytes:
 
 
 def unpack(data: bytes, folder: Path) -> None:
+    """Write what :func:`packed` has read."""
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         archive.extractall(folder, filter="data")
@@ -126,13 +129,16 @@ class OnCluster:
 
     @property
     def free(self) -> bool:
+        """Whether another run can start."""
         return len(self._at_work) < max(1, room(self._resources))
 
     @property
     def busy(self) -> bool:
+        """Whether a run is under way."""
         return bool(self._at_work)
 
     def start(self, name: str, plan: RunPlan) -> None:
+        """Send a run to the cluster."""
         settings = {**plan.settings, **self._device, "engine": "inprocess"}
         self._submit(AtWork(name, replace(plan, settings=settings, folder=plan.folder.absolute())), self._mark)
 
@@ -141,6 +147,7 @@ class OnCluster:
         self._at_work[self._task.remote(run.name, run.plan, mark, directory, self._mailbox)] = run
 
     def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[Ended]:
+        """Wait until something happens: tell of rounds, and return the runs that have ended."""
         done, _ = self._ray.wait(list(self._at_work), timeout=LOOK)
         for name, report in self._ray.get(self._mailbox.take.remote()):
             on_round(name, report)
@@ -167,6 +174,7 @@ class OnCluster:
         answer.raise_again()
 
     def close(self) -> None:
+        """Stop what is under way; it can be continued."""
         for ref in self._at_work:
             self._ray.cancel(ref, force=True)
         self._at_work = {}

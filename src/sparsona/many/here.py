@@ -20,16 +20,20 @@ class Here:
 
     @property
     def free(self) -> bool:
+        """Whether another run can start."""
         return self._next is None
 
     @property
     def busy(self) -> bool:
+        """Whether a run is under way."""
         return self._next is not None
 
     def start(self, name: str, plan: RunPlan) -> None:
+        """Have a run made by the next :meth:`wait`."""
         self._next = name, plan
 
     def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[Ended]:
+        """Wait until something happens: tell of rounds, and return the runs that have ended."""
         assert self._next is not None
         (name, plan), self._next = self._next, None
         try:
@@ -39,4 +43,5 @@ class Here:
         return [Ended(name)]
 
     def close(self) -> None:
+        """Stop what is under way; it can be continued."""
         self._next = None

@@ -33,6 +33,7 @@ class Until:
     budget: Budget = field(default_factory=Budget)
 
     def reached(self, rounds: int, sent: float, clock: float) -> bool:
+        """Whether a run that has done and spent so much has come far enough."""
         return rounds >= self.rounds or self.budget.spent(sent, clock)
 
 
@@ -53,6 +54,7 @@ class RunPlan:
 
     @property
     def rounds(self) -> int:
+        """How many rounds the run shall have."""
         return int(self.settings.get("rounds", Experiment.model_fields["rounds"].default))
 
     @property
@@ -69,6 +71,7 @@ class Loader:
         self._kept: tuple[str, Dataset] | None = None
 
     def prepare(self, settings: Mapping[str, Any], origin: str) -> Prepared:
+        """An experiment, ready to start."""
         named = [settings.get("data"), settings.get("columns"), settings.get("split", {}).get("by")]
         key = json.dumps(named, sort_keys=True, default=str)
         loaded = self._kept[1] if self._kept is not None and self._kept[0] == key else None

@@ -44,13 +44,16 @@ class Processes:
 
     @property
     def free(self) -> bool:
+        """Whether another run can start."""
         return len(self._at_work) < self._size
 
     @property
     def busy(self) -> bool:
+        """Whether a run is under way."""
         return bool(self._at_work)
 
     def start(self, name: str, plan: RunPlan) -> None:
+        """Give a run to a process."""
         own = replace(plan, settings={**plan.settings, "workers": self._workers})
         self._assign(Assigned(name, own))
 
@@ -63,6 +66,7 @@ class Processes:
             log.debug("a process ended before its first run")  # its connection ends, which wait() finds
 
     def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[Ended]:
+        """Wait until something happens: tell of rounds, and return the runs that have ended."""
         ended = []
         readable = wait([child.connection for child in self._at_work])
         for child in [child for child in self._at_work if child.connection in readable]:
@@ -99,6 +103,7 @@ class Processes:
         return []
 
     def close(self) -> None:
+        """Stop what is under way; it can be continued."""
         for child in self._at_work:
             child.end()
         for child in self._idle:

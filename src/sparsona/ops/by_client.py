@@ -57,6 +57,7 @@ class ByClient(Mapping[str, V]):
         return ByClient({**kept, **new})
 
     def without(self, clients: Collection[str]) -> ByClient[V]:
+        """Without the values of these clients."""
         return ByClient({client: value for client, value in self._held.items() if client not in clients})
 
     @property

@@ -51,15 +51,18 @@ class SweepProgress:
         self._progress.stop()
 
     def started(self, point: SweepPoint) -> None:
+        """A run begins: its bar appears."""
         self._bars[point.name] = self._progress.add_task(point.name, total=rounds_of(point), note="")
 
     def round(self, point: SweepPoint, report: RoundReport) -> None:
+        """A round is done: its bar moves."""
         self._progress.update(self._bars[point.name], completed=report.round)
         score = report.scores["pre"]["mean"] if "pre" in report.scores else None
         if score is not None:
             self._progress.update(self._bars[point.name], note=f"pre {score:.4g}")
 
     def ended(self, point: SweepPoint, problem: str) -> None:
+        """A run has ended, or was finished before; `problem` says why it failed."""
         self._done += 1
         self._progress.update(self._whole, advance=1)
         made = point.name in self._bars
@@ -71,6 +74,7 @@ class SweepProgress:
 
 
 def rounds_of(point: SweepPoint) -> int:
+    """How many rounds a run of the sweep has."""
     from sparsona.experiment import Experiment
 
     return int(point.settings.get("rounds", Experiment.model_fields["rounds"].default))

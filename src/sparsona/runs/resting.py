@@ -72,6 +72,7 @@ class RestingStore:
 
     @property
     def folder(self) -> Path:
+        """Where the files are."""
         if self._folder is None:
             self._scratch = tempfile.TemporaryDirectory(prefix="sparsona-", ignore_cleanup_errors=True)
             self._folder = Path(self._scratch.name)
@@ -161,6 +162,7 @@ class RestingStore:
                 path.unlink()
 
     def close(self) -> None:
+        """Remove what was written outside of a run directory."""
         if self._scratch is not None:
             self._scratch.cleanup()
             self._scratch = self._folder = None

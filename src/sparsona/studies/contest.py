@@ -149,6 +149,7 @@ class Runs:
         return str(self.settings(self.contest.contenders[0], self.contest.seeds[0]).get("engine", "auto"))
 
     def prepare(self, contender: str, seed: int) -> Prepared:
+        """A contender's run for one seed, ready to start."""
         return self.loader.prepare(self.settings(contender, seed), ORIGIN)
 
     def plan(self, contender: str, seed: int, until: Until | None = None) -> RunPlan:

@@ -35,10 +35,12 @@ class Sweep:
     set: tuple[str, ...] = ()
 
     def text(self) -> str:
+        """The sweep as its file holds it."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
     @classmethod
     def parse(cls, text: str) -> Sweep:
+        """What :meth:`text` has written."""
         raw = json.loads(text)
         return cls(raw["settings"], {key: tuple(values) for key, values in raw["over"].items()}, tuple(raw["set"]))
 

@@ -42,6 +42,7 @@ class WorkerProcess(Generic[T]):
 
     @property
     def connection(self) -> Connection[Any, Any]:
+        """What messages go through."""
         return self._child.connection
 
     @property

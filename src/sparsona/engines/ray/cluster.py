@@ -32,6 +32,7 @@ class Membership:
             _join(resources, data_bytes)
 
     def leave(self) -> None:
+        """Leave the cluster, if this membership has joined it."""
         if self._joined:
             need_ray().shutdown()
             self._joined = False
