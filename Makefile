@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NETWORK := .venv-flower
 
-.PHONY: demo examples test test-instructions test-slow test-network lint types check clean
+.PHONY: demo docs examples test test-instructions test-slow test-network test-wheel lint types check clean
 
 demo: $(READY)
 	$(BIN)/sparsona demo
@@ -34,6 +34,15 @@ test-network: $(READY)
 	  echo "SKIPPED: the network tests. Flower could not be installed; pip says why above."; \
 	fi
 
+# A wheel and an sdist of what git knows, each in an empty environment.
+test-wheel: $(READY)
+	$(BIN)/python -m pytest -m slow tests/test_wheel.py
+
+# Strictly, and with nothing that a reader would load from elsewhere.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python docs/generate/offline.py build/site
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -48,6 +57,10 @@ $(READY): pyproject.toml requirements.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -r requirements.txt
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	touch $@
+
+$(VENV)/.docs: $(READY) docs/generate/requirements.txt
+	$(BIN)/python -m pip install --quiet -r docs/generate/requirements.txt
 	touch $@
 
 $(NETWORK)/.ready: $(READY)

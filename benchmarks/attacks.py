@@ -161,13 +161,13 @@ class Tampered(InProcess):
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         for outcome in super().run(jobs):
-            if outcome.job.kind != "fit" or outcome.job.client != BAD or not outcome.frame.data:
+            if outcome.kind != "fit" or outcome.client != BAD or not outcome.frame.data:
                 yield outcome
                 continue
             data = type(self).change(outcome.frame.data)
             if type(self).change is BYTES["first reply again"]:
                 self.first = data = self.first or data
-            yield replace(outcome, frame=replace(outcome.frame, data=data))
+            yield replace(outcome, frame=replace(outcome.frame, pieces=(data,)))
 
 
 def run(setup: Setup, engine: InProcess) -> tuple[Any, set[str], int]:

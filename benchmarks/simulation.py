@@ -33,7 +33,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -57,6 +57,7 @@ from sparsona.methods import METHODS
 from sparsona.models import MODELS
 from sparsona.runs.records import RunLog
 from sparsona.training.config import TrainConfig
+from sparsona.training.fused import TrainerName
 from sparsona.training.objective import classification
 from sparsona.training.runner import ModelRunner, channels_last
 from sparsona.training.vector import Flat
@@ -70,7 +71,7 @@ BARE, LIMIT = "(a) bare loop", "(b) the limit"
 class Way:
     """How sparsona is asked to run."""
 
-    trainer: Literal["plain", "batched"] = "plain"
+    trainer: TrainerName = "plain"
     packing: PackingName = "tight"
 
     def __str__(self) -> str:
@@ -140,7 +141,7 @@ class Work:
         return Setup(*means, way.trainer, way.packing)
 
 
-TINY = (PLAIN, Way("batched"), Way("batched", "plain"))
+TINY = (PLAIN, Way("fused"), Way("fused", "plain"))
 WORKS = (
     Work("W1", "convnet2", 10, 6000, 10, 64, 3, "samples"),
     Work("W2", "cnn-mcmahan", 10, 1000, 10, 64, 3, "samples"),

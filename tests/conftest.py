@@ -8,11 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from hypothesis import settings
 
 collect_ignore_glob = ["conftest.py", "*/conftest.py"]
 """Shared fixtures of a folder are loaded, not collected: all of them have the same name."""
 
 os.environ.setdefault("COLUMNS", "120")
+settings.register_profile("suite", deadline=None)  # how long an example takes depends on who else uses the machine
+settings.load_profile("suite")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that starts the suite in the background ignores it
 
 

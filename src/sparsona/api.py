@@ -71,6 +71,7 @@ class Models(Mapping[ClientId, PersonalModel]):
         self._same: dict[bytes, Vector] = {}
 
     def add(self, client: ClientId, model: Model, buffers: Vector) -> None:
+        """Keep a client's model that no run directory holds."""
         if not isinstance(model, np.ndarray):
             self._held[client] = model, self._shared(buffers)
         elif self._folder is None:
@@ -263,7 +264,7 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
     statistics = Layout.of_buffers(module)
     for outcome in rounds.finish("personal", setup.task.clients):
         assert outcome.model is not None
-        client, buffers = outcome.job.client, outcome.buffers
+        client, buffers = outcome.client, outcome.buffers
         own = np.zeros(0, np.float32) if buffers is None else buffers
         if folder is not None:
             named = statistics.named(own)
@@ -317,9 +318,9 @@ def load(run: str | Path, model: nn.Module | None = None) -> Result:
 def _joined(outcomes: list[Outcome], joining: list[Outcome], prepared: Prepared) -> dict[str, Any]:
     """What new clients scored, and the bytes by which they joined and got their models."""
     setup, fewest = prepared.setup, prepared.experiment.split.fewest
-    sizes = {o.job.client: len(setup.federation.splits[o.job.client].test) for o in outcomes}
+    sizes = {o.client: len(setup.federation.splits[o.client].test) for o in outcomes}
     scores = {
-        p: {o.job.client: o.scores[p].test for o in outcomes if p in o.scores and sizes[o.job.client] >= fewest}
+        p: {o.client: o.scores[p].test for o in outcomes if p in o.scores and sizes[o.client] >= fewest}
         for p in ("pre", "post")
     }
     higher = setup.objective.higher_is_better
@@ -328,7 +329,7 @@ def _joined(outcomes: list[Outcome], joining: list[Outcome], prepared: Prepared)
         setup.objective.metric_name: {p: summarise(found, sizes, higher) for p, found in scores.items()},
         "bytes": {
             "up": sum(len(o.frame.data) for o in joining),
-            "down": sum(len(o.job.down) for o in (*joining, *outcomes)),
+            "down": sum(o.received for o in (*joining, *outcomes)),
         },
     }
 

@@ -43,6 +43,16 @@ def compiled(function: F) -> F:
     return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=False)(function))
 
 
+def compiled_sums(function: F) -> F:
+    """The same for the arithmetic of models: sums are taken in the order that is fastest on this machine.
+
+    Results differ in the last bits from one kind of processor to another. What is not a number stays so.
+    """
+    function.__qualname__ += f".{_fingerprint(Path(function.__code__.co_filename).parent)}"
+    loose = {"reassoc", "contract", "nsz"}
+    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=loose)(function))
+
+
 if TYPE_CHECKING:
 
     def i64(number: Any) -> int:

@@ -20,6 +20,7 @@ from sparsona.federation.schedule import Sampled
 from sparsona.files import check_regular
 from sparsona.method import Method
 from sparsona.methods import METHODS
+from sparsona.options import Option, groups, options_of
 from sparsona.registry import suggest
 from sparsona.training.config import TrainConfig
 from sparsona.wire import PackingName
@@ -37,13 +38,14 @@ FREE = ("engine", "workers", "device", "rounds")
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """How each client's samples are divided.
+    """How each client's samples are divided into training, validation and test samples.
 
-    `use`: the publisher's test part dealt out by the clients' training distributions (`official`), only the training
-    part (`train`) or both together (`pooled`), divided within each client. `test` and `validation` are shares. `by`:
-    random, time:COLUMN (the last rows are tested; time:COLUMN:GAP leaves out rows that near to the cut), group:COLUMN
-    (whole groups are tested). `repeat` counts other divisions at random. A client with fewer than `fewest` test rows
-    has no score.
+    `use` is official: the publisher's test part, dealt out as the training part is; train: only the training part,
+    divided within each client; or pooled: both parts together, divided within each client. `test` is the share of a
+    client's samples that is tested on; `validation` is the share of the rest that choices are made on.
+    `by` is random; time:COLUMN, which tests the last rows (time:COLUMN:GAP leaves out rows so near to the cut); or
+    group:COLUMN, which tests whole groups. `repeat` is the number of the random division. `fewest` is the least number
+    of test rows with which a client has a score.
     """
 
     use: Literal["official", "train", "pooled"] = "official"
@@ -63,21 +65,30 @@ class Experiment(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    method: str
-    data: str = "digits"
-    model: str = "auto"
-    clients: Annotated[int, Field(ge=0)] = 10
-    partition: str = "dirichlet-classes:0.3"
-    rounds: Annotated[int, Field(ge=1)] = 20
-    seed: Annotated[int, Field(ge=0)] = 0
-    new_clients: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    engine: str = "auto"
-    workers: Annotated[int, Field(ge=0)] = 0
-    device: str = "cpu"
-    trainer: Literal["plain", "batched"] = "plain"
-    packing: PackingName = "tight"
-    max_update_norm: Annotated[float | None, Field(gt=0)] = None
-    options: dict[str, Any] = {}
+    method: Annotated[str, Field(description="the method, as `sparsona methods` lists it")]
+    data: Annotated[str, Field(description="a data set of `sparsona data list`, or folder:, csv:, parquet:, npz:")] = (
+        "digits"
+    )
+    model: Annotated[str, Field(description="the net; auto: the data set's own")] = "auto"
+    clients: Annotated[int, Field(ge=0, description="how many clients; 0: as many as the partition makes")] = 10
+    partition: Annotated[str, Field(description="how samples are dealt out; groups: the owners themselves")] = (
+        "dirichlet-classes:0.3"
+    )
+    rounds: Annotated[int, Field(ge=1, description="how many rounds")] = 20
+    seed: Annotated[int, Field(ge=0, description="the seed of all chance")] = 0
+    new_clients: Annotated[float, Field(ge=0, lt=1, description="the share of clients that joins after training")] = 0.0
+    engine: Annotated[str, Field(description="what runs the clients' turns; auto: the pool where it pays")] = "auto"
+    workers: Annotated[int, Field(ge=0, description="worker processes; 0: one a core")] = 0
+    device: Annotated[str, Field(description="cpu or cuda")] = "cpu"
+    trainer: Annotated[
+        Literal["auto", "plain", "fused"],
+        Field(description="plain, or fused: tiny nets in compiled code; auto: fused where it takes the model"),
+    ] = "auto"
+    packing: Annotated[PackingName, Field(description="few bytes (tight) or little time (plain)")] = "tight"
+    max_update_norm: Annotated[
+        float | None, Field(gt=0, description="refuse a reply longer than so many times the others' median")
+    ] = None
+    options: Annotated[dict[str, Any], Field(description="the method's options: `sparsona methods NAME`")] = {}
     training: TrainConfig = TrainConfig()
     schedule: Sampled = Sampled()
     columns: Columns = Columns()
@@ -100,6 +111,17 @@ SECTIONS: dict[str, type] = {
     "split": Split,
     "evaluation": Evaluation,
 }
+
+
+def all_settings() -> list[Option]:
+    """Every key of an experiment file and of ``--set``, with its type, default and meaning.
+
+    >>> [(s.name, s.kind, s.default) for s in all_settings() if s.name in ("rounds", "training.momentum")]
+    [('rounds', 'int >= 1', 20), ('training.momentum', 'float >= 0, < 1', 0.0)]
+    """
+    top = [option for option in options_of(Experiment) if option.name not in SECTIONS]
+    inner = ((section, option) for section, kind in SECTIONS.items() for option in options_of(kind))
+    return [*top, *(dataclasses.replace(option, name=f"{section}.{option.name}") for section, option in inner)]
 
 
 def build(settings: Mapping[str, Any], origin: str = "the experiment") -> tuple[Experiment, Method[Any, Any]]:
@@ -133,19 +155,29 @@ def make_method(name: str, options: Mapping[str, Any]) -> Method[Any, Any]:
     0.5
     """
     kind = METHODS.get(name)
-    names = option_names(kind)
+    names, grouped = option_names(kind), groups(kind)
     for key in options:
         if key not in names:
             hint = suggest(key, names) if names else "; it has none"
             raise InputError(f"method {name!r} has no option {key!r}{hint}")
+    complete = dict(options)
+    for group, defaults in grouped.items():
+        given = options.get(group, {})
+        if not isinstance(given, Mapping):
+            raise InputError(f"method {name!r}: {group} is a group of options: set {group}.{next(iter(defaults))}")
+        for key in given:
+            if key not in defaults:
+                raise InputError(f"method {name!r} has no option '{group}.{key}'{suggest(key, defaults)}")
+        complete[group] = {**defaults, **given}
     try:
-        method: Method[Any, Any] = TypeAdapter(kind).validate_python(dict(options))
+        method: Method[Any, Any] = TypeAdapter(kind).validate_python(complete)
     except ValidationError as error:
         raise InputError(f"method {name!r}: {explain(error)}") from None
     return method
 
 
 def option_names(kind: type[Method[Any, Any]]) -> list[str]:
+    """The names of a method's options."""
     return [f.name for f in dataclasses.fields(kind)]
 
 
@@ -180,7 +212,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def assign(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """Apply ``key=value`` pairs: a method's option, a key of the training config, or ``section.key``.
+    """Apply ``key=value`` pairs: a method's option, a key of the training config, ``group.option``, ``section.key``.
 
     >>> assign({"method": "fedprox"}, ["mu=0.5", "lr=0.05", "schedule.dropout=0.1"])["training"]
     {'lr': 0.05}
@@ -191,10 +223,17 @@ def assign(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, An
         key = key.strip()
         if not equals or not key:
             raise InputError(f"--set takes key=value, not {text!r}")
-        section, _, name = key.rpartition(".")
-        if not section:
-            section = _section(str(out.get("method", "")), name)
-        target = out.setdefault(section, {}) if section else out
+        *path, name = key.split(".")
+        method = str(out.get("method", ""))
+        if not path:
+            path = [section] if (section := _section(method, name)) else []
+        elif method and path[0] in groups(METHODS.get(method)):
+            path = ["options", *path]
+        target = out
+        for part in path:
+            target = target.setdefault(part, {})
+            if not isinstance(target, dict):
+                raise InputError(f"--set: {part!r} in {key!r} is a value, not a group of settings")
         target[name] = _value(value.strip())
     return dict(out)
 
@@ -245,6 +284,11 @@ def _literal(value: Any) -> str:
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The leaves of a tree of settings, by their path.
+
+    >>> flatten({"rounds": 3, "training": {"lr": 0.1}})
+    {'rounds': 3, 'training.lr': 0.1}
+    """
     out: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping):

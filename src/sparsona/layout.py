@@ -28,10 +28,12 @@ class Tensor:
 
     @property
     def slice(self) -> slice:
+        """The tensor's place as a slice."""
         return slice(self.start, self.stop)
 
     @property
     def size(self) -> int:
+        """How many entries the tensor has."""
         return self.stop - self.start
 
 
@@ -51,6 +53,7 @@ class Layout:
 
     @classmethod
     def of(cls, module: nn.Module) -> Layout:
+        """The layout of a module's parameters."""
         layout = cls(_places(parameters_of(module)))
         if not layout.tensors:
             raise InputError("the model has no parameters: nothing can be trained")
@@ -63,10 +66,12 @@ class Layout:
 
     @cached_property
     def size(self) -> int:
+        """The length of the vector."""
         return self.tensors[-1].stop if self.tensors else 0
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:
+        """The lengths of the tensors."""
         return tuple(t.size for t in self.tensors)
 
     def __getitem__(self, name: str) -> Tensor:
@@ -99,6 +104,7 @@ class Layout:
 
 
 def parameters_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """The module's parameters by name; an error if one is not float32."""
     for name, parameter in module.named_parameters():
         if str(parameter.dtype) != FLOAT32:
             raise InputError(f"weight {name!r} is {parameter.dtype}; Sparsona trains float32: call module.float()")
@@ -106,6 +112,7 @@ def parameters_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def buffers_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """The module's float32 buffers by name."""
     return ((name, buffer) for name, buffer in module.named_buffers() if str(buffer.dtype) == FLOAT32)
 
 

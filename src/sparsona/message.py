@@ -49,9 +49,11 @@ class Positions:
 
     @classmethod
     def of(cls, mask: Mask) -> Positions:
+        """The positions at which a mask is true."""
         return cls(len(mask), np.flatnonzero(mask))
 
     def mask(self) -> Mask:
+        """The positions as a mask."""
         out = np.zeros(self.size, np.bool_)
         out[self.indices] = True
         return out
@@ -81,6 +83,7 @@ class Sparse:
         return cls(len(vector), indices, vector[indices])
 
     def dense(self) -> Vector:
+        """The whole vector, zero where nothing is given."""
         out = np.zeros(self.size, np.float32)
         out[self.indices] = self.values
         return out
@@ -117,6 +120,7 @@ class Ternary:
             raise WireError("a ternary part needs a sign for every position and a magnitude for every tensor")
 
     def dense(self) -> Vector:
+        """The whole vector, zero where nothing is given."""
         out = np.zeros(sum(self.sizes), np.float32)
         tensor = np.searchsorted(np.cumsum(self.sizes), self.indices, side="right")
         out[self.indices] = np.where(self.negative, -self.magnitudes[tensor], self.magnitudes[tensor])
@@ -143,6 +147,7 @@ Numbers: TypeAlias = npt.NDArray[Any]
 Part: TypeAlias = Numbers | Sparse | Positions | Blocks | Ternary | Levels | int | float
 
 NUMBER_TYPES = ("float32", "float16", "int8", "uint8", "int16", "int32", "int64")
+_NATIVE = frozenset(map(np.dtype, NUMBER_TYPES))
 
 
 @dataclass(frozen=True)
@@ -159,6 +164,7 @@ class Stamp:
 
     @property
     def order(self) -> tuple[int, int]:
+        """The order that it is, or that it answers: round and phase."""
         return self.round, self.phase
 
 
@@ -189,6 +195,7 @@ class Message:
 
     @property
     def round(self) -> int:
+        """The round that the message belongs to, from 0."""
         return self.stamp.round
 
     def __contains__(self, name: str) -> bool:
@@ -219,40 +226,48 @@ class Message:
         return part
 
     def numbers(self, name: str) -> Numbers:
+        """The array called `name`, of any type."""
         part: Numbers = self._get(name, np.ndarray, "an array")
         return part
 
     def sparse(self, name: str, size: int | None = None) -> Sparse:
+        """The sparse vector called `name`; of length `size` where one is asked for."""
         part: Sparse = self._get(name, Sparse, "a sparse vector")
         if size is not None and part.size != size:
             raise WireError(f"{name!r} is a sparse vector of length {part.size}, expected {size}")
         return part
 
     def positions(self, name: str, size: int | None = None) -> Positions:
+        """The positions called `name`; among `size` where one is asked for."""
         part: Positions = self._get(name, Positions, "positions")
         if size is not None and part.size != size:
             raise WireError(f"{name!r} are positions among {part.size}, expected {size}")
         return part
 
     def blocks(self, name: str) -> Blocks:
+        """The blocks called `name`."""
         part: Blocks = self._get(name, Blocks, "blocks")
         return part
 
     def ternary(self, name: str) -> Ternary:
+        """The ternary vector called `name`."""
         part: Ternary = self._get(name, Ternary, "a ternary vector")
         return part
 
     def levels(self, name: str, size: int | None = None) -> Levels:
+        """The levels called `name`; of length `size` where one is asked for."""
         part: Levels = self._get(name, Levels, "levels")
         if size is not None and len(part.values) != size:
             raise WireError(f"{name!r} has {len(part.values)} entries, expected {size}")
         return part
 
     def integer(self, name: str) -> int:
+        """The whole number called `name`."""
         part: int = self._get(name, int, "an integer")
         return part
 
     def real(self, name: str) -> float:
+        """The number called `name`."""
         return float(self._get(name, (int, float), "a number"))
 
     def examples(self) -> int:
@@ -265,7 +280,7 @@ class Message:
 
 def _clean(name: str, part: Part) -> Part:
     if isinstance(part, np.ndarray):
-        if part.ndim != 1 or part.dtype.name not in NUMBER_TYPES:
+        if part.ndim != 1 or (part.dtype not in _NATIVE and part.dtype.name not in NUMBER_TYPES):
             raise WireError(
                 f"part {name!r} is {part.dtype} of {part.ndim} dimensions; "
                 f"what travels has one dimension and is one of {', '.join(NUMBER_TYPES)}"

@@ -36,9 +36,8 @@ class Predictor(Protocol):
     `forward` runs the task's module with the given weights, in evaluation mode.
     """
 
-    def predict(
-        self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor
-    ) -> torch.Tensor: ...
+    def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
+        """The outputs of the model for a batch of inputs."""
 
 
 Model: TypeAlias = Vector | Predictor
@@ -106,6 +105,7 @@ class ServerContext:
     unanswered: frozenset[ClientId] = frozenset()
 
     def rng(self, purpose: str, client: ClientId = "", layer: int = 0) -> np.random.Generator:
+        """A generator of the server's own, for one purpose in this round."""
         return self.task.chance.rng(f"server/{purpose}", round=self.round, client=client, layer=layer)
 
 
@@ -124,6 +124,7 @@ class Arrival:
 
     @property
     def sent(self) -> Message:
+        """The downlink that the reply answers."""
         return self.find_sent()
 
 
@@ -146,6 +147,7 @@ class Fit(Generic[C]):
 
     @property
     def lost(self) -> C:
+        """The state to go on from if the reply is lost."""
         return self.state if isinstance(self.if_lost, _Same) else self.if_lost
 
 

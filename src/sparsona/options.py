@@ -1,4 +1,5 @@
-"""The options of a method, one line each: what `sparsona methods NAME` shows."""
+"""The options of a method and the settings of an experiment, one line each: what `sparsona methods NAME` and
+`sparsona settings` show, and the documentation's tables."""
 
 from __future__ import annotations
 
@@ -11,10 +12,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from pydantic.fields import FieldInfo
 
+NEEDED = "needed"
+"""The default of an option that has none."""
+
 
 @dataclass(frozen=True)
 class Option:
-    """One hyper-parameter: its name, its type with the range or the choices, its default, and what it means."""
+    """One hyper-parameter or setting: its name, its type with the range or the choices, its default, its meaning."""
 
     name: str
     kind: str
@@ -22,20 +26,73 @@ class Option:
     text: str
 
 
-def options_of(method: type) -> list[Option]:
-    """The options of a method. What each one means is the clause of the class's docstring that names it, or, for an
-    option that many methods share, the description that stands with its type.
+def options_of(kind: type) -> list[Option]:
+    """The fields of a method, or of a section of an experiment. What each one means is the clause of the class's
+    docstring that names it. For a field that many classes share it is the description that stands with its type.
+    Options that belong together are one field, a dataclass, and are named with its name before theirs.
 
     >>> from sparsona.methods.fedprox import FedProx
     >>> options_of(FedProx)[0].kind, options_of(FedProx)[0].text
-    ('float >= 0', 'FedAvg with a proximal term of strength `mu` in the local loss')
+    ('float >= 0', 'the strength of the term')
+    >>> [option.name for option in options_of(FedProx) if option.name.startswith("server.")][:2]
+    ['server.optimizer', 'server.lr']
     """
-    hints = get_type_hints(method, include_extras=True)
-    clauses = _clauses(inspect.getdoc(method) or "")
-    return [
-        Option(field.name, _kind(hint), field.default, _meaning(field.name, clauses) or _description(hint))
-        for field, hint in ((field, hints[field.name]) for field in dataclasses.fields(method))
-    ]
+    clauses = {"": _clauses(inspect.getdoc(kind) or "")}
+    found = []
+    for leaf in leaves(kind):
+        group, _, name = leaf.name.rpartition(".")
+        if group not in clauses:
+            clauses[group] = _clauses(inspect.getdoc(type(getattr(kind, group))) or "")
+        text = _meaning(name, clauses[group]) or _description(leaf.hint)
+        found.append(Option(leaf.name, _kind(leaf.hint), leaf.default, text))
+    return found
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """An option as it is declared: its name, with its group's before it, its annotated type and its default."""
+
+    name: str
+    hint: Any
+    default: Any
+
+
+def leaves(kind: type) -> list[Leaf]:
+    """The fields of a class in the order of their declaration, groups unfolded."""
+    hints, found = get_type_hints(kind, include_extras=True), []
+    grouped = groups(kind)
+    for field, default in _defaults(kind).items():
+        if field in grouped:
+            inner = get_type_hints(type(default), include_extras=True)
+            found += [Leaf(f"{field}.{name}", inner[name], value) for name, value in grouped[field].items()]
+        else:
+            found.append(Leaf(field, hints[field], default))
+    return found
+
+
+def groups(kind: type) -> dict[str, dict[str, Any]]:
+    """The groups of options of a method, each with its options' defaults.
+
+    >>> from sparsona.methods.fedavg import FedAvg
+    >>> groups(FedAvg)["personal"]
+    {'average': 0.0}
+    """
+    if not dataclasses.is_dataclass(kind):
+        return {}
+    return {
+        name: dataclasses.asdict(default)
+        for name, default in _defaults(kind).items()
+        if dataclasses.is_dataclass(default) and not isinstance(default, type)
+    }
+
+
+def _defaults(kind: type) -> dict[str, Any]:
+    """The fields of a dataclass or a pydantic model, with their defaults; :data:`NEEDED` where there is none."""
+    if dataclasses.is_dataclass(kind):
+        found = {field.name: field.default for field in dataclasses.fields(kind)}
+        return {name: NEEDED if default is dataclasses.MISSING else default for name, default in found.items()}
+    fields: dict[str, FieldInfo] = getattr(kind, "model_fields", {})
+    return {name: NEEDED if field.is_required() else field.default for name, field in fields.items()}
 
 
 def _clauses(doc: str) -> list[str]:
@@ -43,7 +100,8 @@ def _clauses(doc: str) -> list[str]:
 
 
 def _meaning(name: str, clauses: list[str]) -> str:
-    return next((clause.rstrip(";") for clause in clauses if f"`{name}`" in clause), "")
+    found = next((clause.rstrip(";") for clause in clauses if f"`{name}`" in clause), "")
+    return re.sub(rf"^`{re.escape(name)}`(?::| is| are) ", "", found)
 
 
 def _description(hint: Any) -> str:
@@ -65,6 +123,8 @@ def _kind(hint: Any) -> str:
         return " or ".join("none" if one is NoneType else _kind(one) for one in arguments)
     if origin is tuple:
         return f"list of {_kind(arguments[0])}"
+    if origin is dict:
+        return f"{_kind(arguments[1])} by name"
     return str(getattr(hint, "__name__", hint))
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ from sparsona.methods import METHODS
 from sparsona.models._build import build_model
 from sparsona.partition._split import federate
 from sparsona.registry import split_spec
-from sparsona.training.batched import stack_of
+from sparsona.training.fused import choose_trainer
 from sparsona.training.objective import Objective, multilabel
 from sparsona.training.runner import ModelRunner
 from sparsona.training.vector import Flat
@@ -134,7 +134,7 @@ def prepare(
         objective or _objective(dataset, agreement.schemas[clients[0]]),
         experiment.training,
         experiment.device,
-        _trainer(experiment, module),
+        choose_trainer(experiment.trainer, module, dataset.inputs, experiment.device),
         experiment.packing,
         experiment.max_update_norm,
     )
@@ -180,17 +180,6 @@ def _resolve(experiment: Experiment, given: Mapping[str, Any], data: Dataset) ->
         elif data.classes == 0:
             update["partition"] = "iid"
     return experiment.model_copy(update=update)
-
-
-def _trainer(experiment: Experiment, module: nn.Module) -> Literal["plain", "batched"]:
-    """The trainer asked for, unless it cannot train this model: then the plain one, and a note."""
-    if experiment.trainer == "plain":
-        return "plain"
-    stack = stack_of(module) if experiment.device == "cpu" else "it is for the CPU"
-    if isinstance(stack, str):
-        log.warning("the batched trainer does not take this model (%s): clients are trained one by one", stack)
-        return "plain"
-    return "batched"
 
 
 def _engine(experiment: Experiment, setup: Setup, runner: ModelRunner) -> str:

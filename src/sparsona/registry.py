@@ -55,6 +55,7 @@ class Registry(Generic[T]):
         return {name: self._described.get(name, "") for name in sorted({*self._described, *self._found})}
 
     def names(self) -> list[str]:
+        """All names, sorted."""
         return list(self.describe())
 
     def __iter__(self) -> Iterator[tuple[str, T]]:
@@ -67,6 +68,7 @@ class Registry(Generic[T]):
             raise InputError(f"unknown {self.kind} {name!r}{suggest(name, known)}")
 
     def get(self, name: str) -> T:
+        """The thing behind a name; its file is imported now, if it was not yet."""
         if name not in self._found:
             self.check(name)
             if name in self._plugins:
@@ -106,7 +108,7 @@ def _called(decorator: ast.expr) -> str:
 
 def suggest(name: str, known: Any) -> str:
     """The tail of an error line: the nearest known name, or all of them."""
-    near = difflib.get_close_matches(name, list(known), n=1)
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5 if len(name) < 4 else 0.6)
     return f"; did you mean {near[0]!r}?" if near else f"; choose one of {', '.join(sorted(known))}"
 
 

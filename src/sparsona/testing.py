@@ -153,6 +153,7 @@ class Scripted:
     script: Sequence[Mapping[ClientId, Event]]
 
     def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan:
+        """The plan that the script has for this round."""
         events = self.script[round] if round < len(self.script) else {}
 
         def those(*kinds: Event) -> frozenset[ClientId]:
@@ -183,6 +184,7 @@ class Observed:
         return getattr(self._method, name)
 
     def fit(self, state: Any, down: Message, local: Local) -> Fit[Any]:
+        """The method's turn, noted."""
         with _untouched("fit() changes the client's state", state):
             fit = self._method.fit(state, down, local)
         self._last[local.client] = (local.client, local.round, local.phase.name), (state, down, fit)
@@ -194,6 +196,7 @@ class Observed:
         self.turns.fits[key] = turn
 
     def aggregate(self, server: Any, arrivals: Sequence[Arrival], context: ServerContext) -> Any:
+        """The method's aggregation, noted."""
         self.turns.arrivals += [dataclasses.replace(a, find_sent=_held_now(a.sent)) for a in arrivals]
         with _untouched("aggregate() changes the server's state", server):
             return self._method.aggregate(server, arrivals, context)
@@ -221,8 +224,8 @@ class Repeating(InProcess):
         self.script = script
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        for outcome in super().run(jobs):
-            job = outcome.job
+        for job in jobs:
+            (outcome,) = super().run([job])
             if job.kind == "fit":
                 self.observed.took_place(job.client)
             yield outcome
@@ -359,7 +362,7 @@ def _run(
     _none_refused(loop)
     for outcome in loop.finish("personal", setup.task.clients):
         if outcome.model is None:
-            raise ContractError(f"personal_model() gave no model for {outcome.job.client}")
+            raise ContractError(f"personal_model() gave no model for {outcome.client}")
     return loop
 
 
@@ -480,9 +483,9 @@ class Tap(InProcess):
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         for outcome in super().run(jobs):
-            if outcome.job.kind == "fit" and outcome.frame.data:
+            if outcome.kind == "fit" and outcome.frame.data:
                 message = decode(outcome.frame.data, self._limit, self._lengths, references=self.references.find)
-                self.sent.append((outcome.job.client, message))
+                self.sent.append((outcome.client, message))
             yield outcome
 
 
@@ -494,9 +497,10 @@ class Recorder(Tap):
         self.states = {client: [self.store.get(client).state] for client in setup.task.clients}
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        """Run the turns, and keep what clients remember after each."""
         for outcome in super().run(jobs):
-            if outcome.job.kind == "fit":
-                self.states[outcome.job.client].append(self.store.get(outcome.job.client).state)
+            if outcome.kind == "fit":
+                self.states[outcome.client].append(self.store.get(outcome.client).state)
             yield outcome
 
 
@@ -581,6 +585,7 @@ class Watched(Chance):
     asked: list[str] = dataclasses.field(default_factory=list)
 
     def rng(self, purpose: str, *, round: int = 0, client: str = "", layer: int = 0) -> np.random.Generator:
+        """The usual generator; its purpose is noted."""
         self.asked.append(purpose)
         return super().rng(purpose, round=round, client=client, layer=layer)
 

@@ -114,7 +114,7 @@ class Odd(Exception):
 
 
 def perceptron_setup(method: Method[Any, Any], clients: int = 5, module: nn.Module | None = None) -> Setup:
-    """The tiny federation with a perceptron, which the batched trainer takes."""
+    """The tiny federation with a perceptron, which the fused trainer takes."""
     setup = tiny_setup(method, clients=clients)
     if module is None:
         torch.manual_seed(3)
@@ -138,7 +138,7 @@ def run(engine: Engine, setup: Setup, schedule: Schedule | None = None, evaluati
     run_log = RunLog(sizes, True)
     loop = Rounds(setup, engine, schedule or Half(), evaluation or Evaluation(), run_log)
     loop.run()
-    models = {o.job.client: o.model for o in loop.finish("personal", setup.task.clients)}
+    models = {o.client: o.model for o in loop.finish("personal", setup.task.clients)}
     digests = engine.store.digests(setup.task.clients)
     engine.close()
     return Run(digest(loop.server), digests, tuple(run_log.rounds), dict(sorted(models.items())))

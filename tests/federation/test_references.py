@@ -199,7 +199,7 @@ class Forgetful(InProcess):
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         for job in jobs:
             if (job.stamp.round, job.client) == self.forgets and job.kind == "fit":
-                Worker(self._setup, ReferenceStore()).received(job)
+                Worker(self._worker.setup, ReferenceStore()).received(job)
             yield from super().run([job])
 
 

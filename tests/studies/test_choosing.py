@@ -19,12 +19,12 @@ def runs_in(folder: Path, names: tuple[str, ...] = NAMES) -> Runs:
 def test_a_third_goes_on_and_local_with_it(tmp_path: Path) -> None:
     runs = runs_in(tmp_path / "race")
     history = race(runs, 5, Limits())
-    assert [heat.rounds for heat in history] == [1, 2, 5]
+    assert [stage.rounds for stage in history] == [1, 2, 5]
     assert len(history[0].standings) == 7
     assert len(history[1].standings) in (3, 4), "three, and local if it is not among them"
-    for heat in history:
-        assert "local" in [standing.contender for standing in heat.standings]
-        scores = [standing.score for standing in heat.standings]
+    for stage in history:
+        assert "local" in [standing.contender for standing in stage.standings]
+        scores = [standing.score for standing in stage.standings]
         assert scores == sorted(scores, reverse=True)
     finished = {one.contender for one in history[-1].standings}
     for name in NAMES:

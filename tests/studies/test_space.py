@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sparsona.errors import InputError
-from sparsona.experiment import make_method
+from sparsona.experiment import assign, make_method
 from sparsona.methods import METHODS
 from sparsona.studies.space import Range, knobs, number_range
 
@@ -15,7 +15,11 @@ def test_every_end_of_every_knob_is_a_setting_that_the_method_takes(name: str) -
             continue
         values = knob.choices if knob.range is None else (knob.range.low, knob.range.high)
         for value in values:
-            make_method(name, {knob.key: int(value) if knob.range is not None and knob.range.whole else value})
+            taken = int(value) if knob.range is not None and knob.range.whole else value
+            settings = assign(
+                {"method": name}, [f"{knob.key}={str(taken).lower() if isinstance(taken, bool) else taken}"]
+            )
+            make_method(name, settings["options"])
         assert knob.range is None or knob.range.low <= knob.start <= knob.range.high
 
 

@@ -1,4 +1,4 @@
-"""The step rule against numpy in float64, on vectors and on rows."""
+"""The step rule against numpy in float64."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparsona.training.config import TrainConfig
-from sparsona.training.optimizer import EMPTY, Moments
+from sparsona.training.optimizer import EMPTY
 from sparsona.training.step import Pull, StepRule, clip
 
 Exact = npt.NDArray[np.float64]
@@ -94,34 +94,17 @@ def test_a_step_is_the_textbooks(config: TrainConfig, masked: bool, pulled: bool
 
 
 @pytest.mark.parametrize("config", CONFIGS)
-@pytest.mark.parametrize("apart", [False, True])
-def test_rows_step_as_vectors_do(config: TrainConfig, apart: bool) -> None:
-    """Client i takes 3 - i steps, from moments of its own: the later steps move the first rows only."""
-    cases = [case(seed, steps=3 - seed) for seed in range(3)]
-    saved = [EMPTY, Moments(4, np.full(SIZE, 0.2, np.float32), np.full(SIZE, 0.3, np.float32)), EMPTY]
-    weights = torch.stack([one.start for one in cases])
-    strength = torch.tensor([[one.strength] for one in cases])
-    together = StepRule(
-        weights,
-        config,
-        RATE,
-        mask=torch.stack([one.mask for one in cases]),
-        pull=Pull(torch.stack([one.towards for one in cases]), strength, apart),
-        saved=saved,
-    )
-    for number in range(3):
-        together.step(torch.stack([one.gradients[number] for one in cases if number < len(one.gradients)]))
-    for row, one in enumerate(cases):
-        alone = one.start.clone()
-        pull = Pull(one.towards, one.strength, apart)
-        rule = StepRule(alone, config, RATE, mask=one.mask, pull=pull, saved=[saved[row]])
-        for gradient in one.gradients:
-            rule.step(gradient.clone())
-        assert (weights[row] - alone).abs().max() < 1e-6
-        ours, theirs = together.moments(row), rule.moments()
-        assert ours.step == theirs.step == saved[row].step + 3 - row
-        assert ours.first == pytest.approx(theirs.first, abs=1e-6)
-        assert ours.second == pytest.approx(theirs.second, abs=1e-6)
+def test_moments_go_on_where_they_stopped(config: TrainConfig) -> None:
+    one = case(0)
+    whole, halves, saved = one.start.clone(), one.start.clone(), EMPTY
+    rule = StepRule(whole, config, RATE, mask=one.mask)
+    for gradient in one.gradients:
+        rule.step(gradient.clone())
+        part = StepRule(halves, config, RATE, mask=one.mask, saved=saved)
+        part.step(gradient.clone())
+        saved = part.moments()
+    assert torch.equal(whole, halves)
+    assert saved.step == rule.moments().step == len(one.gradients)
 
 
 @pytest.mark.parametrize("config", CONFIGS)
@@ -134,13 +117,14 @@ def test_a_full_mask_is_no_mask(config: TrainConfig, apart: bool) -> None:
 
 
 @given(st.integers(1, 70), st.floats(0.01, 100), st.integers(0, 2**32 - 1))
-def test_clipping_bounds_each_rows_norm_and_keeps_its_direction(size: int, most: float, seed: int) -> None:
-    rows = torch.randn(3, size, generator=torch.Generator().manual_seed(seed)) * torch.tensor([[0.01], [1.0], [100.0]])
-    clipped = rows.clone()
-    clip([clipped], most)
-    norms = np.linalg.norm(rows.double().numpy(), axis=1, keepdims=True)
-    expected = rows.double().numpy() * np.minimum(1.0, most / (norms + 1e-6))
-    assert clipped.double().numpy() == pytest.approx(expected, rel=1e-5, abs=1e-12)
+def test_clipping_bounds_the_norm_and_keeps_the_direction(size: int, most: float, seed: int) -> None:
+    for scale in (0.01, 1.0, 100.0):
+        vector = torch.randn(size, generator=torch.Generator().manual_seed(seed)) * scale
+        clipped = vector.clone()
+        clip([clipped], most)
+        norm = np.linalg.norm(vector.double().numpy())
+        expected = vector.double().numpy() * np.minimum(1.0, most / (norm + 1e-6))
+        assert clipped.double().numpy() == pytest.approx(expected, rel=1e-5, abs=1e-12)
 
 
 def test_spans_are_clipped_by_their_common_norm_and_keep_their_own_moments() -> None:
@@ -159,23 +143,6 @@ def test_spans_are_clipped_by_their_common_norm_and_keep_their_own_moments() -> 
     by_spans.step_spans([(cuts[1], one.gradients[0][cuts[1]].clone())])
     assert torch.equal(parts[cuts[0]], still[cuts[0]])
     assert not torch.equal(parts[cuts[1]], still[cuts[1]])
-
-
-@pytest.mark.parametrize(
-    ("config", "descent"),
-    [
-        (TrainConfig(), True),
-        (TrainConfig(weight_decay=0.1), True),
-        (TrainConfig(momentum=0.1), False),
-        (TrainConfig(clip=1.0), False),
-        (TrainConfig(optimizer="adam"), False),
-    ],
-)
-def test_what_is_plain_gradient_descent(config: TrainConfig, descent: bool) -> None:
-    weights = torch.zeros(3)
-    assert StepRule(weights, config, RATE).is_descent == descent
-    assert not StepRule(weights, config, RATE, mask=torch.ones(3)).is_descent
-    assert not StepRule(weights, config, RATE, pull=Pull(weights, 0.0)).is_descent
 
 
 def test_a_plain_step_is_one_axpy_in_place() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from sparsona.cli import compare, data, deploy, inspect, node, reproduce, run, search, server
+from sparsona.cli import compare, data, deploy, inspect, new, node, reproduce, run, search, server
 from sparsona.cli.app import app
 from sparsona.errors import SparsonaError
 
@@ -19,6 +19,7 @@ search.add_to(app)
 inspect.add_to(app)
 reproduce.add_to(app)
 data.add_to(app)
+new.add_to(app)
 deploy.add_to(app)
 server.add_to(app)
 node.add_to(app)

@@ -18,6 +18,7 @@ SYSTEMS = ("fedpse", "pfednet", "spfl", "plga", "fedspa", "pfedgate")
 
 
 def add_to(app: typer.Typer) -> None:
+    """Add the commands of this file to the application."""
     app.command()(takes_run_options(compare))
     app.command()(demo)
 
@@ -99,7 +100,10 @@ def compare(
     out.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
 
 
-def demo() -> None:
+def demo(
+    rounds: Annotated[int, typer.Option(min=1, help="rounds of each run")] = 30,
+    seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 3,
+) -> None:
     """Every system that is here, beside its plainest rivals, on handwritten digits dealt out unevenly."""
     landed = [name for name in SYSTEMS if name in METHODS.names()]
-    compare(RunOptions(rounds=30), ["local", "fedavg", "fedavg-ft", *landed], seeds=3)
+    compare(RunOptions(rounds=rounds), ["local", "fedavg", "fedavg-ft", *landed], seeds=seeds)

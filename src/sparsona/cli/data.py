@@ -13,6 +13,7 @@ from sparsona.errors import DataError
 
 
 def add_to(app: typer.Typer) -> None:
+    """Add the commands of this file to the application."""
     group = typer.Typer(help="Data sets: list, get, show.", no_args_is_help=True, rich_markup_mode=None)
     group.command("list")(list_)
     group.command("get")(get)

@@ -15,6 +15,7 @@ deploy = typer.Typer(help="Experiments on a real network.", no_args_is_help=True
 
 
 def add_to(app: typer.Typer) -> None:
+    """Add the commands of this file to the application."""
     app.add_typer(deploy, name="deploy")
 
 

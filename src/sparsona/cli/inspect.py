@@ -1,4 +1,4 @@
-"""What there is and what was done: ``methods``, ``report``, ``export``, ``predict``, ``wire``, ``draw``."""
+"""What there is and what was done: methods, settings, report, export, predict, wire, draw."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from sparsona.cli.app import out
 from sparsona.cli.folders import label, runs_in
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
+from sparsona.registry import suggest
 
 
 def add_to(app: typer.Typer) -> None:
-    for command in (methods, report, export, predict, wire, draw):
+    """Add the commands of this file to the application."""
+    for command in (methods, settings, report, export, predict, wire, draw):
         app.command()(command)
 
 
@@ -43,6 +45,21 @@ def methods(
             if rows
             else "no options"
         )
+
+
+def settings(
+    section: Annotated[str | None, typer.Argument(help="one section: training, schedule, ...")] = None,
+) -> None:
+    """List every key of --set and of an experiment file: its type, default and meaning."""
+    from sparsona.experiment import SECTIONS, all_settings
+    from sparsona.report import listing as show
+
+    if section is not None and section not in SECTIONS:
+        raise InputError(f"unknown section {section!r}{suggest(section, SECTIONS)}")
+    found = [s for s in all_settings() if section is None or s.name.startswith(f"{section}.")]
+    rows = [(s.name, s.kind, show.default(s.default), s.text) for s in found]
+    out.print(show.table("settings", ("key", "type", "default", "meaning"), rows))
+    out.print("a method's own options: sparsona methods NAME", soft_wrap=True)
 
 
 def export(

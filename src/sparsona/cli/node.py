@@ -11,6 +11,7 @@ from sparsona.cli.app import out
 
 
 def add_to(app: typer.Typer) -> None:
+    """Add the commands of this file to the application."""
     app.command()(node)
 
 

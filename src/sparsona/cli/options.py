@@ -41,7 +41,7 @@ class RunOptions:
         str | None, Option(help="what runs the clients: inprocess, pool [auto: the pool where it pays]")
     ] = None
     workers: Annotated[int | None, Option(help="worker processes [0: one a core]")] = None
-    trainer: Annotated[str | None, Option(help="plain, or batched: tiny models of many clients at once")] = None
+    trainer: Annotated[str | None, Option(help="plain, or fused: tiny nets in compiled code [auto]")] = None
     packing: Annotated[
         str | None, Option(help="tight: as few bytes as possible, or plain: less time for more bytes [tight]")
     ] = None

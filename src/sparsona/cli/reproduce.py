@@ -11,6 +11,7 @@ from sparsona.cli.app import err, out
 
 
 def add_to(app: typer.Typer) -> None:
+    """Add the commands of this file to the application."""
     app.command()(reproduce)
     app.command()(card)
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 def add_to(app: typer.Typer) -> None:
+    """Add the commands of this file to the application."""
     app.command()(run)
 
 

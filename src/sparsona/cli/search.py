@@ -16,6 +16,7 @@ from sparsona.methods import METHODS
 
 
 def add_to(app: typer.Typer) -> None:
+    """Add the commands of this file to the application."""
     app.command()(takes_run_options(tune))
     app.command()(takes_run_options(choose))
 

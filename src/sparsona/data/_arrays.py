@@ -54,6 +54,7 @@ def _target(values: Array) -> Array:
 
 
 def as_array(values: Any, what: str) -> Array:
+    """The values as an array; `what` they are stands in the error if they cannot be one."""
     if isinstance(values, torch.Tensor):
         return np.asarray(values.detach().cpu())
     try:
@@ -66,6 +67,7 @@ def as_array(values: Any, what: str) -> Array:
 
 
 def checked_pair(given: Any, who: str) -> tuple[Array, Array]:
+    """A client's inputs and targets as arrays; one sample each, or an error that names `who` gave them."""
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise DataError(f"{who}: give a pair of inputs and targets")
     x, y = as_array(given[0], f"{who}, inputs"), as_array(given[1], f"{who}, targets")

@@ -42,6 +42,7 @@ def cached(
 
 
 def fingerprint(store: Store, files: Sequence[Path], config: str) -> str:
+    """A name for what `config` makes of these files."""
     digest = hashlib.sha256(config.encode())
     for path in files:
         with store.reading(path), path.open("rb") as file:

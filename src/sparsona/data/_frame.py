@@ -13,6 +13,7 @@ from sparsona.errors import DataError
 
 
 def is_frame(given: Any) -> bool:
+    """Whether this is a pandas DataFrame. pandas is not imported for it."""
     return type(given).__module__.partition(".")[0] == "pandas" and hasattr(given, "columns")
 
 

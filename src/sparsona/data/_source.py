@@ -58,6 +58,7 @@ class Source:
 
     @property
     def name(self) -> str:
+        """The data set's name: that of its file."""
         return self.__module__.rpartition(".")[2].replace("_", "-")
 
     @property

@@ -42,6 +42,7 @@ class Store:
 
     @classmethod
     def of(cls, source: Source, root: Path | None = None) -> Store:
+        """The store of a data set, below `root` or the usual places."""
         places = roots(root)
         system = tuple(Path(folder) for folder in source.system) if root is None else ()
         return cls(source, places, (*(place / source.name for place in places), *system))
@@ -68,6 +69,7 @@ class Store:
         return found
 
     def has(self, file: File) -> bool:
+        """Whether all that a file stands for is here."""
         return all(self.find(name, *file.also) is not None for name in file.wanted)
 
     @property
@@ -76,15 +78,18 @@ class Store:
         return all(self.has(file) for file in self.source.files)
 
     def missing(self, name: str) -> DataError:
+        """The error for a file that is not here."""
         places = ", ".join(str(folder) for folder in self.folders)
         problem = f"data set {self.source.name!r} is not here ({name} was looked for in {places})"
         return DataError(f"{problem}: {self.advice}")
 
     def damaged(self, path: Path, why: str) -> DataError:
+        """The error for a file that cannot be read."""
         return DataError(f"{path} is damaged ({why}): delete it, then {self.advice}")
 
     @property
     def advice(self) -> str:
+        """How to get the data."""
         if self.source.by_hand:
             return self.source.by_hand
         by_hand = f"put its files there by hand (from {self.source.homepage})"

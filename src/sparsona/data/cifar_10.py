@@ -30,6 +30,7 @@ NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse"
     ),
 )
 def load(store: Store) -> Dataset:
+    """CIFAR-10, from the publisher's files."""
     inputs, targets = read_batches(store, TRAIN + TEST, RECORDS, label_bytes=1, classes=10)
     return Dataset(
         name="cifar-10",

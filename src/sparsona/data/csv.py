@@ -17,5 +17,6 @@ from sparsona.data.schema.table import Tables
     about="your own rows in one file: csv:PATH, with --client COLUMN where it holds several clients", licence="yours"
 )
 def load(store: Store, path: Path) -> Tables:
+    """The rows of one csv file."""
     path = path.expanduser()
     return Tables(path.stem, (read_csv(path, ""),), owned=False)

@@ -78,4 +78,5 @@ class Federation:
 
     @property
     def clients(self) -> tuple[str, ...]:
+        """The clients' names."""
         return tuple(self.splits)

@@ -21,6 +21,8 @@ from sparsona.registry import suggest
 
 @dataclass(frozen=True)
 class Split:
+    """One of EMNIST's ways to divide its characters into classes."""
+
     characters: str
     first: int
     """The lowest label in the files."""

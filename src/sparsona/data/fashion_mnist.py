@@ -30,6 +30,7 @@ CLOTHES = ("t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt",
     system=("/usr/share/datasets/fashion-mnist",),
 )
 def load(store: Store) -> Dataset:
+    """Fashion-MNIST, from the publisher's files."""
     inputs, targets, test = read_parts(store, TRAIN, TEST, classes=10)
     return Dataset(
         name="fashion-mnist",

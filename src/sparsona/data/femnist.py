@@ -34,6 +34,7 @@ RECIPE = "femnist 1"
     "-s niid --sf 1.0 and put data/femnist/data/all_data/all_data_*.json there",
 )
 def load(store: Store) -> Dataset:
+    """FEMNIST, from the publisher's files."""
     store.need(PATTERN)
     files = store.find_all(PATTERN)
     arrays = cached(store, files, RECIPE, lambda: _read(store, files))

@@ -21,6 +21,7 @@ READERS = {".csv": read_csv, ".npz": read_npz_table, ".parquet": read_parquet}
 
 @source(about="your own files, one a client: folder:PATH with .csv, .parquet or .npz (x, y)", licence="yours")
 def load(store: Store, path: Path) -> Tables:
+    """The rows of every client, a file each."""
     path = path.expanduser()
     tables = tuple(read_table(file, file.stem) for file in _files(path))
     tested = [table.where for table in tables if table.test]

@@ -54,6 +54,7 @@ def words(text: str) -> list[str]:
     ),
 )
 def load(store: Store) -> Dataset:
+    """IMDB, from the publisher's files."""
     path = store.need(ARCHIVE, LABELLED)
     arrays = cached(store, [path], RECIPE, lambda: _tokenise(store, path))
     return Dataset(

@@ -30,6 +30,7 @@ TEST = ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")
     files=idx_files(URLS, FILES),
 )
 def load(store: Store) -> Dataset:
+    """MNIST, from the publisher's files."""
     inputs, targets, test = read_parts(store, TRAIN, TEST, classes=10)
     return Dataset(
         name="mnist",

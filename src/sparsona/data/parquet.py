@@ -18,5 +18,6 @@ from sparsona.data.schema.table import Tables
     licence="yours",
 )
 def load(store: Store, path: Path) -> Tables:
+    """The rows of one parquet file."""
     path = path.expanduser()
     return Tables(path.stem, (read_parquet(path, ""),), owned=False)

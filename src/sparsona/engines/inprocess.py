@@ -9,7 +9,7 @@ from sparsona.engines import ENGINES
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.references import ReferenceStore
 from sparsona.federation.setup import Setup
-from sparsona.federation.worker import Job, Outcome, Worker, groups
+from sparsona.federation.worker import Job, Outcome, Worker
 from sparsona.method import ClientId
 from sparsona.runs.store import ClientStore
 
@@ -24,16 +24,16 @@ class InProcess:
         self.store = ClientStore(partial(ClientMemory.fresh, setup.method, setup.task))
         self.references = ReferenceStore()
         self._worker = Worker(setup, self.references)
-        self._setup = setup
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        for group in groups(jobs, self._setup):
-            memories = [self.store.get(job.client) for job in group]
-            for job, (memory, outcome) in zip(group, self._worker.run_all(group, memories), strict=True):
-                if job.kind == "fit" and memory.worth_keeping:
-                    self.store.put(job.client, memory)
-                yield outcome
+        """Run the turns one after another."""
+        for job in jobs:
+            memory, outcome = self._worker.run(job, self.store.get(job.client))
+            if job.kind == "fit" and memory.worth_keeping:
+                self.store.put(job.client, memory)
+            yield outcome
 
     def close(self) -> None:
+        """Give back what is held."""
         self.store.close()
         self.references.close()

@@ -42,6 +42,7 @@ class Graph:
         return name
 
     def constant(self, values: Any, dtype: Any = None) -> str:
+        """Add a constant; its name."""
         name = f"sparsona.c{len(self.constants)}"
         array = np.asarray(values, dtype)
         held = array.astype(object) if array.dtype.kind == "U" else array
@@ -49,15 +50,18 @@ class Graph:
         return name
 
     def input(self, name: str, kind: str, shape: list[Any]) -> str:
+        """Add an input; its name."""
         kinds = self.onnx.TensorProto
         self.inputs.append(self.onnx.helper.make_tensor_value_info(name, getattr(kinds, kind), [ROWS, *shape]))
         return name
 
     def output(self, name: str, kind: str, shape: list[Any]) -> None:
+        """Declare an output."""
         kinds = self.onnx.TensorProto
         self.outputs.append(self.onnx.helper.make_tensor_value_info(name, getattr(kinds, kind), [ROWS, *shape]))
 
     def cast(self, value: str, kind: str, name: str = "") -> str:
+        """Add a change of type; the name of its result."""
         name = name or f"sparsona.{len(self.nodes)}"
         to = getattr(self.onnx.TensorProto, kind)
         self.nodes.append(self.onnx.helper.make_node("Cast", [value], [name], to=to))

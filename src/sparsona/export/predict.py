@@ -45,6 +45,7 @@ class PersonalModel:
 
     @property
     def client(self) -> ClientId:
+        """Whose model it is."""
         return self.card.client
 
     def outputs(self, rows: Any, where: str = "the rows") -> torch.Tensor:

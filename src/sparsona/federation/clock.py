@@ -75,6 +75,7 @@ class Fleet:
     named: Mapping[ClientId, Device]
 
     def device(self, client: ClientId, chance: Chance) -> Device:
+        """The device of a client: the one declared for it, or one drawn for it."""
         if client in self.named:
             return self.named[client]
         if not self.kinds:
@@ -139,6 +140,7 @@ class Timing:
     window: float | None = None
 
     def seconds(self, client: ClientId, received: int, samples: float, sent: int) -> float:
+        """The simulated seconds of a turn: download, training, upload."""
         return self.fleet.device(client, self.chance).seconds(received, samples, sent)
 
     def misses(self, seconds: float) -> bool:

@@ -83,6 +83,7 @@ class PendingReply:
 
     @property
     def order(self) -> Order:
+        """The order that the reply answers."""
         return self.round, self.phase
 
 
@@ -154,6 +155,7 @@ class Delivery:
         """Each client's last order, until its reply has come."""
 
     def snapshot(self) -> LoopState:
+        """What a checkpoint must hold of the delivery."""
         return LoopState(tuple(self._pending), dict(self._acked), dict(self._holds), self.clock, self.buffers)
 
     @property
@@ -190,7 +192,9 @@ class Delivery:
         if found is None or found.order != reply.order:
             return False
         del self._open[reply.client]
-        self._pending.append(replace(reply, reference=found.reference, sent=found.sent))
+        if found.reference or found.sent is not None:
+            reply = replace(reply, reference=found.reference, sent=found.sent)
+        self._pending.append(reply)
         return True
 
     def arrived(self, round: int) -> list[PendingReply]:

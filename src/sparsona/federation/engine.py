@@ -24,6 +24,8 @@ class Engine(Protocol):
     def working(self) -> Collection[ClientId]:
         """The clients whose outcomes a later call of :meth:`run` may yield; most engines yield all of them at once."""
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]: ...
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        """Run turns; their outcomes in any order."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give back what is held."""

@@ -12,9 +12,9 @@ from pydantic import Field
 class Evaluation:
     """When and where models are measured.
 
-    Every `every` rounds and after the last (0: only then). `post` of a client that did not take part is what it would
-    be had it been asked, and costs a training: `participants` leaves it out, except after the last round. `ft` adds
-    the third point.
+    `every` is the number of rounds from one evaluation to the next; the last round always has one (0: no other).
+    `post` is who is measured after training: everyone, though a client that was not asked must train for it; or the
+    participants, and everyone in the last round. `ft` adds a third point: the `pre` model after an epoch of training.
     """
 
     every: Annotated[int, Field(ge=0)] = 1

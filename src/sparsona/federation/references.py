@@ -62,6 +62,7 @@ class ReferenceStore:
 
     @property
     def folder(self) -> Path:
+        """Where references beyond the budget are files."""
         if self._folder is None:
             self._scratch = tempfile.TemporaryDirectory(prefix="sparsona-", ignore_cleanup_errors=True)
             self._folder = Path(self._scratch.name)
@@ -133,6 +134,7 @@ class ReferenceStore:
                 path.unlink()
 
     def close(self) -> None:
+        """Remove the files."""
         if self._scratch is not None:
             self._scratch.cleanup()
             self._scratch = self._folder = None

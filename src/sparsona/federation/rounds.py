@@ -135,6 +135,7 @@ class Rounds:
         return self.delivery.clock
 
     def run(self, on_round: Callable[[RoundReport], None] = lambda report: None) -> None:
+        """Run all rounds that are left; `on_round` is told of each."""
         while self.done < self.setup.task.rounds:
             report = self.run_log.write(self._round(self.done).values())
             self.done += 1
@@ -150,7 +151,8 @@ class Rounds:
     def _round(self, round: int) -> dict[ClientId, ClientRecord]:
         records: dict[ClientId, ClientRecord] = {}
         task, phases = self.setup.task, self.setup.method.phases(round)
-        idle = [client for client in task.clients if client not in self.delivery.busy]
+        busy = self.delivery.busy
+        idle = [client for client in task.clients if client not in busy]
         plan = self.schedule.plan(round, idle, task.chance)
         last, evaluate = round + 1 == task.rounds, self.evaluation.due(round, task.rounds)
         for number, phase in enumerate(phases):
@@ -159,14 +161,16 @@ class Rounds:
             this = replace(plan, invited=tuple(invited), delay=plan.delay if training else {})
             self._serve(order, this, training, evaluate and training, cache, records)
             if evaluate and training and (last or self.evaluation.post == "everyone"):
-                absent = [k for k in task.clients if "post" not in _record(records, round, k).test]
+                absent = [k for k in task.clients if k not in records or "post" not in records[k].test]
                 self._measure("trial", order, absent, cache, records, round)
             for client, reason in self._aggregate(order).items():
-                records[client] = replace(_record(records, round, client), refused=reason)
+                _record(records, round, client).refused = reason
                 self.refused.append((round, client, reason))
         if evaluate:
             self._measure("personal", self._last_order(round + 1), task.clients, EncodeCache(), records, round)
-        return {client: replace(record, clock=self.clock) for client, record in records.items()}
+        for record in records.values():
+            record.clock = self.clock
+        return records
 
     def _last_order(self, round: int) -> Order:
         return round, len(self.setup.method.phases(round)) - 1
@@ -182,11 +186,11 @@ class Rounds:
     def _send(self, order: Order, context: ServerContext, client: ClientId, cache: EncodeCache) -> tuple[Job, Sent]:
         """An order to one client: the turn that it asks for, and the downlink that is sent with it."""
         if self.setup.method.alone:
-            return Job("fit", client, self.delivery.send(client, order), b""), Sent(NOTHING, 0)
+            return Job("fit", client, self.delivery.send(client, order), ()), Sent(NOTHING, 0)
         message, base = self._message(context, client), self._base(client)
         stamp = self.delivery.send(client, order, self._named(message))
         frame = encode(message.stamped(stamp), self._lengths, cache, self.setup.packing, base)
-        return Job("fit", client, stamp, frame.data), Sent(frame, paper_bytes(message))
+        return Job("fit", client, stamp, frame.pieces), Sent(frame, paper_bytes(message))
 
     def _base(self, client: ClientId) -> Reference | None:
         """What a downlink is coded against: the last one that the client is known to have."""
@@ -221,23 +225,24 @@ class Rounds:
             for client in self._longest_first(plan.invited):
                 job, sent = self._send(order, context, client, cache)
                 record = _record(records, context.round, client)
-                down, paper = record.down + sent.frame.ledger, record.paper_down + sent.paper
-                records[client] = replace(record, took_part=True, down=down, paper_down=paper)
+                record.took_part = True
+                record.down += sent.frame.ledger
+                record.paper_down += sent.paper
                 if client not in plan.crashed:
-                    yield replace(job, score=score, known=self._known.get(client, ()))
+                    yield replace(job, score=True, known=self._known.get(client, ())) if score else job
 
         began, timing = self.clock, plan.timing
         awaited: dict[ClientId, float] = {}
         for outcome in self.engine.run(jobs()):
-            client, sent, asked = outcome.job.client, outcome.frame.data, outcome.job.stamp.order
+            client, sent, asked = outcome.client, outcome.frame.data, outcome.order
             if score:
                 self._known[client] = outcome.known
             delay = plan.delay.get(client, 0)
-            took = timing.seconds(client, len(outcome.job.down), outcome.samples, len(sent)) if timing else 0.0
+            took = timing.seconds(client, outcome.received, outcome.samples, len(sent)) if timing else 0.0
             lost = client in plan.lost or (not delay and timing is not None and timing.misses(took))
             if not delay and not lost:
                 awaited[client] = took
-            records[client] = _worked(_record(records, context.round, client), outcome, took)
+            _note(_record(records, context.round, client), outcome, took)
             if not lost:
                 at, frame = 0.0 if delay else began + took, np.frombuffer(sent, np.uint8)
                 self.delivery.take_in(PendingReply(context.round + delay, client, *asked, frame, at))
@@ -246,8 +251,7 @@ class Rounds:
             silent = any(client not in awaited and client not in plan.delay for client in plan.invited)
             self.delivery.clock += timing.length(awaited, silent, training)
         for client in {*plan.invited, *awaited}:
-            arrived = client in awaited and began + awaited[client] <= self.clock
-            records[client] = replace(records[client], arrived=arrived)
+            records[client].arrived = client in awaited and began + awaited[client] <= self.clock
 
     def _aggregate(self, order: Order) -> dict[ClientId, str]:
         """Hand the server what has arrived by now; returns whose replies are left out, and why.
@@ -267,7 +271,7 @@ class Rounds:
                 return method.send(server, reply.client, asked) if known is None else Message(**known)
 
             find = self._answered(reply)
-            message = decode(reply.frame.tobytes(), self._limit, self._lengths, references=find)
+            message = decode(reply.frame.data, self._limit, self._lengths, references=find)
             return Arrival(reply.client, message, reply.round, sent)
 
         passage: Passage[tuple[Any, Vector | None]] = Passage(self.gate, read)
@@ -307,9 +311,9 @@ class Rounds:
         fine_tune = self.evaluation.ft and kind == "personal"
         jobs = self._jobs(kind, order, self._longest_first(clients), cache)
         for outcome in self.engine.run(replace(job, score=True, fine_tune=fine_tune) for job in jobs):
-            client = outcome.job.client
+            client = outcome.client
             self._known[client] = outcome.known
-            records[client] = _measured(_record(records, round, client), outcome)
+            _note_scores(_record(records, round, client), outcome)
 
     def _jobs(
         self,
@@ -328,7 +332,7 @@ class Rounds:
             stamp, down = self.delivery.stamp(client, order), NOTHING
             if not self.setup.method.alone:
                 down = encode(self._message(context, client).stamped(stamp), self._lengths, cache, packing)
-            yield Job(kind, client, stamp, down.data, known=self._known.get(client, ()))
+            yield Job(kind, client, stamp, down.pieces, known=self._known.get(client, ()))
 
     def _longest_first(self, clients: Sequence[ClientId]) -> list[ClientId]:
         """Clients by their samples, so that no worker begins the longest turn when the others are done."""
@@ -342,7 +346,7 @@ class Rounds:
             if phase.joining and clients:
                 for outcome in self.engine.run(self._jobs("fit", (0, number), clients, EncodeCache())):
                     frame = np.frombuffer(outcome.frame.data, np.uint8)
-                    self.delivery.take_in(PendingReply(0, outcome.job.client, 0, number, frame, self.clock))
+                    self.delivery.take_in(PendingReply(0, outcome.client, 0, number, frame, self.clock))
                     done.append(outcome)
                 self._aggregate((0, number))
         return done
@@ -378,24 +382,25 @@ EMPTY = 32
 
 
 def _record(records: dict[ClientId, ClientRecord], round: int, client: ClientId) -> ClientRecord:
-    return records.get(client) or ClientRecord(round + 1, client)
+    """The client's record of this round, to be filled in."""
+    found = records.get(client)
+    if found is None:
+        found = records[client] = ClientRecord(round + 1, client)
+    return found
 
 
-def _worked(record: ClientRecord, outcome: Outcome, took: float) -> ClientRecord:
-    """The record after a turn that took so many simulated seconds."""
-    return replace(
-        _measured(record, outcome),
-        down=record.down + outcome.resent,
-        up=record.up + outcome.frame.ledger,
-        paper_up=record.paper_up + outcome.paper,
-        loss=outcome.loss,
-        seconds=record.seconds + outcome.seconds,
-        flops=record.flops + outcome.flops,
-        took=record.took + took,
-    )
+def _note(record: ClientRecord, outcome: Outcome, took: float) -> None:
+    """Write down a turn that took so many simulated seconds."""
+    _note_scores(record, outcome)
+    record.down += outcome.resent
+    record.up += outcome.frame.ledger
+    record.paper_up += outcome.paper
+    record.loss = outcome.loss
+    record.seconds += outcome.seconds
+    record.flops += outcome.flops
+    record.took += took
 
 
-def _measured(record: ClientRecord, outcome: Outcome) -> ClientRecord:
+def _note_scores(record: ClientRecord, outcome: Outcome) -> None:
     for point, scores in outcome.scores.items():
-        record = record.measured(point, scores.test, scores.validation)
-    return record
+        record.measured(point, scores.test, scores.validation)

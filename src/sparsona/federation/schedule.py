@@ -20,9 +20,12 @@ Seconds = Annotated[float, Field(gt=0)]
 
 @dataclass(frozen=True)
 class Plan:
-    """One round. `crashed` clients get their downlink and nothing more is heard of them: they remember nothing of it.
-    `lost` ones train, but their reply does not arrive. A reply with a `delay` arrives that many rounds later; others
-    when `timing`, which is asked once their length is known, says so: at once if there is none."""
+    """One round: who is asked, and what becomes of each turn.
+
+    `crashed` clients get their downlink and die before they train: they remember nothing of it. `lost` clients train,
+    but their reply does not arrive. A reply with a `delay` arrives that many rounds later. For all others `timing` says
+    when they arrive, once their length is known; without it they arrive at once.
+    """
 
     invited: tuple[ClientId, ...]
     crashed: frozenset[ClientId] = frozenset()
@@ -34,22 +37,23 @@ class Plan:
 class Schedule(Protocol):
     """Plans a round; `idle` are the clients whose last reply is not still under way."""
 
-    def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan: ...
+    def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan:
+        """The plan of one round."""
 
 
 @dataclass(frozen=True)
 class Sampled:
     """A random share of the clients each round, some of whom fail or are late.
 
-    `availability` is the chance that a client can be reached at all, for everyone or by name; `dropout` the chance
-    that an invited client dies before it trains, `loss` that its reply is lost after it has trained. `stragglers` are
-    SPFL's: the m-th of so many clients (or each by name) takes part in one round, misses m, and so on. In the missed
-    rounds it is `straggling` late, under way with the answer that comes in the last of them; or absent, after an
-    answer that was on time.
-
-    `devices` gives rounds a duration on a virtual clock: a preset (phone-4g, phone-wifi, hospital, sensor), several
-    joined by +, or a CSV file. The server waits for the slowest, or until the `deadline`, after which replies are
-    lost; or aggregates every `window` seconds whatever has come by then.
+    `sample` is the share of the clients that is asked in a round. `dropout` is the chance that a client dies before it
+    trains; `loss` is the chance that its reply is lost after it has trained; `availability` is the chance that a client
+    can be reached at all, for everyone or by name.
+    `stragglers` is how many clients are slow, as in SPFL: the m-th of them takes part in one round and misses the next
+    m; or the number of missed rounds by name. `straggling` says how they miss rounds: late, with a reply that comes in
+    the last of them; or absent, after a reply that was in time.
+    `devices` are the devices and links of the virtual clock: a preset (phone-4g, phone-wifi, hospital, sensor), several
+    joined by +, or a CSV file. `deadline` is the simulated second of a round after which replies are lost (none: the
+    server waits for the slowest); `window` lets the server aggregate every so many simulated seconds what has come.
 
     >>> Sampled(sample=0.5).plan(0, ["a", "b", "c", "d"], Chance(0)).invited
     ('a', 'c')
@@ -84,6 +88,8 @@ class Sampled:
         return replace(self, stragglers={client: m for m, client in enumerate(late, 1)})
 
     def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan:
+        """The plan of one round, by this round's own chance."""
+
         def happens(what: str, client: ClientId, probability: float) -> bool:
             return bool(chance.rng(f"schedule/{what}", round=round, client=client).random() < probability)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from torch import nn
 
@@ -11,6 +11,7 @@ from sparsona.data.dataset import Federation
 from sparsona.layout import Layout
 from sparsona.method import Method, Task
 from sparsona.training.config import TrainConfig
+from sparsona.training.fused import TrainerName
 from sparsona.training.objective import Objective
 from sparsona.wire import Limit, PackingName
 
@@ -30,10 +31,11 @@ class Setup:
     objective: Objective
     config: TrainConfig
     device: str = "cpu"
-    trainer: Literal["plain", "batched"] = "plain"
+    trainer: TrainerName = "plain"
     packing: PackingName = "tight"
     max_update_norm: float | None = None
     max_epochs: int | None = None
 
     def limit(self) -> Limit:
+        """The most numbers that one message may hold."""
         return Limit(self.method.max_numbers(self.task) + Layout.of_buffers(self.module).size)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import islice
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -19,7 +17,6 @@ from sparsona.federation.setup import Setup
 from sparsona.message import Message, Part, Stamp, Vector, paper_bytes
 from sparsona.method import TRAIN, ClientId, Fit, Model, Phase
 from sparsona.runs.state import digest
-from sparsona.training.batched import Group, Stack, stack_of
 from sparsona.training.local import Local
 from sparsona.training.runner import ModelRunner
 from sparsona.wire import DecodeCache, Frame, Ledger, Reference, decode, encode
@@ -41,6 +38,9 @@ class ScoredModel:
     scores: Scores
 
 
+JobKind: TypeAlias = Literal["fit", "trial", "personal", "adapt"]
+
+
 @dataclass(frozen=True)
 class Job:
     """One turn of one client.
@@ -48,14 +48,14 @@ class Job:
     `fit` is a turn of the protocol; `trial` the same for an evaluation, after which the client forgets it; `personal`
     evaluates the model that the client would have now; `adapt` is what a client does that joins at the end.
 
-    The client reads `down` and nothing else. `stamp` is the server's note of what it has sent; only a client that
-    trains alone, and so gets no frame, is told its round by it.
+    The client reads `down` and nothing else: a frame, in pieces that follow each other. `stamp` is the server's note of
+    what it has sent; only a client that trains alone, and so gets no frame, is told its round by it.
     """
 
-    kind: Literal["fit", "trial", "personal", "adapt"]
+    kind: JobKind
     client: ClientId
     stamp: Stamp
-    down: bytes
+    down: tuple[bytes, ...]
     score: bool = False
     fine_tune: bool = False
     keep_model: bool = False
@@ -64,10 +64,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a turn gave. The scores are by evaluation point: pre, post, ft. `flops` counts the method's own work,
-    `samples` those that it trained on, once for every pass."""
+    """What a turn gave. `order` is the one that it answers, `received` the bytes of its downlink.
 
-    job: Job
+    The scores are by evaluation point: pre, post, ft. `flops` counts the method's own work, `samples` those that it
+    trained on, once for every pass.
+    """
+
+    client: ClientId
+    kind: JobKind
+    order: tuple[int, int]
+    received: int
     frame: Frame
     paper: int
     scores: dict[str, Scores]
@@ -82,25 +88,7 @@ class Outcome:
     """What was sent once more, whole, since the client did not have what its downlink was coded against."""
 
 
-WINDOW, PARTS = 64, 4
-
-
-def groups(jobs: Iterable[Job], setup: Setup) -> Iterator[tuple[Job, ...]]:
-    """Who takes a turn with whom, made as it is asked for: nobody with anybody, unless the trainer is batched.
-
-    Then of every 64 jobs a quarter each: few enough that some workers have something to do, the same for any number
-    of them.
-    """
-    several = iter(jobs)
-    if setup.trainer == "plain":
-        yield from ((job,) for job in several)
-        return
-    while window := tuple(islice(several, WINDOW)):
-        size = -(-len(window) // PARTS)
-        yield from (window[start : start + size] for start in range(0, len(window), size))
-
-
-NOTHING = Frame(b"", Ledger())
+NOTHING = Frame((), Ledger())
 """What a client sends that takes part in no exchange."""
 
 
@@ -111,20 +99,17 @@ class Worker:
         self.setup = setup
         self.references = references
         self._last: tuple[Mapping[str, Part], Reference] | None = None
-        self.runner = ModelRunner(setup.module, setup.federation.data, setup.objective, setup.task.chance, setup.device)
+        data, chance = setup.federation.data, setup.task.chance
+        self.runner = ModelRunner(setup.module, data, setup.objective, chance, setup.device, setup.trainer)
         self.limit = setup.limit()
         self._decoded = DecodeCache()
         self._first_buffers = self.runner.buffers
         self._has_buffers = len(self._first_buffers) > 0
-        self._group: Group | None = None
-        if setup.trainer == "batched":
-            stack = stack_of(setup.module)
-            self._group = Group(self.runner, stack) if isinstance(stack, Stack) else None
 
-    def run(self, job: Job, memory: ClientMemory, runner: ModelRunner | None = None) -> tuple[ClientMemory, Outcome]:
+    def run(self, job: Job, memory: ClientMemory) -> tuple[ClientMemory, Outcome]:
         """The client's memory after the turn, and its outcome."""
         began = time.perf_counter()
-        runner = runner or self.runner
+        runner = self.runner
         setup, method = self.setup, self.setup.method
         split = setup.federation.splits[job.client]
         received = self.received(job)
@@ -136,7 +121,7 @@ class Worker:
             runner.buffers = self._starting(memory, buffers)
         phase = self._phase(down.stamp)
         local = Local(job.client, down.round, setup.task, setup.config, split, runner, phase, setup.max_epochs)
-        evaluator = Evaluator(runner, split, job.known if self._group is None else None)
+        evaluator = Evaluator(runner, split, job.known)
         scores: dict[str, Scores] = {}
         fit: Fit[object] | None = None
         kept: Model | None = None
@@ -158,7 +143,10 @@ class Worker:
         own = runner.buffers if self._has_buffers else None
         reply = with_buffers(reply, own if method.buffers == "averaged" else None)
         outcome = Outcome(
-            job=job,
+            client=job.client,
+            kind=job.kind,
+            order=job.stamp.order,
+            received=sum(map(len, job.down)),
             frame=NOTHING if method.alone or job.kind not in ("fit", "adapt") else self._encoded(reply, received),
             paper=paper_bytes(reply),
             scores=scores,
@@ -182,7 +170,9 @@ class Worker:
         """The downlink of a turn."""
         if self.setup.method.alone:
             return Message().stamped(job.stamp)
-        return decode(job.down, self.limit, self.setup.task.layout.lengths, self._decoded, self.references.find)
+        return decode(
+            b"".join(job.down), self.limit, self.setup.task.layout.lengths, self._decoded, self.references.find
+        )
 
     def _encoded(self, reply: Message, down: Message) -> Frame:
         """The reply as bytes, coded against the downlink that it answers."""
@@ -198,33 +188,21 @@ class Worker:
         phases = self.setup.method.phases(stamp.round)
         return phases[stamp.phase] if stamp.phase < len(phases) else TRAIN
 
-    def run_all(self, jobs: Sequence[Job], memories: Sequence[ClientMemory]) -> list[tuple[ClientMemory, Outcome]]:
-        """The turns of a group of clients."""
-        if self._group is None:
-            return [self.run(job, memory) for job, memory in zip(jobs, memories, strict=True)]
-        began = time.perf_counter()
-        done = self._group.run([partial(self.run, job, memory) for job, memory in zip(jobs, memories, strict=True)])
-        each = (time.perf_counter() - began) / len(jobs)
-        return [(memory, replace(outcome, seconds=each)) for memory, outcome in done]
-
 
 class Evaluator:
-    """Measures models of one client, except those that were measured before: the same model has the same scores.
-
-    Where `known` is None every model is measured. The batched trainer needs that: clients that train together must ask
-    for the same steps, whatever the run remembers, since a crash makes it forget.
-    """
+    """Measures models of one client, except those that were measured before: the same model has the same scores."""
 
     WORTHWHILE = 64
     """Samples. With fewer, measuring again costs no more than finding out that it is not needed."""
 
-    def __init__(self, runner: ModelRunner, split: ClientSplit, known: tuple[ScoredModel, ...] | None) -> None:
+    def __init__(self, runner: ModelRunner, split: ClientSplit, known: tuple[ScoredModel, ...]) -> None:
         self._runner = runner
         self._split = split
-        self._always = known is None or len(split.test) + len(split.validation) < self.WORTHWHILE
-        self.known = known or ()
+        self._always = len(split.test) + len(split.validation) < self.WORTHWHILE
+        self.known = known
 
     def scores(self, model: Model) -> Scores:
+        """The scores of a model; one that was measured before is not measured again."""
         if self._always:
             return self._measure(model)
         vector = isinstance(model, np.ndarray)

@@ -27,9 +27,11 @@ class ServerState:
     similarity: Similarity
 
     def model(self, client: ClientId) -> Vector:
+        """A client's model."""
         return self.models.get(client, self.common)
 
     def known(self) -> list[ClientId]:
+        """The clients that were ever heard of."""
         return sorted({*self.similarity.clients, *self.models})
 
     def measured(self, clients: Sequence[ClientId], similarity: Similarity) -> ServerState:
@@ -38,9 +40,11 @@ class ServerState:
         return ServerState(self.mean, self.mean, kept, similarity)
 
     def moved(self, models: dict[ClientId, Vector]) -> ServerState:
+        """With new models for some clients."""
         return replace(self, models={**self.models, **models})
 
     def averaged(self) -> ServerState:
+        """With the mean of all models as they are now."""
         return replace(self, mean=weighted_mean((1.0, self.model(k)) for k in self.known()))
 
 
@@ -80,6 +84,7 @@ def phases(round: int, gamma: int) -> tuple[Phase, ...]:
 
 
 def start_server(task: Task) -> ServerState:
+    """The server's state before the first round."""
     return ServerState(task.initial, task.initial, {}, Similarity((), {}))
 
 
@@ -115,5 +120,6 @@ def aggregate(
 
 
 def artefacts(server: ServerState) -> dict[str, Artefact]:
+    """Who is like whom, once it was measured."""
     found = server.similarity
     return {"similarity": ClientMatrices(found.clients, found.stages)} if found.clients else {}

@@ -34,10 +34,11 @@ class ServerState:
 class FedAsync(Method[ServerState, None]):
     """One global model that takes in models one by one, late ones with less weight.
 
-    A model counts `alpha` s(D) in the mixture, D counted in models taken in. `staleness` s(D) is 1 (constant), (1 +
-    D)^-a (polynomial), or 1 up to D = b and 1 / (a (D - b) + 1) beyond (hinge), with `a` and `b`. A pull of strength
-    `rho` holds clients near their start. `variant` repository: as SPFL's authors have it, models are mixed with the
-    global one by 0.8 (rounds late + 1)^-1/2 and then averaged.
+    `staleness` is the shape of that weight s(D), D counted in models taken in: 1 (constant), (1 + D)^-a (polynomial),
+    or 1 up to D = b and 1 / (a (D - b) + 1) beyond (hinge). `alpha` is the weight of a model that is not late. `a` is
+    the slope of s. `b` is how late a model may be without losing weight (hinge). `rho` is the strength of a pull that
+    holds clients near their start. `variant` repository is that of SPFL's authors: models are mixed with the global one
+    by 0.8 (rounds late + 1)^-1/2 and then averaged.
     """
 
     staleness: Literal["constant", "polynomial", "hinge"] = "polynomial"

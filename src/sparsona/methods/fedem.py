@@ -4,19 +4,19 @@ expectation-maximisation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from pydantic import Field
 
 from sparsona.errors import InputError
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
+from sparsona.methods._mixture import Mixture
 from sparsona.ops.initial import initial_models
 from sparsona.ops.mean import weighted_mean
 from sparsona.training.local import Local
@@ -36,28 +36,13 @@ class ClientState:
     mixture: Vector
 
 
-@dataclass(frozen=True)
-class Mixture:
-    """Predicts by the mean of the models' probabilities under the client's mixture."""
-
-    models: tuple[Vector, ...]
-    mixture: Vector
-
-    def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
-        parts = [
-            float(share) * forward(model, inputs).softmax(1)
-            for model, share in zip(self.models, self.mixture, strict=True)
-        ]
-        return torch.stack(parts).sum(0).clamp(min=1e-30).log()
-
-
 @METHODS.add
 @dataclass(frozen=True)
 class FedEM(Method[ServerState, ClientState]):
-    """A private mixture of `learners` shared models.
+    """A private mixture of shared models.
 
-    E: q_nm ~ pi_m exp(-loss_m(x_n)), pi_m = mean_n q_nm. M: each model is trained on the loss weighted by q_m. A new
-    client takes the E-step only.
+    `learners` is the number of shared models. E: q_nm ~ pi_m exp(-loss_m(x_n)), pi_m = mean_n q_nm. M: each model is
+    trained on the loss weighted by q_m. A new client takes the E-step only.
     """
 
     private: ClassVar[tuple[str, ...]] = ("mixture",)

@@ -30,7 +30,10 @@ class ServerState:
 @METHODS.add
 @dataclass(frozen=True)
 class IFCA(Method[ServerState, None]):
-    """Clustered federated learning: `clusters` models, each client in the cluster whose model has the lowest loss."""
+    """Clustered federated learning: each client is in the cluster whose model has the lowest loss on its data.
+
+    `clusters` is the number of models.
+    """
 
     clusters: Annotated[int, Field(ge=1)] = 3
 

@@ -36,10 +36,11 @@ class ClientState:
 @METHODS.add
 @dataclass(frozen=True)
 class L2GD(Method[ServerState, ClientState]):
-    """Local models drawn to their mean by a penalty `lam`; a step is one towards the mean with probability `p`.
+    """Local models drawn to their mean; a coin decides between a step on the data and one towards the mean.
 
-    A round is all the steps between two phases: on average 1/(1-p) towards the mean, then 1/p on batches of the
-    config. The config's rate is the local step eta / (N (1-p)); a step towards the mean is then lr * lam * (1-p) / p.
+    `lam` is the strength of the pull to the mean. `p` is the probability of a step towards the mean. A round is all the
+    steps between two exchanges: on average 1/(1-p) towards the mean, then 1/p on batches of the config. The config's
+    rate is the local step eta / (N (1-p)); a step towards the mean is then lr * lam * (1-p) / p.
     """
 
     lam: Annotated[float, Field(ge=0)] = 0.1

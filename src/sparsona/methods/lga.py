@@ -23,8 +23,9 @@ from sparsona.training.local import Local
 class LGA(Method[ServerState, None]):
     """One global model; late models are moved to where it stands now. With nobody late it is FedAvg.
 
-    `eq` 11 adds a late update to the model of today, 10 to the one it started from; `per` tensor or stages: what one
-    cosine is taken over; `raw`: scale the correction by the cosine; `lambda_dc`: and by this.
+    `eq` is the paper's equation: 11 adds a late update to the model of today, 10 to the one it started from. `per` is
+    what one cosine is taken over: a tensor, or a stage of the net. `raw` scales the correction by the cosine itself.
+    `lambda_dc` scales the correction.
     """
 
     eq: Literal[10, 11] = 11

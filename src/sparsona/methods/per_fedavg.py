@@ -14,7 +14,8 @@ from pydantic import Field
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import MergeRule, ServerState, mean_weights, received
+from sparsona.methods._averaging import MergeRule, ServerState, averaged, received
+from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.training.local import Local
 from sparsona.training.runner import Minibatch, Vectors
 
@@ -28,10 +29,9 @@ ALPHA = 0.01
 class PerFedAvg(Method[ServerState, None]):
     """A global model to start from: each client takes one step of its own before use.
 
-    `alpha` is the inner step, the paper's 0.01 where not given, in every round; `beta` the outer one, the learning rate
-    where not given. `order`: first leaves the Hessian out, hessian multiplies by I - alpha H. `variant` repository: as
-    SPFL's authors have it, two plain steps on every batch, of sizes alpha and beta, both the learning rate where not
-    given, and nothing before use.
+    `alpha` is the inner step, the paper's 0.01 where not given. `beta` is the outer step, the learning rate where not
+    given. `order` first leaves the Hessian out, hessian multiplies by I - alpha H. `variant` repository is that of
+    SPFL's authors: two plain steps on every batch, both of the learning rate where not given, and none before use.
     """
 
     alpha: Rate | None = None
@@ -40,6 +40,7 @@ class PerFedAvg(Method[ServerState, None]):
     variant: Literal["paper", "repository"] = "paper"
 
     merge: MergeRule = "mean"
+    server: ServerStep = PLAIN_STEP
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
@@ -70,7 +71,7 @@ class PerFedAvg(Method[ServerState, None]):
         return Fit(None, Message(weights=trained, examples=local.examples), model)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return ServerState(mean_weights(arrivals, context, self.merge))
+        return averaged(server, arrivals, context, self.merge, self.server)
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         start = received(down, local)

@@ -30,12 +30,13 @@ class ClientState:
 @METHODS.add
 @dataclass(frozen=True)
 class PFedMe(Method[ServerState, ClientState]):
-    """A personal model on a spring: `inner` steps towards the client's data, held by `lambda_` near the global model.
+    """A personal model that a spring holds near the global one.
 
-    Steps of theta are `eta_p` long and those of w_k `eta`: where not given, the learning rate, but at most 1 /
-    `lambda_`, at which w_k would be theta_k. A round moves w_k by about `eta` times a gradient a batch, as FedAvg does
-    by the learning rate. `mu` is weight decay of theta, `beta` how far the server follows. `variant` fedem: FedEM's
-    simplified form, a client's own model trained with a pull of strength `lambda_` to the mean of all.
+    `lambda_` is the strength of the spring. `inner` is the number of steps of the personal model on every batch. `eta`
+    is the step of w_k towards the personal model; where not given, the learning rate, at most 1/lambda. `eta_p` is the
+    step of the personal model; where not given, the same. `mu` is the weight decay of the personal model. `beta` is how
+    far the server goes to the mean. `variant` fedem is FedEM's simplified form: a client's own model, pulled to the
+    mean of all.
     """
 
     lambda_: Positive = 15.0

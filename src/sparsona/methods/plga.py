@@ -36,9 +36,10 @@ class ClientState:
 class PLGA(Method[ServerState, ClientState]):
     """LGA, and a personal model: the client's own and the global one, mixed as far as they agree.
 
-    `start_from`: where the next training starts, at the global model or at the personal one. `eq` 11 adds a late
-    update to the model of today, 10 to the one it started from; `per` tensor or stages: what one cosine is taken over;
-    `raw`: scale the correction by the cosine; `lambda_dc`: and by this.
+    `start_from` is where the next training starts: at the global model, or at the personal one. `eq` is the paper's
+    equation: 11 adds a late update to the model of today, 10 to the one it started from. `per` is what one cosine is
+    taken over: a tensor, or a stage of the net. `raw` scales the correction by the cosine itself. `lambda_dc` scales
+    the correction.
     """
 
     start_from: Literal["global", "personalised"] = "global"

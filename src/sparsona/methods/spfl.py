@@ -32,9 +32,10 @@ BASE_WEIGHTS = {3: (0.5, 0.3, 0.2)}
 class SPFL(Method[ServerState, None]):
     """A model a client, moved by everyone's updates as far as their gradients are alike.
 
-    S is measured every `gamma` rounds. `steps`: gradient steps on every batch, the second on the same batch from where
-    the first has led. `head` own: the last layer moves by the client's own update only. `cosine`: of a stage as one
-    vector (concat), or the tensors' cosines mixed. `paper_eq7`: the printed step size.
+    `gamma` is the number of rounds from one measurement of similarity to the next. `steps` is the number of gradient
+    steps on every batch. `head` own moves the last layer by the client's own update only. `cosine` is of a stage as one
+    vector (concat), or a mixture of its tensors' cosines. `paper_eq7` takes the printed step size, about a thousandth
+    of this.
     """
 
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
@@ -74,6 +75,7 @@ class SPFL(Method[ServerState, None]):
         return _similar.artefacts(server)
 
     def similarities(self, updates: Vectors, layout: Layout) -> dict[str, Matrix]:
+        """The cosines between all updates, stage by stage."""
         stages = stage_spans(layout)
         if self.cosine == "concat":
             return dict(zip(stages, cosines(updates, list(stages.values())), strict=True))
@@ -81,6 +83,7 @@ class SPFL(Method[ServerState, None]):
         return mixed_cosines(updates, {s: weighed(t, BASE_WEIGHTS if s == BASE else {}) for s, t in tensors.items()})
 
     def mixed(self, server: ServerState, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
+        """The clients' models, moved by everyone's updates."""
         models = [server.model(k).copy() for k in replies.clients]
         own, sizes = np.eye(len(models)), np.array(replies.examples, np.float64)
         mixtures = []

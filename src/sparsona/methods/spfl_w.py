@@ -31,8 +31,8 @@ WEIGHTS = {4: (0.4, 0.2, 0.2, 0.2)}
 class SPFLw(Method[ServerState, None]):
     """A model a client: the mean of everyone's models, weighted by how alike their gradients are.
 
-    S is measured every `gamma` rounds; `steps`: gradient steps on every batch. `keep`: the share of the old similarity
-    that a new measurement leaves.
+    `gamma` is the number of rounds from one measurement of similarity to the next. `steps` is the number of gradient
+    steps on every batch. `keep` is the share of the old similarity that a new measurement leaves.
     """
 
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
@@ -70,9 +70,11 @@ class SPFLw(Method[ServerState, None]):
         return _similar.artefacts(server)
 
     def similarities(self, updates: Vectors, layout: Layout) -> dict[str, Matrix]:
+        """The cosines between all updates."""
         return mixed_cosines(updates, {WHOLE: weighed(weight_tensors(layout), WEIGHTS)})
 
     def mixed(self, server: ServerState, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
+        """The clients' new models: means of everyone's, by similarity."""
         clients, updates = replies.clients, replies.updates
         trained = Lazy(len(clients), lambda i: server.model(clients[i]) + updates[i])
         models = [np.zeros(layout.size, np.float32) for _ in clients]

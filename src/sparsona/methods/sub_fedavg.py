@@ -29,10 +29,10 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 class SubFedAvg(Method[ServerState, ClientState]):
     """Clients that prune themselves step by step; weights are averaged over those who still have them.
 
-    A share `rate` of a weight tensor's active entries goes when the masks after the first and the last local epoch
-    differ by more than `distance`, more than `target` of all weights are still active, and the pruned model's score on
-    the training samples is above `accuracy`. With `land` the last step is cut so that it ends at `target`. One local
-    epoch gives one mask, so nothing is ever pruned then: use at least two.
+    `rate` is the share of a tensor's active weights that one step prunes. `target` is the share of all weights at which
+    a client stops to prune. `distance` is how far the masks after the first and the last local epoch must differ for a
+    step. `accuracy` is what the pruned model must score on the training samples. `land` cuts the last step so that it
+    ends at the target. One local epoch gives one mask, so nothing is ever pruned then: use at least two.
     """
 
     rate: Fraction = 0.05
@@ -42,6 +42,7 @@ class SubFedAvg(Method[ServerState, ClientState]):
     land: bool = False
 
     def first_mask(self, task: Task, client: ClientId) -> Mask:
+        """A client's mask before it prunes: all weights."""
         return np.ones(task.layout.size, np.bool_)
 
     def start_server(self, task: Task) -> ServerState:
@@ -62,6 +63,7 @@ class SubFedAvg(Method[ServerState, ClientState]):
         return Fit(ClientState(pack(following)), reply, trained, if_lost=ClientState(pack(mask)))
 
     def next_mask(self, mask: Mask, early: Vector, late: Vector, local: Local) -> Mask:
+        """The mask after this round: pruned by a step, if the conditions hold."""
         layout, density = local.layout, float(mask.mean())
         if density <= self.target:
             return mask

@@ -70,6 +70,7 @@ class TwoConvs(nn.Module):
             self.add_module(name, nn.Linear(inside, outside))
 
     def forward(self, x: Tensor) -> Tensor:
+        """The outputs for a batch."""
         x = F.relu(F.max_pool2d(self.conv1(x), 2))
         x = F.relu(F.max_pool2d(self.conv2(x), 2))
         x = self.dropout(x.flatten(1))

@@ -11,11 +11,14 @@ from sparsona.models._parts import at_least_one
 
 
 class Logistic(nn.Module):
+    """One linear layer."""
+
     def __init__(self, features: int, outputs: int) -> None:
         super().__init__()
         self.fc1 = nn.Linear(features, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
+        """The outputs for a batch."""
         logits: Tensor = self.fc1(x.flatten(1))
         return logits
 

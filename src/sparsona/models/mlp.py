@@ -16,12 +16,15 @@ from sparsona.models._parts import at_least_one
 
 
 class Perceptron(nn.Module):
+    """A perceptron with ReLUs between its layers."""
+
     def __init__(self, features: int, hidden: int, outputs: int) -> None:
         super().__init__()
         self.fc1 = nn.Linear(features, hidden)
         self.fc2 = nn.Linear(hidden, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
+        """The outputs for a batch."""
         logits: Tensor = self.fc2(F.relu(self.fc1(x.flatten(1))))
         return logits
 

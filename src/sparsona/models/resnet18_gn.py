@@ -31,11 +31,14 @@ class Block(nn.Module):
             self.shortcut = nn.Sequential(conv, nn.GroupNorm(GROUPS, after))
 
     def forward(self, x: Tensor) -> Tensor:
+        """The features after the block."""
         inner = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
         return F.relu(inner + self.shortcut(x))
 
 
 class ResNet18(nn.Module):
+    """ResNet18 with GroupNorm."""
+
     def __init__(self, channels: int, outputs: int) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
@@ -47,6 +50,7 @@ class ResNet18(nn.Module):
         self.fc1 = nn.Linear(512, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
+        """The outputs for a batch."""
         x = F.relu(self.norm1(self.conv1(x)))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         logits: Tensor = self.fc1(x.mean((2, 3)))

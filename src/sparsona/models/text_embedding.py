@@ -14,6 +14,8 @@ from sparsona.models._parts import at_least_one
 
 
 class TextEmbedding(nn.Module):
+    """The mean of the words' embeddings, and a linear layer."""
+
     def __init__(self, vocabulary: int, width: int, outputs: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, width)
@@ -22,6 +24,7 @@ class TextEmbedding(nn.Module):
         self.fc1 = nn.Linear(width, outputs)
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """The outputs for a batch."""
         logits: Tensor = self.fc1(self.embedding(tokens.long()).mean(1))
         return logits
 

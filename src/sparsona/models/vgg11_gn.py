@@ -18,6 +18,8 @@ POOLED = (1, 2, 4, 6, 8)  # the convolutions that a 2x2 max-pool follows
 
 
 class VGG11(nn.Module):
+    """VGG11 with GroupNorm."""
+
     def __init__(self, channels: int, height: int, width: int, outputs: int) -> None:
         super().__init__()
         before = channels
@@ -33,6 +35,7 @@ class VGG11(nn.Module):
         nn.init.zeros_(self.fc1.bias)
 
     def forward(self, x: Tensor) -> Tensor:
+        """The outputs for a batch."""
         for i in range(1, len(WIDTHS) + 1):
             x = F.relu(self.get_submodule(f"norm{i}")(self.get_submodule(f"conv{i}")(x)))
             if i in POOLED:

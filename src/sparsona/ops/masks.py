@@ -9,6 +9,7 @@ from typing import TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from sparsona.compiled import compiled
 from sparsona.errors import WireError
 from sparsona.layout import Layout
 from sparsona.message import Mask, Positions, Vector
@@ -27,6 +28,7 @@ def pack(mask: Mask) -> Bits:
 
 
 def unpack(bits: Bits, size: int) -> Mask:
+    """The mask of `size` entries that :func:`pack` made bits of."""
     return np.unpackbits(bits, count=size, bitorder="little").view(np.bool_)
 
 
@@ -36,9 +38,37 @@ def scatter(mask: Mask, values: Vector) -> Vector:
     >>> scatter(np.array([True, False, True]), np.array([5, 7], np.float32))
     array([5., 0., 7.], dtype=float32)
     """
-    out = np.zeros(len(mask), np.float32)
-    out[mask] = values
+    if len(values) != np.count_nonzero(mask):
+        raise WireError(f"{len(values)} values do not fit a mask of {np.count_nonzero(mask)} active entries")
+    return _scattered(mask, np.append(values, np.float32(0)))
+
+
+@compiled
+def _scattered(mask: Mask, values: Vector) -> Vector:
+    """`values` has one entry more than the mask: looking for a place without asking first is quicker."""
+    out, at = np.empty(len(mask), np.float32), 0
+    for i in range(len(mask)):
+        out[i] = values[at] if mask[i] else np.float32(0)
+        at += mask[i]
     return out
+
+
+def gather(mask: Mask, vector: Vector) -> Vector:
+    """The entries of `vector` where `mask` is active.
+
+    >>> gather(np.array([True, False, True]), np.array([5, 6, 7], np.float32))
+    array([5., 7.], dtype=float32)
+    """
+    return _gathered(mask, vector, int(np.count_nonzero(mask)))
+
+
+@compiled
+def _gathered(mask: Mask, vector: Vector, count: int) -> Vector:
+    out, at = np.empty(count + 1, np.float32), 0
+    for i in range(len(mask)):
+        out[at] = vector[i]
+        at += mask[i]
+    return out[:count]
 
 
 def flipped(mask: Mask, change: Positions) -> Mask:
@@ -117,14 +147,24 @@ def masked_mean(weights: Vector, replies: Iterable[tuple[Mask, Vector]], everyon
     """
     total, holders, count = np.zeros(len(weights)), np.zeros(len(weights), np.int32), 0
     for mask, values in replies:
-        total[mask] += values
-        holders += mask
+        if len(values) != np.count_nonzero(mask):
+            raise WireError(f"{len(values)} values do not fit a mask of {np.count_nonzero(mask)} active entries")
+        _add(total, holders, mask, np.append(values, np.float32(0)))
         count += 1
     if everyone:
         total += (count - holders) * weights.astype(np.float64)
         holders[:] = count
     np.divide(total, holders, out=total, where=holders > 0)
     return np.where(holders > 0, total, weights).astype(np.float32)
+
+
+@compiled
+def _add(total: npt.NDArray[np.float64], holders: npt.NDArray[np.int32], mask: Mask, values: Vector) -> None:
+    at = 0
+    for i in range(len(mask)):
+        total[i] += np.float64(values[at]) if mask[i] else 0.0
+        holders[i] += mask[i]
+        at += mask[i]
 
 
 def majority(masks: Iterable[Mask], layout: Layout) -> Mask:

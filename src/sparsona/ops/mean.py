@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import numpy.typing as npt
 
+from sparsona.compiled import compiled
 from sparsona.message import Vector
+
+
+@compiled
+def _add(total: npt.NDArray[np.float64], vector: Vector, weight: float) -> None:
+    for i in range(len(total)):
+        total[i] += weight * np.float64(vector[i])
 
 
 def weighted_mean(pairs: Iterable[tuple[float, Vector]]) -> Vector:
@@ -19,7 +27,7 @@ def weighted_mean(pairs: Iterable[tuple[float, Vector]]) -> Vector:
     for w, vector in pairs:
         if total is None:
             total = np.zeros(len(vector), np.float64)
-        total += w * vector.astype(np.float64)
+        _add(total, vector, float(w))
         weight += w
     if total is None or weight <= 0:
         raise ValueError("a mean needs at least one vector of positive weight")

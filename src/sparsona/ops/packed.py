@@ -26,6 +26,7 @@ class Packed:
 
     @classmethod
     def of(cls, sparse: Sparse) -> Packed:
+        """A sparse vector at rest."""
         return cls(sparse.size, _bits(sparse.size, sparse.indices), sparse.values)
 
     @classmethod
@@ -39,6 +40,7 @@ class Packed:
         return cls(size, np.zeros((size + 7) // 8, np.uint8), np.zeros(0, np.float32))
 
     def sparse(self) -> Sparse:
+        """The sparse vector again."""
         mask = np.unpackbits(self.bits, count=self.size, bitorder="little").view(np.bool_)
         return Sparse(self.size, np.flatnonzero(mask), self.values)
 
@@ -55,13 +57,13 @@ class Packed:
 
 
 def without(vector: Vector, sent: Sparse) -> Vector:
-    """`vector` with zeros where `sent` has its entries: what error feedback keeps for later.
+    """`vector` less what is `sent`: what error feedback keeps for later.
 
-    >>> without(np.float32([5, 7]), Sparse(2, np.array([0]), np.float32([5])))
-    array([0., 7.], dtype=float32)
+    >>> without(np.float32([5, 7]), Sparse(2, np.array([0]), np.float32([4])))
+    array([1., 7.], dtype=float32)
     """
     out = vector.copy()
-    out[sent.indices] = 0
+    out[sent.indices] -= sent.values
     return out
 
 

@@ -21,6 +21,7 @@ def stage_spans(layout: Layout) -> dict[str, list[slice]]:
 
 
 def stage_of(tensor: Tensor, layout: Layout) -> str:
+    """The stage that a tensor belongs to: the head is the last layer, the base all others."""
     return HEAD if tensor.name.rpartition(".")[0] == layout.layers[-1] else BASE
 
 

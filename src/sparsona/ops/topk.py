@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 from math import floor
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from sparsona.compiled import compiled
 from sparsona.message import IndexSet, Vector
 
 
@@ -39,9 +42,22 @@ def topk_support(vector: Vector, count: int) -> IndexSet:
     least = np.partition(size, len(size) - count)[len(size) - count]
     if least == 0:
         return np.flatnonzero(size)
-    keep = size > least
-    keep[np.flatnonzero(size == least)[: count - np.count_nonzero(keep)]] = True
-    return np.flatnonzero(keep)
+    return _from(size, least, count)
+
+
+@compiled
+def _from(size: npt.NDArray[Any], least: Any, count: int) -> IndexSet:
+    """Where `count` entries are that are not below `least`; of those that equal it, the first."""
+    above = 0
+    for i in range(len(size)):
+        above += size[i] > least
+    out, at, equals = np.empty(count + 1, np.int64), 0, count - above
+    for i in range(len(size)):
+        level = (size[i] == least) & (equals > 0)
+        out[at] = i
+        at += (size[i] > least) | level
+        equals -= level
+    return out[:count]
 
 
 def top_supports(vector: Vector, spans: Iterable[slice], sparsity: float) -> IndexSet:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from sparsona.report.comparison import Comparison, Row
+from sparsona.report.comparison import Comparison, ComparisonRow
 from sparsona.report.console import size
 from sparsona.report.measured import MeasuredRun, mean_score
 from sparsona.report.statistics import Interval
@@ -45,6 +45,7 @@ def _table(first: str, *columns: str) -> Table:
 
 
 def unit(metric: str) -> str:
+    """What a column of scores is headed."""
     return "accuracy in %" if metric == "accuracy" else metric
 
 
@@ -97,7 +98,7 @@ def _costs(found: Comparison) -> Table:
     return table
 
 
-def _share(row: Row) -> str:
+def _share(row: ComparisonRow) -> str:
     return "-" if row.worse_off is None else f"{100 * row.worse_off:.0f} %"
 
 
@@ -136,10 +137,12 @@ class LiveTable:
             self._live.stop()
 
     def started(self, contender: str, seed: int) -> None:
+        """A run has begun."""
         lane = self._lanes[contender]
         lane.round, lane.sent, lane.note = 0, 0, f"seed {seed}"
 
     def round(self, contender: str, seed: int, report: RoundReport) -> None:
+        """A round is done."""
         lane = self._lanes[contender]
         lane.round, lane.note = report.round, f"seed {seed}, round {report.round}"
         lane.sent += report.up.total + report.down.total
@@ -147,6 +150,7 @@ class LiveTable:
             lane.score = report.scores["pre"]["mean"]
 
     def ended(self, contender: str, seed: int, run: MeasuredRun | None) -> None:
+        """A run has ended; None if it failed."""
         lane = self._lanes[contender]
         lane.note = ""
         if run is not None:

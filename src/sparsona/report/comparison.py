@@ -24,13 +24,16 @@ class Budget:
 
     @property
     def bytes(self) -> float:
+        """The most bytes; without end where there is no bound."""
         return math.inf if self.mb is None else self.mb * 1e6
 
     @property
     def clock(self) -> float:
+        """The most simulated seconds; without end where there is no bound."""
         return math.inf if self.seconds is None else self.seconds
 
     def spent(self, bytes: float, seconds: float) -> bool:
+        """Whether a run that has sent so much and taken so long must end."""
         return bytes >= self.bytes or seconds >= self.clock
 
     def last(self, run: MeasuredRun) -> Measurement | None:
@@ -39,7 +42,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """One method over its seeds. Scores are means over clients; `gain` is paired with `local`, seed by seed.
 
     `worse_off` is the share of clients, over all seeds, that score less than alone. Bytes, operations and times are
@@ -64,6 +67,7 @@ class Row:
 
     @property
     def bytes(self) -> float:
+        """Bytes up and down together."""
         return self.up + self.down
 
 
@@ -73,11 +77,11 @@ class Comparison:
 
     metric: str
     higher_is_better: bool
-    rows: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
     equal_bytes: float | None
 
     @property
-    def best(self) -> Row:
+    def best(self) -> ComparisonRow:
         """The row with the best mean score on validation data; the thriftier of equals."""
         sign = 1 if self.higher_is_better else -1
         rated = [row for row in self.rows if row.validation is not None] or list(self.rows)
@@ -121,7 +125,7 @@ def _row(
     budget: Budget,
     equal: Mapping[tuple[str, ...], float],
     higher: bool,
-) -> Row:
+) -> ComparisonRow:
     counted = [(run, measured) for run in group if (measured := budget.last(run)) is not None]
     differences: list[float] = []
     helped: list[float] = []
@@ -133,7 +137,7 @@ def _row(
             helped += found
     ends = [run.within(equal[key_of(run)], budget.clock) for run in group if key_of(run) in equal]
     spent = [_spent(run, budget) for run in group]
-    return Row(
+    return ComparisonRow(
         label=label,
         seeds=len(counted),
         pre=interval([mean_score(m.test["pre"]) for _, m in counted]),

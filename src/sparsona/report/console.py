@@ -58,9 +58,11 @@ class RoundProgress:
         self._progress.stop()
 
     def started(self, done: int) -> None:
+        """The run goes on after so many rounds."""
         self._progress.update(self._task, completed=done)
 
     def advance(self, report: RoundReport) -> None:
+        """One round is done."""
         self._bytes += report.up.total + report.down.total
         if "pre" in report.scores:
             self._score = f"{self._metric} {share(report.scores['pre']['mean'], self._metric)}"

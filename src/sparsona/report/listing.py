@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.table import Table
 
 from sparsona.methods import METHODS
-from sparsona.options import options_of
+from sparsona.options import leaves, options_of
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table for the terminal."""
     out = Table(title=title, title_justify="left")
     for column in columns:
         out.add_column(column, overflow="fold")
@@ -25,11 +25,22 @@ def method_entry(name: str) -> dict[str, Any]:
     """A method for a program: its name, what it does, its options with their defaults."""
     kind = METHODS.get(name)
     about = (kind.__doc__ or "").strip().partition("\n")[0]
-    return {"name": name, "about": about, "options": {f.name: getattr(kind, f.name) for f in dataclasses.fields(kind)}}
+    return {"name": name, "about": about, "options": {leaf.name: leaf.default for leaf in leaves(kind)}}
+
+
+def default(value: Any) -> str:
+    """A default as a user would write it.
+
+    >>> default(None), default(()), default(False), default(0.1)
+    ('none', 'none', 'false', '0.1')
+    """
+    if value is None or value == () or value == {} or value == "":
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def method_options(name: str) -> tuple[str, list[tuple[str, str, str, str]]]:
     """What a method does, and its options: name, type with its range, default, meaning."""
     kind = METHODS.get(name)
-    rows = [(option.name, option.kind, str(option.default), option.text) for option in options_of(kind)]
+    rows = [(option.name, option.kind, default(option.default), option.text) for option in options_of(kind)]
     return (kind.__doc__ or "").strip().partition("\n")[0], rows

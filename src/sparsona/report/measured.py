@@ -34,6 +34,7 @@ class Measurement:
 
     @property
     def bytes(self) -> int:
+        """Bytes up and down together."""
         return self.up + self.down
 
 
@@ -54,10 +55,12 @@ class MeasuredRun:
 
     @property
     def method(self) -> str:
+        """The name of the run's method."""
         return str(self.settings["method"])
 
     @property
     def seed(self) -> int:
+        """The run's seed."""
         return int(self.settings["seed"])
 
     def within(self, bytes: float = math.inf, seconds: float = math.inf) -> Measurement | None:
@@ -72,6 +75,7 @@ def mean_score(scores: Scores) -> float:
 
 
 def bottom_decile(scores: Scores, higher_is_better: bool) -> float:
+    """The score of the client at the bottom tenth."""
     return _summary(scores, higher_is_better)["bottom_decile"]
 
 

@@ -14,7 +14,7 @@ from sparsona.export.card import GIVEN
 from sparsona.method import ClientId
 from sparsona.report import artefacts
 from sparsona.report.command import run_command
-from sparsona.report.comparison import ALONE, Budget, Comparison, Row, compare, gains, key_of
+from sparsona.report.comparison import ALONE, Budget, Comparison, ComparisonRow, compare, gains, key_of
 from sparsona.report.groups import group_runs
 from sparsona.report.measured import MeasuredRun, Measurement, bottom_decile, mean_score
 from sparsona.report.statistics import Interval
@@ -88,12 +88,12 @@ def _interval(found: Interval | None) -> dict[str, float | None] | None:
     return None if found is None else {"mean": _number(found.mean), "half": _number(found.half)}
 
 
-def _best_first(found: Comparison) -> list[Row]:
+def _best_first(found: Comparison) -> list[ComparisonRow]:
     sign = -1 if found.higher_is_better else 1
     return sorted(found.rows, key=lambda row: sign * row.pre.mean if row.pre else math.inf)
 
 
-def _method(row: Row, group: Sequence[MeasuredRun], found: Comparison) -> dict[str, Any]:
+def _method(row: ComparisonRow, group: Sequence[MeasuredRun], found: Comparison) -> dict[str, Any]:
     intervals = {name: _interval(getattr(row, name)) for name in ("pre", "post", "gain", "validation", "at_equal")}
     plain = ("decile", "worse_off", "up", "down", "flops", "simulated", "seconds")
     first = group[0]

@@ -30,6 +30,7 @@ def trial_lines(console: Console, trials: int, metric: str, quiet: bool) -> Call
 
 
 def settings_text(trial: Trial) -> str:
+    """A trial's settings in one line."""
     return " ".join(f"{key}={value}" for key, value in trial.settings.items())
 
 

@@ -21,10 +21,12 @@ class Interval:
 
     @property
     def low(self) -> float:
+        """The lower bound."""
         return self.mean - (self.half or 0.0)
 
     @property
     def high(self) -> float:
+        """The upper bound."""
         return self.mean + (self.half or 0.0)
 
 

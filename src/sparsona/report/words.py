@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparsona.report.comparison import ALONE, Comparison, Row
+from sparsona.report.comparison import ALONE, Comparison, ComparisonRow
 from sparsona.report.console import size
 from sparsona.report.statistics import Interval
 
@@ -27,6 +27,7 @@ class Answer:
 
 
 def score_text(value: float, metric: str) -> str:
+    """A score as text, in per cent if it is an accuracy."""
     return f"{100 * value:.1f} %" if metric == "accuracy" else f"{value:.4g} ({metric})"
 
 
@@ -79,7 +80,7 @@ def answer(
     return Answer(best.label, which, gain, _cost(found, best, clients, rounds), now, commands)
 
 
-def _scores(row: Row, metric: str) -> str:
+def _scores(row: ComparisonRow, metric: str) -> str:
     """What the clients score, as a clause."""
     if row.pre is None:
         return "nothing has been measured yet"
@@ -94,7 +95,7 @@ def _range(found: Interval, metric: str) -> str:
     return f" (95 % interval over {found.count} seeds: {low} to {high})"
 
 
-def _gained(best: Row, gains: Sequence[float], metric: str) -> str:
+def _gained(best: ComparisonRow, gains: Sequence[float], metric: str) -> str:
     worse = [value for value in gains if value < 0]
     mean = sum(gains) / len(gains) if gains else math.nan
     word = "gains" if mean >= 0 else "loses"
@@ -109,7 +110,7 @@ def _gained(best: Row, gains: Sequence[float], metric: str) -> str:
     )
 
 
-def _nothing_gained(found: Comparison, federated: Sequence[Row]) -> str:
+def _nothing_gained(found: Comparison, federated: Sequence[ComparisonRow]) -> str:
     sign = 1 if found.higher_is_better else -1
     rated = [row for row in federated if row.pre is not None]
     if not rated:
@@ -122,7 +123,7 @@ def _nothing_gained(found: Comparison, federated: Sequence[Row]) -> str:
     )
 
 
-def _cost(found: Comparison, best: Row, clients: int, rounds: int) -> str:
+def _cost(found: Comparison, best: ComparisonRow, clients: int, rounds: int) -> str:
     if not best.bytes:
         return "It costs no traffic at all."
     each = f"{size(best.up / clients)} up and {size(best.down / clients)} down"
@@ -146,7 +147,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} second{'' if f'{seconds:.0f}' == '1' else 's'}"
 
 
-def _thrifty(found: Comparison, best: Row) -> Row | None:
+def _thrifty(found: Comparison, best: ComparisonRow) -> ComparisonRow | None:
     """The method that sends least among those that score nearly as well on validation data and send half at most."""
     if best.validation is None:
         return None

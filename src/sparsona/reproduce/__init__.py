@@ -29,7 +29,7 @@ from sparsona.runs.records import ClientRecord, RoundReport
 from sparsona.runs.scores import summarise
 from sparsona.training.runner import ModelRunner
 
-__all__ = ["Case", "Check", "Claim", "Paper", "Runs", "Summary", "Verdict", "reproduce", "score"]
+__all__ = ["Case", "Check", "Claim", "Paper", "Runs", "Study", "Summary", "Verdict", "reproduce", "score"]
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,12 @@ class Case:
 
     @property
     def of(self) -> str:
+        """The row of the table that the case belongs to."""
         return self.row or self.name
 
     @property
     def seed(self) -> int:
+        """The case's seed."""
         return int(self.settings.get("seed", 0))
 
     @property
@@ -101,12 +103,29 @@ Extra: TypeAlias = Callable[[RunDirectory, Prepared], Mapping[str, float]]
 """Numbers that a paper's claims need beside the summary, read off a finished run."""
 
 
+Kept: TypeAlias = Mapping[str, dict[str, Any]]
+"""What is kept of runs, by name."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """Runs that depend on each other, where the cases of a paper do not.
+
+    `run` carries out those whose names match a pattern, into a folder, and tells about it; runs that are known already
+    are left out. `read` gives the runs that a folder holds. `report` makes markdown of runs.
+    """
+
+    run: Callable[[Path, str, Callable[[str], None], Kept], Kept]
+    read: Callable[[Path], Kept]
+    report: Callable[[Kept], str]
+
+
 @dataclass(frozen=True)
 class Paper:
     """A paper's runs, its claims, and its drawings: each takes the folder of the runs and the file to write.
 
     `tables` are made of the runs that are kept: markdown, by title. `extra` reads numbers off a finished run, `watch`
-    off a run's checkpoint after every round.
+    off a run's checkpoint after every round. `study` stands in the place of the cases where these depend on each other.
     """
 
     title: str
@@ -116,6 +135,7 @@ class Paper:
     tables: Mapping[str, Callable[[Runs], str]] = field(default_factory=dict)
     extra: Extra | None = None
     watch: Callable[[RunDirectory], Mapping[str, float]] | None = None
+    study: Study | None = None
 
 
 PAPERS: Registry[Callable[[bool], Paper]] = Registry("paper", __name__)
@@ -140,6 +160,10 @@ def reproduce(
     where the work is done and changes no number.
     """
     paper = PAPERS.get(name)(quick)
+    if paper.study is not None:
+        return _carried_out(
+            paper.study, paper.title, out, only, say, run, Results.read(results_file(results, name, quick))
+        )
     if engine != "auto":
         paper = replace(paper, cases=[replace(c, settings={**c.settings, "engine": engine}) for c in paper.cases])
     chosen = sorted((c for c in paper.cases if fnmatch(c.name, only)), key=lambda case: case.cost)
@@ -166,6 +190,17 @@ def reproduce(
         if draw(out, out / file):
             say(f"drawn: {out / file}")
     return table
+
+
+def _carried_out(
+    study: Study, title: str, out: Path, only: str, say: Callable[[str], None], run: bool, kept: Results
+) -> Path:
+    """Run what a study lacks, keep all of it, and write its report."""
+    found = {**kept.runs, **(study.run(out, only, say, kept.runs) if run else {}), **study.read(out)}
+    if found != kept.runs:
+        kept.replace(found)
+    write_atomically(out / "results.md", f"# {title}\n\n{study.report(found)}")
+    return out / "results.md"
 
 
 def results_file(results: Path | None, name: str, quick: bool) -> Path | None:
@@ -337,6 +372,10 @@ def card(names: Sequence[str], results: Path, text: str) -> str:
             kept = Results.read(results_file(results, name, quick))
             if kept.runs or quick:
                 paper = PAPERS.get(name)(quick)
+                if paper.study is not None:
+                    body = paper.study.report(kept.runs) if kept.runs else "Nothing has been run."
+                    parts += [f"## {paper.title}", "", body.replace("\n## ", "\n### ").strip(), ""]
+                    continue
                 shown = paper if quick or not _same_claims(name) else replace(paper, claims=())
                 body = report(shown, name, quick, Path(), kept).partition("\n\n")[2]
                 parts += [f"## {paper.title}", "", body.replace("\n## ", "\n### ").strip(), ""]

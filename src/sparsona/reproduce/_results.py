@@ -79,6 +79,7 @@ class Results:
 
     @classmethod
     def read(cls, file: Path | None) -> Results:
+        """The results that a file holds; none where there is no file."""
         if file is None or not file.exists():
             return cls(file)
         try:
@@ -92,7 +93,12 @@ class Results:
         return found if found is not None and found["settings"] == digest_of(settings) else None
 
     def add(self, name: str, run: dict[str, Any]) -> None:
-        self.runs[name] = run
+        """Keep the result of a run, in the file too."""
+        self.replace({**self.runs, name: run})
+
+    def replace(self, runs: Mapping[str, dict[str, Any]]) -> None:
+        """Keep these runs and no others."""
+        self.runs = dict(runs)
         if self.file is not None:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             lines = [f"{json.dumps(key)}: {json.dumps(self.runs[key], sort_keys=True)}" for key in sorted(self.runs)]

@@ -49,7 +49,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Interval:
+class Difference:
     """A number and how far off it may be. Without an interval both ends are infinite."""
 
     value: float
@@ -105,20 +105,20 @@ def values(runs: Runs, row: str, point: str = "pre", of: Reading = score) -> dic
     return {seed: value for seed, value in sorted(found.items()) if value is not None}
 
 
-def interval(found: Iterable[float]) -> Interval:
+def interval(found: Iterable[float]) -> Difference:
     """The mean of several numbers with its 95 % interval by Student's t.
 
     >>> interval([0.1, 0.2, 0.3])
-    Interval(value=0.2, low=-0.0484..., high=0.4484..., seeds=3)
+    Difference(value=0.2, low=-0.0484..., high=0.4484..., seeds=3)
     """
     from scipy.stats import t
 
     numbers = list(found)
     middle = round(mean(numbers), 12)
     if len(numbers) < 2:
-        return Interval(middle, -math.inf, math.inf, 1)
+        return Difference(middle, -math.inf, math.inf, 1)
     half = float(t.ppf(0.975, len(numbers) - 1)) * stdev(numbers) / math.sqrt(len(numbers))
-    return Interval(middle, middle - half, middle + half, len(numbers))
+    return Difference(middle, middle - half, middle + half, len(numbers))
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class At:
     of: Reading = score
 
 
-def difference(runs: Runs, one: At, other: At) -> Interval | None:
+def difference(runs: Runs, one: At, other: At) -> Difference | None:
     """By how much `one` is above `other`; None where they have no seed in common."""
     a, b = values(runs, one.row, one.point, one.of), values(runs, other.row, other.point, other.of)
     both = sorted(a.keys() & b.keys())
@@ -143,9 +143,9 @@ def difference(runs: Runs, one: At, other: At) -> Interval | None:
     shares = all(0 <= value <= 1 for value in (a[seed], b[seed]))
     few = any(at.of in (bottom, newcomers) for at in (one, other))  # they rest on a few clients' samples
     if not samples or not shares or few:
-        return Interval(gap, -math.inf, math.inf, 1)
+        return Difference(gap, -math.inf, math.inf, 1)
     half = 1.96 * math.sqrt((a[seed] * (1 - a[seed]) + b[seed] * (1 - b[seed])) / samples)
-    return Interval(gap, gap - half, gap + half, 1)
+    return Difference(gap, gap - half, gap + half, 1)
 
 
 NOT_RUN = Verdict("not run")

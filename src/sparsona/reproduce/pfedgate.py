@@ -109,7 +109,7 @@ PRINTED = {"": 87.28, "no-pre-norm": 86.25, "no-post-norm": 87.14, "no-sigmoid":
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One line of a table: what it is called, the method with its options, and what else is different.
 
     A `study` has one seed under `quick` and the first rate of the grid.
@@ -126,6 +126,7 @@ class Row:
 
 @PAPERS.add
 def pfedgate(quick: bool) -> Paper:
+    """The experiments of the pFedGate paper, at a laptop's length or whole."""
     drawings = {f"pfedgate-dendrogram-{data}.png": _dendrogram(data) for data in MODELS}
     return Paper(
         "pFedGate: Efficient Personalized Federated Learning via Sparse Model-Adaptation",
@@ -160,7 +161,7 @@ def _leaf() -> Iterator[Case]:
     """The paper's net, rates and steps on few clients: does its gate leave where it starts?"""
     for density in (0.5, 1.0):
         for start in (0.0, 3.0):
-            row = Row("", "pfedgate", {**SOME, "density": density, "gate_start": start}, study=True)
+            row = TableRow("", "pfedgate", {**SOME, "density": density, "gate_start": start}, study=True)
             name = f"leaf-{density:g}-start-{start:g}"
             settings = _settings(True, "fashion-mnist", row, 1) | {
                 "data": excerpt("fashion-mnist", 1000), "model": "leaf-cnn", "clients": 4, "rounds": 80,
@@ -169,44 +170,44 @@ def _leaf() -> Iterator[Case]:
             yield Case(f"{name}-1", "fashion-mnist, leaf-cnn, 4 clients, 80 rounds", settings, cost=density, row=name)
 
 
-def _rows() -> Iterator[Row]:
+def _rows() -> Iterator[TableRow]:
     for name in ("local", "fedavg"):
-        yield Row(name, name, {})
+        yield TableRow(name, name, {})
     for density in (0.5, 1.0, 0.3):
-        yield Row(f"pfedgate-{density:g}", "pfedgate", {**SOME, "density": density})
-    yield Row("pfedgate-0.5-open", "pfedgate", {**SOME, "gate_start": 3.0}, rare=True)
-    yield Row("pfedgate-0.5-closed", "pfedgate", {**SOME, "gate_start": 0.0}, only_quick=True)
+        yield TableRow(f"pfedgate-{density:g}", "pfedgate", {**SOME, "density": density})
+    yield TableRow("pfedgate-0.5-open", "pfedgate", {**SOME, "gate_start": 3.0}, rare=True)
+    yield TableRow("pfedgate-0.5-closed", "pfedgate", {**SOME, "gate_start": 0.0}, only_quick=True)
     for name, options in BASELINES.items():
         if name not in ("local", "fedavg"):
             method = name.removesuffix("-fedem").removesuffix("-all-labels")
-            yield Row(name, method, options, rare=name in RARE)
+            yield TableRow(name, method, options, rare=name in RARE)
     for name, options in ABLATIONS.items():
-        yield Row(f"pfedgate-0.5-{name}", "pfedgate", {**SOME, **options}, study=True)
+        yield TableRow(f"pfedgate-0.5-{name}", "pfedgate", {**SOME, **options}, study=True)
     new = {"new_clients": 0.2}
-    yield Row("fedavg-new", "fedavg", {}, new, study=True)
+    yield TableRow("fedavg-new", "fedavg", {}, new, study=True)
     for epochs in (1, 5, 10):
         options = {**SOME, "new_epochs": epochs}
-        yield Row(f"pfedgate-0.5-new-{epochs}", "pfedgate", options, new, study=True)
-    yield Row("pfedgate-mixed", "pfedgate", {**SOME, "density": (0.5, 0.1), "split": "paper"}, study=True)
-    yield Row("pfedgate-0.5-channels", "pfedgate", {**SOME, "split": "channel"}, study=True)
-    yield Row("pfedgate-0.5-two-paths", "pfedgate", {**SOME, "paths": "two"}, study=True)
-    yield Row("pfedgate-0.5-exact", "pfedgate", {**SOME, "knapsack": "exact"}, study=True)
+        yield TableRow(f"pfedgate-0.5-new-{epochs}", "pfedgate", options, new, study=True)
+    yield TableRow("pfedgate-mixed", "pfedgate", {**SOME, "density": (0.5, 0.1), "split": "paper"}, study=True)
+    yield TableRow("pfedgate-0.5-channels", "pfedgate", {**SOME, "split": "channel"}, study=True)
+    yield TableRow("pfedgate-0.5-two-paths", "pfedgate", {**SOME, "paths": "two"}, study=True)
+    yield TableRow("pfedgate-0.5-exact", "pfedgate", {**SOME, "knapsack": "exact"}, study=True)
     sampled = {"schedule": {"sample": 0.2}}
-    yield Row("pfedgate-0.5-20%", "pfedgate", SOME, sampled, study=True)
-    yield Row("fedavg-20%", "fedavg", {}, sampled, study=True)
+    yield TableRow("pfedgate-0.5-20%", "pfedgate", SOME, sampled, study=True)
+    yield TableRow("fedavg-20%", "fedavg", {}, sampled, study=True)
     for blocks in (2, 10):
-        yield Row(f"pfedgate-0.5-blocks-{blocks}", "pfedgate", {**SOME, "blocks": blocks}, study=True)
+        yield TableRow(f"pfedgate-0.5-blocks-{blocks}", "pfedgate", {**SOME, "blocks": blocks}, study=True)
     for epochs in (2, 4, 8):
         more = {"epochs": epochs}
-        yield Row(f"pfedgate-0.5-epochs-{epochs}", "pfedgate", SOME, more, study=True, rare=True)
+        yield TableRow(f"pfedgate-0.5-epochs-{epochs}", "pfedgate", SOME, more, study=True, rare=True)
     for alpha in (0.1, 0.01):
         skewed = {"partition": f"dirichlet-classes:{alpha}"}
-        yield Row(f"pfedgate-1-alpha-{alpha}", "pfedgate", {**SOME, "density": 1.0}, skewed, study=True, rare=True)
-    yield Row("pfedgate-0.3-repo", "pfedgate", {**SOME, "density": 0.3, "ste": "repo"}, study=True, rare=True)
-    yield Row("pfedgate-0.5-one-by-one", "pfedgate", {**SOME, "test_batch": 1}, study=True, rare=True)
+        yield TableRow(f"pfedgate-1-alpha-{alpha}", "pfedgate", {**SOME, "density": 1.0}, skewed, study=True, rare=True)
+    yield TableRow("pfedgate-0.3-repo", "pfedgate", {**SOME, "density": 0.3, "ste": "repo"}, study=True, rare=True)
+    yield TableRow("pfedgate-0.5-one-by-one", "pfedgate", {**SOME, "test_batch": 1}, study=True, rare=True)
 
 
-def _grid(quick: bool, row: Row) -> Grid | None:
+def _grid(quick: bool, row: TableRow) -> Grid | None:
     """The rates among which validation images choose; nothing for a study under `quick`."""
     if quick and row.study:
         return None
@@ -215,7 +216,7 @@ def _grid(quick: bool, row: Row) -> Grid | None:
     return Grid("training.lr", rates, 20 if quick else 50, point="post", validation=0.25)
 
 
-def _settings(quick: bool, data: str, row: Row, seed: int) -> dict[str, Any]:
+def _settings(quick: bool, data: str, row: TableRow, seed: int) -> dict[str, Any]:
     options, more = dict(row.options), dict(row.more)
     if row.method == "pfedgate":
         density = options["density"]

@@ -34,22 +34,22 @@ from sparsona.reproduce._verdicts import (
     values,
     within,
 )
-from sparsona.reproduce.spfl import EXCERPT, PARTITIONS, Row
+from sparsona.reproduce.spfl import EXCERPT, PARTITIONS, PaperRow
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import ClientRecord
 
 ORDERS = ("stored", "shuffled")
 ROWS = {
-    "fedavg-stale": Row("fedavg-stale", {}, (None, 0.9724, 0.4209)),
-    "lga": Row("lga", {}, (None, 0.9748, 0.4406)),
-    "plga": Row("plga", {}, (None, 0.9783, 0.4611)),
-    "fedavg-drop": Row("fedavg-drop", {}, (None, 0.9731, 0.4236), {"straggling": "absent"}),
-    "per-fedavg": Row("per-fedavg", {"variant": "repository", "beta": 0.001}, (None, 0.9727, 0.4179)),
-    "fedasync": Row("fedasync", {}, (None, 0.9718, 0.4359)),
-    "local": Row("local"),
-    "fedavg-drop-all": Row("fedavg-drop"),
-    "fedasync-code": Row("fedasync", {"variant": "repository"}, (None, 0.9718, 0.4359)),
-    "lga-eq10": Row("lga", {"eq": 10}),
+    "fedavg-stale": PaperRow("fedavg-stale", {}, (None, 0.9724, 0.4209)),
+    "lga": PaperRow("lga", {}, (None, 0.9748, 0.4406)),
+    "plga": PaperRow("plga", {}, (None, 0.9783, 0.4611)),
+    "fedavg-drop": PaperRow("fedavg-drop", {}, (None, 0.9731, 0.4236), {"straggling": "absent"}),
+    "per-fedavg": PaperRow("per-fedavg", {"variant": "repository", "beta": 0.001}, (None, 0.9727, 0.4179)),
+    "fedasync": PaperRow("fedasync", {}, (None, 0.9718, 0.4359)),
+    "local": PaperRow("local"),
+    "fedavg-drop-all": PaperRow("fedavg-drop"),
+    "fedasync-code": PaperRow("fedasync", {"variant": "repository"}, (None, 0.9718, 0.4359)),
+    "lga-eq10": PaperRow("lga", {"eq": 10}),
 }
 RIVALS = ("fedavg-stale", "fedavg-drop", "per-fedavg", "fedasync")
 MAIN = ("fedavg-stale", "lga", "plga", "fedavg-drop", "per-fedavg", "fedasync", "local")

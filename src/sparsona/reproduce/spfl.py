@@ -35,7 +35,7 @@ RATES = {True: (0.05, 0.02, 0.1), False: (0.01, 0.003, 0.03)}
 
 
 @dataclass(frozen=True)
-class Row:
+class PaperRow:
     """A row of a table: the method, its options, the paper's numbers by setting, in the order of SETTINGS, and what is
     special about its schedule or its training."""
 
@@ -47,22 +47,22 @@ class Row:
 
 
 ROWS = {
-    "local": Row("local"),
-    "fedavg": Row("fedavg", {}, (0.9652, 0.4876, 0.9846, 0.6700)),
-    "fedper-2": Row("fedper", training={"repeats": 2}),
-    "spfl": Row("spfl", {}, (0.9833, 0.6722, 0.9882, 0.7191)),
-    "spfl-w": Row("spfl-w", {}, (0.9722, 0.5536, 0.9890, 0.7404)),
-    "pfedme": Row("pfedme", {"inner": 2}, (0.9718, 0.5547, 0.9880, 0.7282)),
-    "per-fedavg": Row("per-fedavg", {}, (0.9719, 0.5565, 0.9889, 0.7400)),
-    "per-fedavg-code": Row("per-fedavg", {"variant": "repository"}, (0.9719, 0.5565, 0.9889, 0.7400)),
-    "fedupdate": Row("fedupdate", {}, (0.9721, 0.5945, 0.9846, 0.6645)),
-    "fedper": Row("fedper"),
-    "spfl-1": Row("spfl", {"steps": "one"}, (0.9771, 0.6136, None, None)),
-    "spfl-w-1": Row("spfl-w", {"steps": "one"}, (0.9652, 0.4896, None, None)),
-    "spfl-mixed-head": Row("spfl", {"head": "mixed"}),
-    "spfl-often": Row("spfl"),
-    "spfl-seldom": Row("spfl"),
-    "spfl-eq7": Row("spfl", {"paper_eq7": True}),
+    "local": PaperRow("local"),
+    "fedavg": PaperRow("fedavg", {}, (0.9652, 0.4876, 0.9846, 0.6700)),
+    "fedper-2": PaperRow("fedper", training={"repeats": 2}),
+    "spfl": PaperRow("spfl", {}, (0.9833, 0.6722, 0.9882, 0.7191)),
+    "spfl-w": PaperRow("spfl-w", {}, (0.9722, 0.5536, 0.9890, 0.7404)),
+    "pfedme": PaperRow("pfedme", {"inner": 2}, (0.9718, 0.5547, 0.9880, 0.7282)),
+    "per-fedavg": PaperRow("per-fedavg", {}, (0.9719, 0.5565, 0.9889, 0.7400)),
+    "per-fedavg-code": PaperRow("per-fedavg", {"variant": "repository"}, (0.9719, 0.5565, 0.9889, 0.7400)),
+    "fedupdate": PaperRow("fedupdate", {}, (0.9721, 0.5945, 0.9846, 0.6645)),
+    "fedper": PaperRow("fedper"),
+    "spfl-1": PaperRow("spfl", {"steps": "one"}, (0.9771, 0.6136, None, None)),
+    "spfl-w-1": PaperRow("spfl-w", {"steps": "one"}, (0.9652, 0.4896, None, None)),
+    "spfl-mixed-head": PaperRow("spfl", {"head": "mixed"}),
+    "spfl-often": PaperRow("spfl"),
+    "spfl-seldom": PaperRow("spfl"),
+    "spfl-eq7": PaperRow("spfl", {"paper_eq7": True}),
 }
 GAMMA = {True: {"spfl-often": 2, "spfl-seldom": 10}, False: {"spfl-often": 5, "spfl-seldom": 20}}
 """Rounds between two measurements, by `quick`, where a row has other than the 5 or 10 of all others: Table 7."""

@@ -46,6 +46,7 @@ class About:
 
 
 def describe(federation: Federation, objective: Objective, weights: int) -> About:
+    """What about.json will say of this federation."""
     data = federation.data
     counts = class_counts(federation) if data.classes else {}
     clients = {
@@ -80,10 +81,12 @@ def environment() -> dict[str, str]:
 
 
 def write_about(folder: Path, about: About) -> None:
+    """Write about.json."""
     write_atomically(folder / FILE, json.dumps(asdict(about), indent=1, allow_nan=False) + "\n")
 
 
 def read_about(folder: Path) -> About:
+    """Read about.json."""
     file = folder / FILE
     try:
         raw: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))

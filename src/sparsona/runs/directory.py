@@ -118,6 +118,7 @@ class RunDirectory:
         write_atomically(self.summary_file, json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
     def model_file(self, client: ClientId) -> Path:
+        """Where a client's model is written."""
         return self.models / f"{file_stem(client)}.safetensors"
 
     def save_model(self, client: ClientId, data: bytes) -> None:

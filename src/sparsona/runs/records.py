@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,11 @@ from sparsona.runs.scores import POINTS, summarise
 from sparsona.wire import Ledger
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class ClientRecord:
     """One client in one round, counted from 1. A client that neither took part nor was evaluated has no line.
+
+    The loop fills a record in while its round lasts.
 
     `pre` is measured after the round's aggregation, `post` after the local training of the round. `took` are the
     simulated seconds of the client's turns, `clock` is the simulated second in which the round ended. `refused` says
@@ -39,8 +41,8 @@ class ClientRecord:
     took: float = 0.0
     clock: float = 0.0
     refused: str = ""
-    test: Mapping[str, float] = field(default_factory=dict)
-    validation: Mapping[str, float] = field(default_factory=dict)
+    test: dict[str, float] = field(default_factory=dict)
+    validation: dict[str, float] = field(default_factory=dict)
 
     def text(self) -> str:
         """One line of JSON; what is not a number is null."""
@@ -48,6 +50,7 @@ class ClientRecord:
 
     @classmethod
     def parse(cls, text: str) -> ClientRecord:
+        """The record that a line of JSON holds."""
         raw: dict[str, Any] = json.loads(text)
         raw["loss"] = _nan(raw["loss"])
         raw |= {key: Ledger(**raw[key]) for key in ("down", "up")}
@@ -55,7 +58,9 @@ class ClientRecord:
         return cls(**raw)
 
     def measured(self, point: str, test: float, validation: float) -> ClientRecord:
-        return replace(self, test={**self.test, point: test}, validation={**self.validation, point: validation})
+        """Note a score."""
+        self.test[point], self.validation[point] = test, validation
+        return self
 
 
 def _finite(value: Any) -> Any:
@@ -137,6 +142,7 @@ class RunLog:
         return self._count(lines)
 
     def length(self) -> int:
+        """The bytes of records.jsonl as they are now."""
         return self._file.stat().st_size if self._file is not None and self._file.exists() else 0
 
     def rewind(self, length: int, done: int) -> None:
@@ -175,8 +181,8 @@ class RunLog:
         report = RoundReport(
             round=self._done,
             took_part=sum(line.took_part for line in lines),
-            up=sum((line.up for line in lines), Ledger()),
-            down=sum((line.down for line in lines), Ledger()),
+            up=Ledger.sum(line.up for line in lines),
+            down=Ledger.sum(line.down for line in lines),
             paper_up=sum(line.paper_up for line in lines),
             paper_down=sum(line.paper_down for line in lines),
             flops=sum(line.flops for line in lines),

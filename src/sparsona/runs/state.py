@@ -65,6 +65,7 @@ def unpack(data: bytes, kind: type, *more: type) -> Any:
 
 
 def digest(state: Any) -> str:
+    """The sha256 of a state's bytes."""
     return hashlib.sha256(pack(state)).hexdigest()
 
 

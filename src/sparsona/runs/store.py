@@ -62,6 +62,7 @@ class ClientStore:
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def get(self, client: ClientId) -> Any:
+        """A client's state; a fresh one for a client that has none."""
         if client in self._hot:
             state = self._hot.pop(client)
             self._hot[client] = state
@@ -73,6 +74,7 @@ class ClientStore:
         return state
 
     def put(self, client: ClientId, state: Any) -> None:
+        """Keep a client's state until the next checkpoint writes it."""
         self._unsaved.add(client)
         self._keep_hot(client, state)
 

@@ -18,7 +18,7 @@ from sparsona.studies.contest import Runs
 
 SHARE = 3
 """One in so many goes on."""
-HEATS = 3
+STAGES = 3
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Standing:
-    """A contender after a heat: its mean validation score, the MB of a client in a round, simulated seconds in all."""
+    """A contender after a stage: its mean validation score, the MB of a client in a round, simulated seconds in all."""
 
     contender: str
     score: float
@@ -40,7 +40,7 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Heat:
+class Stage:
     """Who ran until which round, how they stood, best first, and who left, with the reason."""
 
     rounds: int
@@ -48,22 +48,22 @@ class Heat:
     left: dict[str, str] = field(default_factory=dict)
 
 
-def heats(rounds: int) -> list[int]:
+def stages_of(rounds: int) -> list[int]:
     """The rounds after which the race is looked at.
 
-    >>> heats(20), heats(3), heats(1)
+    >>> stages_of(20), stages_of(3), stages_of(1)
     ([3, 7, 20], [1, 3], [1])
     """
-    return sorted({math.ceil(rounds / SHARE**k) for k in range(HEATS)})
+    return sorted({math.ceil(rounds / SHARE**k) for k in range(STAGES)})
 
 
-def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = lambda text: None) -> tuple[Heat, ...]:
-    """Run the race. The winner stands first in the last heat."""
+def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = lambda text: None) -> tuple[Stage, ...]:
+    """Run the race. The winner stands first in the last stage."""
     higher = runs.prepare(ALONE, runs.contest.seeds[0]).setup.objective.higher_is_better
     remaining = list(runs.contest.contenders)
-    history: list[Heat] = []
+    history: list[Stage] = []
     sign = 1 if higher else -1
-    for number, until in enumerate(stages := heats(rounds)):
+    for number, until in enumerate(stages := stages_of(rounds)):
         standings: list[Standing] = []
         left: dict[str, str] = {}
         for place, contender in enumerate(remaining, 1):
@@ -91,7 +91,7 @@ def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = l
                 if one.contender not in goes_on:
                     left[one.contender] = "others scored more"
             remaining = [one.contender for one in standings if one.contender in goes_on]
-        history.append(Heat(until, tuple(standings), left))
+        history.append(Stage(until, tuple(standings), left))
     return tuple(history)
 
 
@@ -124,18 +124,18 @@ def _too_much(standing: Standing, limits: Limits) -> str:
     return ""
 
 
-def account(history: tuple[Heat, ...], metric: str) -> list[str]:
+def account(history: tuple[Stage, ...], metric: str) -> list[str]:
     """The race in sentences."""
     out = []
-    for heat in history:
-        best = heat.standings[0]
+    for stage in history:
+        best = stage.standings[0]
         shown = f"{100 * best.score:.1f} %" if metric == "accuracy" else f"{best.score:.4g}"
-        count = len(heat.standings) + sum(reason != "others scored more" for reason in heat.left.values())
+        count = len(stage.standings) + sum(reason != "others scored more" for reason in stage.left.values())
         out.append(
-            f"Until round {heat.rounds}: {count} {'methods' if count > 1 else 'method'}, "
+            f"Until round {stage.rounds}: {count} {'methods' if count > 1 else 'method'}, "
             f"{best.contender} led with {shown} on validation data."
         )
-        for name, reason in heat.left.items():
+        for name, reason in stage.left.items():
             if reason != "others scored more":
                 out.append(f"{name} left: {reason}.")
     return out

@@ -44,14 +44,17 @@ class Contest:
     budget: Budget = field(default_factory=Budget)
 
     def with_always(self) -> Contest:
+        """With those that every comparison has."""
         missing = tuple(name for name in ALWAYS if name not in self.contenders)
         return replace(self, contenders=(*missing, *self.contenders))
 
     def text(self) -> str:
+        """The contest as JSON."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
     @classmethod
     def parse(cls, text: str) -> Contest:
+        """The contest that a JSON text holds."""
         raw = json.loads(text)
         return cls(
             tuple(raw["contenders"]),
@@ -96,6 +99,7 @@ def declare(folder: Path, contest: Contest, resume: bool) -> Contest:
 
 
 def read_contest(folder: Path) -> Contest:
+    """The contest of a study's folder."""
     try:
         return Contest.parse((folder / FILE).read_text(encoding="utf-8"))
     except OSError as error:
@@ -129,9 +133,11 @@ class Runs:
         self._data: Dataset | None = None
 
     def path(self, contender: str, seed: int) -> Path:
+        """The run directory of a contender and seed."""
         return self.folder / folder_of(contender, seed)
 
     def prepare(self, contender: str, seed: int) -> Prepared:
+        """A contender's run for one seed, ready to start."""
         name, own = split_contender(contender)
         METHODS.check(name)
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -14,14 +13,17 @@ from sparsona.training.optimizer import Adam, Moments, Optimizer, Sgd
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How a client trains. `steps`, where given, replaces `epochs`; `repeats` steps are taken on every batch.
+    """How a client trains in a round.
 
-    The learning rate of round t (from 0) is ``lr * decay**t``. After each share of the rounds in `drops` it is a tenth
-    of that. `clip` bounds the norm of the gradient with the proximal term, behind the mask, without the weight decay.
-    `augment` shifts training images by up to four pixels and mirrors half of them.
-
-    `order`: samples are shuffled anew for every pass, or read as a data set that is stored class by class: classes in
-    turn, and with `steps` the next round goes on where this one ends.
+    `epochs` is the number of passes over the client's training examples; `steps`, if given, is the number of batches
+    instead. `batch` is the number of examples of a step; `drop_last` leaves out a last batch that is shorter.
+    `optimizer` is SGD or Adam; `lr` is the learning rate of the first round; `momentum` is that of SGD.
+    `decay` is the factor of the learning rate from round to round; after each of the shares of all rounds in `drops` it
+    falls to a tenth. `weight_decay` times the weights is added to the gradient; `clip` is the greatest norm of the
+    gradient, taken with the proximal term, after the mask and before the weight decay.
+    `repeats` is the number of steps on every batch; `augment` shifts training images by up to four pixels and mirrors
+    half of them. `order` is shuffled, anew for every pass, or stored: class by class, and with a number of steps the
+    next round begins where this one ends.
     """
 
     epochs: Annotated[int, Field(ge=1)] = 1
@@ -56,8 +58,8 @@ class TrainConfig:
         """
         return self.lr * self.decay**round * 0.1 ** sum(round >= drop * rounds for drop in self.drops)
 
-    def make_optimizer(self, rate: float, weights: torch.Tensor, saved: Sequence[Moments]) -> Optimizer:
-        """The optimiser of these (..., n) weights, continued from the moments saved for each row."""
+    def make_optimizer(self, rate: float, weights: torch.Tensor, saved: Moments) -> Optimizer:
+        """The optimiser of these weights, continued from saved moments."""
         if self.optimizer == "adam":
             return Adam(rate, weights, saved)
         return Sgd(rate, self.momentum, weights, saved)

@@ -46,6 +46,13 @@ class TrainJob:
     transform: WeightTransform | None = None
     transform_rate: float = 0.0
 
+    @property
+    def is_descent(self) -> bool:
+        """Whether a step is w <- w - rate * (g + weight_decay * w) and nothing else."""
+        config = self.config
+        bare = self.mask is None and self.proximal is None and self.transform is None and config.clip is None
+        return bare and config.optimizer == "sgd" and not config.momentum
+
     def diverged(self, loss: float, examples: int) -> Diverged:
         """The error that says that loss or weights are not finite."""
         return Diverged(

@@ -40,6 +40,7 @@ class Local:
 
     @property
     def layout(self) -> Layout:
+        """Where each tensor stands in the vector."""
         return self.task.layout
 
     @property

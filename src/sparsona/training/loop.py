@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 
 from sparsona.training.job import TrainJob
-from sparsona.training.optimizer import Moments
+from sparsona.training.optimizer import EMPTY, Moments
 from sparsona.training.step import Pull, StepRule
 from sparsona.training.transform import AuxiliaryStep, WeightTransform
 from sparsona.training.vector import Flat, tensor_of
@@ -16,9 +16,11 @@ from sparsona.training.vector import Flat, tensor_of
 class TrainSteps(Protocol):
     """A forward pass, then, after the loss's backward pass, a step."""
 
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor: ...
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The outputs for a batch."""
 
-    def step(self) -> None: ...
+    def step(self) -> None:
+        """Take a step after the loss's backward pass."""
 
     def finish(self) -> tuple[Moments, Moments | None]:
         """Leave the trained weights in the module; return the moments of the weights and of the transform."""
@@ -33,14 +35,17 @@ class PlainSteps:
         self._rule = rule_of(job, flat.weights)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The outputs for a batch."""
         self._gradient.zero_()
         outputs: torch.Tensor = self._flat.module(inputs)
         return outputs
 
     def step(self) -> None:
+        """Take a step after the loss's backward pass."""
         self._rule.step(self._gradient)
 
     def finish(self) -> tuple[Moments, None]:
+        """The moments of the weights."""
         return self._rule.moments(), None
 
 
@@ -56,11 +61,13 @@ class TransformedSteps:
         self._auxiliary = AuxiliaryStep.of(transform, job.transform_rate)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The outputs for a batch under transformed weights."""
         if self._transform.overwrites:
             self._flat.gradient.zero_()
         return self._transform.forward(self._flat, self._weights, inputs)
 
     def step(self) -> None:
+        """Take a step of the weights and of the transform's own numbers."""
         spans = self._transform.backward(self._flat, self._weights)
         if self._auxiliary is not None:
             self._auxiliary.step()
@@ -70,6 +77,7 @@ class TransformedSteps:
             self._rule.step_spans(spans)
 
     def finish(self) -> tuple[Moments, Moments | None]:
+        """Leave the trained weights in the module; return the moments of both."""
         if self._transform.overwrites:
             self._flat.weights[: len(self._weights)] = self._weights
         return self._rule.moments(), None if self._auxiliary is None else self._auxiliary.rule.moments()
@@ -87,5 +95,5 @@ def rule_of(job: TrainJob, weights: torch.Tensor) -> StepRule:
     pull = None
     if job.proximal is not None:
         pull = Pull(tensor_of(job.proximal.towards[:size], device), job.proximal.strength, job.proximal.apart)
-    saved = None if job.moments is None else [job.moments]
+    saved = EMPTY if job.moments is None else job.moments
     return StepRule(weights, job.config, job.rate, mask=mask, pull=pull, saved=saved)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TypeAlias
@@ -17,8 +18,10 @@ from sparsona.layout import Layout
 from sparsona.message import Mask, Vector
 from sparsona.method import Model
 from sparsona.training.augment import crop_and_flip
+from sparsona.training.chain import chain_of
 from sparsona.training.config import TrainConfig
 from sparsona.training.flops import TRAINING, costs, forward_flops
+from sparsona.training.fused import FusedTrainer, RawSamples, TrainerName
 from sparsona.training.job import Proximal, Trained, TrainJob
 from sparsona.training.loop import TrainSteps, steps_of
 from sparsona.training.objective import Objective
@@ -38,7 +41,13 @@ class ModelRunner:
     """Trains and tests one module on a device, for one client after the other."""
 
     def __init__(
-        self, module: nn.Module, data: Dataset, objective: Objective, chance: Chance, device: str = "cpu"
+        self,
+        module: nn.Module,
+        data: Dataset,
+        objective: Objective,
+        chance: Chance,
+        device: str = "cpu",
+        trainer: TrainerName = "plain",
     ) -> None:
         self.flat = Flat(module, device)
         self.objective = objective
@@ -62,6 +71,8 @@ class ModelRunner:
         """The operations counted so far. To count those of one turn, set it to 0 before the turn."""
         self.samples = 0.0
         """The samples trained on so far; a pass without training counts as a third. A device's time grows with it."""
+        self._chain = chain_of(module) if trainer == "fused" else ""
+        self._fused = self._fuse()
         self._counter: ModelRunner | None = None
         """The runner that counts the work. None: this one. A runner made by :meth:`on` counts on its origin."""
 
@@ -72,14 +83,31 @@ class ModelRunner:
 
     @buffers.setter
     def buffers(self, values: Vector) -> None:
+        """Load the module's float buffers."""
         self.flat.load_buffers(values)
+
+    def _fuse(self) -> FusedTrainer | None:
+        """The fused trainer on the runner's samples, where it is asked for and takes the model."""
+        if isinstance(self._chain, str):
+            return None
+        rows = len(self._inputs), -1
+        raw, width = self._inputs.reshape(rows).numpy(), math.prod(self._inputs.shape[1:])
+        scale, shift = (
+            np.ascontiguousarray(np.broadcast_to(of.numpy(), self._inputs.shape[1:]).reshape(width), np.float32)
+            for of in (self._scale, self._shift)
+        )
+        return FusedTrainer(
+            self._chain, RawSamples(raw, self._targets.numpy(), scale, shift, self._missing), self.objective
+        )
 
     @property
     def layout(self) -> Layout:
+        """Where each tensor stands in the vector."""
         return self.flat.layout
 
     @property
     def targets(self) -> torch.Tensor:
+        """The targets of all samples."""
         return self._targets
 
     @cached_property
@@ -164,8 +192,12 @@ class ModelRunner:
         """The predictions of `model` for these samples."""
         if not len(indices):
             return np.zeros(0, np.float32)
-        pieces = torch.split(torch.from_numpy(indices), batch)
-        outputs = torch.cat([self.outputs(model, self.prepare(self._inputs[piece])) for piece in pieces])
+        if self._fused is not None and isinstance(model, np.ndarray):
+            starts = range(0, len(indices), batch)
+            outputs = torch.cat([self._fused.outputs(model, indices[i : i + batch]) for i in starts])
+        else:
+            pieces = torch.split(torch.from_numpy(indices), batch)
+            outputs = torch.cat([self.outputs(model, self.prepare(self._inputs[piece])) for piece in pieces])
         predictions: Array = self.objective.predict(outputs).cpu().numpy()
         return predictions
 
@@ -177,7 +209,7 @@ class ModelRunner:
         out = ModelRunner.__new__(ModelRunner)
         out.__dict__.update(self.__dict__)
         out._inputs, out._targets, out.objective = view_of(inputs), view_of(targets), objective
-        out._counter = self._counter or self
+        out._counter, out._fused = self._counter or self, out._fuse()
         return out
 
     @property
@@ -196,7 +228,10 @@ class ModelRunner:
         return out
 
     def gradient(self, weights: Vector, indices: Indices) -> Vector:
-        """The gradient of the mean loss over these samples, in evaluation mode; zero where buffers stand."""
+        """The gradient of the mean loss over these samples, in evaluation mode."""
+        if self._fused is not None:
+            self.count(len(indices))
+            return self._fused.gradient(weights, indices)
         self.flat.load(weights)
         self.flat.module.eval()
         self.flat.gradient.zero_()
@@ -205,12 +240,12 @@ class ModelRunner:
             losses = self.objective.loss(_outputs(self.flat.module(inputs)), targets)
             torch.autograd.backward(losses.sum() / len(indices))
         self.count(len(indices))
-        out = np.zeros(self.layout.size, np.float32)
-        out[: self.layout.size] = self.flat.gradient.cpu().numpy()
-        return out
+        return self.flat.gradient.cpu().numpy().copy()
 
     def train(self, job: TrainJob) -> Trained:
         """Train as the job says. Every local step of every method is taken here or in :meth:`iterate`."""
+        if self._fused is not None and job.transform is None and not job.config.augment:
+            return self._train_fused(self._fused, job)
         self.flat.load(job.start)
         self.flat.module.train()
         steps = steps_of(self.flat, job)
@@ -220,9 +255,17 @@ class ModelRunner:
             moments, transform = steps.finish()
         weights = self.flat.read()
         self.loss = loss
-        if not (np.isfinite(loss) and np.isfinite(weights).all()):
+        if not (math.isfinite(loss) and is_finite(weights)):
             raise job.diverged(loss, examples)
         return Trained(weights, loss, examples, moments, transform)
+
+    def _train_fused(self, fused: FusedTrainer, job: TrainJob) -> Trained:
+        trained = fused.train(job)
+        self.loss = trained.loss
+        self.count(trained.examples, job.mask)
+        if not (math.isfinite(trained.loss) and is_finite(trained.weights)):
+            raise job.diverged(trained.loss, trained.examples)
+        return trained
 
     def _run(self, job: TrainJob, steps: TrainSteps) -> tuple[float, int]:
         """Take all steps; return the mean loss and the number of samples seen."""
@@ -324,6 +367,11 @@ class Minibatch:
 Vectors: TypeAlias = tuple[Vector, ...]
 Step: TypeAlias = Callable[[Vectors, tuple[Minibatch, ...]], Vectors]
 """One step of a method: the vectors that it moves and as many independent batches as it asked for."""
+
+
+def is_finite(vector: Vector) -> bool:
+    """Whether all numbers are finite. Their squares' sum tells at once, unless it leaves float32."""
+    return math.isfinite(float(np.dot(vector, vector))) or bool(np.isfinite(vector).all())
 
 
 def channels_last(images: torch.Tensor) -> torch.Tensor:

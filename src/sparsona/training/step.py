@@ -9,7 +9,7 @@ from typing import TypeAlias
 import torch
 
 from sparsona.training.config import TrainConfig
-from sparsona.training.optimizer import EMPTY, Moments, Optimizer, RowNumber, first_rows
+from sparsona.training.optimizer import EMPTY, Moments, Optimizer
 
 GradientSpans: TypeAlias = Sequence[tuple[slice, torch.Tensor]]
 """Spans of the weights, always cut at the same places, and the gradient of each, which the step may write to."""
@@ -23,21 +23,15 @@ class Pull:
     """
 
     towards: torch.Tensor
-    strength: RowNumber
+    strength: float
     apart: bool = False
-
-    def at(self, weights: torch.Tensor) -> tuple[torch.Tensor, RowNumber]:
-        """The distance from `towards` to the weights, and the strength of their rows."""
-        strength = self.strength[: len(weights)] if isinstance(self.strength, torch.Tensor) else self.strength
-        return weights - first_rows(self.towards, weights), strength
 
 
 class StepRule:
-    """Moves (..., n) weights in place: proximal pull, mask, clip, weight decay, optimiser, in this order.
+    """Moves a vector of weights in place: proximal pull, mask, clip, weight decay, optimiser, in this order.
 
-    The weights are one vector, or a row for each of several clients. A gradient may have fewer rows: then it moves the
-    first ones. `mask` is 1 where weights move and 0 where they do not. `saved` are the moments to continue from, one
-    for each row. The norm that is clipped is each row's own, of what the mask lets through, before weight decay.
+    `mask` is 1 where weights move and 0 where they do not. `saved` are the moments to continue from. The norm that is
+    clipped is that of what the mask lets through, before weight decay.
 
     >>> weights = torch.tensor([1.0, 1.0])
     >>> rule = StepRule(weights, TrainConfig(weight_decay=0.5), 0.1, mask=torch.tensor([1.0, 0.0]))
@@ -54,22 +48,15 @@ class StepRule:
         *,
         mask: torch.Tensor | None = None,
         pull: Pull | None = None,
-        saved: Sequence[Moments] | None = None,
+        saved: Moments = EMPTY,
     ) -> None:
         self._weights = weights
         self._config = config
         self._rate = rate
         self._mask = mask
         self._pull = pull
-        self._optimizer: Optimizer = config.make_optimizer(rate, weights, saved or [EMPTY])
+        self._optimizer: Optimizer = config.make_optimizer(rate, weights, saved)
         self._spans: dict[tuple[int, int], StepRule] = {}
-
-    @property
-    def is_descent(self) -> bool:
-        """Whether a step is w <- w - rate * (g + weight_decay * w) and nothing else."""
-        config = self._config
-        bare = self._mask is None and self._pull is None and config.clip is None
-        return bare and config.optimizer == "sgd" and not config.momentum
 
     def step(self, gradient: torch.Tensor) -> None:
         """Move the weights along a loss's gradient, which is overwritten."""
@@ -100,35 +87,30 @@ class StepRule:
             rule._add_decay(gradient)
             rule._move(gradient)
 
-    def count(self, rows: int) -> None:
-        """Count a step of the first rows that something else took."""
-        self._optimizer.count(rows)
-
-    def moments(self, row: int = 0) -> Moments:
-        """What the optimiser remembers of one row."""
-        return self._optimizer.moments(row)
+    def moments(self) -> Moments:
+        """What the optimiser remembers."""
+        return self._optimizer.moments()
 
     def _add_pull(self, gradient: torch.Tensor) -> None:
         if self._pull is not None and not self._pull.apart:
-            add_scaled(gradient, *self._pull.at(first_rows(self._weights, gradient)))
+            gradient.add_(self._weights - self._pull.towards, alpha=self._pull.strength)
 
     def _apply_mask(self, vectors: torch.Tensor) -> None:
         if self._mask is not None:
-            vectors.mul_(first_rows(self._mask, vectors))
+            vectors.mul_(self._mask)
 
     def _add_decay(self, gradient: torch.Tensor) -> None:
         """Add the weight decay and mask the sum: a full mask then gives the same bits as none."""
         if self._config.weight_decay:
-            gradient.add_(first_rows(self._weights, gradient), alpha=self._config.weight_decay)
+            gradient.add_(self._weights, alpha=self._config.weight_decay)
         self._apply_mask(gradient)
 
     def _move(self, gradient: torch.Tensor) -> None:
-        weights = first_rows(self._weights, gradient)
-        self._optimizer.step(weights, gradient)
+        self._optimizer.step(self._weights, gradient)
         if self._pull is not None and self._pull.apart:
-            distance, strength = self._pull.at(weights)
+            distance = self._weights - self._pull.towards
             self._apply_mask(distance)
-            add_scaled(weights, distance, -self._rate * strength)
+            self._weights.add_(distance, alpha=-self._rate * self._pull.strength)
 
     def _span(self, span: slice) -> StepRule:
         key = span.start, span.stop
@@ -140,24 +122,15 @@ class StepRule:
 
 
 def clip(gradients: Sequence[torch.Tensor], most: float) -> None:
-    """Scale gradients in place so that their common norm, row by row, is at most `most`.
+    """Scale gradients in place so that their common norm is at most `most`.
 
-    >>> gradient = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
+    >>> gradient = torch.tensor([3.0, 4.0])
     >>> clip([gradient], 1.0)
     >>> gradient
-    tensor([[0.6000, 0.8000],
-            [0.3000, 0.4000]])
+    tensor([0.6000, 0.8000])
     """
-    norms = [gradient.norm(dim=-1, keepdim=True) for gradient in gradients]
-    norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm(dim=0)
+    norms = [gradient.norm() for gradient in gradients]
+    norm = norms[0] if len(norms) == 1 else torch.stack(norms).norm()
     scale = (most / (norm + 1e-6)).clamp(max=1.0)
     for gradient in gradients:
         gradient.mul_(scale)
-
-
-def add_scaled(to: torch.Tensor, what: torch.Tensor, by: RowNumber) -> None:
-    """Add `by` times `what` in place; a column holds a number for each row."""
-    if isinstance(by, torch.Tensor):
-        to.addcmul_(what, by)
-    else:
-        to.add_(what, alpha=by)

@@ -9,7 +9,7 @@ import torch
 
 from sparsona.message import Mask
 from sparsona.training.config import TrainConfig
-from sparsona.training.optimizer import Moments
+from sparsona.training.optimizer import EMPTY, Moments
 from sparsona.training.step import GradientSpans, StepRule
 from sparsona.training.vector import Flat
 
@@ -63,8 +63,9 @@ class AuxiliaryStep:
         if transform.own is None or transform.config is None:
             return None
         weights, gradient = transform.own
-        saved = None if transform.moments is None else [transform.moments]
+        saved = EMPTY if transform.moments is None else transform.moments
         return cls(gradient, StepRule(weights, transform.config, rate, saved=saved))
 
     def step(self) -> None:
+        """Take the step."""
         self.rule.step(self.gradient)

@@ -60,6 +60,7 @@ class Flat:
 
     @cached_property
     def gradient(self) -> torch.Tensor:
+        """The gradient of all parameters as one vector: torch writes into it."""
         out = torch.zeros(self.layout.size, device=self.weights.device)
         for parameter, place in zip(self.module.parameters(), self.layout.tensors, strict=True):
             parameter.grad = out[place.slice].view(place.shape)

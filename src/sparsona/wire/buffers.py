@@ -15,12 +15,17 @@ from sparsona.wire.ledger import Ledger
 Bytes = npt.NDArray[np.uint8]
 
 
+_ONE_BYTE = [bytes([number]) for number in range(128)]
+
+
 def varint(number: int) -> bytes:
     """`number` >= 0 in groups of seven bits, the lowest first; the top bit of a byte says that more follow.
 
     >>> varint(5).hex(), varint(300).hex()
     ('05', 'ac02')
     """
+    if number < 128:
+        return _ONE_BYTE[number]
     out = bytearray()
     while number > 127:
         out.append(number & 127 | 128)
@@ -35,6 +40,7 @@ def zigzag(number: int) -> int:
 
 
 def unzigzag(code: int) -> int:
+    """The signed number behind a folded one."""
     return code // 2 if code % 2 == 0 else -(code // 2) - 1
 
 
@@ -42,28 +48,33 @@ def unzigzag(code: int) -> int:
 class Piece:
     """Some bytes of a frame, in chunks that are put together only once, and what they are for."""
 
-    chunks: tuple[bytes, ...]
+    chunks: tuple[bytes | memoryview, ...]
     ledger: Ledger
 
     @classmethod
     def header(cls, data: bytes) -> Piece:
+        """Bytes that are neither positions nor values."""
         return cls((data,), Ledger(header=len(data)))
 
     @classmethod
     def positions(cls, data: bytes, bound: float) -> Piece:
+        """Bytes of positions; `bound` is what they cannot be shorter than on average."""
         return cls((data,), Ledger(positions=len(data), bound=bound))
 
     @classmethod
-    def values(cls, data: bytes) -> Piece:
-        return cls((data,), Ledger(values=len(data)))
+    def values(cls, *data: bytes | memoryview) -> Piece:
+        """Bytes of values."""
+        return cls(data, Ledger(values=sum(map(len, data))))
 
     @classmethod
     def join(cls, pieces: Iterable[Piece]) -> Piece:
+        """Several pieces, one after the other."""
         several = tuple(pieces)
-        return cls(tuple(c for p in several for c in p.chunks), sum((p.ledger for p in several), Ledger()))
+        return cls(tuple(c for p in several for c in p.chunks), Ledger.sum(p.ledger for p in several))
 
     @property
     def data(self) -> bytes:
+        """All bytes."""
         return b"".join(self.chunks)
 
 
@@ -82,6 +93,7 @@ class Reader:
 
     @property
     def remaining(self) -> int:
+        """How many bytes are left."""
         return len(self._data) - self._at
 
     def claim(self, elements: int, what: str) -> None:
@@ -91,6 +103,7 @@ class Reader:
         self._left -= elements
 
     def take(self, count: int, what: str) -> memoryview:
+        """The next `count` bytes; `what` they are stands in an error."""
         if count > self.remaining:
             raise WireError(f"the frame ends in {what}: {count} bytes expected, {self.remaining} left")
         out = self._data[self._at : self._at + count]
@@ -102,12 +115,17 @@ class Reader:
         return np.frombuffer(self._data[self._at : self._at + most], np.uint8).copy()
 
     def byte(self, what: str) -> int:
+        """The next byte; `what` it is stands in an error."""
         return self.take(1, what)[0]
 
     def varint(self, what: str, most: int = 2**64 - 1) -> int:
+        """The next varint, at most `most`; `what` it is stands in an error."""
         number = 0
         for shift in range(0, 70, 7):
-            byte = self.byte(what)
+            if self._at == len(self._data):
+                raise WireError(f"the frame ends in {what}: 1 bytes expected, 0 left")
+            byte = self._data[self._at]
+            self._at += 1
             number |= (byte & 127) << shift
             if byte < 128:
                 if byte == 0 and shift:

@@ -1,7 +1,7 @@
 """Frames: a whole message as bytes, sealed with a checksum.
 
     magic        2 bytes   b7 53
-    version      1 byte    2
+    version      1 byte    3
     stamp        varints   round, phase; 0, or the acknowledged round + 1 and phase
     parts        varint    twice how many, plus one if some of them are coded against a reference
     reference    8 bytes   its fingerprint, if there is one
@@ -9,7 +9,7 @@
                  1 byte    the length of its name
                  ...       its name in UTF-8
                  ...       its body, see docs/wire.md
-    checksum     4 bytes   CRC-32 of all before it, little-endian
+    checksum     4 bytes   the low half of the XXH3-64 of all before it, little-endian
 
 A damaged frame fails the checksum. A hostile one has a right checksum, so nothing that is read is trusted:
 every number is checked before it is used, and :class:`Limit` bounds the memory.
@@ -17,12 +17,12 @@ every number is checked before it is used, and :class:`Limit` bounds the memory.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from typing import Any
 
 import numpy as np
+import xxhash
 
 from sparsona.errors import MissingReference, WireError
 from sparsona.message import Message, Part, Stamp
@@ -33,7 +33,10 @@ from sparsona.wire.parts import AGAINST, PackingName, Tensors
 from sparsona.wire.references import FINGERPRINT, Reference, made_of, same
 
 MAGIC = b"\xb7S"
-VERSION = 2
+VERSION = 3
+CHECKSUM = 4
+"""Bytes of a checksum."""
+
 _STAMP_MOST = 2**62
 _SHORTEST = 2 + 1 + 3 + 1 + 4
 """Bytes of a message without parts."""
@@ -58,10 +61,18 @@ class Limit:
 
 @dataclass(frozen=True)
 class Frame:
-    """An encoded message, and where its bytes went."""
+    """An encoded message, and where its bytes went.
 
-    data: bytes
+    The bytes are in pieces that follow each other: frames for many clients share the piece that is the same.
+    """
+
+    pieces: tuple[bytes, ...]
     ledger: Ledger
+
+    @property
+    def data(self) -> bytes:
+        """All bytes in one piece."""
+        return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
 
 
 class EncodeCache:
@@ -75,6 +86,16 @@ class EncodeCache:
 
     def __init__(self) -> None:
         self._kept: list[_Known] = []
+        self._last: tuple[tuple[Any, ...], _Parts] | None = None
+
+    def parts(
+        self, parts: Mapping[str, Part], layout: Tensors | None, packing: PackingName, known: Mapping[str, Part]
+    ) -> _Parts:
+        """All parts of a message, as bytes. The very same parts as last time are known at once."""
+        asked = (layout, packing, *parts.items(), *((name, known.get(name)) for name in parts))
+        if self._last is None or not _all_same(self._last[0], asked):
+            self._last = asked, _encode_parts(self.encode, parts, layout, packing, known)
+        return self._last[1]
 
     def encode(
         self, part: Part, layout: Tensors | None, packing: PackingName, base: Part | None = None
@@ -87,6 +108,23 @@ class EncodeCache:
         entry = found or _Known(*asked, *parts.encode(part, layout, packing, base))
         self._kept = [entry, *(known for known in self._kept if known is not found)][: self.KEPT]
         return entry.kind, entry.body
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of a message as bytes; `uses` says whether one of them is coded against a reference."""
+
+    body: bytes
+    ledger: Ledger
+    uses: bool
+
+
+def _all_same(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
+    """Whether these are the same objects, pair by pair."""
+    return len(some) == len(others) and all(
+        a is b or (isinstance(a, tuple) and isinstance(b, tuple) and _all_same(a, b)) or (type(a) is str and a == b)
+        for a, b in zip(some, others, strict=True)
+    )
 
 
 @dataclass(frozen=True)
@@ -108,18 +146,20 @@ class DecodeCache:
     """The parts that were decoded last: what came to many clients alike is decoded once. Nobody can write to them."""
 
     def __init__(self) -> None:
-        self._body: bytes | None = None
+        self._digest = b""
         self._parts: Mapping[str, Part] = {}
 
-    def get(self, body: bytes) -> Mapping[str, Part] | None:
-        return self._parts if body == self._body else None
+    def get(self, digest: bytes) -> Mapping[str, Part] | None:
+        """The parts whose bytes have this XXH3-128, if they are the last ones."""
+        return self._parts if digest == self._digest else None
 
-    def put(self, body: bytes, parts: Mapping[str, Part]) -> None:
+    def put(self, digest: bytes, parts: Mapping[str, Part]) -> None:
+        """Keep the parts of these bytes; nobody may change them."""
         for part in parts.values():
             for held in made_of(part).values():
                 if isinstance(held, np.ndarray):
                     held.flags.writeable = False
-        self._body, self._parts = body, parts
+        self._digest, self._parts = digest, parts
 
 
 def encode(
@@ -137,24 +177,48 @@ def encode(
 
     >>> frame = encode(Message(examples=20))
     >>> frame.data.hex(), frame.ledger.total
-    ('b753020000000200086578616d706c657328eead093d', 22)
+    ('b753030000000200086578616d706c65732853607de9', 22)
     """
     known: Mapping[str, Part] = {} if reference is None else reference.parts
-    pieces, uses = [], False
-    for name, part in message.parts.items():
-        kind, body = (parts if cache is None else cache).encode(part, layout, packing, known.get(name))
+    if cache is None:
+        found = _encode_parts(parts.encode, message.parts, layout, packing, known)
+    else:
+        found = cache.parts(message.parts, layout, packing, known)
+    named = reference.fingerprint if reference is not None and found.uses else b""
+    count = varint(2 * len(message) + found.uses)
+    start = MAGIC + bytes([VERSION]) + _encode_stamp(message.stamp) + count + named
+    return Frame((start, found.body, _checksum(start, found.body)), Ledger.sum((found.ledger,), len(start) + CHECKSUM))
+
+
+def _encode_parts(
+    encode_part: Callable[[Part, Tensors | None, PackingName, Part | None], tuple[int, Piece]],
+    parts: Mapping[str, Part],
+    layout: Tensors | None,
+    packing: PackingName,
+    known: Mapping[str, Part],
+) -> _Parts:
+    chunks: list[bytes | memoryview] = []
+    ledgers, header, uses = [], 0, False
+    for name, part in parts.items():
+        kind, body = encode_part(part, layout, packing, known.get(name))
         uses |= kind >= AGAINST
-        pieces += [Piece.header(bytes([kind]) + _encode_name(name)), body]
-    start = MAGIC + bytes([VERSION]) + _encode_stamp(message.stamp) + varint(2 * len(message) + uses)
-    named = reference.fingerprint if reference is not None and uses else b""
-    pieces.insert(0, Piece.header(start + named))
-    crc = reduce(lambda crc, chunk: zlib.crc32(chunk, crc), Piece.join(pieces).chunks, 0)
-    whole = Piece.join([*pieces, Piece.header(crc.to_bytes(4, "little"))])
-    return Frame(whole.data, whole.ledger)
+        start = bytes([kind]) + _encode_name(name)
+        header += len(start)
+        chunks += (start, *body.chunks)
+        ledgers.append(body.ledger)
+    return _Parts(b"".join(chunks), Ledger.sum(ledgers, header), uses)
+
+
+def _checksum(*data: bytes | memoryview) -> bytes:
+    """What a frame ends with: it tells damage, not malice."""
+    whole = xxhash.xxh3_64()
+    for piece in data:
+        whole.update(piece)
+    return whole.digest()[:-5:-1]
 
 
 def decode(
-    data: bytes,
+    data: bytes | memoryview,
     limit: Limit,
     layout: Tensors | None = None,
     cache: DecodeCache | None = None,
@@ -177,7 +241,7 @@ def decode(
         raise WireError(f"the frame is of version {data[2]}, this program reads version {VERSION}")
     if len(data) > limit.bytes:
         raise WireError(f"the frame has {len(data)} bytes, at most {limit.bytes} can be needed here")
-    if zlib.crc32(memoryview(data)[:-4]) != int.from_bytes(data[-4:], "little"):
+    if _checksum(memoryview(data)[:-CHECKSUM]) != data[-CHECKSUM:]:
         raise WireError("the frame is damaged: its checksum does not fit")
     reader = Reader(memoryview(data)[3:-4], limit.elements)
     stamp = _decode_stamp(reader)
@@ -188,10 +252,11 @@ def decode(
     reference = _find(bytes(reader.take(FINGERPRINT, "the fingerprint of a reference")), references) if uses else None
     if cache is None:
         return Message.of(_decode_parts(reader, count, layout, reference), stamp)
-    known = cache.get(bytes(body))
+    digest = xxhash.xxh3_128_digest(body)
+    known = cache.get(digest)
     if known is None:
         known = _decode_parts(reader, count, layout, reference)
-        cache.put(bytes(body), known)
+        cache.put(digest, known)
     return Message.of(known, stamp)
 
 
@@ -207,7 +272,7 @@ def _find(fingerprint: bytes, references: Callable[[bytes], Reference | None] | 
 def _encode_stamp(stamp: Stamp) -> bytes:
     acked = (0,) if stamp.acked is None else (stamp.acked[0] + 1, stamp.acked[1])
     rounds = (stamp.round, stamp.phase, *acked)
-    if not all(0 <= n <= _STAMP_MOST for n in (*rounds, *(stamp.acked or ()))):
+    if min(rounds) < 0 or max(rounds) > _STAMP_MOST or (stamp.acked is not None and stamp.acked[0] < 0):
         raise WireError(f"{stamp} cannot travel: rounds and phases count from 0")
     return b"".join(varint(n) for n in rounds)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -28,9 +29,30 @@ class Ledger:
 
     @property
     def total(self) -> int:
+        """The length of the frames."""
         return self.header + self.positions + self.values
 
+    @classmethod
+    def sum(cls, ledgers: Iterable[Ledger], header: int = 0) -> Ledger:
+        """The sum of many, and so many bytes of header: quicker than one by one.
+
+        >>> Ledger.sum([Ledger(header=1), Ledger(values=4), Ledger(header=2)])
+        Ledger(header=3, positions=0, values=4, bound=0.0, against=0, against_plain=0)
+        """
+        positions = values = against = against_plain = 0
+        bound = 0.0
+        for one in ledgers:
+            header += one.header
+            positions += one.positions
+            values += one.values
+            bound += one.bound
+            against += one.against
+            against_plain += one.against_plain
+        return cls(header, positions, values, bound, against, against_plain)
+
     def __add__(self, other: Ledger) -> Ledger:
+        if not other.total:
+            return self
         return Ledger(
             self.header + other.header,
             self.positions + other.positions,

@@ -9,7 +9,7 @@ being sign, exponent and two mantissa bits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,12 +26,24 @@ _LEVELS = np.arange(256, dtype=np.uint8)
 _FEW = 32
 
 
-def raw(values: Numbers) -> bytes:
-    """The numbers as they are, apart from leading bytes that none of them needs."""
-    return floats.raw(values) if values.dtype == np.float32 else _encode(values, _raw_plane)
+Chunks: TypeAlias = tuple[bytes | memoryview, ...]
+"""Bytes in pieces that follow each other."""
+
+
+def plain(values: Numbers) -> Chunks:
+    """The numbers as they are, apart from leading bytes that none of them needs. A long vector is not copied."""
+    if values.dtype == np.float32:
+        return bytes([floats.RAW]), np.ascontiguousarray(values, "<f4").view(np.uint8).data
+    return (_encode(values, _raw_plane),)
+
+
+def tight(values: Numbers) -> Chunks:
+    """The numbers in as few bytes as we know."""
+    return (encode(values),)
 
 
 def encode(values: Numbers) -> bytes:
+    """Numbers of any type as bytes."""
     return floats.encode(values) if values.dtype == np.float32 else _encode(values, _encode_plane)
 
 

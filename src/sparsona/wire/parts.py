@@ -25,10 +25,13 @@ from sparsona.message import (
 )
 from sparsona.wire import against, floats, levels, numbers, positions
 from sparsona.wire.buffers import Piece, Reader, unzigzag, varint, zigzag
+from sparsona.wire.ledger import Ledger
 from sparsona.wire.references import FINGERPRINT
 
 INTEGER, DOUBLE, SINGLE, NUMBERS, SPARSE, POSITIONS, BLOCKS, TERNARY, LEVELS = 0, 1, 2, 8, 16, 17, 18, 19, 20
 """The number of a kind. Vectors are NUMBERS plus the place of their type in NUMBER_TYPES."""
+
+_KINDS = {np.dtype(name): NUMBERS + place for place, name in enumerate(NUMBER_TYPES)}
 
 AGAINST = 64
 """Added to the kind of a part that is coded against the part of the same name in the reference."""
@@ -47,14 +50,14 @@ PackingName = Literal["tight", "plain"]
 class Packing:
     """How hard the sender tries. The receiver need not know: a frame says how each piece of it is coded."""
 
-    numbers: Callable[[Numbers], bytes]
+    numbers: Callable[[Numbers], numbers.Chunks]
     floats: Callable[[Vector], bytes]
     positions: Callable[[int, IndexSet, Sequence[int] | None], Piece]
 
 
 PACKINGS: Mapping[PackingName, Packing] = {
-    "tight": Packing(numbers.encode, floats.encode, positions.encode),
-    "plain": Packing(numbers.raw, floats.raw, positions.plain),
+    "tight": Packing(numbers.tight, floats.encode, positions.encode),
+    "plain": Packing(numbers.plain, floats.raw, positions.plain),
 }
 
 
@@ -79,7 +82,7 @@ def _encode_against(part: Part, base: Part, layout: Tensors | None) -> Piece | N
         body: Piece | None = against.encode_positions(part, base, _tensors(part.size, layout))
         plain = positions.plain_size(part.size, len(part.indices))
     elif isinstance(part, np.ndarray) and isinstance(base, np.ndarray):
-        body, plain = against.encode_numbers(part, base), part.nbytes
+        body, plain = against.encode_numbers(part, base, _tensors(len(part), layout)), part.nbytes
     else:
         return None
     if body is None:
@@ -89,8 +92,9 @@ def _encode_against(part: Part, base: Part, layout: Tensors | None) -> Piece | N
 
 def _encode_alone(part: Part, layout: Tensors | None, pack: Packing) -> tuple[int, Piece]:
     if isinstance(part, np.ndarray):
-        body = [Piece.header(varint(len(part))), Piece.values(pack.numbers(part))]
-        return NUMBERS + NUMBER_TYPES.index(part.dtype.name), Piece.join(body)
+        length, chunks = varint(len(part)), pack.numbers(part)
+        ledger = Ledger(header=len(length), values=sum(map(len, chunks)))
+        return _KINDS[part.dtype], Piece((length, *chunks), ledger)
     if isinstance(part, Sparse):
         return SPARSE, Piece.join(
             [
@@ -168,7 +172,7 @@ def _decode_against(kind: int, reader: Reader, layout: Tensors | None, base: Par
         return against.decode_positions(reader, base, _tensors(base.size, layout))
     if isinstance(base, np.ndarray) and kind == NUMBERS + NUMBER_TYPES.index(base.dtype.name):
         reader.claim(len(base), "a vector")
-        return against.decode_numbers(reader, base)
+        return against.decode_numbers(reader, base, _tensors(len(base), layout))
     held = "nothing" if base is None else f"a {type(base).__name__}"
     raise WireError(f"a part of kind {kind} is coded against {held} in the reference")
 

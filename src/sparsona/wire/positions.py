@@ -129,6 +129,7 @@ def fingerprint(tensors: Sequence[int]) -> bytes:
 
 
 def checked(reader: Reader, tensors: Sequence[int] | None) -> tuple[int, ...]:
+    """The tensors that positions are coded for: the receiver's own, if the fingerprint agrees."""
     told = bytes(reader.take(2, "the fingerprint of a layout"))
     if tensors is None or fingerprint(tensors) != told:
         raise WireError("positions are coded for a layout that the receiver does not have")

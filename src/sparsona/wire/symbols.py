@@ -110,6 +110,7 @@ def decode(reader: Reader, count: int, levels: Contexts, what: str) -> Symbols:
 
 
 def to_bytes(words: Words) -> bytes:
+    """Words of 16 bits as bytes, the lower one first."""
     return words.astype("<u2", copy=False).tobytes()
 
 

@@ -64,6 +64,7 @@ def write_bytes(table: Bytes) -> bytes:
 
 
 def read_bytes(reader: Reader, count: int, what: str) -> Bytes:
+    """A table of `count` bytes."""
     out, used, reached = _lengthen(reader.ahead(2 * count), count)
     reader.take(used, what)
     if reached < count:

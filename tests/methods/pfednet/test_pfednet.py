@@ -146,7 +146,7 @@ def test_copies_stay_equal_to_the_bit_though_replies_are_lost_and_late(method: P
     def compare(_: object) -> None:
         state, network = rounds.server, rounds.server.network
         for outcome in rounds.finish("personal", network.clients):
-            row = network.row(outcome.job.client)
+            row = network.row(outcome.client)
             expected = np.zeros(mixture.size, np.float32)
             expected[mixture.shared] = state.x
             expected[mixture.own] += state.z[row]
@@ -230,7 +230,7 @@ def test_a_newcomer_sends_its_sketch_and_no_update_of_another_point() -> None:
 
     def run(jobs: Any) -> Any:
         for outcome in tap(jobs):
-            if outcome.job.kind == "fit" and outcome.job.client == "c1":
+            if outcome.kind == "fit" and outcome.client == "c1":
                 message = decode(outcome.frame.data, rounds.setup.limit(), rounds.setup.task.layout.lengths)
                 sent.append(sorted(message.parts))
             yield outcome

@@ -13,6 +13,7 @@ MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))
 
 
 def is_missing(text: str) -> bool:
+    """Whether a cell means that its value is not known."""
     return text.strip().lower() in MISSING
 
 

@@ -48,10 +48,12 @@ class Rows:
 
     @property
     def number_names(self) -> tuple[str, ...]:
+        """The columns that hold numbers."""
         return tuple(name for name in self.order if name not in self.categories)
 
     @property
     def kind(self) -> Kind:
+        """What the target is: classes, numbers or several yes-or-no labels."""
         return kind_of(self.target)
 
     def take(self, chosen: Indices) -> Rows:

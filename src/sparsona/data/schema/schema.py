@@ -29,6 +29,7 @@ class Number:
 
     @property
     def width(self) -> int:
+        """How many inputs of the net the column becomes."""
         return 1 + self.indicator
 
 
@@ -45,6 +46,7 @@ class Category:
 
     @property
     def width(self) -> int:
+        """How many inputs of the net the column becomes: one a value."""
         return len(self.values)
 
 
@@ -84,10 +86,12 @@ class Schema:
 
     @property
     def columns(self) -> tuple[str, ...]:
+        """The columns to learn from, in order."""
         return tuple(feature.column for feature in self.features)
 
     @property
     def categorical(self) -> tuple[str, ...]:
+        """Those of the columns that hold names."""
         return tuple(feature.column for feature in self.features if isinstance(feature, Category))
 
     @property

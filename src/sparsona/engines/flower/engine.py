@@ -174,7 +174,9 @@ class FlowerEngine:
         fits = bool(asked) and asked[0].kind == "fit"
         lasting = self._window is not None and (fits or not asked)
         until = now + (self._window if lasting and self._window is not None else self._deadline)
-        self._post.send(Awaited(job.client, self._head(job), job.down, now + self._deadline, job) for job in asked)
+        self._post.send(
+            Awaited(job.client, self._head(job), b"".join(job.down), now + self._deadline, job) for job in asked
+        )
         for one, head, body in self._post.receive(until):
             if one.job is None:
                 continue
@@ -219,8 +221,11 @@ class FlowerEngine:
             if point in ("pre", "post", "ft")
         }
         return Outcome(
-            job=job,
-            frame=Frame(body, ledger_told(head["ledger"], body)),
+            client=job.client,
+            kind=job.kind,
+            order=job.stamp.order,
+            received=sum(map(len, job.down)),
+            frame=Frame((body,), ledger_told(head["ledger"], body)),
             paper=_count(head["paper"]),
             scores=scores,
             loss=_score(head["loss"]),

@@ -316,7 +316,7 @@ def _job(client: ClientId, head: Mapping[str, Any], body: bytes) -> Job:
         raise WireError(f"a turn of unknown kind {str(kind)[:20]!r}")
     stamp = Stamp(int(head["round"]), int(head["phase"]), None)
     score, fine_tune, keep = (bool(head.get(key)) for key in ("score", "fine_tune", "keep"))
-    return Job(kind, client, stamp, body, score=score, fine_tune=fine_tune, keep_model=keep)
+    return Job(kind, client, stamp, (body,), score=score, fine_tune=fine_tune, keep_model=keep)
 
 
 def _reply(outcome: Outcome, scores: bool) -> Head:

@@ -192,7 +192,7 @@ class NetworkRun:
         for job in rounds.last_jobs():
             head: Head = {"kind": "finish", "run": self._run, "job": "personal", "score": True}
             head |= {"round": job.stamp.round, "phase": job.stamp.phase}
-            post.send([Awaited(job.client, head, job.down, until, job)])
+            post.send([Awaited(job.client, head, b"".join(job.down), until, job)])
         digests = dict.fromkeys(setup.task.clients, "absent")
         for one, reply, body in post.receive(until):
             if reply["kind"] != "done":

@@ -19,6 +19,7 @@ from sparsona.federation.schedule import Plan, Sampled
 from sparsona.federation.setup import Setup
 from sparsona.method import ClientId, Method, Task
 from sparsona.models._build import build_model
+from sparsona.training.fused import choose_trainer
 from sparsona.training.vector import Flat
 
 REAL = ("sample", "deadline", "window", "devices")
@@ -32,8 +33,6 @@ def check_networkable(experiment: Experiment) -> None:
             raise InputError(f"schedule.{field.name} makes failures up, for simulations: drop it")
     if experiment.new_clients:
         raise InputError("new_clients is for simulations: on a network, whoever joins is a node; drop it")
-    if experiment.trainer != "plain":
-        raise InputError('a node trains one client: set trainer = "plain"')
 
 
 def setup_of(
@@ -60,6 +59,7 @@ def setup_of(
         objective,
         experiment.training,
         device,
+        choose_trainer(experiment.trainer, module, federation.data.inputs, device),
         packing=experiment.packing,
         max_update_norm=experiment.max_update_norm,
         max_epochs=max_epochs,

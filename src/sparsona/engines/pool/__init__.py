@@ -12,8 +12,9 @@ import logging
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 
 from sparsona.engines import ENGINES
 from sparsona.engines.pool import loop as worker
@@ -24,13 +25,16 @@ from sparsona.errors import InputError, SparsonaError
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.references import ReferenceStore
 from sparsona.federation.setup import Setup
-from sparsona.federation.worker import Job, Outcome, groups
+from sparsona.federation.worker import Job, Outcome
 from sparsona.method import ClientId
 from sparsona.runs.store import ClientStore
 
 log = logging.getLogger(__name__)
 SHORT = 0.05
 """Seconds. Where turns are shorter than this, a worker is given the next one before it has finished."""
+
+WORTHWHILE, MOST = 0.002, 16
+"""Seconds of work that are worth a way to a worker and back, and the most turns that go together."""
 
 
 @dataclass
@@ -79,7 +83,8 @@ class Pool:
         return self._workers.processes[: self._size]
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        waiting = (JobGroup(group) for group in groups(jobs, self._setup))
+        """Run the turns on the workers; outcomes come in the order in which they are done."""
+        waiting = self._groups(iter(jobs))
         caller = object()
         if not self._workers.is_configured_with(self._block):
             raise SparsonaError("these workers were configured for another pool meanwhile: make a new pool")
@@ -89,6 +94,11 @@ class Pool:
         finally:
             if self._workers.is_assigned(caller):
                 self._workers.assign(None)
+
+    def _groups(self, jobs: Iterator[Job]) -> Iterator[JobGroup]:
+        """Turns that are shorter than the way to a worker and back go there in groups."""
+        while group := tuple(islice(jobs, max(1, min(MOST, int(WORTHWHILE / self._seconds))))):
+            yield JobGroup(group)
 
     def _run(self, waiting: Iterator[JobGroup], caller: object) -> Iterator[Outcome]:
         repeated: deque[JobGroup] = deque()
@@ -147,8 +157,8 @@ class Pool:
         for job, outcome, wrote in zip(group.jobs, response.outcomes, response.wrote, strict=True):
             if wrote is not None:
                 self.store.written(job.client, wrote)
-            self._seconds += 0.2 * (outcome.seconds * len(group.jobs) - self._seconds)
-            yield replace(outcome, job=job)
+            self._seconds += 0.2 * (outcome.seconds - self._seconds)
+            yield outcome
 
     def _repeat(self, process: WorkerProcess[JobGroup], repeated: deque[JobGroup]) -> None:
         """A worker has died: its turns are run again by others, unless too many die in the same turn."""
@@ -166,6 +176,7 @@ class Pool:
         repeated.extend(process.groups)
 
     def close(self) -> None:
+        """End the workers, if they are this pool's own, and give back the memory."""
         if self._owns_workers:
             self._workers.close()
         self._block.close()

@@ -10,7 +10,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing import reduction, spawn
 from multiprocessing.connection import Connection
@@ -62,7 +62,7 @@ class Request:
 class Response:
     """The outcomes of one request. `wrote` is for each turn the sha256 of the client's new state, None without one.
 
-    The jobs in the outcomes come back without their downlinks. `memory` is the most the worker held, in kilobytes.
+    `memory` is the most the worker held, in kilobytes.
     """
 
     outcomes: tuple[Outcome, ...]
@@ -140,6 +140,7 @@ class WorkerLoop:
         self._worker: Worker | None = None
 
     def configure(self, shared: SharedSetup, handle: int) -> Configured | Failure:
+        """Become the worker of a federation whose data lie in shared memory."""
         self._worker = None
         found = _caught(lambda: Worker(_attached(shared, handle), ReferenceStore()))
         if isinstance(found, Failure):
@@ -148,20 +149,20 @@ class WorkerLoop:
         return Configured()
 
     def work(self, request: Request) -> Response:
+        """Run the turns of one request."""
         assert self._worker is not None
         self.scratch = request.scratch
         method, task = self._worker.setup.method, self._worker.setup.task
         self._worker.references.settle(request.references)
-        memories = []
-        for job, ticket in zip(request.jobs, request.tickets, strict=True):
-            fresh = ClientMemory.fresh(method, task, job.client)
-            memories.append(fresh if ticket.read is None else read_state(ticket.read, fresh, job.client))
         outcomes, wrote = [], []
-        done = self._worker.run_all(request.jobs, memories)
-        for ticket, (memory, outcome) in zip(request.tickets, done, strict=True):
-            keep = outcome.job.kind == "fit" and memory.worth_keeping
+        for job, ticket in zip(request.jobs, request.tickets, strict=True):
+            memory = ClientMemory.fresh(method, task, job.client)
+            if ticket.read is not None:
+                memory = read_state(ticket.read, memory, job.client)
+            memory, outcome = self._worker.run(job, memory)
+            keep = job.kind == "fit" and memory.worth_keeping
             wrote.append(write_state(ticket.write, memory) if keep else None)
-            outcomes.append(replace(outcome, job=replace(outcome.job, down=b"")))
+            outcomes.append(outcome)
         return Response(tuple(outcomes), tuple(wrote), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 

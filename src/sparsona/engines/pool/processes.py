@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
 from sparsona.engines.pool.loop import DEPTH, Configure, Configured, Failure, InSlot, Request, Response, Stop
-from sparsona.engines.pool.shared import Block, SharedSetup, Slot
+from sparsona.engines.pool.shared import SharedBlock, SharedSetup, Slot
 from sparsona.errors import SparsonaError
 
 T = TypeVar("T")
@@ -85,13 +85,16 @@ class WorkerProcess(Generic[T]):
 
     @property
     def pid(self) -> int:
+        """The process's number."""
         return self._process.pid
 
     @property
     def idle(self) -> bool:
+        """Whether the process waits for work."""
         return not self.groups and not self.configuring
 
-    def configure(self, shared: SharedSetup, block: Block) -> None:
+    def configure(self, shared: SharedSetup, block: SharedBlock) -> None:
+        """Send the process the federation that it will work for."""
         self._send(Configure(shared))
         try:
             reduction.send_handle(self.connection, block.handle, self.pid)
@@ -100,6 +103,7 @@ class WorkerProcess(Generic[T]):
         self.configuring += 1
 
     def submit(self, request: Request, group: T) -> None:
+        """Send the process turns to run."""
         slot = next(number for number in range(DEPTH) if number not in self._used)
         self.groups.append(group)
         self._used.append(slot)
@@ -173,7 +177,7 @@ class WorkerPool(Generic[T]):
         self.size = size
         _allow_files(FILES * size)
         self.processes: list[WorkerProcess[T]] = []
-        self._setup: tuple[SharedSetup, Block] | None = None
+        self._setup: tuple[SharedSetup, SharedBlock] | None = None
         self._caller: object = None
         self._failures = 0
 
@@ -183,7 +187,7 @@ class WorkerPool(Generic[T]):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def configure(self, shared: SharedSetup, block: Block) -> None:
+    def configure(self, shared: SharedSetup, block: SharedBlock) -> None:
         """Have every process use a set-up, those that start later too."""
         self.assign(None)
         self._setup = shared, block
@@ -195,7 +199,7 @@ class WorkerPool(Generic[T]):
                 self.stop(process)
         self.start_missing()
 
-    def is_configured_with(self, block: Block) -> bool:
+    def is_configured_with(self, block: SharedBlock) -> bool:
         """Whether this is the block of the last set-up."""
         return self._setup is not None and self._setup[1] is block
 
@@ -207,6 +211,7 @@ class WorkerPool(Generic[T]):
                 self.stop(process)
 
     def is_assigned(self, caller: object) -> bool:
+        """Whether these workers belong to this caller now."""
         return self._caller is caller
 
     def start_missing(self) -> None:
@@ -241,10 +246,12 @@ class WorkerPool(Generic[T]):
         return [process for process in self.processes if process.connection in ready]
 
     def mark_configured(self, process: WorkerProcess[T]) -> None:
+        """Note that a process has taken a set-up over."""
         process.configuring -= 1
         self._failures = 0
 
     def close(self) -> None:
+        """End all processes."""
         self._caller = self._setup = None
         for process in self.processes:
             process.end(kill=not process.idle)

@@ -34,7 +34,7 @@ class Place:
     shape: tuple[int, ...]
 
 
-class Block:
+class SharedBlock:
     """Arrays in a piece of memory that has a file descriptor and no name.
 
     The kernel frees it when the last process that holds it ends, however that happens: nothing can be left behind.
@@ -57,6 +57,7 @@ class Block:
                 del target
 
     def close(self) -> None:
+        """Give back the memory."""
         if self.handle >= 0:
             os.close(self.handle)
             self.handle = -1
@@ -98,6 +99,7 @@ class Slot:
         return len(data)
 
     def get(self, length: int) -> Any:
+        """What was put here, from its first `length` bytes."""
         if self._memory is None or length > len(self._memory):
             self._map()
         assert self._memory is not None
@@ -105,6 +107,7 @@ class Slot:
             return ForkingPickler.loads(data)
 
     def close(self) -> None:
+        """Give back the memory."""
         if self._memory is not None:
             self._memory.close()
             self._memory = None
@@ -144,7 +147,7 @@ class SharedSetup:
     main: Mapping[str, Any]
 
 
-def share_setup(setup: Setup) -> tuple[SharedSetup, Block]:
+def share_setup(setup: Setup) -> tuple[SharedSetup, SharedBlock]:
     """The set-up for worker processes, and the block of memory that they share."""
     data, shares = setup.federation.data, setup.federation.splits
     parts = [part for share in shares.values() for part in (share.train, share.validation, share.test)]
@@ -155,7 +158,7 @@ def share_setup(setup: Setup) -> tuple[SharedSetup, Block]:
     bare = replace(data, inputs=nothing, targets=data.targets[:0], groups=None)
     payload = _pickled(replace(setup, federation=Federation(bare)), tuple(shares))
     main = _main(payload)
-    block = Block((data.inputs, data.targets, indices, bounds.astype(np.int64), np.frombuffer(payload, np.uint8)))
+    block = SharedBlock((data.inputs, data.targets, indices, bounds.astype(np.int64), np.frombuffer(payload, np.uint8)))
     return SharedSetup(block.places, main), block
 
 

@@ -41,12 +41,12 @@ class ClientState:
 @METHODS.add
 @dataclass(frozen=True)
 class FedMask(Method[ServerState, ClientState]):
-    """Frozen common weights, personal binary masks on the last `layers` (0: all), a bit a weight each way.
+    """Frozen common weights, personal binary masks, a bit a weight each way.
 
-    After a client's first training the share `keep` of its weights with the highest scores survives. Where two or more
-    masks have a weight, the clients' majority decides; elsewhere a client's own bit stays. A client takes the server's
-    bit over by the sign of its score. Scores start on and move at `score_lr`, with a weight counted in units of its
-    tensor's root mean square.
+    `layers` is the number of layers at the end that are masked (0: all). `keep` is the share of a client's weights that
+    survives its first training. `score_lr` is the learning rate of the scores, with a weight counted in units of its
+    tensor's root mean square. Where two or more masks have a weight, the majority of the clients decides; elsewhere a
+    client's own bit stays. A client takes the server's bit over by the sign of its score.
 
     Experimental: without the original code this is a reading of the abstract, and it does not reach the accuracy that
     others print for FedMask (docs/papers/pfedgate.md). Masks of a random net that is never trained are the limit, not

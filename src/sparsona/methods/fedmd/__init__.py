@@ -43,12 +43,12 @@ class ClientState:
 @METHODS.add
 @dataclass(frozen=True)
 class FedMD(Method[ServerState, ClientState]):
-    """Only logits travel: `align` samples of the `public` data set are answered, averaged and learnt each round.
+    """Only logits travel: public samples are answered, averaged and learnt each round.
 
-    `public` is a data set of the same shape of sample; `synthetic` is noise in its place, and no more than a stand-in.
-    A client first trains `pretrain` epochs alone. In a round it digests the mean logits for `digest` epochs, in batches
-    of `digest_batch` and at the rate `digest_lr`, and trains on its own samples. The authors also pre-train on the
-    public labels; here these are not looked at.
+    `public` is a data set of the same shape of sample; synthetic is noise in its place, and no more than a stand-in.
+    `align` is the number of public samples of a round. `pretrain` is the number of epochs that a client first trains
+    alone. `digest` is the number of epochs on the mean logits. `digest_batch` is their batch. `digest_lr` is their
+    learning rate. The authors also pre-train on the public labels; here these are not looked at.
     """
 
     private: ClassVar[tuple[str, ...]] = ("weights",)

@@ -28,6 +28,7 @@ class Common:
 
     @classmethod
     def of(cls, support: Sparse) -> Common:
+        """The common choice, ready to be compared."""
         rank = np.full(support.size, -1, np.int32)
         rank[support.indices] = np.arange(len(support.indices), dtype=np.int32)
         return cls(support, rank)

@@ -23,7 +23,7 @@ from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._masked import ClientState, ServerState, mask_of, next_mask_of, received
 from sparsona.methods.fedspa.erk import active_counts
-from sparsona.ops.masks import annealed, majority, masked_mean, pack, random_mask, regrown, unpack
+from sparsona.ops.masks import annealed, gather, majority, masked_mean, pack, random_mask, regrown, unpack
 from sparsona.training.local import Local
 
 
@@ -32,11 +32,12 @@ from sparsona.training.local import Local
 class FedSpa(Method[ServerState, ClientState]):
     """A sparse model of its own for every client, cut out of one global model by a mask that it searches for.
 
-    `density` of the weights are active, spread over the tensors by `init`; without `mask_1d` biases and norms stay
-    dense; with `same_init` all start from one mask. `search`: rsm keeps the first masks, dst moves a share of each,
-    `alpha` at first and none in the last round. `regrow`: by the largest gradients, or at random. `agg`: a weight moves
-    by the mean over all who reply (mean) or over those who have it active (count). `newcomer`: a client that joins
-    after training starts from the first mask, or from what most clients have found.
+    `density` is the share of weights that is active. `search` moves the masks (dst) or keeps the first ones (rsm).
+    `init` spreads the density over the tensors: by ERK, or evenly. `same_init` lets all start from one mask. `regrow`
+    chooses new weights by the largest gradients, or at random. `alpha` is the share of a mask that the first search
+    moves; it falls to none in the last round. `agg` averages a weight's move over all who reply (mean) or over those
+    who have it active (count). `mask_1d` masks biases and norms, too. `newcomer` is the mask of a client that joins
+    after training: the first one, or what most clients have found.
     """
 
     density: Annotated[float, Field(gt=0, le=1)] = 0.5
@@ -50,6 +51,7 @@ class FedSpa(Method[ServerState, ClientState]):
     newcomer: Literal["initial", "majority"] = "initial"
 
     def first_mask(self, task: Task, client: ClientId) -> Mask:
+        """A client's mask before its first search; it follows from the seed."""
         owner = "" if self.same_init else client
         return _first_mask(task.layout, task.chance, owner, self.density, self.init == "uniform", self.mask_1d)
 
@@ -62,7 +64,7 @@ class FedSpa(Method[ServerState, ClientState]):
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         joins = to not in context.task.clients and to not in server.masks
         if self.newcomer == "initial" or not joins or not server.masks:
-            return Message(values=server.weights[server.mask(to, self.first_mask(context.task, to))])
+            return Message(values=gather(server.mask(to, self.first_mask(context.task, to)), server.weights))
         size = context.task.layout.size
         mask = majority((unpack(bits, size) for bits in server.masks.values()), context.task.layout)
         return Message(values=server.weights[mask], mask=Positions.of(mask))
@@ -78,9 +80,9 @@ class FedSpa(Method[ServerState, ClientState]):
         mask = mask_of(state, down, local.layout.size)
         trained = local.train(received(down, mask), mask=mask).weights
         if self.search == "rsm":
-            return Fit(state, Message(values=trained[mask]), trained)
+            return Fit(state, Message(values=gather(mask, trained)), trained)
         following = self.next_mask(mask, trained, rate, local)
-        reply = Message(values=trained[mask], change=Positions.of(mask ^ following))
+        reply = Message(values=gather(mask, trained), change=Positions.of(mask ^ following))
         return Fit(ClientState(pack(following)), reply, trained, if_lost=ClientState(pack(mask)))
 
     def next_mask(self, mask: Mask, trained: Vector, rate: float, local: Local) -> Mask:

@@ -35,10 +35,10 @@ class ServerState:
 class HeteroFL(Method[ServerState, None]):
     """A share `full` of the clients trains the whole net, the others one of `rate` times its width.
 
-    `scaler` divides the hidden layers' outputs by the width; `own_labels` leaves outputs that a client has no samples
-    of at 0, and out of its say in the head. A client is tested with the net that it trains: with its scaler, and, as
-    the authors do, with its labels. That tells it which labels cannot occur, which no other method is told;
-    `test_labels` all tests without. Half the width is a quarter of the weights: 0.7071 is half.
+    `scaler` divides the hidden layers' outputs by the width. `own_labels` leaves outputs of labels that a client does
+    not have at 0, and out of its say in the head. `test_labels` own tests a client as the authors do: it knows which
+    labels cannot occur, which no other method is told; all tests without. Half the width is a quarter of the weights:
+    0.7071 is half of them.
     """
 
     rate: Rate = 0.7071

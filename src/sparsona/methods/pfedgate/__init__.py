@@ -45,14 +45,16 @@ class ClientState:
 class PFedGate(Method[ServerState, ClientState]):
     """A private gate on each client makes a sparse model of the global one, for every batch its own.
 
-    `density` is the share of weights kept; several are dealt out in turn. `blocks` a tensor, of equal sizes, with a
-    first one as small as the least density, or of whole output channels (`split`). `knapsack`: blocks are chosen by the
-    paper's exact one or by the authors' greedy one, which in small nets may drop a class's outputs. `ste` gives dropped
-    blocks a gradient (paper) or not (repo: then training is really smaller, unless `slim` is off). The gate has one or
-    two `paths`, averages images over `gate_pool` pixels and cuts its logits with `logit_relu`; it trains at `gate_lr`.
-    Scales start at sigmoid(`gate_start`): the paper's 0 halves every layer, 3 nearly keeps them. `test_batch` samples
-    share a model (0: one for all). Ablations: no `pre_norm`, `post_norm` or `sigmoid`; `gate_of` client: a scale a
-    block whatever the batch. A new client trains its gate for `new_epochs` at the full `gate_lr`.
+    `density` is the share of weights that is kept; several are dealt out to clients in turn. `blocks` is the number of
+    blocks of a tensor. `split` cuts equal blocks, or a first one as small as the least density (paper), or between
+    output channels. `knapsack` chooses blocks exactly, as in the paper, or greedily, as in the authors' code. `ste`
+    gives dropped blocks a gradient (paper) or not (repo). `paths` is how many linear paths the gate has. `gate_lr` is
+    the gate's learning rate. `gate_pool` averages images over so many pixels before the gate. `gate_start` is the logit
+    of the scales at the start: 0, the paper's, halves every layer, 3 nearly keeps them. `pre_norm` normalises the
+    gate's inputs. `post_norm` normalises its logits. `sigmoid` squashes importance and scale. `gate_of` client gives a
+    block one scale whatever the batch. `logit_relu` cuts the net's outputs at zero, as the authors' code does. `slim`
+    skips dropped blocks where `ste` is repo. `test_batch` is how many test samples share a model (0: all). `new_epochs`
+    is how long a new client trains its gate.
     """
 
     private: ClassVar[tuple[str, ...]] = ("gate", "moments")

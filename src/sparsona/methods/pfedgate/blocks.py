@@ -85,10 +85,12 @@ class Cut:
 
     @cached_property
     def sizes(self) -> npt.NDArray[np.int64]:
+        """The lengths of the blocks."""
         bounds = np.array(self.bounds, np.int64)
         return bounds[1:] - bounds[:-1]
 
     def span(self, block: int) -> slice:
+        """The place of a block in the vector."""
         return slice(self.bounds[block], self.bounds[block + 1])
 
     def mask(self, kept: Mask) -> Mask:

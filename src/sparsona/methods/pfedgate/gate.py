@@ -50,6 +50,7 @@ class SwitchNorm2d(nn.Module):
         self.register_buffer("running_var", torch.ones(channels))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The normalised images."""
         mean_in = x.mean((2, 3))
         var_in = x.var((2, 3), unbiased=False)
         square = var_in + mean_in.square()
@@ -94,9 +95,11 @@ class Design:
         return 1, math.prod(self.shape), 1
 
     def module(self) -> Gate:
+        """A gate of this design."""
         return Gate(self)
 
     def initial(self, chance: Chance, client: str) -> Vector:
+        """A client's first gate as a vector."""
         with chance.torch("gate", client=client):
             return Flat(self.module()).read_all()
 
@@ -372,6 +375,7 @@ class Gated:
     chain: Chain | None = None
 
     def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
+        """The outputs for a batch, under the blocks that the gate chooses for it."""
         if not self.batch:
             outputs = self._run(forward, inputs, self.frozen)
         else:

@@ -32,15 +32,19 @@ SKETCH = Phase("sketch", everyone=True, joining=True)
 class PFedNet(Method[ServerState, None]):
     """Personal models that similar clients pull together (network lasso); updates of few levels in long runs.
 
-    Minimises mean_n f_n(y_n) + `lam` * sum over edges |z_i - z_j|_`p`. `layout`: all is personal, or split, or
-    additive; in a split the layers `own`, or about such a share of all, are personal. The graph joins each client to
-    the `k` with the most similar `sketch`; its edges have `weights` or not; `noise` is added to sketches.
-    `local_steps`: send what training gave, over `eta`; else one gradient. `z_step` paper: z moves by eta/N; local: by
-    eta, so that lam = 0 is local training. `decay`: eta and the learning rate fall by 1/sqrt(t). `weighting` of
-    updates: all alike, or by samples. `gamma` fuses neighbouring entries; `gamma_unit` median: in units of median |g|
-    sqrt(d), zeros left out; `gamma_decay` lets it fall; `pin_end` keeps the last entry of a tensor; `levels` rounds to
-    so many values by k-means (0: not, and updates travel whole); `scope` of both: each tensor, or the model. `rho` is
-    ADMM's penalty times the step size, `iterations` and `tolerance` end it.
+    `lam` is the strength of the pull between neighbours. `p` is the norm of the difference that is penalised. `layout`
+    says what is personal: all, a part (split), or everything beside something shared (additive). `own` names the
+    personal layers of a split, or their share of all weights. `sketch` is what a client tells of its data. `k` is the
+    number of nearest clients that each is joined to. `noise` is added to sketches, in units of their size. `weights`
+    gives near neighbours heavier edges. `local_steps` sends what a round of training gave, divided by eta; without it
+    one gradient is sent. `eta` is the server's step size. `z_step` moves the personal parts by eta (local: no pull is
+    then training alone) or by eta/N (paper). `decay` lets eta and the learning rate fall by 1/sqrt(t). `weighting`
+    counts updates alike, or by samples. `gamma` is the strength of fusing neighbouring entries of an update.
+    `gamma_unit` gives gamma in units of the gradient, or of its median entry times sqrt(d). `gamma_decay` lets gamma
+    fall by 1/sqrt(t). `scope` is what is fused and rounded together: each tensor, or the model. `pin_end` also pulls
+    the last entry of a tensor to zero, as the paper does. `levels` is the number of values that a tensor's update is
+    rounded to (0: not rounded). `rho` is ADMM's penalty times the step size. `iterations` is the most that ADMM takes.
+    `tolerance` ends ADMM earlier.
     """
 
     lam: Annotated[float, Field(ge=0)] = 0.03

@@ -40,6 +40,7 @@ class SlimLayer:
 
     @property
     def row_size(self) -> int:
+        """The numbers in one row of the weights."""
         return prod(self.weight.shape[1:])
 
 
@@ -251,6 +252,7 @@ class Pixels(nn.Module):
     """The mean over all pixels."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The mean over the pixels."""
         return x.mean((2, 3))
 
 

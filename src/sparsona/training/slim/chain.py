@@ -33,6 +33,7 @@ class Layer:
 
     @property
     def has_weights(self) -> bool:
+        """Whether the layer has weights of its own."""
         return self.kind in ("conv", "linear")
 
 

@@ -1,0 +1,35 @@
+"""``new``: packages to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sparsona.cli.app import out
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this file to the application."""
+    group = typer.Typer(help="Write a package to begin with.", no_args_is_help=True, rich_markup_mode=None)
+    group.command()(method)
+    group.callback()(_group)
+    app.add_typer(group, name="new")
+
+
+def _group() -> None:
+    """Write a package to begin with."""
+
+
+def method(
+    name: Annotated[str, typer.Argument(help="the method's name on the command line, as in my-method")],
+    folder: Annotated[Path | None, typer.Option("--out", help="the new folder [NAME]")] = None,
+) -> None:
+    """Write a package with a method of your own, its entry point and a test that passes."""
+    from sparsona.skeleton import new_method
+
+    folder = folder or Path(name)
+    for file in new_method(name, folder):
+        out.print(f"wrote {file}", soft_wrap=True, highlight=False)
+    out.print(f"next: cd {folder} && pip install --no-deps --editable . && python -m pytest", soft_wrap=True)

@@ -1,0 +1,77 @@
+"""tests/ mirrors src/sparsona/: a test stands where what it tests stands, under the same name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import sparsona
+
+TESTS, SOURCE = Path(__file__).parent, Path(sparsona.__file__).parent
+BESIDE = ("docs", "examples")
+"""Folders of tests that mirror folders beside src."""
+WHOLE = {
+    "test_docstrings": "every public name",
+    "test_layers": "which room imports which",
+    "test_mirror": "this",
+    "test_wheel": "the package as it is installed",
+    "cli/test_cli": "all commands, as a user calls them",
+    "cli/test_own_data": "an owner's tables, from the command line",
+    "cli/test_start": "starting is cheap",
+    "data/test_hostile": "files that are not what they say",
+    "data/test_images": "all sets of images",
+    "data/test_real": "the publishers' files, where they are here",
+    "data/test_ways_in": "the same rows by every way in",
+    "wire/test_powers": "values that are powers of two",
+    "methods/test_rivals": "small rivals, one test each",
+    "methods/test_shared_parts": "what all averaging methods share",
+    "engines/test_evaluation": "what is measured, on every engine",
+    "engines/test_from_the_command_line": "engines under Ctrl-C and kill -9",
+    "export/test_buffers": "nets with BatchNorm, in all formats",
+    "export/test_export": "a model from a run to a prediction",
+    "federation/test_new_clients": "clients that join after training",
+    "methods/test_baselines": "local, fedavg, fedavg-ft, fedprox",
+    "methods/test_meta": "per-fedavg, pfedme, fedupdate",
+    "methods/test_split_models": "methods whose models have two parts or several",
+    "models/test_models": "every registered net",
+    "partition/test_kinds": "every registered partition",
+    "report/test_browser": "the page in a real browser",
+    "runs/test_hostile_directories": "run directories that are not what they say",
+    "wire/test_cost": "time and memory of hostile frames",
+    "wire/test_fuzz": "mutated and random frames",
+    "wire/test_golden": "bytes that may never change",
+    "wire/test_memory": "what decoding holds",
+    "wire/test_round_trip": "every kind of part, there and back",
+    "wire/test_sizes": "bytes against the entropy bound",
+}
+"""Tests of a package as a whole, or of several of its modules: what they are about."""
+UNDER_WAY = ("engines/flower", "engines/test_ray", "engines/ray", "methods/test_fedthin", "methods/fedthin")
+"""Rooms that others are building."""
+
+FILES = sorted(file for file in TESTS.rglob("test_*.py"))
+
+
+def known_names(folder: Path) -> set[str]:
+    """The modules and packages of a folder of the source, without leading underscores; and the package itself."""
+    found = {entry.stem for entry in folder.iterdir() if entry.suffix == ".py" or (entry / "__init__.py").exists()}
+    return {name.strip("_") for name in found} | {folder.name}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(TESTS)))
+def test_a_test_stands_where_its_module_stands(file: Path) -> None:
+    place = file.relative_to(TESTS).with_suffix("")
+    if place.parts[0] in BESIDE:
+        assert (TESTS.parent / place.parts[0]).is_dir()
+        return
+    if str(place).startswith(UNDER_WAY):
+        return
+    folder = SOURCE / place.parent
+    assert folder.is_dir(), f"src/sparsona has no folder {place.parent}"
+    if str(place) not in WHOLE:
+        name = place.name.removeprefix("test_")
+        assert name in known_names(folder), f"{place.parent} has no module {name}: name the test after one, or in WHOLE"
+
+
+def test_every_topic_has_its_file() -> None:
+    assert {place for place in WHOLE if not (TESTS / f"{place}.py").exists()} == set()
