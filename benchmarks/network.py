@@ -4,20 +4,25 @@
 
 - ours, flower: seconds a round of FedAvg on the digits, three nodes, the same model, one epoch; ours, and Flower's own
   Strategy with its processes as they come;
-- wire: bytes that the loopback interface counts for a run, against the frames that the ledger counts. Everything is
-  counted: polls, logs, TLS, and each frame twice, since it crosses loopback again between a SuperNode and its script;
-- large: seconds and bytes of rounds whose frames have about 50 MB;
+- wire: bytes of a run on the connections between the nodes and the SuperLink, as a relay between them counts them, and
+  on the whole loopback interface, against the frames that the ledger counts. Polls, logs and TLS are counted too;
+- large: the same, and seconds a round, with frames of about 50 MB;
 - nodes: seconds a round with 20 nodes;
 - warm: seconds that a process takes to import Flower, and Flower and torch: a message to a warm node starts neither.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +30,51 @@ from sparsona.engines.flower.bundle import write_bundle
 from sparsona.engines.flower.deploy import LOCALHOST, local_federation
 from sparsona.engines.flower.keys import CA, CERTIFICATE, KEY, make_certificates, make_node_key
 from sparsona.engines.flower.owned import write_share
-from sparsona.engines.flower.processes import Child, Flwr, environment, free_port, wait_until_open
+from sparsona.engines.flower.processes import (
+    SUPERLINK,
+    SUPERNODE,
+    Child,
+    Flwr,
+    environment,
+    free_port,
+    stop_all,
+    wait_until_open,
+)
 from sparsona.prepare import prepare
 from sparsona.runs.directory import RunDirectory
 
 SETTINGS = {"method": "fedavg", "data": "digits", "partition": "iid", "evaluation": {"every": 0}}
 
 
-def deployed(clients: int, rounds: int, **settings: Any) -> tuple[dict[str, Any], list[float], int]:
-    """A run on loopback: its summary, the seconds at which its rounds ended, the bytes on the interface."""
+@dataclass(frozen=True)
+class Counts:
+    """Bytes to the server and back: by the ledger, on the wire; and on the whole loopback interface."""
+
+    ledger_up: int = 0
+    ledger_down: int = 0
+    wire_up: int = 0
+    wire_down: int = 0
+    interface: int = 0
+
+    def __sub__(self, other: Counts) -> Counts:
+        return Counts(*(mine - theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+
+
+def deployed(clients: int, rounds: int, **settings: Any) -> tuple[list[float], Counts]:
+    """Seconds from round to round of a run on loopback, and the bytes of its rounds but the first.
+
+    A run of one round goes before it, and its bytes are taken off: so greetings, logs of the start, evaluations and the
+    end, which the ledger does not count, are not counted at all.
+    """
     prepared = prepare({**SETTINGS, "clients": clients, "rounds": rounds, **settings})
+    relay = Relay()
+
+    def once(rounds: int, say: Callable[[str], None]) -> Counts:
+        before = Counts(0, 0, relay.up, relay.down, loopback())
+        experiment = prepared.experiment.model_copy(update={"rounds": rounds})
+        found = RunDirectory(running.run(experiment, f"rounds-{rounds}", say)).summary()["bytes"]
+        return Counts(found["up"], found["down"], relay.up, relay.down, loopback()) - before
+
     ends: list[float] = []
 
     def note(line: str) -> None:
@@ -42,11 +82,40 @@ def deployed(clients: int, rounds: int, **settings: Any) -> tuple[dict[str, Any]
             ends.append(time.monotonic())
 
     with tempfile.TemporaryDirectory() as scratch:
-        place = Path(scratch) / "f"
-        with local_federation(place, prepared.setup.federation, prepared.experiment.data) as running:
-            before = loopback()
-            where = running.run(prepared.experiment, say=note)
-            return RunDirectory(where).summary(), ends, loopback() - before
+        place, through = Path(scratch) / "f", ("--superlink", f"{LOCALHOST}:{relay.port}")
+        with local_federation(place, prepared.setup.federation, prepared.experiment.data, through) as running:
+            relay.start(running.port)
+            first = once(1, lambda line: None)
+            counts = once(rounds, note) - first
+    return gaps(ends), counts
+
+
+class Relay:
+    """A port between the nodes and the SuperLink that counts what passes. TLS goes through it unopened."""
+
+    def __init__(self) -> None:
+        self._door = socket.create_server((LOCALHOST, 0), backlog=128)
+        self.port: int = self._door.getsockname()[1]
+        self.up = self.down = 0
+        self._counting = threading.Lock()
+
+    def start(self, target: int) -> None:
+        threading.Thread(target=self._accept, args=(target,), daemon=True).start()
+
+    def _accept(self, target: int) -> None:
+        while True:
+            node, _ = self._door.accept()
+            server = socket.create_connection((LOCALHOST, target))
+            threading.Thread(target=self._pass, args=(node, server, True), daemon=True).start()
+            threading.Thread(target=self._pass, args=(server, node, False), daemon=True).start()
+
+    def _pass(self, source: socket.socket, target: socket.socket, up: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(2**18):
+                target.sendall(data)
+                with self._counting:
+                    self.up, self.down = self.up + up * len(data), self.down + (not up) * len(data)
+            target.shutdown(socket.SHUT_WR)
 
 
 def loopback() -> int:
@@ -67,8 +136,8 @@ def median(values: list[float]) -> float:
 
 
 def ours() -> None:
-    _, ends, _ = deployed(3, 8)
-    print(f"ours: {median(gaps(ends)):.2f} s a round (median of {len(ends) - 1}), 3 nodes")
+    seconds, _ = deployed(3, 8)
+    print(f"ours: {median(seconds):.2f} s a round (median of {len(seconds)}), 3 nodes")
 
 
 CLIENT = """
@@ -122,7 +191,7 @@ def flower() -> None:
         link = ["--host", LOCALHOST, "--port", str(port), "--ssl-ca-certfile", str(certificates / CA)]
         link += ["--ssl-certfile", str(certificates / CERTIFICATE), "--ssl-keyfile", str(certificates / KEY)]
         link += ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
-        children = [Child("superlink", link, environment(home, {}), place / "link.log", 3.0)]
+        children = [Child(SUPERLINK, link, place / "link.log", environment(home, {}))]
         try:
             wait_until_open(LOCALHOST, port, children[0])
             flwr = Flwr(home, f"{LOCALHOST}:{port}", certificates / CA)
@@ -130,38 +199,47 @@ def flower() -> None:
                 share, own = place / f"{client}.npz", place / client
                 write_share(share, prepared.setup.federation, client)
                 key = make_node_key(own, client)
-                flwr.register(Path(f"{key}.pub"))
+                flwr.register([Path(f"{key}.pub")])
                 node = ["--superlink", f"{LOCALHOST}:{port}", "--root-certificates", str(certificates / CA)]
                 node += ["--auth-supernode-private-key", str(key), "--host", LOCALHOST, "--port", str(free_port())]
                 node += ["--node-config", f'share="{share}"']
-                children.append(Child("supernode", node, environment(own, {}), place / f"{client}.log", 3.0))
+                children.append(Child(SUPERNODE, node, place / f"{client}.log", environment(own, {})))
             app = write_bundle(place / "app", "", "run", 300.0)
             (app / "sparsona_run" / "client_app.py").write_text(CLIENT)
             (app / "sparsona_run" / "server_app.py").write_text(SERVER)
-            out = flwr.run(app).communicate()[0]
-            ends = [float(line.split()[-1]) for line in out.splitlines() if "took " in line]
+            lines: list[str] = []
+            flwr.run(app, lines.append)
+            ends = [float(line.split()[-1]) for line in lines if "took " in line]
             print(f"Flower's FedAvg: {median(gaps(ends)):.2f} s a round (median of {len(ends) - 1}), 3 nodes")
         finally:
-            for child in reversed(children):
-                child.stop()
+            stop_all(reversed(children))
+
+
+def tell(counts: Counts) -> None:
+    """The ledger's bytes, and those that travelled for them."""
+    pairs = (("up", counts.ledger_up, counts.wire_up), ("down", counts.ledger_down, counts.wire_down))
+    for way, counted, travelled in pairs:
+        print(f"{way}: ledger {counted} bytes, wire {travelled}: {travelled / counted:.4f} x")
+    print(f"loopback interface in all: {counts.interface / (counts.ledger_up + counts.ledger_down):.2f} x")
 
 
 def wire() -> None:
-    summary, _, travelled = deployed(3, 5, model="mlp:2000")
-    counted = summary["bytes"]["up"] + summary["bytes"]["down"]
-    print(f"ledger {counted} bytes, loopback {travelled} bytes: {travelled / counted:.2f} x")
+    for model in ("mlp:50", "mlp:2000", "mlp:20000"):
+        _, counts = deployed(3, 9, model=model)
+        print(f"{model}, {counts.ledger_up / 24:.0f} bytes a frame up")
+        tell(counts)
 
 
 def large() -> None:
-    summary, ends, travelled = deployed(2, 3, model="mlp:160000", packing="plain", seed=1)
-    frames = summary["bytes"]["down"] / 6
-    print(f"{frames / 1e6:.0f} MB a frame: {', '.join(f'{g:.1f} s' for g in gaps(ends))} a round")
-    print(f"ledger {summary['bytes']['up'] + summary['bytes']['down']} bytes, loopback {travelled}")
+    seconds, counts = deployed(2, 3, model="mlp:160000", packing="plain", seed=1)
+    frames = counts.ledger_down / 4
+    print(f"{frames / 1e6:.0f} MB a frame: {', '.join(f'{gap:.1f} s' for gap in seconds)} a round")
+    tell(counts)
 
 
 def nodes() -> None:
-    _, ends, _ = deployed(20, 3)
-    print(f"20 nodes: {', '.join(f'{gap:.1f} s' for gap in gaps(ends))} a round")
+    seconds, _ = deployed(20, 4)
+    print(f"20 nodes: {', '.join(f'{gap:.1f} s' for gap in seconds)} a round")
 
 
 def warm() -> None:

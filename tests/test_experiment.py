@@ -47,8 +47,11 @@ def test_any_text_and_number_survives(text: str, lr: float, rounds: int) -> None
         ({"method": "fedavg", "training": {"learning_rate": 1}}, r"unknown setting training\.learning_rate"),
         ({"method": "fedavg", "training": {"optimizer": "adamm"}}, r"training\.optimizer: .*'sgd' or 'adam'"),
         ({"method": "fedavg", "schedule": {"sample": 0}}, r"schedule\.sample"),
-        ({"method": "fedavg", "options": {"mu": 1}}, "method 'fedavg' has no option 'mu'; choose one of merge"),
-        ({"method": "fedprox", "options": {"nu": 1}}, "has no option 'nu'; choose one of merge, mu"),
+        (
+            {"method": "fedavg", "options": {"mu": 1}},
+            "method 'fedavg' has no option 'mu'; choose one of logit_prior, merge, personal, server",
+        ),
+        ({"method": "fedprox", "options": {"nu": 1}}, "has no option 'nu'; did you mean 'mu'?"),
         ({"method": "fedprox", "options": {"mu": "x"}}, "mu: .*number"),
     ],
 )
@@ -99,4 +102,4 @@ def test_same_work_ignores_where_it_is_done() -> None:
 
 
 def test_methods_are_made_from_names() -> None:
-    assert repr(make_method("fedprox", {"mu": 1})) == "FedProx(mu=1.0, merge='mean')"
+    assert repr(make_method("fedprox", {"mu": 1})).startswith("FedProx(mu=1.0, merge='mean', server=ServerStep(")

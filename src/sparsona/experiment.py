@@ -16,11 +16,12 @@ from sparsona.data import absolute
 from sparsona.data.schema.columns import Columns
 from sparsona.errors import InputError
 from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.resources import Cluster
 from sparsona.federation.schedule import Sampled
 from sparsona.files import check_regular
 from sparsona.method import Method
 from sparsona.methods import METHODS
-from sparsona.options import Option, options_of
+from sparsona.options import Option, groups, options_of
 from sparsona.registry import suggest
 from sparsona.training.config import TrainConfig
 from sparsona.wire import PackingName
@@ -32,7 +33,9 @@ _PART = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
 DEEP = re.compile(rf"{_PART}(?:[ \t]*\.[ \t]*{_PART}){{50}}")
 """A key of fifty parts and more. Python's reader takes memory by the square of their number."""
 
-FREE = ("engine", "workers", "device", "rounds")
+FREE = (
+    "engine", "workers", "device", "rounds", "server_memory_mb", "cluster.address", "cluster.gpus_per_worker",
+)  # fmt: skip
 """What may change when a run is resumed: where the work is done, and that it goes on for longer."""
 
 
@@ -88,12 +91,16 @@ class Experiment(BaseModel):
     max_update_norm: Annotated[
         float | None, Field(gt=0, description="refuse a reply longer than so many times the others' median")
     ] = None
+    server_memory_mb: Annotated[
+        int, Field(gt=0, description="of what the server has for its clients, more than so many MB are files")
+    ] = 512
     options: Annotated[dict[str, Any], Field(description="the method's options: `sparsona methods NAME`")] = {}
     training: TrainConfig = TrainConfig()
     schedule: Sampled = Sampled()
     columns: Columns = Columns()
     split: Split = Split()
     evaluation: Evaluation = Evaluation()
+    cluster: Cluster = Cluster()
 
     def same_work(self, other: Experiment) -> str | None:
         """The first setting in which the two experiments differ, None where one can continue the other."""
@@ -110,6 +117,7 @@ SECTIONS: dict[str, type] = {
     "columns": Columns,
     "split": Split,
     "evaluation": Evaluation,
+    "cluster": Cluster,
 }
 
 
@@ -155,13 +163,22 @@ def make_method(name: str, options: Mapping[str, Any]) -> Method[Any, Any]:
     0.5
     """
     kind = METHODS.get(name)
-    names = option_names(kind)
+    names, grouped = option_names(kind), groups(kind)
     for key in options:
         if key not in names:
             hint = suggest(key, names) if names else "; it has none"
             raise InputError(f"method {name!r} has no option {key!r}{hint}")
+    complete = dict(options)
+    for group, defaults in grouped.items():
+        given = options.get(group, {})
+        if not isinstance(given, Mapping):
+            raise InputError(f"method {name!r}: {group} is a group of options: set {group}.{next(iter(defaults))}")
+        for key in given:
+            if key not in defaults:
+                raise InputError(f"method {name!r} has no option '{group}.{key}'{suggest(key, defaults)}")
+        complete[group] = {**defaults, **given}
     try:
-        method: Method[Any, Any] = TypeAdapter(kind).validate_python(dict(options))
+        method: Method[Any, Any] = TypeAdapter(kind).validate_python(complete)
     except ValidationError as error:
         raise InputError(f"method {name!r}: {explain(error)}") from None
     return method
@@ -203,7 +220,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def assign(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """Apply ``key=value`` pairs: a method's option, a key of the training config, or ``section.key``.
+    """Apply ``key=value`` pairs: a method's option, a key of the training config, ``group.option``, ``section.key``.
 
     >>> assign({"method": "fedprox"}, ["mu=0.5", "lr=0.05", "schedule.dropout=0.1"])["training"]
     {'lr': 0.05}
@@ -214,10 +231,17 @@ def assign(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, An
         key = key.strip()
         if not equals or not key:
             raise InputError(f"--set takes key=value, not {text!r}")
-        section, _, name = key.rpartition(".")
-        if not section:
-            section = _section(str(out.get("method", "")), name)
-        target = out.setdefault(section, {}) if section else out
+        *path, name = key.split(".")
+        method = str(out.get("method", ""))
+        if not path:
+            path = [section] if (section := _section(method, name)) else []
+        elif method and path[0] in groups(METHODS.get(method)):
+            path = ["options", *path]
+        target = out
+        for part in path:
+            target = target.setdefault(part, {})
+            if not isinstance(target, dict):
+                raise InputError(f"--set: {part!r} in {key!r} is a value, not a group of settings")
         target[name] = _value(value.strip())
     return dict(out)
 

@@ -29,17 +29,61 @@ class Option:
 def options_of(kind: type) -> list[Option]:
     """The fields of a method, or of a section of an experiment. What each one means is the clause of the class's
     docstring that names it. For a field that many classes share it is the description that stands with its type.
+    Options that belong together are one field, a dataclass, and are named with its name before theirs.
 
     >>> from sparsona.methods.fedprox import FedProx
     >>> options_of(FedProx)[0].kind, options_of(FedProx)[0].text
     ('float >= 0', 'the strength of the term')
+    >>> [option.name for option in options_of(FedProx) if option.name.startswith("server.")][:2]
+    ['server.optimizer', 'server.lr']
     """
-    hints = get_type_hints(kind, include_extras=True)
-    clauses = _clauses(inspect.getdoc(kind) or "")
-    return [
-        Option(name, _kind(hints[name]), default, _meaning(name, clauses) or _description(hints[name]))
+    clauses = {"": _clauses(inspect.getdoc(kind) or "")}
+    found = []
+    for leaf in leaves(kind):
+        group, _, name = leaf.name.rpartition(".")
+        if group not in clauses:
+            clauses[group] = _clauses(inspect.getdoc(type(getattr(kind, group))) or "")
+        text = _meaning(name, clauses[group]) or _description(leaf.hint)
+        found.append(Option(leaf.name, _kind(leaf.hint), leaf.default, text))
+    return found
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """An option as it is declared: its name, with its group's before it, its annotated type and its default."""
+
+    name: str
+    hint: Any
+    default: Any
+
+
+def leaves(kind: type) -> list[Leaf]:
+    """The fields of a class in the order of their declaration, groups unfolded."""
+    hints, found = get_type_hints(kind, include_extras=True), []
+    grouped = groups(kind)
+    for field, default in _defaults(kind).items():
+        if field in grouped:
+            inner = get_type_hints(type(default), include_extras=True)
+            found += [Leaf(f"{field}.{name}", inner[name], value) for name, value in grouped[field].items()]
+        else:
+            found.append(Leaf(field, hints[field], default))
+    return found
+
+
+def groups(kind: type) -> dict[str, dict[str, Any]]:
+    """The groups of options of a method, each with its options' defaults.
+
+    >>> from sparsona.methods.fedavg import FedAvg
+    >>> groups(FedAvg)["personal"]
+    {'average': 0.0}
+    """
+    if not dataclasses.is_dataclass(kind):
+        return {}
+    return {
+        name: dataclasses.asdict(default)
         for name, default in _defaults(kind).items()
-    ]
+        if dataclasses.is_dataclass(default) and not isinstance(default, type)
+    }
 
 
 def _defaults(kind: type) -> dict[str, Any]:

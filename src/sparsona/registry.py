@@ -108,7 +108,7 @@ def _called(decorator: ast.expr) -> str:
 
 def suggest(name: str, known: Any) -> str:
     """The tail of an error line: the nearest known name, or all of them."""
-    near = difflib.get_close_matches(name, list(known), n=1)
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5 if len(name) < 4 else 0.6)
     return f"; did you mean {near[0]!r}?" if near else f"; choose one of {', '.join(sorted(known))}"
 
 

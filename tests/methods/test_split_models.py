@@ -17,8 +17,9 @@ from sparsona.layout import Layout
 from sparsona.message import Message, Positions
 from sparsona.method import Arrival, Method, ServerContext
 from sparsona.methods import METHODS
+from sparsona.methods._mixture import Mixture
 from sparsona.methods.fedem import ClientState as Share
-from sparsona.methods.fedem import FedEM, Mixture
+from sparsona.methods.fedem import FedEM
 from sparsona.methods.fedmask import FedMask, _unit, agreed
 from sparsona.methods.fedmd import LOGITS, FedMD
 from sparsona.methods.fedper import FedPer

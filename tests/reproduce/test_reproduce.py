@@ -261,8 +261,8 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 DOCS = Path(__file__).parents[2] / "docs" / "papers"
-CARDS = {"fedpse": ["fedpse"], "fedspa": ["fedspa"], "pfedgate": ["pfedgate"], "pfednet": ["pfednet"],
-         "spfl-plga": ["spfl", "plga"]}  # fmt: skip
+CARDS = {"fedpse": ["fedpse"], "fedthin": ["fedthin"], "fedspa": ["fedspa"], "pfedgate": ["pfedgate"],
+         "pfednet": ["pfednet"], "spfl-plga": ["spfl", "plga"]}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CARDS)

@@ -15,7 +15,9 @@ def test_every_end_of_every_knob_is_a_setting_that_the_method_takes(name: str) -
             continue
         values = knob.choices if knob.range is None else (knob.range.low, knob.range.high)
         for value in values:
-            make_method(name, {knob.key: int(value) if knob.range is not None and knob.range.whole else value})
+            taken = int(value) if knob.range is not None and knob.range.whole else value
+            group, _, option = knob.key.rpartition(".")
+            make_method(name, {group: {option: taken}} if group else {option: taken})
         assert knob.range is None or knob.range.low <= knob.start <= knob.range.high
 
 

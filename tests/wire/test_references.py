@@ -209,7 +209,7 @@ def test_a_frame_cannot_refer_to_itself() -> None:
         (b"\x03" + BEFORE.fingerprint + b"\x48\x01z\0", "against nothing"),
         (b"\x03" + BEFORE.fingerprint + b"\x51\x01w\0", "against a ndarray"),
         (b"\x03" + BEFORE.fingerprint + b"\x49\x01w\0", "against a ndarray"),
-        (b"\x03" + BEFORE.fingerprint + b"\x48\x01w\x02", "way 2"),
+        (b"\x03" + BEFORE.fingerprint + b"\x48\x01w\x03", "way 3"),
         (b"\x03" + BEFORE.fingerprint + b"\x48\x01w\x01\x05", "2..5 contexts"),
         (b"\x03" + BEFORE.fingerprint + b"\x48\x01w\x01\x02\x05\x04\x06", "not in order"),
         (b"\x03" + BEFORE.fingerprint + b"\x50\x01w\0", "kind 80"),
@@ -219,7 +219,7 @@ def test_a_frame_cannot_refer_to_itself() -> None:
 )
 def test_what_is_wrong_is_said(body: bytes, says: str) -> None:
     with pytest.raises(WireError, match=says):
-        decode(seal(b"\xb7S\x02\0\0\0" + body + bytes(4)), ROOMY, references=holding(BEFORE))
+        decode(seal(b"\xb7S\x03\0\0\0" + body + bytes(4)), ROOMY, references=holding(BEFORE))
 
 
 def test_the_limit_counts_what_comes_from_the_reference() -> None:

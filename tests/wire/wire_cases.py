@@ -89,6 +89,13 @@ def moved(count: int, seed: int) -> npt.NDArray[np.float32]:
     return bell(count, seed) + bell(count, seed + 100) * np.float32(2**-7)
 
 
+def powers(count: int, seed: int) -> npt.NDArray[np.float32]:
+    """Powers of two from 2**-9 to 2**-2, small ones more often, of both signs."""
+    rolls = dice(count, seed)
+    exponents = np.minimum(rolls % 8, rolls // 8 % 8).astype(np.int32) - 9
+    return np.ldexp(np.where(rolls >> 31, np.float32(-1), np.float32(1)), exponents)
+
+
 def scattered(size: int, one_in: int, seed: int) -> npt.NDArray[np.int64]:
     return np.flatnonzero(dice(size, seed) % one_in == 0)
 
@@ -125,6 +132,9 @@ def cases() -> list[Case]:
         Case("floats-weights", Message(v=bell(2000, 7))),
         Case("floats-update", Message(v=update(2000, 8))),
         Case("floats-positive", Message(v=np.abs(bell(500, 9)))),
+        Case("floats-powers", Message(v=powers(400, 36))),
+        Case("floats-powers-few", Message(v=powers(9, 37))),
+        Case("floats-powers-signs", Message(v=np.abs(powers(300, 38)))),
         Case("float16", Message(v=bell(400, 10).astype(np.float16))),
         Case("int8", Message(v=(dice(300, 11) % 5).astype(np.int8) - np.int8(2))),
         Case("uint8", Message(v=(dice(40, 12) % 256).astype(np.uint8))),
@@ -142,6 +152,7 @@ def cases() -> list[Case]:
         Case("positions-grid", Message(p=Positions(4000, striped(40, 100, 17)))),
         Case("positions-grid-layout", Message(p=Positions(2510, grid)), LAYOUT),
         Case("sparse", Message(u=Sparse.take(bell(3000, 18), scattered(3000, 10, 19)), examples=60)),
+        Case("sparse-powers", Message(u=Sparse.take(powers(2510, 39), whole)), LAYOUT),
         Case("sparse-one", Message(u=Sparse(1, np.array([0]), np.array([np.nan], np.float32)))),
         Case("blocks", Message(b=Blocks(20, np.array([0, 3, 17]), bell(96, 20)))),
         Case("ternary", Message(t=_ternary((600, 40), 21))),
@@ -154,12 +165,24 @@ def cases() -> list[Case]:
         Case("against-floats", Message(v=moved(500, 26), examples=5), reference=held),
         Case("against-long", Message(v=moved(2510, 27)), LAYOUT, Reference.of({"v": bell(2510, 27)})),
         Case("against-far", Message(v=np.where(dice(500, 28) % 9, moved(500, 26), bell(500, 29))), reference=held),
+        Case("against-added", Message(v=_stepped(bell(2510, 27), 41)), LAYOUT, Reference.of({"v": bell(2510, 27)})),
+        Case("against-added-dense", Message(v=powers(500, 42) + powers(500, 43)), reference=_grid_reference(42)),
         Case("against-float16", Message(h=moved(300, 30).astype(np.float16)), reference=held),
         Case("against-int64", Message(n=counts + (dice(300, 32) % 7).astype(np.int64) - 3), reference=held),
         Case("against-positions", Message(p=_changed(mask, 33)), reference=held),
         Case("against-positions-layout", Message(q=_changed(grown, 34)), LAYOUT, Reference.of({"q": grown})),
         Case("against-nothing", Message(v=bell(500, 35), x=1), reference=held),
     ]
+
+
+def _stepped(held: npt.NDArray[np.float32], seed: int) -> npt.NDArray[np.float32]:
+    """A vector one number in twelve of which has moved by a power of two."""
+    return held + np.where(dice(len(held), seed) % 12 == 0, powers(len(held), seed + 1), np.float32(0))
+
+
+def _grid_reference(seed: int) -> Reference:
+    """A sum of powers of two: another one added to every number is exact."""
+    return Reference.of({"v": powers(500, seed)})
 
 
 def _ternary(sizes: tuple[int, ...], seed: int) -> Ternary:

@@ -46,12 +46,17 @@ def keys(
 @deploy.command()
 def run(
     file: Annotated[Path, typer.Argument(metavar="experiment.toml", help="an experiment file; its data are ignored")],
-    superlink: Annotated[str, typer.Option(metavar="HOST:PORT", help="the SuperLink of sparsona server")],
-    ca: Annotated[Path, typer.Option(help="its ca.crt")],
+    ca: Annotated[Path, typer.Option(help="ca.crt of sparsona server")],
+    superlink: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="where sparsona server listens, on this machine")
+    ] = "127.0.0.1:9092",
     name: Annotated[str, typer.Option(help="name of the run; an interrupted run of this name goes on")] = "run",
     patience: Annotated[float, typer.Option(min=1, help="seconds to wait for all nodes")] = 300.0,
 ) -> None:
-    """Run an experiment on the nodes of a SuperLink, and show how it goes."""
+    """Run an experiment on the nodes of a SuperLink, and show how it goes.
+
+    To be called on the machine of sparsona server: from others it takes nodes only.
+    """
     from sparsona.engines.flower import need_flwr
     from sparsona.experiment import build, read
 
@@ -61,7 +66,11 @@ def run(
 
     experiment, _ = build(read(file), str(file))
     check_networkable(experiment)
-    submit(experiment, superlink, ca, name, patience, lambda line: out.print(line, highlight=False, markup=False))
+    try:
+        submit(experiment, superlink, ca, name, patience, lambda line: out.print(line, highlight=False, markup=False))
+    except KeyboardInterrupt:
+        err.print("no longer watching; the run goes on at the server")
+        raise typer.Exit(130) from None
 
 
 @deploy.command()
@@ -84,6 +93,7 @@ def local(
     need_flwr()
     from sparsona.api import execute
     from sparsona.engines.flower.deploy import local_federation
+    from sparsona.engines.flower.processes import end_like_ctrl_c
     from sparsona.engines.flower.setup import check_networkable
     from sparsona.errors import RunError
     from sparsona.experiment import assign
@@ -96,6 +106,7 @@ def local(
     settings.setdefault("clients", 0 if str(settings.get("data", "")).startswith("folder:") else nodes)
     prepared = prepare(assign(settings, options.set or ()), origin="the command line")
     check_networkable(prepared.experiment)
+    end_like_ctrl_c()
     with tempfile.TemporaryDirectory(prefix="sparsona-") as scratch:
         place = folder or Path(scratch)
         err.print(f"starting a SuperLink and {len(prepared.setup.task.clients)} nodes in {place}", soft_wrap=True)

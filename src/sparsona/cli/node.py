@@ -45,7 +45,9 @@ def node(
     need_flwr()
     from sparsona.engines.flower.node import Rules
     from sparsona.engines.flower.owner import Owner
+    from sparsona.engines.flower.processes import end_like_ctrl_c
 
+    end_like_ctrl_c()
     rules = Rules(methods, max_epochs, max_weights, send_scores, send_model)
     try:
         Owner(name, superlink, data, state, ca, key, rules, device, idle).run()

@@ -26,9 +26,11 @@ def server(
 
     Only nodes with a key in --keys are let in. Run directories are in HOME/runs.
     """
+    from sparsona.engines.flower.processes import end_like_ctrl_c
     from sparsona.engines.flower.server import Server
     from sparsona.errors import RunError
 
+    end_like_ctrl_c()
     with Server(home, host, port, certificates, keys) as running:
         out.print(f"listening at {running.address} for {', '.join(sorted(running.nodes))}; Ctrl-C ends it")
         try:

@@ -21,6 +21,7 @@ class Setup:
     """All that a worker needs to run any client of an experiment, and the server to check their replies.
 
     `max_update_norm`: a reply whose update is larger than so many times the others' median is left out.
+    `max_epochs`: no training on a client's own samples takes more passes, whatever the method asks for.
     """
 
     method: Method[Any, Any]
@@ -33,6 +34,7 @@ class Setup:
     trainer: TrainerName = "plain"
     packing: PackingName = "tight"
     max_update_norm: float | None = None
+    max_epochs: int | None = None
 
     def limit(self) -> Limit:
         """The most numbers that one message may hold."""

@@ -119,7 +119,8 @@ class Worker:
         state = memory.resolved(down.stamp)
         if self._has_buffers:
             runner.buffers = self._starting(memory, buffers)
-        local = Local(job.client, down.round, setup.task, setup.config, split, runner, self._phase(down.stamp))
+        phase = self._phase(down.stamp)
+        local = Local(job.client, down.round, setup.task, setup.config, split, runner, phase, setup.max_epochs)
         evaluator = Evaluator(runner, split, job.known)
         scores: dict[str, Scores] = {}
         fit: Fit[object] | None = None

@@ -16,11 +16,13 @@ from sparsona.training.runner import Trained
 
 @dataclass(frozen=True)
 class ClientState:
-    """The model W that the client has, its residual, and the optimiser's memory where that survives a round."""
+    """The model W that the client has, its residual, the optimiser's memory where that survives a round, and the
+    running mean of its models where one is kept."""
 
     weights: Vector
     residual: Vector
     moments: Moments | None = None
+    mean: Vector | None = None
 
 
 def trained_with(

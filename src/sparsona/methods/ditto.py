@@ -12,7 +12,9 @@ from pydantic import Field
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import MergeRule, ServerState, mean_weights, received
+from sparsona.methods._averaging import MergeRule, ServerState, averaged, received
+from sparsona.methods._personal import NO_MEAN, LogitPrior, Personal, without_prior
+from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local
 from sparsona.training.runner import Proximal
@@ -22,9 +24,10 @@ Epochs = Annotated[int, Field(ge=1)] | None
 
 @dataclass(frozen=True)
 class ClientState:
-    """The personal model, which never leaves the client."""
+    """The personal model, which never leaves the client, and its running mean."""
 
     own: Vector
+    mean: Vector | None = None
 
 
 @METHODS.add
@@ -43,8 +46,10 @@ class Ditto(Method[ServerState, ClientState]):
     form: Literal["loss", "shrink"] = "loss"
     global_epochs: Epochs = None
     personal_epochs: Epochs = None
-
     merge: MergeRule = "mean"
+    server: ServerStep = PLAIN_STEP
+    personal: Personal = NO_MEAN
+    logit_prior: LogitPrior = False
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
@@ -56,17 +61,19 @@ class Ditto(Method[ServerState, ClientState]):
         return Message(weights=server.weights)
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        w = received(down, local)
+        w = received(down, local, self.logit_prior)
         trained = local.train(w, _config(local, self.global_epochs)).weights
         towards = Proximal(w, self.lam, apart=self.form == "shrink")
         own = local.train(state.own, _config(local, self.personal_epochs), proximal=towards, stream="personal").weights
-        return Fit(ClientState(own), Message(weights=trained, examples=local.examples), own)
+        reply = Message(weights=without_prior(trained, local, self.logit_prior), examples=local.examples)
+        mean = self.personal.mean(state.mean, own)
+        return Fit(ClientState(own, mean), reply, self.personal.model(mean, own))
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return ServerState(mean_weights(arrivals, context, self.merge))
+        return averaged(server, arrivals, context, self.merge, self.server)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        return state.own
+        return self.personal.model(state.mean, state.own)
 
 
 def _config(local: Local, epochs: int | None) -> TrainConfig:

@@ -9,32 +9,37 @@ from dataclasses import dataclass
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import MergeRule, ServerState, mean_weights, received
+from sparsona.methods._averaging import MergeRule, ServerState, averaged, received
+from sparsona.methods._personal import NO_MEAN, LogitPrior, Own, Personal
+from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class FedAvg(Method[ServerState, None]):
+class FedAvg(Method[ServerState, Own]):
     """One global model: the mean of the clients' models by their numbers of examples."""
 
     merge: MergeRule = "mean"
+    server: ServerStep = PLAIN_STEP
+    personal: Personal = NO_MEAN
+    logit_prior: LogitPrior = False
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
 
-    def start_client(self, task: Task, client: ClientId) -> None:
-        return None
+    def start_client(self, task: Task, client: ClientId) -> Own:
+        return Own()
 
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message(weights=server.weights)
 
-    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
-        trained = local.train(received(down, local)).weights
-        return Fit(None, Message(weights=trained, examples=local.examples), trained)
+    def fit(self, state: Own, down: Message, local: Local) -> Fit[Own]:
+        trained = local.train(received(down, local, self.logit_prior)).weights
+        return self.personal.answer(state, trained, local, self.logit_prior)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return ServerState(mean_weights(arrivals, context, self.merge))
+        return averaged(server, arrivals, context, self.merge, self.server)
 
-    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
-        return received(down, local)
+    def personal_model(self, state: Own, down: Message, local: Local) -> Vector:
+        return self.personal.model(state.mean, received(down, local, self.logit_prior))

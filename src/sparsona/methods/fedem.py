@@ -4,19 +4,19 @@ expectation-maximisation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from pydantic import Field
 
 from sparsona.errors import InputError
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
+from sparsona.methods._mixture import Mixture
 from sparsona.ops.initial import initial_models
 from sparsona.ops.mean import weighted_mean
 from sparsona.training.local import Local
@@ -34,22 +34,6 @@ class ClientState:
     """pi: how much of each model the client's samples are."""
 
     mixture: Vector
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """Predicts by the mean of the models' probabilities under the client's mixture."""
-
-    models: tuple[Vector, ...]
-    mixture: Vector
-
-    def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
-        """The logarithm of the mixed probabilities."""
-        parts = [
-            float(share) * forward(model, inputs).softmax(1)
-            for model, share in zip(self.models, self.mixture, strict=True)
-        ]
-        return torch.stack(parts).sum(0).clamp(min=1e-30).log()
 
 
 @METHODS.add

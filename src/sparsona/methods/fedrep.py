@@ -14,6 +14,8 @@ from sparsona.message import Mask, Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import MergeRule
+from sparsona.methods._personal import NO_MEAN, Personal
+from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.methods._split import ClientState, ServerState, answer, assembled, mean_shared
 from sparsona.ops.parts import last_layers
 from sparsona.training.local import Local
@@ -36,11 +38,13 @@ class FedRep(Method[ServerState, ClientState]):
     head_lr: Annotated[float, Field(gt=0)] | None = None
     new_epochs: Annotated[int, Field(ge=1)] = 10
 
+    merge: MergeRule = "mean"
+    server: ServerStep = PLAIN_STEP
+    personal: Personal = NO_MEAN
+
     def shared(self, layout: Layout) -> Mask:
         """The weights that are shared: the body."""
         return ~last_layers(layout, self.head)
-
-    merge: MergeRule = "mean"
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial[self.shared(task.layout)])
@@ -53,18 +57,20 @@ class FedRep(Method[ServerState, ClientState]):
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         headed, shared = self._head(state, down, local, self.head_epochs), self.shared(local.layout)
-        return answer(local.train(headed, mask=shared, stream="body").weights, shared, local)
+        trained = local.train(headed, mask=shared, stream="body").weights
+        return answer(state, trained, shared, local, self.personal)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return mean_shared(server, arrivals, self.merge)
+        return mean_shared(server, arrivals, self.merge, self.server)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        return assembled(state, down, self.shared(local.layout))
+        return self.personal.model(state.mean, assembled(state, down, self.shared(local.layout)))
 
     def adapt(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        return answer(self._head(state, down, local, self.new_epochs), self.shared(local.layout), local)
+        headed = self._head(state, down, local, self.new_epochs)
+        return answer(state, headed, self.shared(local.layout), local, self.personal)
 
     def _head(self, state: ClientState, down: Message, local: Local, epochs: int) -> Vector:
         config = replace(local.config, epochs=epochs, steps=None, lr=self.head_lr or local.config.lr)
-        start, shared = self.personal_model(state, down, local), self.shared(local.layout)
-        return local.train(start, config, mask=~shared, stream="head").weights
+        shared = self.shared(local.layout)
+        return local.train(assembled(state, down, shared), config, mask=~shared, stream="head").weights

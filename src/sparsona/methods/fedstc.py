@@ -14,20 +14,25 @@ from sparsona.message import Message, Ternary, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import ClientState, trained_with
+from sparsona.methods._personal import NO_MEAN, LogitPrior, Personal, with_prior
+from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.ternary import as_sparse, ternarise, ternary_bits
 from sparsona.training.local import Local
+from sparsona.training.optimizer import EMPTY, Moments
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """W, the residual A_s, the last broadcasts, how many there were, and how many each client has applied."""
+    """W, the residual A_s, the last broadcasts, how many there were, how many each client has applied, and what the
+    server's step remembers."""
 
     weights: Vector
     residual: Vector
     broadcasts: tuple[Ternary, ...]
     count: int
     applied: dict[ClientId, int]
+    moments: Moments = EMPTY
 
 
 @METHODS.add
@@ -44,6 +49,9 @@ class FedSTC(Method[ServerState, ClientState]):
     sparsity: Annotated[float, Field(ge=0, lt=1)] = 0.9
     history: Annotated[int, Field(ge=1, le=60)] = 32
     mean: Literal["examples", "clients"] = "examples"
+    server: ServerStep = PLAIN_STEP
+    personal: Personal = NO_MEAN
+    logit_prior: LogitPrior = False
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial, np.zeros(task.layout.size, np.float32), (), 0, {})
@@ -58,26 +66,35 @@ class FedSTC(Method[ServerState, ClientState]):
         return Message(**{f"t{i}": t for i, t in enumerate(server.broadcasts[left_out:])}, count=server.count)
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        start = self.personal_model(state, down, local)
+        held = self.held(state, down, local)
+        start = with_prior(held, local, self.logit_prior)
         learnt = trained_with(state.residual, start, local)
         if learnt is None:
             return Fit(state, Message(), start)
         trained, wanted = learnt
         sent = ternarise(wanted, local.layout, self.sparsity)
-        kept, lost = ClientState(start, wanted - sent.dense()), ClientState(state.weights, wanted)
-        return Fit(kept, Message(update=sent, examples=local.examples), trained.weights, if_lost=lost)
+        mean = self.personal.mean(state.mean, trained.weights)
+        kept = ClientState(held, wanted - sent.dense(), mean=mean)
+        reply, lost = Message(update=sent, examples=local.examples), ClientState(state.weights, wanted, mean=mean)
+        return Fit(kept, reply, self.personal.model(mean, trained.weights), if_lost=lost)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         layout, equal = context.task.layout, self.mean == "clients"
         messages = (a.message for a in arrivals)
         replies = ((1 if equal else m.examples(), as_sparse(m.ternary("update"), layout)) for m in messages)
-        wanted = server.residual + elementwise_mean(layout.size, replies, absent=True)
+        way, moments = self.server.direction(elementwise_mean(layout.size, replies, absent=True), server.moments)
+        wanted = server.residual + way
         sent = ternarise(wanted, layout, self.sparsity)
         terms = (*server.broadcasts, sent)[-self.history :]
         applied = {**server.applied, **{a.client: a.sent.integer("count") for a in arrivals}}
-        return ServerState(server.weights + sent.dense(), wanted - sent.dense(), terms, server.count + 1, applied)
+        weights, residual = server.weights + sent.dense(), wanted - sent.dense()
+        return ServerState(weights, residual, terms, server.count + 1, applied, moments)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
+        return self.personal.model(state.mean, with_prior(self.held(state, down, local), local, self.logit_prior))
+
+    def held(self, state: ClientState, down: Message, local: Local) -> Vector:
+        """The client's model with the broadcasts that came now."""
         if "weights" in down:
             return down.vector("weights", local.layout.size)
         return sum(

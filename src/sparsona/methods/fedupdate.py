@@ -14,7 +14,8 @@ from pydantic import Field
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import MergeRule, ServerState, mean_weights, received
+from sparsona.methods._averaging import MergeRule, ServerState, averaged, received
+from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.training.local import Local
 
 
@@ -28,6 +29,7 @@ class FedUpdate(Method[ServerState, None]):
 
     ft_steps: Annotated[int, Field(ge=1)] = 1
     merge: MergeRule = "mean"
+    server: ServerStep = PLAIN_STEP
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
@@ -43,7 +45,7 @@ class FedUpdate(Method[ServerState, None]):
         return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return ServerState(mean_weights(arrivals, context, self.merge))
+        return averaged(server, arrivals, context, self.merge, self.server)
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return local.train(received(down, local), replace(local.config, steps=self.ft_steps), stream="update").weights

@@ -14,6 +14,8 @@ from sparsona.message import Mask, Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import MergeRule
+from sparsona.methods._personal import NO_MEAN, Personal
+from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.methods._split import ClientState, ServerState, answer, assembled, mean_shared
 from sparsona.ops.parts import last_layers
 from sparsona.training.local import Local
@@ -31,11 +33,13 @@ class LGFedAvg(Method[ServerState, ClientState]):
     private: ClassVar[tuple[str, ...]] = ("kept",)
     top: Annotated[int, Field(ge=1)] = 2
 
+    merge: MergeRule = "mean"
+    server: ServerStep = PLAIN_STEP
+    personal: Personal = NO_MEAN
+
     def shared(self, layout: Layout) -> Mask:
         """The weights that are shared: the last layers."""
         return last_layers(layout, min(self.top, len(layout.layers) - 1))
-
-    merge: MergeRule = "mean"
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial[self.shared(task.layout)])
@@ -47,10 +51,11 @@ class LGFedAvg(Method[ServerState, ClientState]):
         return Message(shared=server.shared)
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        return answer(local.train(self.personal_model(state, down, local)).weights, self.shared(local.layout), local)
+        shared = self.shared(local.layout)
+        return answer(state, local.train(assembled(state, down, shared)).weights, shared, local, self.personal)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return mean_shared(server, arrivals, self.merge, lambda message: 1.0)
+        return mean_shared(server, arrivals, self.merge, self.server, lambda message: 1.0)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        return assembled(state, down, self.shared(local.layout))
+        return self.personal.model(state.mean, assembled(state, down, self.shared(local.layout)))

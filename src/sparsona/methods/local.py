@@ -9,14 +9,16 @@ from typing import ClassVar, Literal
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
+from sparsona.methods._personal import NO_MEAN, Personal
 from sparsona.training.local import Local as Client
 
 
 @dataclass(frozen=True)
 class ClientState:
-    """The client's model."""
+    """The client's model, and the running mean of its models."""
 
     weights: Vector
+    mean: Vector | None = None
 
 
 @METHODS.add
@@ -26,6 +28,7 @@ class Local(Method[None, ClientState]):
 
     alone: ClassVar[bool] = True
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
+    personal: Personal = NO_MEAN
 
     def start_server(self, task: Task) -> None:
         return None
@@ -38,10 +41,11 @@ class Local(Method[None, ClientState]):
 
     def fit(self, state: ClientState, down: Message, local: Client) -> Fit[ClientState]:
         trained = local.train(state.weights).weights
-        return Fit(ClientState(trained), Message(), trained)
+        mean = self.personal.mean(state.mean, trained)
+        return Fit(ClientState(trained, mean), Message(), self.personal.model(mean, trained))
 
     def aggregate(self, server: None, arrivals: Sequence[Arrival], context: ServerContext) -> None:
         return None
 
     def personal_model(self, state: ClientState, down: Message, local: Client) -> Vector:
-        return state.weights
+        return self.personal.model(state.mean, state.weights)

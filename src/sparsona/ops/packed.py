@@ -57,13 +57,13 @@ class Packed:
 
 
 def without(vector: Vector, sent: Sparse) -> Vector:
-    """`vector` with zeros where `sent` has its entries: what error feedback keeps for later.
+    """`vector` less what is `sent`: what error feedback keeps for later.
 
-    >>> without(np.float32([5, 7]), Sparse(2, np.array([0]), np.float32([5])))
-    array([0., 7.], dtype=float32)
+    >>> without(np.float32([5, 7]), Sparse(2, np.array([0]), np.float32([4])))
+    array([1., 7.], dtype=float32)
     """
     out = vector.copy()
-    out[sent.indices] = 0
+    out[sent.indices] -= sent.values
     return out
 
 

@@ -38,3 +38,17 @@ def joined(where: Mask, inside: Vector, outside: Vector) -> Vector:
     out[where] = inside
     out[~where] = outside
     return out
+
+
+def normalisation(layout: Layout) -> Mask:
+    """Where normalisation layers stand: those whose weight has one dimension, the scale of each channel.
+
+    >>> from torch import nn
+    >>> normalisation(Layout.of(nn.Sequential(nn.Linear(1, 2), nn.BatchNorm1d(2)))).nonzero()[0]
+    array([4, 5, 6, 7])
+    """
+    weights = {t.name.rpartition(".")[0]: t.shape for t in layout.tensors if t.name.rpartition(".")[2] == "weight"}
+    out = np.zeros(layout.size, np.bool_)
+    for tensor in layout.tensors:
+        out[tensor.slice] = len(weights.get(tensor.name.rpartition(".")[0], (1, 1))) == 1
+    return out

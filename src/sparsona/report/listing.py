@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.table import Table
 
 from sparsona.methods import METHODS
-from sparsona.options import options_of
+from sparsona.options import leaves, options_of
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
@@ -26,7 +25,7 @@ def method_entry(name: str) -> dict[str, Any]:
     """A method for a program: its name, what it does, its options with their defaults."""
     kind = METHODS.get(name)
     about = (kind.__doc__ or "").strip().partition("\n")[0]
-    return {"name": name, "about": about, "options": {f.name: getattr(kind, f.name) for f in dataclasses.fields(kind)}}
+    return {"name": name, "about": about, "options": {leaf.name: leaf.default for leaf in leaves(kind)}}
 
 
 def default(value: Any) -> str:

@@ -94,7 +94,11 @@ class Results:
 
     def add(self, name: str, run: dict[str, Any]) -> None:
         """Keep the result of a run, in the file too."""
-        self.runs[name] = run
+        self.replace({**self.runs, name: run})
+
+    def replace(self, runs: Mapping[str, dict[str, Any]]) -> None:
+        """Keep these runs and no others."""
+        self.runs = dict(runs)
         if self.file is not None:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             lines = [f"{json.dumps(key)}: {json.dumps(self.runs[key], sort_keys=True)}" for key in sorted(self.runs)]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
+from sparsona.options import leaves
 from sparsona.registry import suggest
 from sparsona.training.config import TrainConfig
 
@@ -36,15 +37,13 @@ class Knob:
 def knobs(method: str, only: tuple[str, ...] = ()) -> list[Knob]:
     """The learning rate and the method's options that have a range or a few values.
 
-    >>> [knob.key for knob in knobs("fedprox")]
+    >>> [knob.key for knob in knobs("fedprox")][:2]
     ['lr', 'mu']
     """
-    kind = METHODS.get(method)
     rate = TrainConfig().lr
     found = [Knob("lr", rate, Range(rate / 20, rate * 5, log=True, whole=False))]
-    hints = get_type_hints(kind, include_extras=True)
-    for field in dataclasses.fields(kind):
-        knob = _knob(field.name, hints[field.name], getattr(kind, field.name, None))
+    for leaf in leaves(METHODS.get(method)):
+        knob = _knob(leaf.name, leaf.hint, None if leaf.default is dataclasses.MISSING else leaf.default)
         if knob is not None:
             found.append(knob)
     for key in only:
@@ -66,7 +65,7 @@ def _knob(name: str, hint: Any, start: Any) -> Knob | None:
     step = 1 if isinstance(start, int) else 0
     low = bounds["gt"] + step if "gt" in bounds else bounds.get("ge")
     high = bounds["lt"] - (step or 0.02 * abs(bounds["lt"])) if "lt" in bounds else bounds.get("le")
-    range = number_range(start, low, high)
+    range = number_range(start, low, high if high is None else max(high, start))
     return Knob(name, start, range) if range is not None else None
 
 

@@ -24,7 +24,10 @@ from sparsona.training.transform import WeightTransform
 
 @dataclass(frozen=True)
 class Local:
-    """One client in one round: its samples, the training loop, its random numbers. No other client's data is in it."""
+    """One client in one round: its samples, the training loop, its random numbers. No other client's data is in it.
+
+    `max_epochs`, where the client's owner sets it, is the most passes over the samples in one training.
+    """
 
     client: ClientId
     round: int
@@ -33,6 +36,7 @@ class Local:
     split: ClientSplit
     runner: ModelRunner
     phase: Phase = TRAIN
+    max_epochs: int | None = None
 
     @property
     def layout(self) -> Layout:
@@ -81,7 +85,7 @@ class Local:
         `moments` continues an earlier optimiser, and `transform` makes of the trained weights those that each batch
         runs with. Two trainings in one turn need different `stream` names.
         """
-        config = config or self.config
+        config = self._allowed(config or self.config)
         pairs = self.runner.needs_pairs or (transform is not None and transform.needs_pairs)
         job = TrainJob(
             start,
@@ -110,7 +114,7 @@ class Local:
         Each step gets `batches` batches, drawn independently. This is for methods that need gradients at other points
         than the one that moves; :meth:`train` has none of these.
         """
-        config = config or self.config
+        config = self._allowed(config or self.config)
         if config.optimizer != "sgd" or config.momentum:
             raise InputError("this method takes plain gradient steps: set optimizer=sgd and momentum=0")
         names = [stream if i == 0 else f"{stream}/{i}" for i in range(batches)]
@@ -145,6 +149,15 @@ class Local:
         """The metric of `model` on the client's training examples."""
         self.runner.count(self.examples, passes=1)
         return self.runner.score(model, self.split.train)
+
+    def _allowed(self, config: TrainConfig) -> TrainConfig:
+        """The config, unless it asks for more passes than the owner allows."""
+        if self.max_epochs is not None and config.most_examples(self.examples) > self.max_epochs * self.examples:
+            passes = config.most_examples(self.examples) / self.examples
+            raise InputError(
+                f"the owner of {self.client} allows {self.max_epochs} epochs in a training, not {passes:.1f}"
+            )
+        return config
 
     def _seeded(self, stream: str) -> AbstractContextManager[None]:
         """A block in which torch's generator is this client's."""

@@ -1,6 +1,8 @@
 """The body of a part that is coded against a part of the same kind and length, which the receiver has.
 
-A byte says how: it is the same, or it differs. float32 vectors differ as :mod:`sparsona.wire.differences` says. Other
+A byte says how: it is the same, or it differs. float32 vectors differ as :mod:`sparsona.wire.differences` says, or by
+few or short numbers that are added to the old ones: where a model moves in some places by powers of two, these and
+their places are all that is told. Other
 numbers differ by an integer, which is coded as integers are. A set of positions differs by those that were removed, as
 a set among the old ones, and by those that were added, as a set among the others.
 """
@@ -14,11 +16,13 @@ import numpy.typing as npt
 
 from sparsona.errors import WireError
 from sparsona.message import IndexSet, Numbers, Positions
-from sparsona.wire import differences, numbers, positions
+from sparsona.wire import differences, floats, numbers, positions
 from sparsona.wire.buffers import Piece, Reader, varint
 from sparsona.wire.references import same
 
-SAME, DIFFERENT = 0, 1
+SAME, DIFFERENT, ADDED = 0, 1, 2
+_LONG = np.uint32(0xFFF)
+"""The bits of a number that is not short: it has a one among its last twelve."""
 
 Codable = Numbers | Positions
 """What can be coded against a reference."""
@@ -31,26 +35,67 @@ def fits(part: object, base: object) -> bool:
     return isinstance(part, Positions) and isinstance(base, Positions) and part.size == base.size
 
 
-def encode_numbers(part: Numbers, base: Numbers) -> Piece | None:
-    """`part` against `base`, which :func:`fits`; None if that does not pay."""
+def encode_numbers(part: Numbers, base: Numbers, layout: Sequence[int] | None) -> Piece | None:
+    """`part` against `base`, which :func:`fits`; None if that does not pay. `layout`: as in `encode_positions`."""
     if same(part, base):
         return Piece.values(bytes([SAME]))
     if part.dtype == np.float32:
-        body = differences.encode(part, base)
+        added, short = _encode_added(part, base, layout)
+        body = None if short else differences.encode(part, base)
+        if added is not None and (body is None or added.ledger.total <= 1 + len(body)):
+            return added
     else:
         steps: npt.NDArray[np.signedinteger] = (_ordered(part) - _ordered(base)).view(f"i{part.itemsize}")
         body = numbers.encode(steps)
     return None if body is None else Piece.values(bytes([DIFFERENT]) + body)
 
 
-def decode_numbers(reader: Reader, base: Numbers) -> Numbers:
+def decode_numbers(reader: Reader, base: Numbers, layout: Sequence[int] | None) -> Numbers:
     """The next numbers, of the type and length of `base`. The caller has claimed them."""
-    if _same(reader):
+    way = _way(reader, ADDED if base.dtype == np.float32 else DIFFERENT)
+    if way == SAME:
         return base.copy()
+    if way == ADDED:
+        return _decode_added(reader, base, layout)
     if base.dtype == np.float32:
         return differences.decode(reader, base)
     steps = numbers.decode(reader, f"int{8 * base.itemsize}", len(base))
     return _unordered(_ordered(base) + steps.view(f"u{base.itemsize}"), base.dtype)
+
+
+def _encode_added(part: Numbers, base: Numbers, layout: Sequence[int] | None) -> tuple[Piece | None, bool]:
+    """What is added to `base`, where it is added, and whether it is certainly shorter than differences; None where it
+    cannot be told so, or would be longer for sure."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        step = part - base
+        places = np.flatnonzero(step)
+        steps = step[places]
+        short = not (steps.view(np.uint32) & _LONG).any()
+        if not short and 4 * len(places) > 3 * len(step):
+            return None, False
+        if not same(_plus(base, places, steps), part):
+            return None, False
+    told = Piece.join(
+        [
+            Piece.header(bytes([ADDED]) + varint(len(places))),
+            positions.encode(len(base), places, layout),
+            Piece.values(floats.encode(steps)),
+        ]
+    )
+    return told, short
+
+
+def _decode_added(reader: Reader, base: Numbers, layout: Sequence[int] | None) -> Numbers:
+    count = reader.varint("how many numbers are added", most=len(base))
+    places = positions.decode(reader, len(base), count, layout)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _plus(base, places, floats.decode(reader, count))
+
+
+def _plus(base: Numbers, places: IndexSet, steps: Numbers) -> Numbers:
+    out = base.copy()
+    out[places] += steps
+    return out
 
 
 def encode_positions(part: Positions, base: Positions, layout: Sequence[int] | None) -> Piece:
@@ -72,7 +117,7 @@ def encode_positions(part: Positions, base: Positions, layout: Sequence[int] | N
 
 def decode_positions(reader: Reader, base: Positions, layout: Sequence[int] | None) -> Positions:
     """The next set among as many as `base` has. The caller has claimed them."""
-    if _same(reader):
+    if _way(reader, DIFFERENT) == SAME:
         return Positions(base.size, base.indices.copy())
     count, others = len(base.indices), base.size - len(base.indices)
     minus = reader.varint("the number of positions removed", most=count)
@@ -85,11 +130,11 @@ def decode_positions(reader: Reader, base: Positions, layout: Sequence[int] | No
     return Positions.of(mask)
 
 
-def _same(reader: Reader) -> bool:
+def _way(reader: Reader, most: int) -> int:
     way = reader.byte("how a part differs from its reference")
-    if way > DIFFERENT:
+    if way > most:
         raise WireError(f"a part differs from its reference in way {way}, which does not exist")
-    return way == SAME
+    return way
 
 
 def _bound(part: Positions, layout: Sequence[int] | None) -> float:

@@ -2,9 +2,10 @@
 
 Weights and updates use few exponents, so the exponents are entropy-coded; the mantissas of weights are
 noise and are written as they are. :mod:`sparsona.wire.fields` says how numbers are taken apart. Vectors of
-few distinct numbers are coded as a palette and indices into it; of vectors with many zeros, the places and
-values of the others are. What does not become smaller is written raw. The coder sees bit patterns only, so NaN
-payloads, signed zeros and denormals need no special case.
+few distinct numbers are coded as a palette and indices into it, vectors of powers of two as their exponents
+and signs; of vectors with many zeros, the places and values of the others are. What does not become smaller
+is written raw. The coder sees bit patterns only, so NaN payloads, signed zeros and denormals need no special
+case.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from sparsona.wire.buffers import Bytes, Reader, varint
 from sparsona.wire.fields import Patterns
 from sparsona.wire.rans import Contexts, Ints, Symbols
 
-RAW, PALETTE, FIELDS, HOLES = range(4)
+RAW, PALETTE, FIELDS, HOLES, POWERS = range(5)
+_MANTISSA = np.uint32(0x7FFFFF)
 _FEW = 32
 """Shorter vectors are written raw: no table pays for itself."""
 
@@ -54,7 +56,9 @@ def _encode(patterns: Patterns, holes: bool, below: int) -> bytes | None:
     ways: list[Callable[[Patterns, int], bytes | None]] = []
     if len(patterns) >= 4:
         ways = [_encode_palette, _encode_holes] if sparse else [_encode_palette]
-    if len(patterns) >= _FEW and not (sparse and len(patterns) > _MANY):
+    if len(patterns) >= 4 and not (patterns & _MANTISSA).any():
+        ways.append(_encode_powers)
+    elif len(patterns) >= _FEW and not (sparse and len(patterns) > _MANY):
         ways.append(_encode_fields)
     for way in ways:
         body = way(patterns, below)
@@ -76,6 +80,8 @@ def _decode(reader: Reader, count: int, holes: bool) -> Patterns:
         return _decode_palette(reader, count)
     if way == FIELDS:
         return _decode_fields(reader, count)
+    if way == POWERS:
+        return _decode_powers(reader, count)
     if way == HOLES and holes:
         return _decode_holes(reader, count)
     raise WireError(f"floats are coded in way {way}, which does not exist")
@@ -136,6 +142,45 @@ def _decode_palette(reader: Reader, count: int) -> Patterns:
     if size == 1:
         return np.full(count, colours[0], np.uint32)
     return colours[symbols.decode(reader, count, np.arange(size, dtype=np.uint8), "palette indices")]
+
+
+def _encode_powers(patterns: Patterns, below: int) -> bytes | None:
+    """Numbers without mantissas (powers of two, zeros, infinities): the exponents that occur, each one's, the signs."""
+    exponents = (patterns >> np.uint32(23) & np.uint32(255)).astype(np.uint8)
+    exponent_of = np.unique(exponents)
+    signs = signs_.write(patterns)
+    used = np.packbits(np.isin(np.arange(256), exponent_of))
+    start = bytes([POWERS, len(signs) > 0]) + tables.write_bytes(used)
+    end = varint(len(signs)) + signs.tobytes() if len(signs) else _bits(patterns >> np.uint32(31))
+    body: bytes | None = b""
+    if len(exponent_of) > 1:
+        ranks = np.searchsorted(exponent_of, exponents).astype(np.uint16)
+        body = symbols.encode(ranks, _levels(len(exponent_of), 0), below - len(start) - len(end))
+    return None if body is None else start + body + end
+
+
+def _decode_powers(reader: Reader, count: int) -> Patterns:
+    signed = reader.byte("the flags of powers")
+    if signed > 1:
+        raise WireError(f"the flags of powers are {signed}, which means nothing")
+    exponent_of = np.flatnonzero(np.unpackbits(tables.read_bytes(reader, 32, "exponents"))).astype(np.uint8)
+    if not 0 < len(exponent_of) <= count:
+        raise WireError(f"{count} powers are coded with {len(exponent_of)} exponents")
+    ranks = np.zeros(count, np.uint16)
+    if len(exponent_of) > 1:
+        ranks = symbols.decode(reader, count, _levels(len(exponent_of), 0), "exponents")
+    if signed:
+        data = reader.array("u1", reader.varint("the length of signs", most=reader.remaining), "signs")
+        signs = signs_.read(data, (exponent_of == 0).astype(np.uint8)[ranks])
+    else:
+        signs = np.unpackbits(reader.array("u1", (count + 7) // 8, "signs"), bitorder="little")
+        if signs[count:].any():
+            raise WireError("signs go on beyond their end")
+    return signs[:count].astype(np.uint32) << np.uint32(31) | exponent_of[ranks].astype(np.uint32) << np.uint32(23)
+
+
+def _bits(ones: Patterns) -> bytes:
+    return np.packbits(ones.astype(np.uint8), bitorder="little").tobytes()
 
 
 HAZARD: Ints = np.array([0] + [tables.STEPS[(b + 1) % 16] << (b + 1) // 16 >> 8 for b in range(1, 256)], np.int64)

@@ -1,7 +1,7 @@
 """Frames: a whole message as bytes, sealed with a checksum.
 
     magic        2 bytes   b7 53
-    version      1 byte    2
+    version      1 byte    3
     stamp        varints   round, phase; 0, or the acknowledged round + 1 and phase
     parts        varint    twice how many, plus one if some of them are coded against a reference
     reference    8 bytes   its fingerprint, if there is one
@@ -33,7 +33,7 @@ from sparsona.wire.parts import AGAINST, PackingName, Tensors
 from sparsona.wire.references import FINGERPRINT, Reference, made_of, same
 
 MAGIC = b"\xb7S"
-VERSION = 2
+VERSION = 3
 CHECKSUM = 4
 """Bytes of a checksum."""
 
@@ -177,7 +177,7 @@ def encode(
 
     >>> frame = encode(Message(examples=20))
     >>> frame.data.hex(), frame.ledger.total
-    ('b753020000000200086578616d706c657328671b3d5d', 22)
+    ('b753030000000200086578616d706c65732853607de9', 22)
     """
     known: Mapping[str, Part] = {} if reference is None else reference.parts
     if cache is None:
@@ -258,6 +258,20 @@ def decode(
         known = _decode_parts(reader, count, layout, reference)
         cache.put(digest, known)
     return Message.of(known, stamp)
+
+
+def reference_in(start: bytes) -> bytes | None:
+    """The fingerprint of the reference that a frame of ours is coded against, None where there is none.
+
+    `start` is the first piece of the frame, or the whole.
+
+    >>> reference_in(encode(Message(examples=20)).pieces[0]) is None
+    True
+    """
+    reader = Reader(memoryview(start)[3:], 0)
+    _decode_stamp(reader)
+    uses = reader.varint("the number of parts") % 2
+    return bytes(reader.take(FINGERPRINT, "the fingerprint of a reference")) if uses else None
 
 
 def _find(fingerprint: bytes, references: Callable[[bytes], Reference | None] | None) -> Reference:

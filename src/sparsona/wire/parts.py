@@ -82,7 +82,7 @@ def _encode_against(part: Part, base: Part, layout: Tensors | None) -> Piece | N
         body: Piece | None = against.encode_positions(part, base, _tensors(part.size, layout))
         plain = positions.plain_size(part.size, len(part.indices))
     elif isinstance(part, np.ndarray) and isinstance(base, np.ndarray):
-        body, plain = against.encode_numbers(part, base), part.nbytes
+        body, plain = against.encode_numbers(part, base, _tensors(len(part), layout)), part.nbytes
     else:
         return None
     if body is None:
@@ -172,7 +172,7 @@ def _decode_against(kind: int, reader: Reader, layout: Tensors | None, base: Par
         return against.decode_positions(reader, base, _tensors(base.size, layout))
     if isinstance(base, np.ndarray) and kind == NUMBERS + NUMBER_TYPES.index(base.dtype.name):
         reader.claim(len(base), "a vector")
-        return against.decode_numbers(reader, base)
+        return against.decode_numbers(reader, base, _tensors(len(base), layout))
     held = "nothing" if base is None else f"a {type(base).__name__}"
     raise WireError(f"a part of kind {kind} is coded against {held} in the reference")
 

@@ -9,16 +9,48 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sparsona.api import execute
 from sparsona.engines.flower.carrier import Parcel, Returned
 from sparsona.engines.flower.deploy import write_share
 from sparsona.engines.flower.node import Node, Rules
 from sparsona.engines.flower.owned import SHARE
+from sparsona.engines.flower.server import KnownNode, write_nodes
 from sparsona.engines.flower.serverapp import NetworkRun
+from sparsona.engines.flower.started.sparsona_records import Head
 from sparsona.experiment import Experiment, to_toml
+from sparsona.message import Message, Stamp
 from sparsona.prepare import Prepared, prepare
+from sparsona.wire import encode
 
 SETTINGS = {"data": "digits", "clients": 3, "rounds": 3, "partition": "dirichlet-classes:0.5", "seed": 5}
+
+
+WEIGHTS = 3760
+"""Of the model that suits the digits."""
+
+
+def frame(value: float, count: int, round: int) -> bytes:
+    """A FedAvg client's reply whose weights are all the same."""
+    message = Message(weights=np.full(count, value, np.float32), examples=5)
+    return encode(message.stamped(Stamp(round, 0))).data
+
+
+SPOILED: dict[str, Callable[[bytes, int], bytes]] = {
+    "garbage": lambda body, round: bytes(255 - byte for byte in body),
+    "oversized": lambda body, round: body + bytes(2**24),
+    "not finite": lambda body, round: frame(np.nan, WEIGHTS, round),
+    "stale": lambda body, round: frame(0.0, WEIGHTS, round - 1),
+    "short": lambda body, round: frame(0.0, 7, round),
+}
+"""Bodies that no honest FedAvg client would send in a round."""
+
+
+def spoiled(kind: str, head: Head, body: bytes, round: int) -> tuple[Head, bytes]:
+    """A reply with another body, and a ledger that adds up."""
+    body = SPOILED[kind](body, round)
+    return {**head, "ledger": [0, 0, len(body), 0.0, 0, 0]}, body
 
 
 class Direct:
@@ -48,7 +80,7 @@ class Direct:
     def _work(self, name: str, parcel: Parcel) -> None:
         if parcel.head["kind"] == "turn" and parcel.head["job"] == "fit":
             time.sleep(self.delay.get(parcel.node, 0.0))
-        head, body = self.nodes[parcel.node].answer(json.loads(json.dumps(parcel.head)), parcel.body)
+        head, body = self.nodes[parcel.node].answer(json.loads(json.dumps(parcel.head)), lambda most: parcel.body)
         answer = self.change(parcel, Returned(name, json.loads(json.dumps(head)), body))
         if answer is not None:
             with self._lock:
@@ -72,7 +104,7 @@ class Federation:
         self.clients = self.prepared.setup.task.clients
         self.home = folder / "server"
         (self.home / "runs").mkdir(parents=True)
-        (self.home / "nodes.json").write_text(json.dumps({c: k for k, c in enumerate(self.clients)}))
+        write_nodes(self.home, {client: KnownNode(k, "") for k, client in enumerate(self.clients)})
         name, _, path = self.prepared.experiment.data.partition(":")
         self.data = Path(path) if name == "folder" else folder / "data"
         if name != "folder":

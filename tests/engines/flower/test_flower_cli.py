@@ -49,6 +49,6 @@ def test_certificates_name_the_hosts(tmp_path: Path) -> None:
     make_certificates(tmp_path, ["fl.example.org", "10.0.0.1"])
     leaf = x509.load_pem_x509_certificate((tmp_path / "server.pem").read_bytes())
     names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.DNSName) == ["fl.example.org"]
-    assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.1"]
+    assert names.get_values_for_type(x509.DNSName) == ["fl.example.org", "localhost"]
+    assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.1", "127.0.0.1"]
     assert stat.S_IMODE((tmp_path / "server.key").stat().st_mode) == 0o600

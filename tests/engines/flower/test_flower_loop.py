@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from flower_helpers import Federation
+from flower_helpers import SPOILED, Federation, spoiled
 
+from sparsona.data.schema.exchange import LIMIT, agree
+from sparsona.data.schema.text import pack_text, unpack_text
 from sparsona.engines.flower import engine as engine_module
 from sparsona.engines.flower.carrier import Parcel, Returned
 from sparsona.engines.flower.node import Rules
+from sparsona.engines.flower.server import KnownNode, read_nodes, write_nodes
 from sparsona.errors import InputError, RunError
-from sparsona.message import Message, Stamp
+from sparsona.experiment import to_toml
+from sparsona.message import Message
 from sparsona.runs.directory import RunDirectory
-from sparsona.wire import encode
+from sparsona.wire import decode, encode
 
 
 @pytest.fixture(autouse=True)
@@ -59,15 +65,47 @@ def test_an_owner_may_send_its_model_and_keep_its_scores(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("rules", "why"),
-    [(Rules(methods=("fedavg", "local")), "allows fedavg, local"), (Rules(most_epochs=1), "1 epochs a round")],
+    [
+        (Rules(methods=("fedavg", "local")), "allows fedavg, local, not fedpse"),
+        (Rules(most_epochs=1), "allows 1 epochs a round, not 2.0"),
+        (Rules(most_weights=1000), "allows 1000 weights, not 3760"),
+    ],
 )
 def test_what_an_owner_does_not_allow_is_refused(
     rules: Rules, why: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     federation = Federation(tmp_path, rules, method="fedpse", training={"epochs": 2})
-    with pytest.raises(RunError, match="c0, c1, c2 did not join"):
+    with pytest.raises(RunError, match="c0, c1, c2 did not"):
         federation.run(patience=1.0)
     assert why in caplog.text
+
+
+@pytest.mark.parametrize(
+    "training", [{"steps": 10**6}, {"steps": 10, "repeats": 10**4}, {"steps": 1, "batch": 10**8}, {"repeats": 21}]
+)
+def test_steps_and_repeats_are_epochs_too(
+    training: dict[str, int], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    federation = Federation(tmp_path, method="fedavg", training=training)
+    with pytest.raises(RunError, match="did not join"):
+        federation.run(patience=1.0)
+    assert "the owner allows 20 epochs a round" in caplog.text
+
+
+def test_a_method_cannot_train_longer_than_the_owner_allows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    federation = Federation(tmp_path, Rules(most_epochs=2), method="fedmd", rounds=1, options={"pretrain": 3})
+    federation.run()
+    assert "the reply of c0 is left out: the owner of c0 allows 2 epochs in a training, not 3.0" in caplog.text
+
+
+def test_an_experiment_cannot_name_a_file_of_the_owner(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    federation = Federation(tmp_path, method="fedmd", rounds=1)
+    text = to_toml(federation.experiment).replace('"synthetic"', f'"folder:{tmp_path}"')
+    assert str(tmp_path) in text
+    head = {"kind": "hello", "run": "0" * 32, "experiment": text}
+    reply, body = federation.carrier.nodes[0].answer(head, lambda most: b"")
+    assert (reply["kind"], body) == ("error", b"")
+    assert "only --data is read" in reply["why"]
 
 
 def test_a_node_that_starts_again_in_every_round_goes_on_from_its_disk(tmp_path: Path) -> None:
@@ -99,6 +137,25 @@ def test_a_reply_that_was_lost_on_the_way_comes_again_the_same(tmp_path: Path) -
     assert replies[0] == replies[1] == replies[2]
     assert found["digest"] == simulated["digest"]
     assert found["bytes"] == simulated["bytes"]
+
+
+def test_an_order_that_vanished_without_a_word_is_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(engine_module, "PING", 0.05)
+    federation = Federation(tmp_path, method="fedspa")
+    orders = []
+
+    def vanish(parcel: Parcel, answer: Returned) -> Returned | None:
+        if is_fit(parcel, 1, 2):
+            orders.append(parcel)
+            return None if len(orders) == 1 else answer
+        return answer
+
+    federation.carrier.change = vanish
+    assert federation.run()["digest"] == federation.simulated()["digest"]
+    assert len(orders) == 2
+    assert "c2 is not reached (it was cut off)" in caplog.text
 
 
 def test_a_node_that_has_lost_its_references_gets_the_whole(tmp_path: Path) -> None:
@@ -146,6 +203,23 @@ def test_a_server_that_dies_in_a_round_goes_on_from_its_checkpoint(method: str, 
     assert found["bytes"] == simulated["bytes"]
 
 
+def test_who_registers_later_does_not_join_a_run_that_has_begun(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedavg", rounds=2)
+    simulated = federation.simulated()
+
+    def kill(parcel: Parcel, answer: Returned) -> Returned:
+        if is_fit(parcel, 1, 1):
+            raise Killed
+        return answer
+
+    federation.carrier.change = kill
+    with pytest.raises(Killed):
+        federation.run()
+    write_nodes(federation.home, {**read_nodes(federation.home), "c9": KnownNode(9, "")})
+    federation.carrier.change = lambda parcel, answer: answer
+    assert federation.run()["digest"] == simulated["digest"]
+
+
 def test_a_run_of_that_name_with_other_settings_is_not_resumed(tmp_path: Path) -> None:
     federation = Federation(tmp_path, method="fedavg", rounds=1)
     federation.run()
@@ -155,36 +229,18 @@ def test_a_run_of_that_name_with_other_settings_is_not_resumed(tmp_path: Path) -
         federation.run()
 
 
-def garbage(body: bytes) -> bytes:
-    return bytes(255 - byte for byte in body)
-
-
-def oversized(body: bytes) -> bytes:
-    return body + bytes(2**24)
-
-
-def not_finite(body: bytes) -> bytes:
-    return encode(Message(weights=np.full(3760, np.nan, np.float32), examples=5).stamped(Stamp(1, 0))).data
-
-
-def stale(body: bytes) -> bytes:
-    return encode(Message(weights=np.zeros(3760, np.float32), examples=5).stamped(Stamp(0, 0))).data
-
-
-def short(body: bytes) -> bytes:
-    return encode(Message(weights=np.zeros(7, np.float32), examples=5).stamped(Stamp(1, 0))).data
-
-
-@pytest.mark.parametrize("spoil", [garbage, oversized, not_finite, stale, short])
-def test_a_bad_reply_is_left_out_and_the_round_goes_on(spoil, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("kind", SPOILED)
+def test_a_bad_reply_is_left_out_and_the_round_goes_on(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     federation = Federation(tmp_path, method="fedavg", evaluation={"every": 0})
 
     def bad(parcel: Parcel, answer: Returned) -> Returned:
         if not is_fit(parcel, 1, 2):
             return answer
-        body = spoil(answer.body)
         assert answer.head is not None
-        return dataclasses.replace(answer, body=body, head={**answer.head, "ledger": [0, 0, len(body), 0.0, 0, 0]})
+        head, body = spoiled(kind, answer.head, answer.body, 1)
+        return dataclasses.replace(answer, body=body, head=head)
 
     federation.carrier.change = bad
     federation.run()
@@ -236,9 +292,10 @@ def test_by_windows_a_slow_node_is_late_and_not_lost(tmp_path: Path) -> None:
     assert {line.round for line in lines if line.client == "c0" and line.arrived} == set(range(1, 9))
 
 
-def test_owners_of_tables_agree_over_the_network_as_in_a_simulation(tmp_path: Path) -> None:
+def ward_tables(folder: Path) -> Federation:
+    """Three owners of tables with a number, a category and missing values."""
     rng = np.random.default_rng(3)
-    tables = tmp_path / "tables"
+    tables = folder / "tables"
     tables.mkdir()
     for k, ward in enumerate(("east", "north", "west")):
         rows = ["age,sex,label"]
@@ -246,12 +303,13 @@ def test_owners_of_tables_agree_over_the_network_as_in_a_simulation(tmp_path: Pa
             age = "" if rng.random() < 0.1 else f"{rng.normal(50 + k, 9):.2f}"
             rows.append(f"{age},{rng.choice(['f', 'm', 'x'][: 2 + k % 2])},{rng.choice(['ill', 'well'])}")
         (tables / f"{ward}.csv").write_text("\n".join(rows) + "\n")
-    columns = {"categorical": "sex"}
-    federation = Federation(
-        tmp_path, method="fedavg", data=f"folder:{tables}", clients=0, partition="groups", columns=columns, rounds=2
-    )
-    found = federation.run()
-    simulated = federation.simulated()
+    data, columns = f"folder:{tables}", {"categorical": "sex"}
+    return Federation(folder, method="fedavg", data=data, clients=0, partition="groups", columns=columns, rounds=2)
+
+
+def test_owners_of_tables_agree_over_the_network_as_in_a_simulation(tmp_path: Path) -> None:
+    federation = ward_tables(tmp_path)
+    found, simulated = federation.run(), federation.simulated()
     assert found["bytes"]["agreement"] == simulated["bytes"]["agreement"]
     assert found["digest"] == simulated["digest"]
     assert found["bytes"] == simulated["bytes"]
@@ -266,11 +324,36 @@ def test_what_only_a_simulation_can_do_is_refused(tmp_path: Path) -> None:
 def test_a_node_reads_no_more_than_a_frame_of_its_model_can_have(tmp_path: Path) -> None:
     federation = Federation(tmp_path, method="fedavg", rounds=1)
     federation.run()
-    node = federation.carrier.nodes[0]
-    assert node.most == federation.prepared.setup.limit().bytes
+    node, asked = federation.node("c0"), []
+
+    def body(most: int) -> bytes:
+        asked.append(most)
+        return b"not a frame"
+
     run = (federation.home / "runs" / "run" / "run.id").read_text()
     head = {"kind": "turn", "run": run, "job": "fit", "round": 1, "phase": 0}
-    reply, body = node.answer(head, b"not a frame")
-    assert (reply["kind"], body) == ("error", b"")
-    reply, _ = node.answer({"kind": "turn", "run": "../../etc", "job": "fit", "round": 1, "phase": 0}, b"")
-    assert reply["kind"] == "error"
+    assert node.answer(head, body)[0]["kind"] == "error"
+    assert asked == [federation.prepared.setup.limit().bytes]
+    for bad in ({**head, "run": "../../etc"}, {**head, "run": "f" * 32}, {**head, "kind": "shell"}, {"kind": "turn"}):
+        assert node.answer(bad, body)[0]["kind"] == "error"
+    assert len(asked) == 1
+
+
+def test_a_node_takes_no_schema_that_does_not_fit_its_rows(tmp_path: Path) -> None:
+    federation = ward_tables(tmp_path)
+    node = federation.carrier.nodes[0]
+    head = {"run": "0" * 32, "experiment": to_toml(federation.experiment), "clients": list(federation.clients)}
+    reply, description = node.answer({**head, "kind": "hello"}, lambda most: b"")
+    assert reply["kind"] == "hello"
+    told = agree({"east": decode(description, LIMIT)})
+    for name in ("age", "sex", "f", "ill", "label"):
+        tree = json.dumps(unpack_text(told, "schema")).replace(f'"{name}"', '"other"')
+        frame = encode(Message(**{**told.parts, "schema": pack_text(json.loads(tree))})).data
+        reply, _ = node.answer({**head, "kind": "agreed"}, partial(bounded, frame))
+        assert reply == {"kind": "error", "why": "the owner's data do not fit this experiment; its log says more"}
+    assert node.answer({**head, "kind": "agreed"}, partial(bounded, encode(told).data))[0]["kind"] == "ready"
+
+
+def bounded(data: bytes, most: int) -> bytes:
+    assert len(data) <= most
+    return data

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -13,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flower_helpers import SPOILED
 
 pytest.importorskip("flwr", reason='the network needs Flower: pip install "sparsona[flower]"')
 
 from sparsona.api import execute
 from sparsona.engines.flower.deploy import LOCALHOST, Local, local_federation
 from sparsona.engines.flower.keys import CA, make_certificates, make_node_key
-from sparsona.engines.flower.processes import STARTED, Child, environment, free_port, supernode
+from sparsona.engines.flower.processes import STARTED, SUPERNODE, Child, environment, free_port, supernode
+from sparsona.engines.flower.started.sparsona_records import BODY, HEAD, SMALL, BadParcel, from_record, to_record
 from sparsona.prepare import Prepared, prepare
 from sparsona.runs.directory import RunDirectory
 
@@ -34,7 +39,8 @@ SETTINGS = {
     "evaluation": {"every": 0, "post": "participants"},
 }
 METHODS = ("fedavg", "fedpse", "fedspa", "pfednet", "pfedgate")
-LONG = 240.0
+HOSTILE = Path(__file__).parent / "hostile"
+LONG = 180.0
 
 
 def prepared_for(method: str, **settings: Any) -> Prepared:
@@ -49,11 +55,35 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
         yield running
 
 
-def wait_for(what: Callable[[], bool], seconds: float = LONG) -> None:
+def wait_for(what: Callable[[], object], seconds: float = LONG) -> None:
     until = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < until, "it took too long"
         time.sleep(0.1)
+
+
+def processes_of(folder: Path) -> dict[int, str]:
+    """The processes that have a folder in their command or their environment, and their commands."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            command, state = (entry / "cmdline").read_bytes(), (entry / "stat").read_text().rpartition(")")[2]
+            around = (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if state.split()[0] != "Z" and str(folder).encode() in command + around:
+            found[int(entry.name)] = command.replace(b"\0", b" ").decode()
+    return found
+
+
+def kill(folder: Path, command: str = "") -> None:
+    """Kill -9, all at once, the processes of a folder whose command has this in it."""
+    doomed = [pid for pid, line in processes_of(folder).items() if command in line]
+    assert doomed
+    for pid in doomed:
+        os.kill(pid, signal.SIGKILL)
 
 
 def in_background(local: Local, prepared: Prepared, name: str) -> tuple[threading.Thread, list[BaseException]]:
@@ -74,8 +104,19 @@ def log_of(local: Local, client: str) -> str:
     return (local.place(client) / "state" / "node.log").read_text()
 
 
-def check(summary: dict[str, Any], prepared: Prepared) -> None:
-    simulated = execute(prepared).summary
+def records_of(local: Local, name: str) -> str:
+    file = local.server.home / "runs" / name / "records.jsonl"
+    return file.read_text() if file.exists() else ""
+
+
+def restart(local: Local, client: str, *script: Path) -> None:
+    local.nodes[client].stop()
+    local.start_node(client, *script)
+
+
+def check(run: Path, prepared: Prepared) -> None:
+    """The run gave what the simulator gives."""
+    summary, simulated = RunDirectory(run).summary(), execute(prepared).summary
     assert summary["digest"] == simulated["digest"]
     assert summary["bytes"] == simulated["bytes"]
 
@@ -83,7 +124,23 @@ def check(summary: dict[str, Any], prepared: Prepared) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_the_network_gives_the_simulators_digest_and_bytes(local: Local, method: str) -> None:
     prepared = prepared_for(method)
-    check(RunDirectory(local.run(prepared.experiment, method)).summary(), prepared)
+    check(local.run(prepared.experiment, method), prepared)
+
+
+def test_models_stay_with_their_owners_and_all_that_left_is_in_their_logs(local: Local) -> None:
+    prepared = prepared_for("fedavg", rounds=1)
+    run = local.run(prepared.experiment, "private")
+    assert not list(local.server.home.rglob("*.safetensors"))
+    summary = RunDirectory(run).summary()
+    sent = 0
+    for client in local.clients:
+        state = local.place(client) / "state"
+        assert (state / "runs" / f"{client}.safetensors").exists()
+        last = log_of(local, client).rpartition("the server proposes: fedavg")[2]
+        assert "test scores are sent" in last
+        sent += int(last.partition("round 1: ")[2].partition("sent ")[2].split()[0])
+        assert state.stat().st_mode & 0o077 == 0
+    assert sent == summary["bytes"]["up"]
 
 
 def test_a_node_killed_in_a_round_comes_back_and_goes_on(local: Local) -> None:
@@ -91,37 +148,43 @@ def test_a_node_killed_in_a_round_comes_back_and_goes_on(local: Local) -> None:
     before = log_of(local, "c1").count("round 1: received")
     thread, problems = in_background(local, prepared, "killed")
     wait_for(lambda: log_of(local, "c1").count("round 1: received") > before)
-    local.nodes["c1"].kill()
+    kill(local.place("c1"))
     local.nodes["c1"].wait()
     local.start_node("c1")
     thread.join(LONG)
     assert not thread.is_alive()
     assert not problems
-    check(RunDirectory(local.server.home / "runs" / "killed").summary(), prepared)
+    check(local.server.home / "runs" / "killed", prepared)
 
 
-def test_a_server_killed_in_a_run_goes_on_where_it_stopped(local: Local) -> None:
+def test_a_superlink_killed_in_a_run_goes_on_where_it_stopped(local: Local) -> None:
     prepared = prepared_for("fedpse", rounds=4)
-    records = local.server.home / "runs" / "resumed" / "records.jsonl"
     thread, problems = in_background(local, prepared, "resumed")
-    wait_for(lambda: records.exists() and '"round":2' in records.read_text())
+    wait_for(lambda: '"round":2' in records_of(local, "resumed"))
     os.kill(local.server.pid, signal.SIGKILL)
     thread.join(LONG)
     assert problems
     local.server.close()
-    time.sleep(2)
     local.start_server()
-    check(RunDirectory(local.run(prepared.experiment, "resumed")).summary(), prepared)
+    check(local.run(prepared.experiment, "resumed"), prepared)
+
+
+def test_a_server_loop_killed_in_a_run_goes_on_where_it_stopped(local: Local) -> None:
+    prepared = prepared_for("pfednet", rounds=4)
+    in_background(local, prepared, "loop")
+    wait_for(lambda: '"round":2' in records_of(local, "loop"))
+    kill(local.server.home, "serverapp.py")
+    check(local.run(prepared.experiment, "loop"), prepared)
 
 
 def test_by_windows_a_stopped_node_is_late_and_the_rounds_go_on(local: Local) -> None:
-    prepared = prepared_for("plga", rounds=6, schedule={"window": 5.0})
+    prepared = prepared_for("plga", rounds=5, schedule={"window": 4.0})
     before = log_of(local, "c2").count("round 1: received")
     thread, problems = in_background(local, prepared, "windows")
     wait_for(lambda: log_of(local, "c2").count("round 1: received") > before)
-    local.nodes["c2"].send_signal(signal.SIGSTOP)
-    time.sleep(12)
-    local.nodes["c2"].send_signal(signal.SIGCONT)
+    os.kill(local.nodes["c2"].pid, signal.SIGSTOP)
+    time.sleep(9)
+    os.kill(local.nodes["c2"].pid, signal.SIGCONT)
     thread.join(LONG)
     assert not thread.is_alive()
     assert not problems
@@ -129,6 +192,32 @@ def test_by_windows_a_stopped_node_is_late_and_the_rounds_go_on(local: Local) ->
     of = {client: [line for line in lines if line.client == client and line.arrived] for client in ("c0", "c2")}
     assert len(of["c2"]) < len(of["c0"])
     assert of["c2"][-1].round > 1
+
+
+def test_what_a_hostile_node_sends_is_logged_and_left_out(local: Local) -> None:
+    prepared = prepared_for("fedavg", rounds=len(SPOILED) + 1)
+    said: list[str] = []
+    restart(local, "c2", HOSTILE / "spoiling_node.py")
+    try:
+        run = local.run(prepared.experiment, "hostile", said.append)
+    finally:
+        restart(local, "c2")
+    assert sum("the reply of c2 is left out" in line for line in said) == len(SPOILED)
+    came = {(line.round, line.client) for line in RunDirectory(run).lines() if line.arrived}
+    assert {round for round, client in came if client == "c0"} == set(range(1, len(SPOILED) + 2))
+    assert (len(SPOILED) + 1, "c2") in came
+
+
+def test_two_replies_of_a_node_to_one_message_count_once(local: Local) -> None:
+    prepared = prepared_for("fedavg")
+    stub = local.place("c2") / "state" / "flower" / "supernode.log"
+    restart(local, "c2", HOSTILE / "twice_node.py")
+    try:
+        run = local.run(prepared.experiment, "twice")
+    finally:
+        restart(local, "c2")
+    assert stub.read_text().count("a second reply is sent") == 2
+    check(run, prepared)
 
 
 REFUSALS = {
@@ -140,14 +229,14 @@ REFUSALS = {
 
 @pytest.mark.parametrize("wrong", REFUSALS)
 def test_a_stranger_is_refused(local: Local, wrong: str, tmp_path: Path) -> None:
-    make_certificates(tmp_path / "other", ["localhost", LOCALHOST])
+    make_certificates(tmp_path / "other", [LOCALHOST])
     stranger = make_node_key(tmp_path / "keys", "c0")
     own = local.place("c0") / "key" / "c0"
     ca = tmp_path / "other" / CA if wrong == "certificate" else local.ca
     if wrong == "no TLS":
         env = environment(tmp_path, {})
         arguments = ["--superlink", local.address, "--insecure", "--host", LOCALHOST, "--port", str(free_port())]
-        child = Child("supernode", arguments, env, tmp_path / "supernode.log", 0.3)
+        child = Child(SUPERNODE, arguments, tmp_path / "supernode.log", env)
     else:
         key = stranger if wrong == "key" else own
         child = supernode(tmp_path, local.address, ca, key, tmp_path / "socket", 0.3)
@@ -157,8 +246,39 @@ def test_a_stranger_is_refused(local: Local, wrong: str, tmp_path: Path) -> None
         assert "SuperNode ID" not in log.read_text()
     finally:
         child.stop()
-    joined = local.place("c0") / "state" / "flower" / "supernode.log"
-    wait_for(lambda: joined.exists() and "SuperNode ID" in joined.read_text())
+
+
+@pytest.mark.parametrize(("path", "status"), [("/v1/control/list-runs", 403), ("/v1/runtime/acquire-task", 403)])
+def test_another_machine_is_served_only_what_nodes_need(local: Local, path: str, status: int) -> None:
+    context = ssl.create_default_context(cafile=str(local.ca))
+
+    def asked(path: str, source: str) -> int:
+        line = http.client.HTTPSConnection(LOCALHOST, local.port, context=context, source_address=(source, 0))
+        with contextlib.closing(line):
+            line.request("POST", path, b"")
+            return line.getresponse().status
+
+    assert asked(path, "127.0.0.2") == status
+    assert asked(path, LOCALHOST) != status
+    assert asked("/v1/fleet/pull-messages", "127.0.0.2") != status
+
+
+@pytest.mark.parametrize("size", [0, 5, SMALL, SMALL + 1])
+def test_a_message_holds_its_body_whatever_its_size(size: int) -> None:
+    body = bytes(range(256)) * (size // 256 + 1)
+    assert from_record(to_record({"kind": "turn"}, body[:size])) == ({"kind": "turn"}, body[:size])
+
+
+def test_a_message_of_another_kind_is_refused() -> None:
+    from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+
+    foreign = ArrayRecord({BODY: Array(dtype="float32", shape=(1,), stype="numpy.ndarray", data=b"0000")})
+    head = ConfigRecord({HEAD: '{"kind": "turn"}'})
+    for content in (RecordDict(), RecordDict({HEAD: head}), RecordDict({HEAD: head, BODY: foreign})):
+        with pytest.raises(BadParcel):
+            from_record(content)
+    with pytest.raises(BadParcel, match="not JSON"):
+        from_record(RecordDict({HEAD: ConfigRecord({HEAD: "{", BODY: b""})}))
 
 
 def test_the_started_scripts_import_neither_torch_nor_sparsona() -> None:
@@ -166,3 +286,31 @@ def test_the_started_scripts_import_neither_torch_nor_sparsona() -> None:
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "torch" not in out
     assert "sparsona" not in out
+
+
+def deploy_local(folder: Path, *options: str) -> subprocess.Popen[str]:
+    """The command in a process whose descendants are all known by the folder of their temporary files."""
+    command = [sys.executable, "-m", "sparsona", "deploy", "local", "--data", "digits", "--rounds", "2", *options]
+    env = {**os.environ, "TMPDIR": str(folder)}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+
+
+def test_deploy_local_ends_with_the_simulators_digest_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    with deploy_local(tmp_path, "--nodes", "3", "--method", "fedpse") as running:
+        out, err = running.communicate(timeout=LONG)
+    assert running.returncode == 0, err
+    assert "the simulator gives the same digest and the same bytes" in out
+    assert not processes_of(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_deploy_local_leaves_nothing_running(number: signal.Signals, tmp_path: Path) -> None:
+    with deploy_local(tmp_path, "--nodes", "2", "--method", "fedavg", "--no-check") as running:
+        assert running.stderr is not None
+        assert any("c1 is here" in line for line in running.stderr)
+        assert len(processes_of(tmp_path)) > 5
+        running.send_signal(number)
+        running.communicate(timeout=60)
+    wait_for(lambda: not processes_of(tmp_path), 60 if number == signal.SIGKILL else 10)
+    assert number == signal.SIGKILL or not list(tmp_path.iterdir())

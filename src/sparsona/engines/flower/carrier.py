@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any, Protocol
 
 from sparsona.engines.flower.started.sparsona_records import BadParcel, Head, from_record, to_record
+
+PATIENCE = 0.2
+"""Seconds that a pull takes at most; what comes later comes out of the next one."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +54,16 @@ class MessageGrid(Protocol):
 
 
 class FlowerCarrier:
-    """Parcels as Flower messages. A reply belongs to the message that it answers, whoever it says it is from."""
+    """Parcels as Flower messages. A reply belongs to the message that it answers, whoever it says it is from.
+
+    Flower blocks while a node uploads its reply, and for minutes if the node dies meanwhile. So every reply is pulled
+    by a thread of its own, and those of other nodes do not wait for it.
+    """
 
     def __init__(self, grid: MessageGrid) -> None:
         self._grid = grid
+        self._pulling: set[str] = set()
+        self._came: SimpleQueue[tuple[str, list[Returned] | Exception]] = SimpleQueue()
 
     def push(self, parcels: Sequence[Parcel]) -> list[str | None]:
         from flwr.app import Message
@@ -63,7 +75,28 @@ class FlowerCarrier:
         return [name or None for name in self._grid.push_messages(messages)] if messages else []
 
     def pull(self, names: Sequence[str]) -> list[Returned]:
-        return [self._answer(message) for message in self._grid.pull_messages(list(names))] if names else []
+        for name in names:
+            if name not in self._pulling:
+                self._pulling.add(name)
+                Thread(target=self._pull, args=(name,), daemon=True).start()
+        found: list[Returned] = []
+        until = time.monotonic() + PATIENCE
+        while self._pulling and (left := until - time.monotonic()) > 0:
+            try:
+                name, came = self._came.get(timeout=left)
+            except Empty:
+                break
+            self._pulling.discard(name)
+            if isinstance(came, Exception):
+                raise came
+            found += came
+        return found
+
+    def _pull(self, name: str) -> None:
+        try:
+            self._came.put((name, [self._answer(message) for message in self._grid.pull_messages([name])]))
+        except Exception as error:  # noqa: BLE001
+            self._came.put((name, error))
 
     def _answer(self, message: Any) -> Returned:
         name = message.metadata.reply_to_message_id

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import sparsona
 from sparsona.data import absolute
 from sparsona.data.dataset import Federation
 from sparsona.engines.flower.bundle import write_bundle
 from sparsona.engines.flower.keys import CA, make_certificates, make_node_key
 from sparsona.engines.flower.owned import SHARE, copy_file, own_file, write_share
-from sparsona.engines.flower.processes import Flwr, free_port
+from sparsona.engines.flower.processes import Child, Flwr, free_port, stop_all
 from sparsona.engines.flower.server import Server
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import Experiment, to_toml
@@ -25,6 +23,7 @@ from sparsona.method import ClientId
 from sparsona.runs.names import file_stem
 
 LOCALHOST = "127.0.0.1"
+SPARSONA = Path(sparsona.__file__).parent / "__main__.py"
 
 
 def submit(
@@ -32,20 +31,10 @@ def submit(
 ) -> None:
     """Run an experiment on a SuperLink and pass its log on; an error where the run did not end well."""
     with tempfile.TemporaryDirectory(prefix="sparsona-") as scratch:
-        flwr = Flwr(Path(scratch), superlink, ca)
         app = write_bundle(Path(scratch) / "app", to_toml(experiment), name, patience)
-        process = flwr.run(app)
-        last = ""
-        assert process.stdout is not None
-        for line in process.stdout:
-            last = line.rstrip() or last
-            say(line.rstrip())
-        if process.wait():
-            raise RunError(f"the submission failed: {last}")
-        runs = flwr.runs()
-        status = str(runs[0].get("status", "")) if runs else "unknown"
-        if "completed" not in status:
-            raise RunError(f"the run ended as {status}: the lines above say why")
+        status = Flwr(Path(scratch), superlink, ca).run(app, say)
+    if "completed" not in status:
+        raise RunError(f"the run ended as {status}: the lines above say why")
 
 
 @dataclass
@@ -60,11 +49,11 @@ class Local:
     idle: float = 0.3
     options: Sequence[str] = ()
     server: Server = field(init=False)
-    nodes: dict[ClientId, subprocess.Popen[bytes]] = field(init=False, default_factory=dict)
+    nodes: dict[ClientId, Child] = field(init=False, default_factory=dict)
     port: int = field(init=False, default=0)
 
     def start(self) -> Local:
-        make_certificates(self.folder / "certificates", ["localhost", LOCALHOST])
+        make_certificates(self.folder / "certificates", [LOCALHOST])
         public = self.folder / "public-keys"
         public.mkdir()
         for client in self.clients:
@@ -84,15 +73,13 @@ class Local:
         """A node's own folder."""
         return self.folder / file_stem(client)
 
-    def start_node(self, client: ClientId, *options: str) -> None:
+    def start_node(self, client: ClientId, script: Path = SPARSONA) -> None:
+        """Start a client's node, or start it again; `script` is called like the command `sparsona`."""
         place = self.place(client)
-        command = [sys.executable, "-m", "sparsona", "node", "--superlink", self.address, "--name", client]
-        command += ["--data", str(place / "data"), "--state", str(place / "state"), "--ca", str(self.ca)]
-        command += ["--key", str(place / "key" / file_stem(client)), "--idle", str(self.idle)]
-        with (place / "output.log").open("ab") as out:
-            self.nodes[client] = subprocess.Popen(
-                [*command, *self.options, *options], stdin=subprocess.DEVNULL, stdout=out, stderr=out
-            )
+        arguments = ["node", "--superlink", self.address, "--name", client, "--ca", str(self.ca)]
+        arguments += ["--data", str(place / "data"), "--state", str(place / "state"), "--idle", str(self.idle)]
+        arguments += ["--key", str(place / "key" / file_stem(client)), *self.options]
+        self.nodes[client] = Child(script, arguments, place / "output.log")
 
     @property
     def address(self) -> str:
@@ -108,14 +95,7 @@ class Local:
         return self.server.home / "runs" / file_stem(name)
 
     def close(self) -> None:
-        for process in self.nodes.values():
-            process.terminate()
-        for process in self.nodes.values():
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        stop_all(self.nodes.values())
         if hasattr(self, "server"):
             self.server.close()
 
@@ -141,8 +121,3 @@ def local_federation(folder: Path, federation: Federation, data: str, options: S
         yield local.start()
     finally:
         local.close()
-
-
-def kept_digest(run: Path) -> str:
-    """The digest of a finished run."""
-    return str(json.loads((run / "summary.json").read_bytes())["digest"])

@@ -23,12 +23,19 @@ from sparsona.wire import Frame, Ledger, decode, encode
 log = logging.getLogger(__name__)
 
 POLL = 0.2
-"""Seconds between two questions for replies."""
+"""Seconds between two questions for replies of few clients; for more it is longer, since each is asked for."""
+RETRY = 2.0
+"""Seconds before a node that was not reached is asked again."""
+PING, PING_TTL = 10.0, 60.0
+"""Seconds of silence before a node is asked whether it is there, and how long that question waits for it."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Awaited:
-    """A message on its way: to whom, its content, and the second on the clock at which nobody waits any more."""
+    """A message on its way: to whom, its content, and the second on the clock at which nobody waits any more.
+
+    Until the second `silent_until` nobody wonders why there is no answer.
+    """
 
     client: ClientId
     head: Head
@@ -36,18 +43,23 @@ class Awaited:
     until: float
     job: Job | None = None
     resent: Ledger = field(default_factory=Ledger)
+    silent_until: float = 0.0
 
 
 class Post:
     """Messages to nodes and their replies, matched by the message that they answer.
 
-    A message that did not reach its node (it was down, or restarts) is sent again until its time is over.
+    A message that did not reach its node (it was down, or restarts) is sent again until its time is over. A node that
+    was cut off while it had a message says nothing, and Flower neither. So a node that is silent for `PING` seconds is
+    asked whether it is there. It does one thing after another: if it answers that first, it does not have the message.
     """
 
     def __init__(self, carrier: Carrier, nodes: Mapping[ClientId, int]) -> None:
         self._carrier, self._nodes = carrier, nodes
         self._awaited: dict[str, Awaited] = {}
         self._again: list[tuple[float, Awaited]] = []
+        self._pings: dict[str, str] = {}
+        """The message that each ping asks about."""
         self._away: set[ClientId] = set()
 
     @property
@@ -63,28 +75,51 @@ class Post:
             if name is None:
                 self._later(one, "its node is not there")
             else:
-                self._awaited[name] = one
+                self._awaited[name] = replace(one, silent_until=now + PING)
 
     def receive(self, until: float) -> Iterator[tuple[Awaited, Head, bytes]]:
         """Replies as they come, until the second `until` or until none is awaited."""
         while self._awaited or self._again:
-            now = time.monotonic()
-            due = [one for at, one in self._again if at <= now]
-            self._again = [(at, one) for at, one in self._again if at > now]
-            self.send(due)
-            for answer in self._carrier.pull(list(self._awaited)):
+            self._send_due(time.monotonic())
+            returned = self._carrier.pull([*self._awaited, *self._pings])
+            for answer in returned:
                 asked = self._awaited.pop(answer.name, None)
                 if asked is not None and (head := self._read(asked, answer)) is not None:
                     yield asked, head, answer.body
+            self._read_pings(returned)
             now = time.monotonic()
-            for one in [one for one in self._awaited.values() if one.until <= now]:
-                log.warning("%s has not answered in time", one.client)
-            self._awaited = {name: one for name, one in self._awaited.items() if one.until > now}
-            self._again = [(at, one) for at, one in self._again if one.until > now]
+            self._forget_late(now)
             if now >= until:
                 return
             if self._awaited or self._again:
-                time.sleep(POLL)
+                time.sleep(POLL * (1 + len(self._awaited) / 8))
+
+    def _send_due(self, now: float) -> None:
+        """Send what is to be sent again, and a ping to those who have been silent."""
+        due = [one for at, one in self._again if at <= now]
+        self._again = [(at, one) for at, one in self._again if at > now]
+        self.send(due)
+        asked = set(self._pings.values())
+        silent = {k: one for k, one in self._awaited.items() if one.silent_until <= now and k not in asked}
+        pings = [Parcel(self._nodes[one.client], {"kind": "ping"}, b"", PING_TTL) for one in silent.values()]
+        for name, (message, one) in zip(self._carrier.push(pings), silent.items(), strict=True):
+            self._awaited[message] = replace(one, silent_until=now + PING)
+            if name is not None:
+                self._pings[name] = message
+
+    def _read_pings(self, returned: Iterable[Returned]) -> None:
+        """Send a message again whose node answers, but not the message. A ping that got lost says nothing."""
+        for answer in returned:
+            message = self._pings.pop(answer.name, "")
+            there = answer.head is not None and answer.head["kind"] == "pong"
+            if there and (asked := self._awaited.pop(message, None)) is not None:
+                self._later(asked, "it was cut off")
+
+    def _forget_late(self, now: float) -> None:
+        for one in [one for one in self._awaited.values() if one.until <= now]:
+            log.warning("%s has not answered in time", one.client)
+        self._awaited = {name: one for name, one in self._awaited.items() if one.until > now}
+        self._again = [(at, one) for at, one in self._again if one.until > now]
 
     def _read(self, asked: Awaited, answer: Returned) -> Head | None:
         """The head of a reply that can be used."""
@@ -104,10 +139,6 @@ class Post:
             log.warning("%s is not reached (%s); it is asked again and again", one.client, why)
             self._away.add(one.client)
         self._again.append((time.monotonic() + RETRY, one))
-
-
-RETRY = 2.0
-"""Seconds before a node that was not reached is asked again."""
 
 
 class FlowerEngine:

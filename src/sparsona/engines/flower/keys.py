@@ -18,7 +18,7 @@ CA, CERTIFICATE, KEY = "ca.crt", "server.pem", "server.key"
 
 
 def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
-    """A certificate authority of one's own, and the SuperLink's certificate for these names and addresses.
+    """A certificate authority of one's own, and the SuperLink's certificate for these names and for its own machine.
 
     The authority's private key is not kept: for another certificate all is made anew.
     """
@@ -53,7 +53,7 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
 
     usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
     root = begun("sparsona", authority.public_key(), True).add_extension(usage, critical=True)
-    names = [_general(host, x509) for host in hosts]
+    names = [_general(host, x509) for host in dict.fromkeys([*hosts, "localhost", "127.0.0.1"])]
     leaf = (
         begun(hosts[0], own.public_key(), False)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)

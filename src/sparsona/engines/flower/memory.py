@@ -67,11 +67,6 @@ class NodeMemory:
         """The sha256 of the client's packed memory."""
         return digest(self.memory)
 
-    @property
-    def last(self) -> Order | None:
-        """The order of the last turn that was taken."""
-        return self._manifest.turns[-1].order if self._manifest.turns else None
-
     def answered(self, order: Order, down: bytes) -> tuple[dict[str, Any], bytes] | None:
         """The reply to this very downlink, if it was given before: a repeated order gets the same bytes."""
         for turn in self._manifest.turns:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from sparsona.data import PATHS
 from sparsona.data.schema.exchange import LIMIT, schema_of
 from sparsona.data.schema.schema import Schema
 from sparsona.engines.flower.memory import NodeMemory
 from sparsona.engines.flower.owned import OwnData, load_own
 from sparsona.engines.flower.setup import check_networkable, fingerprint, outputs_of, setup_of
-from sparsona.engines.flower.started.sparsona_records import BadParcel, Head, read, write
+from sparsona.engines.flower.started.sparsona_records import BadParcel, Head, Incoming, write
 from sparsona.errors import DataError, InputError, MissingReference, SparsonaError, WireError
 from sparsona.experiment import Experiment, build, to_toml
 from sparsona.export.card import ModelCard, layers
@@ -35,16 +36,19 @@ from sparsona.files import write_atomically
 from sparsona.layout import Layout
 from sparsona.message import Stamp
 from sparsona.method import ClientId, Method
+from sparsona.registry import split_spec
 from sparsona.runs.names import file_stem
 from sparsona.version import __version__
 from sparsona.wire import decode, encode
 
 log = logging.getLogger("sparsona.node")
 
-MOST_BEFORE = 2**26
-"""Bytes. Before a model is agreed on, no body is longer."""
+MOST_AGREED = 2**26
+"""Bytes of the schema that is agreed on."""
 
 Answer = tuple[Head, bytes]
+Body = Callable[[int], bytes]
+"""Reads the body of a message, if it has at most so many bytes."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +61,17 @@ class Rules:
     scores: bool = True
     model: bool = False
 
-    def check(self, experiment: Experiment) -> None:
-        """Refuse an experiment that the owner does not allow."""
+    def check(self, experiment: Experiment, examples: int) -> None:
+        """Refuse an experiment that the owner does not allow, for so many rows to train on."""
         check_networkable(experiment)
         if self.methods and experiment.method not in self.methods:
             raise InputError(f"the owner allows {', '.join(self.methods)}, not {experiment.method}")
-        if experiment.training.epochs > self.most_epochs:
-            raise InputError(f"the owner allows {self.most_epochs} epochs a round, not {experiment.training.epochs}")
+        passes = experiment.training.most_examples(examples) / max(1, examples)
+        if passes > self.most_epochs:
+            raise InputError(f"the owner allows {self.most_epochs} epochs a round, not {passes:.1f}")
+        for option, value in experiment.options.items():
+            if isinstance(value, str) and split_spec(value)[0] in PATHS:
+                raise InputError(f"{option} = {value!r} names a file of the owner: only --data is read")
 
 
 @dataclass
@@ -89,15 +97,15 @@ class Node:
         self._own: tuple[str, OwnData] | None = None
         folder.mkdir(parents=True, exist_ok=True)
 
-    @property
-    def most(self) -> int:
-        """The longest body that is read."""
-        return self._session[1].most if self._session is not None else MOST_BEFORE
-
-    def answer(self, head: Head, body: bytes) -> Answer:
+    def answer(self, head: Head, body: Body) -> Answer:
         """The reply to one message. A problem is told in one line that says nothing about the data."""
         try:
             return self._answer(head, body)
+        except ConnectionError:
+            raise
+        except BadParcel as error:
+            log.error("a message is refused: %s", error)
+            return {"kind": "error", "why": str(error)}, b""
         except DataError as error:
             log.error("%s", error)
             return {"kind": "error", "why": "the owner's data do not fit this experiment; its log says more"}, b""
@@ -108,7 +116,9 @@ class Node:
             log.exception("a message could not be answered")
             return {"kind": "error", "why": f"a {type(error).__name__}; the owner's log says more"}, b""
 
-    def _answer(self, head: Head, body: bytes) -> Answer:
+    def _answer(self, head: Head, body: Body) -> Answer:
+        if head["kind"] == "ping":
+            return {"kind": "pong"}, b""
         kinds = {"hello": self._hello, "agreed": self._agreed, "turn": self._turn, "finish": self._finish}
         if head["kind"] not in kinds:
             raise WireError(f"a message of unknown kind {head['kind'][:40]!r}")
@@ -120,12 +130,11 @@ class Node:
         except (KeyError, TypeError, ValueError) as error:
             raise WireError(f"a message lacks something ({error!r})") from None
 
-    def _hello(self, run: str, head: Head, body: bytes) -> Answer:
+    def _hello(self, run: str, head: Head, body: Body) -> Answer:
         """Look at the experiment that the server proposes; tell the sizes and, for a table, its description."""
         experiment, _ = _experiment(head["experiment"])
         log.info("the server proposes: %s", _proposal(experiment))
-        self.rules.check(experiment)
-        own = self._load(experiment)
+        own = self._allowed(experiment)
         description, published = own.description(), own.published()
         frame = None if description is None else encode(description)
         reply: Head = {
@@ -146,25 +155,25 @@ class Node:
         )
         return reply, b"" if frame is None else frame.data
 
-    def _agreed(self, run: str, head: Head, body: bytes) -> Answer:
+    def _agreed(self, run: str, head: Head, body: Body) -> Answer:
         """Take the agreed schema and the clients' names, and keep them: from now on turns can be taken."""
         clients = tuple(str(client) for client in head["clients"])
         experiment, _ = _experiment(head["experiment"])
-        self.rules.check(experiment)
         if self.client not in clients:
             raise WireError(f"{self.client} is not among the clients of this run")
         folder = self._folder / run
         folder.mkdir(exist_ok=True)
-        write_atomically(folder / "agreed", body)
+        write_atomically(folder / "agreed", body(MOST_AGREED))
         write_atomically(folder / "clients", "\n".join(clients))
         write_atomically(folder / "experiment.toml", to_toml(experiment))
         self._session = None
         session = self._of(run)
         return {"kind": "ready", "fingerprint": fingerprint(session.setup)}, b""
 
-    def _turn(self, run: str, head: Head, body: bytes) -> Answer:
+    def _turn(self, run: str, head: Head, body: Body) -> Answer:
         session = self._of(run)
-        job = _job(self.client, head, body)
+        frame = body(session.most)
+        job = _job(self.client, head, frame)
         try:
             down = session.worker.received(job)
         except MissingReference as error:
@@ -174,7 +183,7 @@ class Node:
             raise WireError("the head and the frame of an order name different rounds")
         order, fits = down.stamp.order, job.kind == "fit"
         if fits:
-            known = session.kept.answered(order, body)
+            known = session.kept.answered(order, frame)
             if known is not None:
                 log.info("round %d: the same order again, the same reply again", order[0] + 1)
                 return known
@@ -183,12 +192,12 @@ class Node:
         session.known = outcome.known
         reply = _reply(outcome, self.rules.scores)
         if fits:
-            session.kept.record(order, body, memory, reply, outcome.frame.data)
+            session.kept.record(order, frame, memory, reply, outcome.frame.data)
             session.kept.hold(down)
             log.info(
                 "round %d: received %d bytes (%s), trained %.1f s, sent %d bytes (%s)",
                 order[0] + 1,
-                len(body),
+                len(frame),
                 ", ".join(down.parts) or "nothing",
                 outcome.seconds,
                 len(outcome.frame.data),
@@ -196,10 +205,11 @@ class Node:
             )
         return reply, outcome.frame.data
 
-    def _finish(self, run: str, head: Head, body: bytes) -> Answer:
+    def _finish(self, run: str, head: Head, body: Body) -> Answer:
         """Write the client's model and report here, and tell the hash of its memory."""
         session = self._of(run)
-        _, outcome = session.worker.run(_job(self.client, {**head, "keep": True}, body), session.kept.memory)
+        job = _job(self.client, {**head, "keep": True}, body(session.most))
+        _, outcome = session.worker.run(job, session.kept.memory)
         assert outcome.model is not None
         setup, experiment = session.setup, session.experiment
         numbers, chain = outputs_of(session.schema), layers(setup.module)
@@ -216,11 +226,14 @@ class Node:
         log.info("the run is over: the model is in %s and %s", file, "was sent" if self.rules.model else "nowhere else")
         return {"kind": "done", "memory": session.kept.digest}, model if self.rules.model else b""
 
-    def _load(self, experiment: Experiment) -> OwnData:
+    def _allowed(self, experiment: Experiment) -> OwnData:
+        """The owner's data, for an experiment that the owner allows."""
         key = f"{experiment.columns} {experiment.split} {experiment.seed}"
         if self._own is None or self._own[0] != key:
             self._own = key, load_own(self._data, self.client, experiment)
-        return self._own[1]
+        own = self._own[1]
+        self.rules.check(experiment, own.sizes[0])
+        return own
 
     def _of(self, run: str) -> Session:
         """The session of a run; after a restart it is made again from what is on the disk."""
@@ -230,12 +243,11 @@ class Node:
         if not (folder / "experiment.toml").exists():
             raise WireError("this node has not agreed to that run")
         experiment, method = _experiment((folder / "experiment.toml").read_text(encoding="utf-8"))
-        self.rules.check(experiment)
         clients = tuple((folder / "clients").read_text(encoding="utf-8").splitlines())
-        own, frame = self._load(experiment), (folder / "agreed").read_bytes()
+        own, frame = self._allowed(experiment), (folder / "agreed").read_bytes()
         published = own.published()
         schema, federation = own.prepared(schema_of(decode(frame, LIMIT)) if published is None else published)
-        setup = setup_of(experiment, method, schema, clients, federation, self._device)
+        setup = setup_of(experiment, method, schema, clients, federation, self._device, self.rules.most_epochs)
         if setup.task.layout.size > self.rules.most_weights:
             raise InputError(f"the owner allows {self.rules.most_weights} weights, not {setup.task.layout.size}")
         kept = NodeMemory(folder, ClientMemory.fresh(method, setup.task, self.client), self.client)
@@ -264,15 +276,15 @@ def serve(node: Node, path: Path) -> None:
 
 def _serve_one(node: Node, stream: socket.socket) -> None:
     try:
-        head, body = read(stream, node.most)
+        asked = Incoming(stream)
+        reply = node.answer(asked.head, asked.body)
+        asked.drop()
     except BadParcel as error:
         log.error("a message is refused: %s", error)
-        write(stream, {"kind": "error", "why": str(error)}, b"")
-        return
+        reply = {"kind": "error", "why": str(error)}, b""
     except OSError:
         log.warning("a message broke off")
         return
-    reply = node.answer(head, body)
     try:
         write(stream, *reply)
     except OSError:

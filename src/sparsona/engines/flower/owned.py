@@ -19,7 +19,8 @@ from sparsona.data.folder import READERS, read_table
 from sparsona.data.npz import read_npz
 from sparsona.data.schema import Agreement, along_of, published_schema
 from sparsona.data.schema.exchange import describe_rows, scaled_alone
-from sparsona.data.schema.schema import Schema
+from sparsona.data.schema.rows import Rows
+from sparsona.data.schema.schema import Category, Schema, class_names
 from sparsona.data.schema.table import Tables
 from sparsona.errors import DataError
 from sparsona.experiment import Experiment
@@ -62,8 +63,27 @@ class OwnData:
         splits = {self.client: self.split}
         if self.data.rows is None:
             return agreed, Federation(self.data, splits)
+        check_fits(agreed, self.data.rows.take(self.split.train))
         mine = scaled_alone(agreed, self.data.rows, self.split.train)
         return mine, Federation(agreed_dataset(self.data, splits, Agreement({self.client: mine})), splits)
+
+
+def check_fits(agreed: Schema, own: Rows) -> None:
+    """Refuse a schema from the network that is not one of these training rows."""
+    if (agreed.inputs, agreed.targets) != (own.inputs, own.targets):
+        raise DataError(f"the agreed inputs and target are {agreed.inputs}, {agreed.targets}, not the owner's")
+    if set(agreed.columns) != set(own.order) or set(agreed.categorical) != own.categories.keys():
+        raise DataError(f"the agreed columns are {', '.join(agreed.columns)}, the owner's {', '.join(own.order)}")
+    if own.block is not None and agreed.shape != own.block.shape[1:]:
+        raise DataError(f"the agreed shape of a sample is {agreed.shape}, the owner's {own.block.shape[1:]}")
+    held = dict(own.categories)
+    known = {feature.column: {*feature.values, ""} for feature in agreed.features if isinstance(feature, Category)}
+    if agreed.classes:
+        held["the target"], known["the target"] = class_names(own), set(agreed.classes)
+    for column, values in held.items():
+        lacking = set(values.tolist()) - known[column]
+        if lacking:
+            raise DataError(f"the agreed values of {column} lack {min(lacking)!r}, which the owner has")
 
 
 def own_file(path: Path, client: ClientId) -> Path:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import logging
 import threading
-import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from sparsona.engines.flower.node import Node, Rules, serve
-from sparsona.engines.flower.processes import Child, supernode
+from sparsona.engines.flower.processes import SUPERNODE_LOG, Child, supernode
 from sparsona.errors import InputError
 from sparsona.method import ClientId
 
@@ -17,6 +19,8 @@ log = logging.getLogger("sparsona.node")
 
 LEASE = 5.0
 """Seconds between two attempts to join. The SuperLink holds a dead node's place for up to a minute."""
+LOOK = 0.5
+"""Seconds between two looks into the SuperNode's log."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,10 @@ class Owner:
         self.state.mkdir(parents=True, exist_ok=True)
         self.state.chmod(0o700)
         state = self.state.resolve()
+        with _alone(state):
+            self._run(state)
+
+    def _run(self, state: Path) -> None:
         _log_to(state / "node.log")
         log.info(
             "%s: connecting to %s; data %s; methods %s; at most %d epochs a round; test scores are %s; the model is %s",
@@ -52,21 +60,96 @@ class Owner:
             "sent" if self.rules.scores else "kept here",
             "sent at the end" if self.rules.model else "kept here",
         )
-        door = state / "socket"
-        threading.Thread(target=self._supervise, args=(state, door), daemon=True).start()
-        serve(Node(self.client, self.data.resolve(), state / "runs", self.rules, self.device), door)
-
-    def _supervise(self, state: Path, door: Path) -> None:
-        """Keep a SuperNode running: its place may be held for a while after a crash, and the server may be away."""
-        home = state / "flower"
+        home, door = state / "flower", state / "socket"
         home.mkdir(exist_ok=True)
+        ca, key = self.ca.resolve(), self.key.resolve()
+        supervisor = Supervisor(lambda: supernode(home, self.superlink, ca, key, door, self.idle), home / SUPERNODE_LOG)
+        try:
+            supervisor.start()
+            serve(Node(self.client, self.data.resolve(), state / "runs", self.rules, self.device), door)
+        finally:
+            supervisor.close()
+
+
+class Supervisor:
+    """Keeps a SuperNode running in a thread, and tells the owner in plain words whether it is connected.
+
+    Its place may be held for a while after a crash, and the server may be away: then it is started again.
+    """
+
+    def __init__(self, begin: Callable[[], Child], logs: Path) -> None:
+        self._begin, self._logs = begin, logs
+        self._closing, self._changing = threading.Event(), threading.Lock()
+        self._child: Child | None = None
+
+    def start(self) -> None:
+        threading.Thread(target=self._keep, daemon=True).start()
+
+    def close(self) -> None:
+        self._closing.set()
+        with self._changing:
+            if self._child is not None:
+                self._child.stop()
+
+    def _keep(self) -> None:
         while True:
-            child: Child = supernode(home, self.superlink, self.ca.resolve(), self.key.resolve(), door, self.idle)
-            began = time.monotonic()
-            code = child.wait()
-            why = f"see {home / 'supernode.log'}" if time.monotonic() - began > LEASE else "its place may still be held"
-            log.warning("flower-supernode ended with %d (%s): trying again in %.0f s", code, why, LEASE)
-            time.sleep(LEASE)
+            with self._changing:
+                if self._closing.is_set():
+                    return
+                at = self._logs.stat().st_size if self._logs.exists() else 0
+                self._child = self._begin()
+            self._watch(self._child, at)
+            if self._closing.is_set():
+                return
+            log.warning("flower-supernode ended (%s): trying again in %.0f s", self._logs, LEASE)
+            self._closing.wait(LEASE)
+
+    def _watch(self, child: Child, at: int) -> None:
+        """Until the SuperNode ends, say what its log says, once a change."""
+        told = ""
+        while True:
+            ended = child.ended is not None
+            with self._logs.open("rb") as file:
+                file.seek(at)
+                text = file.read()
+            at += len(text)
+            meaning = plain_words(text.decode(errors="replace"))
+            if meaning and meaning != told:
+                log.info("%s", meaning)
+                told = meaning
+            if ended or self._closing.wait(LOOK):
+                return
+
+
+MEANINGS = {
+    "SuperNode ID": "connected to the server",
+    "CERTIFICATE_VERIFY_FAILED": "refused to connect: the server has no certificate of --ca for this host",
+    "Failed to activate SuperNode": "the server does not let this node in: its key is not registered, or its place is "
+    "still held after a crash (up to a minute)",
+    "Connection attempt failed": "the server is not reached",
+}
+"""What is in a SuperNode's log, and what it means."""
+
+
+def plain_words(text: str) -> str:
+    """What the newest line of a SuperNode's log means that means something; empty where none does.
+
+    >>> plain_words("INFO: Starting\\nINFO: SuperNode ID: 7\\n")
+    'connected to the server'
+    """
+    at = {text.rfind(sign): meaning for sign, meaning in MEANINGS.items() if sign in text}
+    return at[max(at)] if at else ""
+
+
+@contextlib.contextmanager
+def _alone(state: Path) -> Iterator[None]:
+    """Keep a second node away from a state folder; the lock ends with the process, however it ends."""
+    with (state / "lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"another sparsona node uses {state}: stop it, or choose another --state") from None
+        yield
 
 
 def _log_to(file: Path) -> None:

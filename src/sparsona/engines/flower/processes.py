@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,15 @@ from sparsona.engines.flower.keys import CA, CERTIFICATE, KEY
 from sparsona.errors import RunError
 from sparsona.files import write_atomically
 
-log = logging.getLogger("sparsona.node")
-
 STARTED = Path(__file__).parent / "started"
+SUPERLINK, SUPERNODE = STARTED / "superlink.py", STARTED / "supernode.py"
+AS_JSON = ("--format", "json")
+END = "\0"
+"""The line between the outputs of two commands of `started/commands.py`."""
 CONNECTION = "sparsona"
-IDLE = 1.0
-"""Seconds that a SuperNode without work waits before it asks the SuperLink again."""
+SUPERNODE_LOG = "supernode.log"
+STOPPING = 12.0
+"""Seconds. A child that has not ended by then is killed."""
 
 
 def environment(home: Path, stands_in: Mapping[str, str], **more: str) -> dict[str, str]:
@@ -51,12 +54,14 @@ def environment(home: Path, stands_in: Mapping[str, str], **more: str) -> dict[s
 
 
 class Child:
-    """A process of Flower that ends when this one does."""
+    """A script in a process of its own, which ends when this one does. Ctrl-C reaches this one alone."""
 
-    def __init__(self, which: str, arguments: Sequence[str], env: Mapping[str, str], logs: Path, idle: float) -> None:
-        command = [sys.executable, str(STARTED / "flower.py"), which, str(idle), *arguments]
-        with logs.open("ab") as out:
-            self._process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=out, stderr=out)
+    def __init__(self, script: Path, arguments: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
+        command = [sys.executable, str(STARTED / "child.py"), str(script), *arguments]
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                command, env=env, stdin=subprocess.PIPE, stdout=out, stderr=out, start_new_session=True
+            )
 
     @property
     def pid(self) -> int:
@@ -71,15 +76,34 @@ class Child:
         return self._process.wait()
 
     def stop(self) -> None:
-        if self._process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
+        stop_all([self])
+
+    def ask_to_end(self) -> None:
         self._process.terminate()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def make_end(self, seconds: float) -> None:
+        """Wait for the end of a process that was asked to, and kill it after so many seconds."""
         try:
-            self._process.wait(10)
+            self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def end_like_ctrl_c() -> None:
+    """Let SIGTERM end this process as Ctrl-C does, so that children are stopped and temporary files removed."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def stop_all(children: Iterable[Child]) -> None:
+    """End several children at once."""
+    several = list(children)
+    for child in several:
+        child.ask_to_end()
+    for child in several:
+        child.make_end(STOPPING)
 
 
 def superlink(home: Path, host: str, port: int, certificates: Path, **more: str) -> Child:
@@ -88,23 +112,18 @@ def superlink(home: Path, host: str, port: int, certificates: Path, **more: str)
     arguments += ["--ssl-ca-certfile", str(certificates / CA), "--ssl-certfile", str(certificates / CERTIFICATE)]
     arguments += ["--ssl-keyfile", str(certificates / KEY), "--enable-supernode-auth"]
     arguments += ["--disable-runtime-dependency-installation", "--database", str(home / "superlink.db")]
-    return Child(
-        "superlink",
-        arguments,
-        environment(home, {"flwr-serverapp": "serverapp.py"}, **more),
-        home / "superlink.log",
-        IDLE,
-    )
+    env = environment(home, {"flwr-serverapp": "serverapp.py"}, **more)
+    return Child(SUPERLINK, arguments, home / "superlink.log", env)
 
 
 def supernode(home: Path, address: str, ca: Path, key: Path, client_socket: Path, idle: float) -> Child:
-    """A SuperNode that hands its messages to the socket."""
+    """A SuperNode that hands its messages to the socket, and asks for new ones every `idle` seconds."""
     arguments = ["--superlink", address, "--root-certificates", str(ca)]
     arguments += ["--auth-supernode-private-key", str(key), "--host", "127.0.0.1", "--port", str(free_port())]
     env = environment(
         home, {"flower-superexec": "executor.py"}, SPARSONA_SOCKET=str(client_socket), SPARSONA_IDLE=str(idle)
     )
-    return Child("supernode", arguments, env, home / "supernode.log", idle)
+    return Child(SUPERNODE, arguments, home / SUPERNODE_LOG, env)
 
 
 def free_port() -> int:
@@ -140,40 +159,66 @@ class Flwr:
         ]
         write_atomically(home / "config.toml", "\n".join(lines) + "\n")
 
-    def register(self, public_key: Path) -> int:
-        """Register a node's public key; returns the node's number."""
-        found = self._json("supernode", "register", str(public_key), CONNECTION, "--format", "json")
-        return int(found["node-id"])
+    def register(self, public_keys: Sequence[Path]) -> list[int]:
+        """Register nodes' public keys; returns the nodes' numbers."""
+        found = self._ask([["supernode", "register", str(key), CONNECTION, *AS_JSON] for key in public_keys])
+        return [int(one["node-id"]) for one in found]
 
-    def nodes(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._json("supernode", "list", CONNECTION, "--format", "json").get("nodes", [])
-        return found
+    def unregister(self, nodes: Sequence[int]) -> None:
+        self._ask([["supernode", "unregister", str(node), CONNECTION, *AS_JSON] for node in nodes])
 
-    def runs(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._json("list", CONNECTION, "--format", "json").get("runs", [])
-        return found
+    def run(self, app: Path, say: Callable[[str], None]) -> str:
+        """Submit an app and pass its log on, line by line; returns how the run ended, in Flower's words.
 
-    def run(self, app: Path) -> subprocess.Popen[str]:
-        """Submit an app and stream its log."""
-        command = [sys.executable, "-c", "from flwr.cli.app import app; app()", "run", str(app), CONNECTION, "--stream"]
-        return subprocess.Popen(
-            command,
+        An interruption ends the watching, not the run.
+        """
+        process = subprocess.Popen(
+            self._command([["run", str(app), CONNECTION, "--stream"], ["list", CONNECTION, *AS_JSON]]),
             env=self._env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-
-    def _json(self, *arguments: str) -> dict[str, Any]:
-        command = [sys.executable, "-c", "from flwr.cli.app import app; app()", *arguments]
-        done = subprocess.run(command, env=self._env, capture_output=True, text=True, timeout=120)
-        start = done.stdout.find("{")
         try:
-            found: dict[str, Any] = json.loads(done.stdout[start:]) if start >= 0 else {}
-        except ValueError:
-            found = {}
-        if done.returncode or not found or found.get("success") is False:
-            problem = found.get("error-message") or (done.stderr or done.stdout).strip()[-500:]
-            raise RunError(f"flwr {arguments[0]} {arguments[1] if len(arguments) > 1 else ''} failed: {problem}")
+            assert process.stdout is not None
+            number, last = "", ""
+            for line in map(str.rstrip, process.stdout):
+                if line == END:
+                    break
+                last = line or last
+                number = number or (line.split()[3] if line.startswith("Successfully started run ") else "")
+                say(line)
+            listed = process.stdout.read().partition(END)[0]
+            if process.wait() or not number:
+                raise RunError(f"the submission failed: {last}")
+        finally:
+            process.kill()
+            process.wait()
+        return next(str(run["status"]) for run in _json(listed)["runs"] if run["run-id"] == number)
+
+    def _ask(self, commands: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+        """What each of some commands prints, all carried out by one process."""
+        if not commands:
+            return []
+        seconds = 60.0 + 10.0 * len(commands)
+        done = subprocess.run(self._command(commands), env=self._env, capture_output=True, text=True, timeout=seconds)
+        found = [_json(text) for text in done.stdout.split(END)[: len(commands)]]
+        bad = next((one for one in found if not one.get("success", True)), {})
+        if done.returncode or bad or len(found) < len(commands):
+            problem = bad.get("error-message") or (done.stderr or done.stdout).strip()[-500:]
+            raise RunError(f"flwr {' '.join(commands[0][:2])} failed: {problem}")
         return found
+
+    def _command(self, commands: Sequence[Sequence[str]]) -> list[str]:
+        return [sys.executable, str(STARTED / "commands.py"), json.dumps(commands)]
+
+
+def _json(text: str) -> dict[str, Any]:
+    """The JSON object at the end of a command's output; empty where there is none."""
+    start = text.find("{")
+    try:
+        found: dict[str, Any] = json.loads(text[start:]) if start >= 0 else {}
+    except ValueError:
+        return {}
+    return found

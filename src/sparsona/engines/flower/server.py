@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import json
-import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import unquote
 
-from sparsona.engines.flower.keys import CA
+from sparsona.engines.flower.keys import CA, CERTIFICATE, KEY
 from sparsona.engines.flower.processes import Child, Flwr, superlink, wait_until_open
-from sparsona.errors import InputError
+from sparsona.errors import InputError, RunError
 from sparsona.files import write_atomically
 from sparsona.method import ClientId
 
-log = logging.getLogger(__name__)
+NODES = "nodes.json"
+
+
+@dataclass(frozen=True)
+class KnownNode:
+    """A registered node: its number at the SuperLink, and its public key."""
+
+    number: int
+    key: str
+
+
+def read_nodes(home: Path) -> dict[ClientId, KnownNode]:
+    """The registered nodes, by the names of their clients."""
+    try:
+        found = json.loads((home / NODES).read_bytes())
+        return {str(client): KnownNode(int(node["number"]), str(node["key"])) for client, node in found.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RunError(f"cannot read the registered nodes in {home} ({error!r}): start sparsona server first") from None
+
+
+def write_nodes(home: Path, nodes: Mapping[ClientId, KnownNode]) -> None:
+    write_atomically(home / NODES, json.dumps({client: asdict(node) for client, node in nodes.items()}))
 
 
 class Server:
@@ -27,7 +49,7 @@ class Server:
         files = sorted(keys.glob("*.pub"))
         if not files:
             raise InputError(f"there is no public key in {keys}: put NAME.pub of every node there")
-        for file in (CA,):
+        for file in (CA, CERTIFICATE, KEY):
             if not (certificates / file).exists():
                 raise InputError(f"there is no {file} in {certificates}: make certificates with sparsona deploy keys")
         (home / "runs").mkdir(exist_ok=True)
@@ -41,23 +63,23 @@ class Server:
             raise
 
     def _register(self, flwr: Flwr, files: list[Path]) -> dict[ClientId, int]:
-        """Bind every client's name to the node of its key; those of an earlier start are known already."""
-        file = self.home / "nodes.json"
-        known: dict[str, int] = json.loads(file.read_bytes()) if file.exists() else {}
-        keys: dict[str, str] = {}
-        seen = self.home / "keys.json"
-        if seen.exists():
-            keys = json.loads(seen.read_bytes())
-        for path in files:
-            client, key = unquote(path.stem), path.read_text(encoding="ascii").strip()
-            if client in keys and keys[client] != key:
-                raise InputError(f"{client} was registered with another key: choose another --home, or another name")
-            if client not in known:
-                known[client] = flwr.register(path)
-                keys[client] = key
-                write_atomically(file, json.dumps(known))
-                write_atomically(seen, json.dumps(keys))
-        return known
+        """Bind every client's name to the node of its key. Those of an earlier start are known, or no longer wanted."""
+        known = read_nodes(self.home) if (self.home / NODES).exists() else {}
+        keys = {unquote(path.stem): path.read_text(encoding="ascii").strip() for path in files}
+        changed = [client for client, node in known.items() if client in keys and keys[client] != node.key]
+        if changed:
+            raise InputError(
+                f"{changed[0]} was registered with another key: choose another --home, or start once without its key"
+            )
+        gone = sorted(known.keys() - keys.keys())
+        flwr.unregister([known.pop(client).number for client in gone])
+        new = [path for path in files if unquote(path.stem) not in known]
+        for path, number in zip(new, flwr.register(new), strict=True):
+            client = unquote(path.stem)
+            known[client] = KnownNode(number, keys[client])
+        if gone or new:
+            write_nodes(self.home, known)
+        return {client: node.number for client, node in known.items()}
 
     def wait(self) -> int:
         """Until the SuperLink ends."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import resource
@@ -22,6 +21,7 @@ from sparsona.data.schema.exchange import LIMIT, agree, schema_of
 from sparsona.data.schema.schema import Schema
 from sparsona.engines.flower.carrier import Carrier, FlowerCarrier, MessageGrid
 from sparsona.engines.flower.engine import Awaited, FlowerEngine, Post, ledger_told
+from sparsona.engines.flower.server import read_nodes
 from sparsona.engines.flower.setup import RealTime, check_networkable, fingerprint, setup_of, without_data
 from sparsona.engines.flower.started.sparsona_records import Head
 from sparsona.errors import InputError, RunError, SparsonaError, WireError
@@ -31,7 +31,8 @@ from sparsona.federation.setup import Setup
 from sparsona.files import write_atomically
 from sparsona.method import ClientId
 from sparsona.runs import artefacts
-from sparsona.runs.about import About, ClientData, environment, write_about
+from sparsona.runs.about import FILE as ABOUT
+from sparsona.runs.about import About, ClientData, environment, read_about, write_about
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.clients import write_clients
 from sparsona.runs.directory import RunDirectory
@@ -59,15 +60,6 @@ class Greeting:
     published: Schema | None
     description: bytes
     ledger: Ledger
-
-
-def registered(home: Path) -> dict[ClientId, int]:
-    """The registered clients and the nodes that their keys are bound to."""
-    try:
-        found = json.loads((home / "nodes.json").read_bytes())
-        return {str(client): int(node) for client, node in found.items()}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise RunError(f"cannot read the registered nodes in {home} ({error}): start sparsona server first") from None
 
 
 class NetworkRun:
@@ -108,9 +100,9 @@ class NetworkRun:
 
     def _execute(self, experiment: Experiment, resume: bool) -> dict[str, Any]:
         torch.set_num_threads(1)
-        nodes = registered(self._home)
+        nodes = {client: node.number for client, node in read_nodes(self._home).items()}
         post = Post(self._carrier, nodes)
-        greetings = self._greet(post, sorted(nodes), experiment)
+        greetings = self._greet(post, self._wanted(nodes), experiment)
         clients = tuple(sorted(greetings))
         if experiment.model == "auto":
             experiment = experiment.model_copy(update={"model": _common_model(greetings)})
@@ -143,6 +135,16 @@ class NetworkRun:
             return self._finish(experiment, setup, rounds, post, agreement)
         finally:
             engine.close()
+
+    def _wanted(self, nodes: Mapping[ClientId, int]) -> list[ClientId]:
+        """The clients of this run: all that are registered when it begins, and the same when it goes on."""
+        if not (self._folder.path / ABOUT).exists():
+            return sorted(nodes)
+        clients = sorted(read_about(self._folder.path).clients)
+        gone = [client for client in clients if client not in nodes]
+        if gone:
+            raise RunError(f"{', '.join(gone)} took part and is not registered any more: choose another --name")
+        return clients
 
     def _greet(self, post: Post, clients: list[ClientId], experiment: Experiment) -> dict[ClientId, Greeting]:
         """Every registered client's greeting; who is not there yet is waited for."""

@@ -42,6 +42,7 @@ def setup_of(
     clients: tuple[ClientId, ...],
     federation: Federation,
     device: str = "cpu",
+    max_epochs: int | None = None,
 ) -> Setup:
     """The set-up of one side. The model follows from the schema and the seed, so that all sides make the same."""
     chance, shape = Chance(experiment.seed), schema.input_shape
@@ -50,8 +51,19 @@ def setup_of(
     flat = Flat(module)
     task = Task(flat.layout, flat.read(), clients, experiment.rounds, shape, len(schema.classes), chance)
     objective = objective_of(schema)
-    trainer = choose_trainer(experiment.trainer, module, federation.data.inputs, device)
-    return Setup(method, task, federation, module, objective, experiment.training, device, trainer, experiment.packing)
+    return Setup(
+        method,
+        task,
+        federation,
+        module,
+        objective,
+        experiment.training,
+        device,
+        choose_trainer(experiment.trainer, module, federation.data.inputs, device),
+        packing=experiment.packing,
+        max_update_norm=experiment.max_update_norm,
+        max_epochs=max_epochs,
+    )
 
 
 def outputs_of(schema: Schema) -> int:

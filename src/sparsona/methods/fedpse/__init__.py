@@ -5,32 +5,39 @@ and gives each client the entries that suit it (DPS). A client's model is its st
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from sparsona.message import Message, Sparse, Vector
+from sparsona.layout import Layout
+from sparsona.message import IndexSet, Message, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import ClientState, trained_with
+from sparsona.methods._personal import NO_MEAN, LogitPrior, Personal, with_prior
+from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.methods.fedpse.owed import Owed
 from sparsona.methods.fedpse.personal import Common, personal_supports
 from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.packed import Packed, without
+from sparsona.ops.rounding import Values, rounded
 from sparsona.ops.topk import top_supports
 from sparsona.training.local import Local
+from sparsona.training.optimizer import EMPTY, Moments
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """A model W_s for newcomers, what each client gets next, and its last correlation distance d."""
+    """A model W_s for newcomers, what each client gets next, its last correlation distance d, and what the server's
+    step remembers."""
 
     weights: Vector
     owed: Owed
     distance: dict[ClientId, float]
+    moments: Moments = EMPTY
 
 
 @METHODS.add
@@ -51,6 +58,10 @@ class FedPSE(Method[ServerState, ClientState]):
     scope: Literal["tensor", "model"] = "tensor"
     broadcast_absent: bool = False
     opt_state: Literal["fresh", "persist"] = "fresh"
+    values: Values = "float32"
+    server: ServerStep = PLAIN_STEP
+    personal: Personal = NO_MEAN
+    logit_prior: LogitPrior = False
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial, Owed(), {})
@@ -66,29 +77,41 @@ class FedPSE(Method[ServerState, ClientState]):
         return Message(weights=server.weights)
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        start = self.personal_model(state, down, local)
+        held, layout = self.held(state, down, local), local.layout
+        start = with_prior(held, local, self.logit_prior)
         learnt = trained_with(state.residual, start, local, state.moments) if local.examples else None
         if learnt is None:
             return Fit(state, Message(), start)
         trained, wanted = learnt
         moments = trained.moments if self.opt_state == "persist" else None
-        sent = Sparse.take(wanted, top_supports(wanted, local.layout.spans(self.scope), self.sparsity))
-        reply, lost = Message(update=sent, examples=trained.examples), ClientState(state.weights, wanted, moments)
-        return Fit(ClientState(start, without(wanted, sent), moments), reply, trained.weights, if_lost=lost)
+        sent = self.chosen(wanted, top_supports(wanted, layout.spans(self.scope), self.sparsity), layout)
+        mean = self.personal.mean(state.mean, trained.weights)
+        kept = ClientState(held, without(wanted, sent), moments, mean)
+        reply, model = Message(update=sent, examples=trained.examples), self.personal.model(mean, trained.weights)
+        return Fit(kept, reply, model, if_lost=replace(kept, weights=state.weights, residual=wanted))
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         size, spans = context.task.layout.size, context.task.layout.spans(self.scope)
         replies = ((a.message.examples(), a.message.sparse("update", size)) for a in arrivals)
-        mean = elementwise_mean(size, replies, absent=not self.ewa)
-        common = Common.of(Sparse.take(mean, top_supports(mean, spans, self.sparsity)))
+        mean, moments = self.server.direction(elementwise_mean(size, replies, absent=not self.ewa), server.moments)
+        common = Common.of(self.chosen(mean, top_supports(mean, spans, self.sparsity), context.task.layout))
         same, chosen, distance = Packed.of(common.support), {}, dict(server.distance)
         for k, update in ((a.client, a.message.sparse("update", size)) for a in arrivals):
             places, distance[k] = personal_supports(common, update, spans, partial(context.rng, "dps", k))
-            chosen[k] = Packed.take(mean, places) if self.dps else same
+            chosen[k] = Packed.of(self.chosen(mean, places, context.task.layout)) if self.dps else same
         owed = server.owed.broadcast(same, context.unanswered) if self.broadcast_absent else server.owed
-        return ServerState(same.added_to(server.weights), owed.given(chosen, server.owed), distance)
+        return ServerState(same.added_to(server.weights), owed.given(chosen, server.owed), distance, moments)
+
+    def chosen(self, vector: Vector, places: IndexSet, layout: Layout) -> Sparse:
+        """What travels of a vector: its entries at these places, rounded."""
+        return rounded(Sparse.take(vector, places), layout.lengths, self.values)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
+        held = with_prior(self.held(state, down, local), local, self.logit_prior)
+        return self.personal.model(state.mean, held)
+
+    def held(self, state: ClientState, down: Message, local: Local) -> Vector:
+        """The client's model with what it was sent now."""
         if "update" in down:
             return Packed.of(down.sparse("update", local.layout.size)).added_to(state.weights)
         return down.vector("weights", local.layout.size) if "weights" in down else state.weights

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sparsona.method import ClientId
+from sparsona.ops.by_client import ByClient
 from sparsona.ops.packed import Packed
 
 
@@ -13,16 +14,16 @@ from sparsona.ops.packed import Packed
 class Owed:
     """The next update of each client, and what was common to the rounds that a client misses while it trains."""
 
-    updates: dict[ClientId, Packed] = field(default_factory=dict)
-    missed: dict[ClientId, Packed] = field(default_factory=dict)
+    updates: ByClient[Packed] = field(default_factory=ByClient)
+    missed: ByClient[Packed] = field(default_factory=ByClient)
 
     def broadcast(self, common: Packed, training: Iterable[ClientId]) -> Owed:
         """With the common choice of a round for everyone; clients that are `training` get it when they are back."""
         updates = {client: update.plus(common) for client, update in self.updates.items()}
         missed = {k: self.missed[k].plus(common) if k in self.missed else common for k in {*self.missed, *training}}
-        return Owed(updates, missed)
+        return Owed(ByClient(updates), ByClient(missed))
 
     def given(self, chosen: Mapping[ClientId, Packed], before: Owed) -> Owed:
         """With the choice of the clients that answered, and what each had missed `before` this round."""
         new = {k: own.plus(before.missed[k]) if k in before.missed else own for k, own in chosen.items()}
-        return Owed({**self.updates, **new}, {k: update for k, update in self.missed.items() if k not in new})
+        return Owed(self.updates | new, self.missed.without(new.keys()))

@@ -18,28 +18,34 @@ from sparsona.message import Message, Part, Positions, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import trained_with
+from sparsona.methods._personal import NO_MEAN, LogitPrior, Personal, with_prior
+from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.methods.fedscr.structures import above, keep_structures, sent_entries, share
 from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.packed import without
+from sparsona.ops.rounding import Values, rounded
 from sparsona.training.local import Local
+from sparsona.training.optimizer import EMPTY, Moments
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """The model; for the adaptive threshold also each client's last divergence plus significance, and the sum over
-    the rounds of the variance of the clients' losses."""
+    """The model and what the server's step remembers; for the adaptive threshold also each client's last divergence
+    plus significance, and the sum over the rounds of the variance of the clients' losses."""
 
     weights: Vector
     moved: dict[ClientId, float]
     variance: float
     rounds: int
+    moments: Moments = EMPTY
 
 
 @dataclass(frozen=True)
 class ClientState:
-    """What was not sent yet."""
+    """What was not sent yet, and the running mean of the client's models where one is kept."""
 
     residual: Vector
+    mean: Vector | None = None
 
 
 @METHODS.add
@@ -60,6 +66,10 @@ class FedSCR(Method[ServerState, ClientState]):
     d1: float = 1.0
     d2: float = 1.0
     d3: float = 1.0
+    values: Values = "float32"
+    server: ServerStep = PLAIN_STEP
+    personal: Personal = NO_MEAN
+    logit_prior: LogitPrior = False
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial, {}, 0.0, 0)
@@ -74,33 +84,39 @@ class FedSCR(Method[ServerState, ClientState]):
         return Message(weights=server.weights, tau=self.tau * 0.5 * (1 + math.tanh(0.5 * pull)))
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        layout, start = local.layout, down.vector("weights", local.layout.size)
+        layout, start = local.layout, self._start(down, local)
         learnt = trained_with(state.residual, start, local)
         if learnt is None:
             return Fit(state, Message(), start)
         trained, update = learnt
         tau = down.real("tau") if "tau" in down else self.tau
         kept = keep_structures(update, layout, share(self.sparsity) if self.rule == "share" else above(tau))
-        sent = Sparse.take(update, np.flatnonzero(sent_entries(kept, layout)))
+        taken = Sparse.take(update, np.flatnonzero(sent_entries(kept, layout)))
+        sent = rounded(taken, layout.lengths, self.values)
         parts: dict[str, Part] = {"kept": Positions.of(kept), "values": sent.values}
         if self.rule == "adaptive":
             moved = self.d1 * _divergence(start, trained.weights, layout) + self.d2 * _significance(sent, start, layout)
             parts |= {"loss": trained.loss, "moved": moved}
-        reply, lost = Message(examples=local.examples, **parts), ClientState(update)
-        return Fit(ClientState(without(update, sent)), reply, trained.weights, if_lost=lost)
+        mean = self.personal.mean(state.mean, trained.weights)
+        reply, model = Message(examples=local.examples, **parts), self.personal.model(mean, trained.weights)
+        return Fit(ClientState(without(update, sent), mean), reply, model, if_lost=ClientState(update, mean))
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         layout = context.task.layout
         replies = ((a.message.examples(), _update(a.message, layout)) for a in arrivals)
-        weights = server.weights + elementwise_mean(layout.size, replies, absent=True)
+        way, moments = self.server.direction(elementwise_mean(layout.size, replies, absent=True), server.moments)
+        weights = server.weights + way
         if self.rule != "adaptive":
-            return ServerState(weights, {}, 0.0, 0)
+            return ServerState(weights, {}, 0.0, 0, moments)
         moved = {**server.moved, **{a.client: a.message.real("moved") for a in arrivals}}
         variance = server.variance + float(np.var([a.message.real("loss") for a in arrivals]))
-        return ServerState(weights, moved, variance, server.rounds + 1)
+        return ServerState(weights, moved, variance, server.rounds + 1, moments)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        return down.vector("weights", local.layout.size)
+        return self.personal.model(state.mean, self._start(down, local))
+
+    def _start(self, down: Message, local: Local) -> Vector:
+        return with_prior(down.vector("weights", local.layout.size), local, self.logit_prior)
 
 
 def _update(message: Message, layout: Layout) -> Sparse:

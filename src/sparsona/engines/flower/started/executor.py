@@ -11,8 +11,8 @@ import argparse
 import os
 import signal
 import socket
+import threading
 import time
-from types import FrameType
 from typing import Any
 
 from flwr.app import Error, Message
@@ -26,10 +26,14 @@ from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.runtime.tracing import RuntimeTracingInterceptor
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
-from sparsona_records import BadParcel, from_record, read, to_record, write
+from sparsona_records import BadParcel, Incoming, from_record, to_record, write
 
 PATIENCE = 30.0
 """Seconds. So long a restarted owner's process may take to listen again."""
+STUCK = 30.0
+"""Seconds. After a crash of the SuperLink a SuperNode may name a message that it does not have, and never will."""
+MOST = 2**40
+"""Bytes of an answer. It comes from the owner's own process."""
 
 
 def connect(address: str, *more: Any) -> RuntimeHttpClient:
@@ -43,14 +47,15 @@ def connect(address: str, *more: Any) -> RuntimeHttpClient:
     )
 
 
-def carry_out(address: str, token: str) -> None:
-    """One task of the SuperNode: one message, one answer."""
+def carry_out(address: str, token: str, pulled: threading.Event) -> None:
+    """One task of the SuperNode: one message, one answer. `pulled` is set when the message is here."""
     client = connect(address, RuntimeTokenHttpInterceptor(token))
     heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
     heartbeat.start()
     context, status, why = None, SubStatus.FAILED, ""
     try:
         message, context, _, _ = pull_task_input(client)
+        pulled.set()
         try:
             reply = Message(to_record(*handed_over(message)), reply_to=message)
             status = SubStatus.COMPLETED
@@ -58,7 +63,10 @@ def carry_out(address: str, token: str) -> None:
             why = f"{type(error).__name__}: {error}"
             reply = Message(Error(code=ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason=why), reply_to=message)
         push_message(client, reply, context)
+    except Exception as error:  # noqa: BLE001
+        print(f"a message was not carried out: {type(error).__name__}: {error}", flush=True)
     finally:
+        pulled.set()
         push_task_output(client, context, status, why)
         heartbeat.stop()
         client.close()
@@ -76,8 +84,8 @@ def handed_over(message: Message) -> tuple[dict[str, Any], bytes]:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stream:
                 stream.connect(os.environ["SPARSONA_SOCKET"])
                 write(stream, head, body)
-                answer: tuple[dict[str, Any], bytes] = read(stream, 2**40)
-                return answer
+                answer = Incoming(stream)
+                return answer.head, answer.body(MOST)
         except OSError as error:
             if time.monotonic() > until:
                 return {"kind": "away", "why": f"the owner's process does not answer ({error})"}, b""
@@ -90,22 +98,22 @@ def main() -> None:
     parser.add_argument("--parent-pid", type=int, required=True)
     given, _ = parser.parse_known_args()
     start_parent_process_monitor(given.parent_pid)
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(0)
-
-    signal.signal(signal.SIGTERM, end)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: os._exit(0))
     idle = min(0.5, float(os.environ.get("SPARSONA_IDLE", "0.5")))
     client = connect(given.runtime_api_address)
     while True:
         found = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
-        if found.HasField("task") and found.token:
-            try:
-                carry_out(given.runtime_api_address, found.token)
-            except Exception as error:  # noqa: BLE001
-                print(f"a message was not carried out: {type(error).__name__}: {error}", flush=True)
-        else:
+        if not found.HasField("task") or not found.token:
             time.sleep(idle)
+            continue
+        pulled = threading.Event()
+        task = threading.Thread(target=carry_out, args=(given.runtime_api_address, found.token, pulled), daemon=True)
+        task.start()
+        if pulled.wait(STUCK):
+            task.join()
+        else:
+            print("a message does not arrive: it is left to itself", flush=True)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,13 @@ import socket
 from typing import Any
 
 STYPE = "sparsona.frame"
-HEAD, BODY, FRAME = "head", "body", "frame"
+HEAD, BODY = "head", "body"
+SMALL = 2**20
+"""Bytes. A longer body is an array."""
 MOST_HEAD = 2**20
 """Bytes. A longer head is refused."""
 LENGTH = 8
+CHUNK = 2**20
 
 Head = dict[str, Any]
 
@@ -24,23 +27,31 @@ class BadParcel(Exception):
 
 
 def to_record(head: Head, body: bytes) -> Any:
-    """The content of a Flower message. The body is an array of our own kind: Flower moves it as it is."""
+    """The content of a Flower message.
+
+    Flower stores and moves each record and array of a message on its own, at four requests each. So a small body lies
+    in the record of the head. A larger one is an array of our own kind, which Flower moves in chunks.
+    """
     from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-    array = Array(dtype="uint8", shape=(len(body),), stype=STYPE, data=body)
     text = json.dumps(head, separators=(",", ":"), allow_nan=False)
-    return RecordDict({HEAD: ConfigRecord({HEAD: text}), BODY: ArrayRecord({FRAME: array})})
+    if len(body) <= SMALL:
+        return RecordDict({HEAD: ConfigRecord({HEAD: text, BODY: body})})
+    array = Array(dtype="uint8", shape=(len(body),), stype=STYPE, data=body)
+    return RecordDict({HEAD: ConfigRecord({HEAD: text}), BODY: ArrayRecord({BODY: array})})
 
 
 def from_record(content: Any) -> tuple[Head, bytes]:
     """The head and body in the content of a Flower message."""
     try:
-        text, array = content[HEAD][HEAD], content[BODY][FRAME]
-        body = array.data
-        if array.stype != STYPE or not isinstance(body, bytes):
-            raise BadParcel(f"the body is of kind {str(array.stype)[:40]!r}, expected {STYPE!r}")
+        text, body = content[HEAD][HEAD], content[HEAD].get(BODY)
+        if body is None:
+            array = content[BODY][BODY]
+            body = array.data if array.stype == STYPE else None
     except (KeyError, TypeError, AttributeError) as error:
         raise BadParcel(f"the message lacks a part ({error!r})") from None
+    if not isinstance(body, bytes):
+        raise BadParcel(f"the body is neither bytes nor an array of kind {STYPE!r}")
     return _head(text), body
 
 
@@ -52,10 +63,27 @@ def write(stream: socket.socket, head: Head, body: bytes) -> None:
         stream.sendall(body)
 
 
-def read(stream: socket.socket, most: int) -> tuple[Head, bytes]:
-    """Receive a head and a body of at most `most` bytes; nothing longer is read into memory."""
-    text = _take(stream, _length(stream, MOST_HEAD))
-    return _head(text.decode("utf-8", "replace")), _take(stream, _length(stream, most))
+class Incoming:
+    """A head that was read from a socket, and a body that still waits there."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        size = _length(stream)
+        if size > MOST_HEAD:
+            raise BadParcel(f"a head of {size} bytes, at most {MOST_HEAD} can be needed")
+        self.head = _head(_take(stream, size).decode("utf-8", "replace"))
+        self._stream, self._left = stream, _length(stream)
+
+    def body(self, most: int) -> bytes:
+        """The body; one of more than `most` bytes is not read into memory."""
+        if self._left > most:
+            raise BadParcel(f"a body of {self._left} bytes, at most {most} can be needed here")
+        self._left, size = 0, self._left
+        return _take(self._stream, size)
+
+    def drop(self) -> None:
+        """Read what is left of the body and forget it: the other side reads no reply before all is sent."""
+        while self._left:
+            self._left -= len(_take(self._stream, min(self._left, CHUNK)))
 
 
 def _head(text: Any) -> Head:
@@ -70,11 +98,8 @@ def _head(text: Any) -> Head:
     return head
 
 
-def _length(stream: socket.socket, most: int) -> int:
-    size = int.from_bytes(_take(stream, LENGTH), "little")
-    if size > most:
-        raise BadParcel(f"{size} bytes, at most {most} can be needed here")
-    return size
+def _length(stream: socket.socket) -> int:
+    return int.from_bytes(_take(stream, LENGTH), "little")
 
 
 def _take(stream: socket.socket, size: int) -> bytes:

@@ -1,0 +1,60 @@
+"""The server's step: how its model moves by the clients' mean update. Every averaging method has it as `server`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from sparsona.message import Vector
+from sparsona.ops.second_moment import adam, yogi
+from sparsona.training.optimizer import EMPTY, NONE, Moments
+
+
+@dataclass(frozen=True)
+class ServerStep:
+    """A step along the clients' mean update D: Reddi and others, "Adaptive Federated Optimization", ICLR 2021.
+
+    `optimizer`: sgd steps along D, adam and yogi divide by the root of its second moment; `lr` is the length of the
+    step, and sgd with 1 and no momentum is the plain mean; `momentum` is the share of the last direction that is kept
+    (FedAvgM; beta1 of adam and yogi, whose authors take 0.9); `beta2` is the share of the second moment that is kept;
+    `tau` is added to the root of the second moment.
+    """
+
+    optimizer: Literal["sgd", "adam", "yogi"] = "sgd"
+    lr: Annotated[float, Field(gt=0)] = 1.0
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.99
+    tau: Annotated[float, Field(gt=0)] = 1e-3
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the server goes where the mean is."""
+        return self.optimizer == "sgd" and self.lr == 1 and not self.momentum
+
+    def direction(self, update: Vector, memory: Moments) -> tuple[Vector, Moments]:
+        """What is added to the model, and what the server remembers, after a mean update.
+
+        >>> step, D = ServerStep(lr=2, momentum=0.5), np.float32([1])
+        >>> first, memory = step.direction(D, EMPTY)
+        >>> first, step.direction(D, memory)[0]
+        (array([2.], dtype=float32), array([3.], dtype=float32))
+        """
+        if self.is_plain:
+            return update, EMPTY
+        rate, kept = np.float32(self.lr), np.float32(self.momentum)
+        if self.optimizer == "sgd":
+            velocity = kept * memory.first + update if len(memory.first) else update
+            return rate * velocity, Moments(memory.step + 1, velocity if self.momentum else NONE, NONE)
+        last = memory.first if len(memory.first) else np.zeros_like(update)
+        second = memory.second if len(memory.second) else np.full_like(update, self.tau**2)
+        first = kept * last + (1 - kept) * update
+        second = (adam if self.optimizer == "adam" else yogi)(second, update, self.beta2)
+        root: Vector = np.sqrt(second)
+        return rate * first / (root + np.float32(self.tau)), Moments(memory.step + 1, first, second)
+
+
+PLAIN_STEP = ServerStep()
+"""The server goes where the mean is."""

@@ -1,0 +1,94 @@
+"""FedALA: Zhang, Hua, Wang, Song, Xue, Ma, Guan, "FedALA: Adaptive Local Aggregation for Personalized Federated
+Learning", AAAI 2023. FedAvg; a client starts from its old model plus W times the way to the global one, and learns in
+which places of the last layers the global one helps (W in 0..1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from sparsona.message import Message, Vector
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.methods import METHODS
+from sparsona.methods._averaging import MergeRule, ServerState, averaged, received
+from sparsona.methods._personal import NO_MEAN, Personal
+from sparsona.methods._server import PLAIN_STEP, ServerStep
+from sparsona.ops.parts import last_layers
+from sparsona.training.local import Local
+from sparsona.training.runner import Minibatch, Vectors
+
+
+@dataclass(frozen=True)
+class ClientState:
+    """The model that the client trained last, its weights W of the global one, and the running mean of its models."""
+
+    old: Vector | None = None
+    weights: Vector | None = None
+    mean: Vector | None = None
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class FedALA(Method[ServerState, ClientState]):
+    """FedAvg whose clients learn where to take the global model, entry by entry, in the last layers.
+
+    `layers`: how many of the last layers have weights W, all others take the global model; `ala_steps` steps on W are
+    taken a round and `ala_first` in a client's first, at the rate `ala_lr`.
+    """
+
+    private: ClassVar[tuple[str, ...]] = ("weights",)
+    layers: Annotated[int, Field(ge=1)] = 1
+    ala_steps: Annotated[int, Field(ge=1)] = 1
+    ala_first: Annotated[int, Field(ge=1)] = 10
+    ala_lr: Annotated[float, Field(gt=0)] = 1.0
+    merge: MergeRule = "mean"
+    server: ServerStep = PLAIN_STEP
+    personal: Personal = NO_MEAN
+
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial)
+
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
+        return ClientState()
+
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return Message(weights=server.weights)
+
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        start, weights = self._aggregated(state, down, local)
+        trained = local.train(start).weights
+        mean = self.personal.mean(state.mean, trained)
+        reply = Message(weights=trained, examples=local.examples)
+        return Fit(ClientState(trained, weights, mean), reply, self.personal.model(mean, trained))
+
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        return averaged(server, arrivals, context, self.merge, self.server)
+
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
+        if state.mean is not None:
+            return state.mean
+        return self._aggregated(state, down, local)[0]
+
+    def _aggregated(self, state: ClientState, down: Message, local: Local) -> tuple[Vector, Vector | None]:
+        """old + W (global - old), with W after its steps along the gradient; the global model in the first round."""
+        shared = received(down, local)
+        if state.old is None:
+            return shared, None
+        old, rate = state.old, np.float32(self.ala_lr)
+        places = last_layers(local.layout, min(self.layers, len(local.layout.layers) - 1))
+        way = np.where(places, shared - old, np.float32(0))
+        base = np.where(places, old, shared)
+        first = state.weights is None
+        begin = np.ones_like(shared) if state.weights is None else state.weights
+
+        def step(vectors: Vectors, batches: tuple[Minibatch, ...]) -> Vectors:
+            (w,) = vectors
+            return (np.clip(w - rate * batches[0].gradient(base + w * way) * way, 0, 1),)
+
+        config = replace(local.config, steps=self.ala_first if first else self.ala_steps)
+        (weights,) = local.iterate((begin,), step, config, stream="ala")
+        return base + weights * way, weights

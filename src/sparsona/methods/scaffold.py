@@ -1,0 +1,91 @@
+"""SCAFFOLD: Karimireddy, Kale, Mohri, Reddi, Stich, Suresh, "SCAFFOLD: Stochastic Controlled Averaging for Federated
+Learning", ICML 2020. FedAvg whose local steps are corrected by c - c_i: the mean drift of all clients less the own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparsona.message import Message, Vector
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.methods import METHODS
+from sparsona.methods._averaging import received
+from sparsona.methods._personal import NO_MEAN, LogitPrior, Personal, without_prior
+from sparsona.methods._server import PLAIN_STEP, ServerStep
+from sparsona.ops.mean import weighted_mean
+from sparsona.training.local import Local
+from sparsona.training.optimizer import EMPTY, Moments
+from sparsona.training.runner import Minibatch, Vectors
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """The global model x, the control variate c, and what the server's step remembers."""
+
+    weights: Vector
+    control: Vector
+    moments: Moments = EMPTY
+
+
+@dataclass(frozen=True)
+class ClientState:
+    """The client's control variate c_i, and the running mean of its models."""
+
+    control: Vector
+    mean: Vector | None = None
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class Scaffold(Method[ServerState, ClientState]):
+    """FedAvg with control variates against the clients' drift; models count alike, whatever their examples.
+
+    The variant is the authors' option II: c_i becomes the mean gradient of the client's last local steps.
+    """
+
+    server: ServerStep = PLAIN_STEP
+    personal: Personal = NO_MEAN
+    logit_prior: LogitPrior = False
+
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial, np.zeros_like(task.initial))
+
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
+        return ClientState(np.zeros_like(task.initial))
+
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return Message(weights=server.weights, control=server.control)
+
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        start, rate = received(down, local, self.logit_prior), np.float32(local.rate)
+        shared = down.vector("control", local.layout.size)
+        correction: Vector = shared - state.control
+        steps = 0
+
+        def step(vectors: Vectors, batches: tuple[Minibatch, ...]) -> Vectors:
+            nonlocal steps
+            steps += 1
+            corrected: Vector = batches[0].gradient(vectors[0]) + correction
+            return (vectors[0] - rate * corrected,)
+
+        (trained,) = local.iterate((start,), step)
+        control: Vector = (start - trained) / (max(steps, 1) * rate) - correction
+        mean = self.personal.mean(state.mean, trained)
+        reply = Message(weights=without_prior(trained, local, self.logit_prior), control=control - state.control)
+        lost = ClientState(state.control, mean)
+        return Fit(ClientState(control, mean), reply, self.personal.model(mean, trained), if_lost=lost)
+
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        size, share = context.task.layout.size, np.float32(len(arrivals) / len(context.task.clients))
+        mean = weighted_mean((1, a.message.vector("weights", size)) for a in arrivals)
+        control = weighted_mean((1, a.message.vector("control", size)) for a in arrivals)
+        way, moments = self.server.direction(mean - server.weights, server.moments)
+        return ServerState(server.weights + way, server.control + share * control, moments)
+
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
+        return self.personal.model(state.mean, received(down, local, self.logit_prior))
+
+    def max_numbers(self, task: Task) -> int:
+        return 3 * task.layout.size + 4096

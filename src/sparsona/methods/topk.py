@@ -1,0 +1,73 @@
+"""Top-k with error feedback: Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018, under FedAvg. A
+client sends the largest entries of its update and keeps the rest for later; the server sends its whole model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from sparsona.message import Message, Sparse, Vector
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.methods import METHODS
+from sparsona.methods._averaging import ServerState, received
+from sparsona.methods._feedback import trained_with
+from sparsona.methods._personal import NO_MEAN, LogitPrior, Personal
+from sparsona.methods._server import PLAIN_STEP, ServerStep
+from sparsona.ops.elementwise import elementwise_mean
+from sparsona.ops.packed import without
+from sparsona.ops.rounding import Values, rounded
+from sparsona.ops.topk import top_supports
+from sparsona.training.local import Local
+
+
+@dataclass(frozen=True)
+class ClientState:
+    """What was not sent yet, and the running mean of the client's models."""
+
+    residual: Vector
+    mean: Vector | None = None
+
+
+@METHODS.add
+@dataclass(frozen=True)
+class TopK(Method[ServerState, ClientState]):
+    """FedAvg with top-k updates (`density` of each tensor) and error feedback."""
+
+    feedback: ClassVar[str] = "residual"
+    density: Annotated[float, Field(gt=0, le=1)] = 0.1
+    values: Values = "float32"
+    server: ServerStep = PLAIN_STEP
+    personal: Personal = NO_MEAN
+    logit_prior: LogitPrior = False
+
+    def start_server(self, task: Task) -> ServerState:
+        return ServerState(task.initial)
+
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
+        return ClientState(np.zeros_like(task.initial))
+
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        return Message(weights=server.weights)
+
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        start, layout = received(down, local, self.logit_prior), local.layout
+        learnt = trained_with(state.residual, start, local)
+        if learnt is None:
+            return Fit(state, Message(), start)
+        trained, wanted = learnt
+        taken = Sparse.take(wanted, top_supports(wanted, layout.spans("tensor"), 1 - self.density))
+        sent, mean = rounded(taken, layout.lengths, self.values), self.personal.mean(state.mean, trained.weights)
+        reply, model = Message(update=sent, examples=local.examples), self.personal.model(mean, trained.weights)
+        return Fit(ClientState(without(wanted, sent), mean), reply, model, if_lost=ClientState(wanted, mean))
+
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        size = context.task.layout.size
+        replies = ((a.message.examples(), a.message.sparse("update", size)) for a in arrivals)
+        return server.moved(elementwise_mean(size, replies, absent=True), self.server)
+
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
+        return self.personal.model(state.mean, received(down, local, self.logit_prior))

@@ -1,0 +1,39 @@
+"""A client's class shares as a shift of the model's outputs: logit adjustment.
+
+Menon and others, "Long-tail Learning via Logit Adjustment", ICLR 2021; between clients: Zhang and others, "Federated
+Learning with Label Distribution Skew via Logits Calibration", ICML 2022. The last bias is where a shift of the outputs
+stands, so a model with its shift is a vector like any other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsona.errors import InputError
+from sparsona.layout import Layout
+from sparsona.message import Vector
+
+
+def log_prior(labels: npt.NDArray[np.int64], classes: int) -> Vector:
+    """The logarithm of each class's share of the labels, every class counted once more than it occurs.
+
+    >>> np.exp(log_prior(np.array([0, 0, 1]), 2)).round(3)
+    array([0.6, 0.4], dtype=float32)
+    """
+    counts = np.bincount(labels, minlength=classes) + 1.0
+    out: Vector = np.log(counts / counts.sum()).astype(np.float32)
+    return out
+
+
+def output_bias(layout: Layout, classes: int) -> slice:
+    """Where the last layer's bias stands, which must have a number a class.
+
+    >>> from torch import nn
+    >>> output_bias(Layout.of(nn.Linear(3, 2)), 2)
+    slice(6, 8, None)
+    """
+    last = layout.tensors[-1]
+    if not classes or last.shape != (classes,):
+        raise InputError("logit_prior needs classes and a model that ends in a bias with a number a class: turn it off")
+    return last.slice

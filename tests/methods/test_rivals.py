@@ -1,0 +1,143 @@
+"""APFL, SCAFFOLD, FedBN, FedALA, top-k and EF21 in small numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scripted import Scripted, answered, floats, task
+from torch import nn
+
+import sparsona
+from sparsona.message import Message, Sparse, Vector
+from sparsona.methods import apfl, ef21, fedala, scaffold, topk
+from sparsona.methods._split import ClientState as Split
+from sparsona.methods.apfl import APFL
+from sparsona.methods.ef21 import EF21
+from sparsona.methods.fedala import FedALA
+from sparsona.methods.fedbn import FedBN
+from sparsona.methods.scaffold import Scaffold
+from sparsona.methods.topk import TopK
+
+LINE = task(nn.Linear(1, 1))
+
+
+def towards(*target: float) -> object:
+    """The gradient of half the squared distance from a point."""
+    return lambda weights: weights - floats(*target)
+
+
+def test_apfl_trains_its_own_model_through_the_mixture() -> None:
+    method = APFL(alpha=0.25, adaptive=False)
+    local = Scripted(LINE, floats(0, 0), slope=towards(4, 0))  # type: ignore[arg-type]
+    state = apfl.ClientState(floats(2, 0), 0.25)
+    fit = method.fit(state, Message(weights=floats(0, 0)), local)  # type: ignore[arg-type]
+    # w: 0 - 0.5 (0 - 4) = 2; v: 2 - 0.5 * 0.25 (0.25 * 2 - 4)
+    assert fit.reply.vector("weights").tolist() == [2, 0]
+    assert fit.state.own.tolist() == [2.4375, 0]
+    assert fit.model == pytest.approx([0.25 * 2.4375 + 0.75 * 2, 0])
+
+
+def test_apfl_moves_its_share_along_the_gradient_within_bounds() -> None:
+    local = Scripted(LINE, floats(0, 0), slope=towards(1, 0))  # type: ignore[arg-type]
+    fit = APFL().fit(apfl.ClientState(floats(1, 0), 0.5), Message(weights=floats(0, 0)), local)  # type: ignore[arg-type]
+    # 0.5 - 0.5 <(1, 0), (0.5 - 1, 0)> = 0.75
+    assert fit.state.alpha == 0.75
+    far = APFL().fit(apfl.ClientState(floats(9, 0), 0.5), Message(weights=floats(0, 0)), local)  # type: ignore[arg-type]
+    assert far.state.alpha == 0
+
+
+def test_scaffold_corrects_each_step_and_learns_its_drift() -> None:
+    method = Scaffold()
+    local = Scripted(LINE, floats(0, 0), slope=lambda w: floats(1, 2), steps=2)
+    down = Message(weights=floats(10, 10), control=floats(4, 0))
+    fit = method.fit(scaffold.ClientState(floats(1, 0)), down, local)  # type: ignore[arg-type]
+    # two steps of 0.5 (1 + 4 - 1, 2): 10 - 4, 10 - 2
+    assert fit.reply.vector("weights").tolist() == [6, 8]
+    # c_i = c_i - c + (x - y) / (K rate) = 1 - 4 + 4, 2: the mean gradient
+    assert fit.state.control.tolist() == [1, 2]
+    assert fit.reply.vector("control").tolist() == [0, 2]
+    assert fit.lost.control.tolist() == [1, 0]
+    server = scaffold.ServerState(floats(10, 10), floats(4, 0))
+    after = answered(method, server, [("a", fit.reply)], LINE)
+    assert after.weights.tolist() == [6, 8]
+    assert after.control.tolist() == [4, 1], "one of two clients has answered"
+
+
+def test_fedbn_keeps_scales_and_shifts() -> None:
+    where = task(nn.Linear(1, 2), nn.BatchNorm1d(2), nn.Linear(2, 1))
+    method = FedBN()
+    server, state = method.start_server(where), method.start_client(where, "a")
+    assert (len(server.shared), len(state.kept)) == (4 + 3, 4)
+    local = Scripted(where, np.arange(11, dtype=np.float32))
+    fit = method.fit(state, Message(shared=server.shared), local)  # type: ignore[arg-type]
+    assert fit.reply.vector("shared").tolist() == [0, 1, 2, 3, 8, 9, 10]
+    assert fit.state.kept.tolist() == [4, 5, 6, 7]
+    assert isinstance(fit.state, Split)
+
+
+def test_fedbn_leaves_statistics_with_their_clients() -> None:
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 10))
+    result = sparsona.run("fedbn", data="digits", model=module, clients=3, rounds=2, partition="iid")
+    one, other = (result.models[client].tensors() for client in ("c0", "c1"))
+    for name in ("2.running_mean", "2.weight"):
+        assert not np.array_equal(one[name], other[name])
+    assert np.array_equal(one["1.weight"], other["1.weight"])
+
+
+def test_fedala_learns_where_to_take_the_global_model() -> None:
+    where = task(nn.Linear(1, 1), nn.Linear(1, 1))
+    method = FedALA(ala_first=1, ala_lr=0.25)
+
+    def slope(weights: Vector) -> Vector:
+        return floats(0, 0, 1, -1)
+
+    local = Scripted(where, floats(0, 0, 0, 0), slope=slope)
+    down = Message(weights=floats(2, 2, 2, 2))
+    fit = method.fit(fedala.ClientState(floats(0, 0, 0, 0)), down, local)  # type: ignore[arg-type]
+    # W = 1 - 0.25 * gradient * (2 - 0) in the last layer: 0.5, and 1.5 is cut to 1; the first layer is the global one
+    assert fit.state.weights is not None
+    assert fit.state.weights.tolist() == [1, 1, 0.5, 1]
+    assert fit.reply.vector("weights").tolist() == [2, 2, 1, 2]
+    new = method.fit(method.start_client(where, "a"), down, local)  # type: ignore[arg-type]
+    assert new.reply.vector("weights").tolist() == [2, 2, 2, 2]
+    assert new.state.weights is None
+
+
+WIDE = task(nn.Linear(4, 1))
+
+
+def test_top_k_sends_the_largest_and_keeps_the_rest() -> None:
+    method = TopK(density=0.25)
+    local = Scripted(WIDE, floats(1, -5, 2, 0, 3))
+    fit = method.fit(topk.ClientState(floats(0, 0, 9, 0, 0)), Message(weights=np.zeros(5, np.float32)), local)  # type: ignore[arg-type]
+    assert fit.reply.sparse("update").dense().tolist() == [0, 0, 11, 0, 3]
+    assert fit.state.residual.tolist() == [1, -5, 0, 0, 0]
+    assert fit.lost.residual.tolist() == [1, -5, 11, 0, 3]
+    other = Message(update=Sparse(5, [2], [1.0]), examples=60)
+    after = answered(method, method.start_server(WIDE), [("a", fit.reply), ("b", other)], WIDE)
+    assert after.weights.tolist() == [0, 0, (20 * 11 + 60) / 80, 0, 20 * 3 / 80]
+
+
+def test_ef21_corrects_an_estimate_on_both_sides() -> None:
+    method = EF21(density=0.25)
+    local = Scripted(WIDE, floats(1, -5, 2, 0, 3))
+    down = Message(weights=np.zeros(5, np.float32))
+    one = method.fit(method.start_client(WIDE, "a"), down, local)  # type: ignore[arg-type]
+    assert one.reply.sparse("correction").dense().tolist() == [0, -5, 0, 0, 3]
+    assert one.state.estimate.tolist() == [0, -5, 0, 0, 3]
+    assert one.lost.estimate.tolist() == [0] * 5
+    server = answered(method, method.start_server(WIDE), [("a", one.reply)], WIDE)
+    assert server.estimate.tolist() == [0, -2.5, 0, 0, 1.5], "the other client's estimate is zero"
+    assert server.weights.tolist() == [0, -2.5, 0, 0, 1.5]
+    two = method.fit(one.state, down, replace(local, round=1))  # type: ignore[arg-type]
+    assert two.reply.sparse("correction").dense().tolist() == [0, 0, 2, 0, 0]
+    assert isinstance(two.state, ef21.ClientState)
+    assert answered(method, server, [("a", two.reply)], WIDE, 1).weights.tolist() == [0, -5, 1, 0, 3]
+
+
+@pytest.mark.parametrize("name", ["apfl", "fedala", "scaffold", "topk", "ef21"])
+def test_it_learns(name: str) -> None:
+    result = sparsona.run(name, data="digits", clients=6, partition="iid", rounds=12, evaluation={"every": 0})
+    assert result.summary["accuracy"]["pre"]["mean"] > 0.6

@@ -1,0 +1,126 @@
+"""The parts that averaging methods share: the server's step, the running mean, the log prior."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scripted import Scripted, answered, floats, task
+from torch import nn
+
+import sparsona
+from sparsona.errors import InputError
+from sparsona.experiment import assign, build, make_method
+from sparsona.message import Message
+from sparsona.methods import METHODS
+from sparsona.methods._personal import Own, Personal, with_prior, without_prior
+from sparsona.methods._server import PLAIN_STEP, ServerStep
+from sparsona.methods.fedavg import FedAvg
+from sparsona.options import groups, options_of
+from sparsona.training.optimizer import EMPTY
+
+LINE = task(nn.Linear(1, 1))
+
+
+def steps(step: ServerStep, *updates: float) -> list[float]:
+    """Where the server stands after each of these mean updates."""
+    at, memory, out = floats(0), EMPTY, []
+    for update in updates:
+        way, memory = step.direction(floats(update), memory)
+        at = at + way
+        out.append(float(at[0]))
+    return out
+
+
+def test_the_plain_step_is_the_mean() -> None:
+    assert steps(PLAIN_STEP, 1, 2) == [1, 3]
+
+
+def test_momentum_keeps_a_share_of_the_last_direction() -> None:
+    assert steps(ServerStep(momentum=0.5), 1, 1, 0) == [1, 2.5, 3.25]
+    assert steps(ServerStep(lr=2, momentum=0.5), 1, 1, 0) == [2, 5, 6.5]
+
+
+def test_adam_and_yogi_divide_by_the_root_of_the_second_moment() -> None:
+    # m = 0.1 D; v = 0.9 tau^2 + 0.1 D^2 with tau = 1
+    adam = ServerStep("adam", lr=1, momentum=0.9, beta2=0.9, tau=1.0)
+    assert steps(adam, 2) == pytest.approx([0.2 / (np.sqrt(0.9 + 0.4) + 1)])
+    # yogi: v = tau^2 + 0.1 D^2 where D^2 > v
+    assert steps(dataclasses.replace(adam, optimizer="yogi"), 2) == pytest.approx([0.2 / (np.sqrt(1.4) + 1)])
+    second = 0.2 / (np.sqrt(1.3) + 1) + (0.18 + 0.1) / (np.sqrt(0.9 * 1.3 + 0.1) + 1)
+    assert steps(adam, 2, 1)[1] == pytest.approx(second)
+
+
+def test_fedavg_with_a_server_step_moves_beyond_the_mean() -> None:
+    method = FedAvg(server=ServerStep(lr=2, momentum=0.5))
+    replies = [("a", Message(weights=floats(1, 0), examples=1)), ("b", Message(weights=floats(3, 4), examples=1))]
+    first = answered(method, method.start_server(LINE), replies, LINE)
+    assert first.weights.tolist() == [4, 4]
+    again = [(client, Message(weights=first.weights, examples=1)) for client, _ in replies]
+    assert answered(method, first, again, LINE).weights.tolist() == [6, 6]
+
+
+def test_a_running_mean_is_kept_only_where_it_is_asked_for() -> None:
+    assert Personal().mean(floats(1), floats(2)) is None
+    mean = Personal(0.75).mean(None, floats(4))
+    assert mean is not None
+    assert Personal(0.75).mean(mean, floats(8)) == pytest.approx([5])
+
+
+def test_the_log_prior_is_added_on_the_way_in_and_taken_off_on_the_way_out() -> None:
+    where = task(nn.Linear(1, 2))
+    local = Scripted(where, floats(1, 1, 1, 1))
+    method = FedAvg(logit_prior=True)
+    fit = method.fit(Own(), Message(weights=floats(0, 0, 0, 0)), local)  # type: ignore[arg-type]
+    prior = np.log([3 / 5, 2 / 5])  # two samples of one class, one of the other, and one more of each
+    assert fit.model == pytest.approx([1, 1, 1 + prior[0], 1 + prior[1]])
+    assert fit.reply.vector("weights") == pytest.approx([1, 1, 1, 1])
+    both = without_prior(with_prior(floats(1, 2, 3, 4), local, True), local, True)  # type: ignore[arg-type]
+    assert both == pytest.approx([1, 2, 3, 4])
+    with pytest.raises(InputError, match="a model that ends in a bias"):
+        with_prior(floats(0), Scripted(task(nn.Linear(1, 1, bias=False)), floats(0)), True)  # type: ignore[arg-type]
+
+
+GROUPED = [name for name in METHODS.names() if groups(METHODS.get(name))]
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_groups_of_options_go_to_the_file_and_back(name: str) -> None:
+    keys = [option.name for option in options_of(METHODS.get(name)) if "." in option.name]
+    wanted = {"server.momentum": 0.25, "personal.average": 0.5}
+    given = {key: value for key, value in wanted.items() if key in keys}
+    experiment, method = build(assign({"method": name}, [f"{key}={value}" for key, value in given.items()]))
+    for key, value in given.items():
+        group, option = key.split(".")
+        assert getattr(getattr(method, group), option) == value
+        assert experiment.options[group][option] == value
+    assert make_method(name, experiment.options) == method
+
+
+def test_an_option_of_a_group_leaves_the_others_at_the_methods_own_defaults() -> None:
+    assert make_method("fedthin", {"server": {"lr": 2}}).server == ServerStep(lr=2, momentum=0.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"server": {"momentun": 0.5}}, "no option 'server.momentun'; did you mean 'momentum'?"),
+        ({"server": 2}, "server is a group of options: set server.optimizer"),
+        ({"personal": {"average": 1.0}}, "personal.average: input should be less than 1"),
+    ],
+)
+def test_a_wrong_option_of_a_group_is_named(options: dict[str, object], problem: str) -> None:
+    with pytest.raises(InputError, match=problem.replace("?", r"\?")):
+        make_method("fedavg", options)
+
+
+def test_the_parts_help_where_they_should() -> None:
+    common = {"data": "digits", "clients": 10, "partition": "sorted:1.0", "rounds": 6}
+
+    def accuracy(*settings: str) -> float:
+        return float(sparsona.run("fedavg", **common, set=settings).summary["accuracy"]["pre"]["mean"])
+
+    plain = accuracy()
+    assert accuracy("logit_prior=true") > plain + 0.1, "clients with two classes each know which"
+    assert accuracy("personal.average=0.7") > plain + 0.1
