@@ -10,7 +10,7 @@ import pytest
 
 from sparsona.errors import InputError
 from sparsona.experiment import build
-from sparsona.methods.fedpse import ServerState
+from sparsona.methods.fedpse.owed import ServerState
 from sparsona.reproduce import (
     BEGIN,
     END,

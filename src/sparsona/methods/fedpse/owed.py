@@ -1,13 +1,16 @@
-"""What FedPSE's server has for each client, at rest."""
+"""What FedPSE's server remembers and has for each client, and what a client makes of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from sparsona.message import Message, Vector
 from sparsona.method import ClientId
+from sparsona.methods._feedback import ClientState
 from sparsona.ops.by_client import ByClient
 from sparsona.ops.packed import Packed
+from sparsona.training.optimizer import EMPTY, Moments
 
 
 @dataclass(frozen=True)
@@ -27,3 +30,21 @@ class Owed:
         """With the choice of the clients that answered, and what each had missed `before` this round."""
         new = {k: own.plus(before.missed[k]) if k in before.missed else own for k, own in chosen.items()}
         return Owed(self.updates | new, self.missed.without(new.keys()))
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """A model W_s for newcomers, what each client gets next, its last correlation distance d, and what the server's
+    step remembers."""
+
+    weights: Vector
+    owed: Owed
+    distance: dict[ClientId, float]
+    moments: Moments = EMPTY
+
+
+def held_by(state: ClientState, down: Message, size: int) -> Vector:
+    """The client's model with what it was sent now."""
+    if "update" in down:
+        return Packed.of(down.sparse("update", size)).added_to(state.weights)
+    return down.vector("weights", size) if "weights" in down else state.weights
