@@ -72,7 +72,7 @@ def bootstrap(differences: Mapping[str, Scores], repeats: int = 10_000, seed: in
     drawn for all seeds of a task together: they are the same clients. The interval is by percentiles; p counts the
     replicates on the other side of zero, twice, and is at least 2 / (repeats + 1).
 
-    >>> bootstrap({"a": np.full((5, 9), 0.02), "b": np.full((5, 4), 0.04)}, repeats=99).value
+    >>> round(bootstrap({"a": np.full((5, 9), 0.02), "b": np.full((5, 4), 0.04)}, repeats=99).value, 9)
     0.03
     """
     rng, tasks = np.random.default_rng(seed), [differences[name] for name in sorted(differences)]
