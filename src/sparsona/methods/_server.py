@@ -19,7 +19,7 @@ class ServerStep:
 
     `optimizer`: sgd steps along D, adam and yogi divide by the root of its second moment; `lr` is the length of the
     step, and sgd with 1 and no momentum is the plain mean; `momentum` is the share of the last direction that is kept
-    (FedAvgM; beta1 of adam and yogi, whose authors take 0.9); `beta2` is the share of the second moment that is kept;
+    (FedAvgM), beta1 of adam and yogi, whose authors take 0.9; `beta2` is the share of the second moment that is kept;
     `tau` is added to the root of the second moment.
     """
 
