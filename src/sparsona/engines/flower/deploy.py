@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import sparsona
 from sparsona.data import absolute
 from sparsona.data.dataset import Federation
 from sparsona.engines.flower.bundle import write_bundle
@@ -23,7 +22,7 @@ from sparsona.method import ClientId
 from sparsona.runs.names import file_stem
 
 LOCALHOST = "127.0.0.1"
-SPARSONA = Path(sparsona.__file__).parent / "__main__.py"
+SPARSONA = Path(__file__).parents[2] / "__main__.py"
 
 
 def submit(
