@@ -27,6 +27,8 @@ WHOLE = {
     "methods/test_rivals": "small rivals, one test each",
     "methods/test_shared_parts": "what all averaging methods share",
     "engines/test_evaluation": "what is measured, on every engine",
+    "engines/flower/test_loop": "server and nodes, with messages but without a network",
+    "engines/flower/test_network": "a federation on loopback",
     "engines/test_from_the_command_line": "engines under Ctrl-C and kill -9",
     "export/test_buffers": "nets with BatchNorm, in all formats",
     "export/test_export": "a model from a run to a prediction",
@@ -46,7 +48,7 @@ WHOLE = {
     "wire/test_sizes": "bytes against the entropy bound",
 }
 """Tests of a package as a whole, or of several of its modules: what they are about."""
-UNDER_WAY = ("engines/flower", "engines/test_ray", "engines/ray", "methods/test_fedthin", "methods/fedthin")
+UNDER_WAY = ("engines/test_ray", "engines/ray", "methods/test_fedthin", "methods/fedthin")
 """Rooms that others are building."""
 
 FILES = sorted(file for file in TESTS.rglob("test_*.py"))

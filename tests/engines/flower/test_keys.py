@@ -1,4 +1,4 @@
-"""What the commands refuse before anything is started, and keys."""
+"""Keys and certificates, and what the commands refuse before anything is started."""
 
 from __future__ import annotations
 
