@@ -151,7 +151,7 @@ class RayEngine:
             if any(worker.starting is None for worker in self.workers):
                 last_ready = now
             elif now - last_ready > PATIENCE:
-                log.warning("no worker is ready yet: %s", without_room(self._resources.cluster))
+                log.warning("no worker has started for a minute: others may have taken all cores of the cluster")
                 last_ready = now
             if now - looked > LOOK or not self.workers:
                 looked = now

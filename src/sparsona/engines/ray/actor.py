@@ -15,6 +15,7 @@ import torch
 from sparsona.engines.ray.sources import Sources
 from sparsona.engines.shipping import setup_of
 from sparsona.engines.turns import Failure, caught, run_turn
+from sparsona.errors import MissingReference
 from sparsona.federation.references import ReferenceStore
 from sparsona.federation.worker import Job, Outcome, Worker
 from sparsona.message import Part
@@ -33,6 +34,10 @@ class SharedFiles:
     tickets: tuple[Ticket, ...]
     references: Path
     mark: Path
+
+    def seen(self) -> bool:
+        """Whether these files are here. A file system over a network may show new ones late."""
+        return self.mark.exists() and all(one.read is None or one.read.exists() for one in self.tickets)
 
 
 @dataclass(frozen=True)
@@ -99,9 +104,12 @@ class RemoteWorker:
     def work(self, request: RemoteRequest, *sent: Any) -> RemoteResponse | OtherFiles | Failure:
         """Run the turns. `sent` holds large pieces of downlinks, and the parts of each reference that is handed over
         at its end."""
-        if isinstance(request.states, SharedFiles) and not request.states.mark.exists():
+        states = request.states
+        if isinstance(states, SharedFiles) and not states.seen():
             return OtherFiles()
-        return caught(lambda: self._respond(request, sent))
+        done = caught(lambda: self._respond(request, sent))
+        missing = isinstance(done, Failure) and isinstance(done.error, MissingReference)
+        return OtherFiles() if missing and isinstance(states, SharedFiles) else done
 
     def _respond(self, request: RemoteRequest, sent: tuple[Any, ...]) -> RemoteResponse:
         assert isinstance(self._worker, Worker)
