@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NETWORK := .venv-flower
+CLUSTER := .venv-ray
 
-.PHONY: demo docs examples test test-instructions test-slow test-network test-wheel lint types check clean
+.PHONY: demo docs examples test test-instructions test-slow test-network test-cluster test-wheel lint types check clean
 
 demo: $(READY)
 	$(BIN)/sparsona demo
@@ -32,6 +33,14 @@ test-network: $(READY)
 	  timeout --kill-after=30 600 $(NETWORK)/bin/python -m pytest -m network tests/engines/flower; \
 	else \
 	  echo "SKIPPED: the network tests. Flower could not be installed; pip says why above."; \
+	fi
+
+# Ray is large and stays out of the lock: an environment of its own, which finds the rest in the first one.
+test-cluster: $(READY)
+	if $(MAKE) --no-print-directory $(CLUSTER)/.ready; then \
+	  timeout 900 $(CLUSTER)/bin/python -m pytest -m network tests/engines/test_ray.py tests/many; \
+	else \
+	  echo "SKIPPED: the tests on a cluster need Ray, which could not be installed (see above)"; \
 	fi
 
 # A wheel and an sdist of what git knows, each in an empty environment.
@@ -71,5 +80,13 @@ $(NETWORK)/.ready: $(READY)
 	$(NETWORK)/bin/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
+$(CLUSTER)/.ready: $(READY)
+	test -x $(CLUSTER)/bin/python || $(PYTHON) -m venv $(CLUSTER)
+	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' \
+	  > "$$($(CLUSTER)/bin/python -c 'import site; print(site.getsitepackages()[0])')/first.pth"
+	$(CLUSTER)/bin/python -m pip install --quiet 'ray>=2.40'
+	$(CLUSTER)/bin/python -m pip install --quiet --no-deps --editable .
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(NETWORK) build dist .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(NETWORK) $(CLUSTER) build dist .mypy_cache .ruff_cache

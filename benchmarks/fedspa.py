@@ -21,7 +21,7 @@ import torch
 
 from sparsona.chance import Chance
 from sparsona.data.dataset import ClientSplit, Dataset
-from sparsona.engines.pool.processes import ENVIRONMENT
+from sparsona.engines.child import ENVIRONMENT
 from sparsona.method import Task
 from sparsona.methods.fedspa import FedSpa
 from sparsona.models import MODELS

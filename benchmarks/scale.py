@@ -1,117 +1,203 @@
-"""How a federation grows: start-up, time of a round and memory for 10 to 10,000 clients, one in a hundred a round.
+"""How a federation grows: time, memory and disk for 10 to 100,000 clients, one in a hundred a round.
 
-    python benchmarks/scale.py [--clients 10 100 1000 10000] [--methods fedavg fedpse fedspa] [--draw scale.png]
+    python benchmarks/scale.py [--clients 10 100 1000 10000 100000] [--methods fedavg fedpse fedspa]
+                               [--model mlp] [--memory-mb 512] [--results scale.jsonl] [--draw scale.png]
 
-Every client has ten samples for an mlp 64-50-10 (3,760 weights). Each size runs in a process of its own, on the pool.
+Every client has ten samples. The model is an mlp 64-50-10 (3,760 weights), or with ``--model cnn-mcmahan`` a ConvNet of
+1,663,370. A round asks every hundredth client, each time others: after a hundred rounds everybody has taken part, and
+the run directory holds all that it ever will. Each size runs in a process of its own, on the pool, evaluation off.
+
 Start-up is all from the data in memory to the first downlink: dealing the samples out, the server's state, the
-workers. A round is the mean of those that fit into a few seconds, evaluation off. Memory is the peak of the server
-process; that of a worker stands beside it.
+workers. A round is the mean of the last half of the rounds, a checkpoint what it adds. Memory is the peak of the server
+process, that of a worker stands beside it; disk is the run directory at the end. What is in ``--results`` is not run
+again.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import multiprocessing
 import resource
+import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from sparsona.chance import Chance
 from sparsona.data import Columns, from_arrays
 from sparsona.engines.pool import Pool
 from sparsona.federation.rounds import Rounds
+from sparsona.federation.schedule import Plan
+from sparsona.method import ClientId
 from sparsona.prepare import prepare
-from sparsona.runs.records import RunLog
+from sparsona.runs.checkpoint import Checkpointer
+from sparsona.runs.records import RoundReport, RunLog
 
-EACH, SECONDS = 10, 4.0
+EACH, ROUNDS = 10, 100
+SHAPES = {"mlp": (8, 8), "cnn-mcmahan": (28, 28)}
 
 
 @dataclass(frozen=True)
 class Grown:
-    """What one size took."""
+    """What one size took: seconds and megabytes. `held` is what the server has in memory for its clients, `rests` what
+    it has put aside."""
 
     method: str
+    model: str
     clients: int
+    memory: int
+    weights: int
+    rounds: int
     start: float
     round: float
+    checkpoint: float
     server: float
     worker: float
+    held: float
+    rests: float
+    disk: float
+    files: int
+
+    @property
+    def key(self) -> tuple[str, str, int, int]:
+        return self.method, self.model, self.clients, self.memory
 
 
-def measure(method: str, clients: int) -> Grown:
+@dataclass(frozen=True)
+class InTurn:
+    """Every hundredth client, or one, each round others."""
+
+    def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan:
+        return Plan(tuple(sorted(idle)[round % min(ROUNDS, len(idle)) :: ROUNDS]))
+
+
+class TimedCheckpointer(Checkpointer):
+    """Counts the seconds of its checkpoints."""
+
+    seconds = 0.0
+
+    def save(self, *what: Any) -> None:
+        began = time.perf_counter()
+        super().save(*what)
+        self.seconds += time.perf_counter() - began
+
+
+class Enough(Exception):
+    """Everybody has taken part."""
+
+
+def measure(method: str, model: str, clients: int, memory: int) -> Grown:
     rng = np.random.default_rng(0)
-    inputs = rng.integers(0, 255, (clients * EACH * 5 // 4, 8, 8), np.uint8)
-    data = from_arrays((inputs, rng.integers(0, 10, len(inputs))), model="mlp", columns=Columns(scaling="none"))
+    inputs = rng.integers(0, 255, (clients * EACH * 5 // 4, *SHAPES[model]), np.uint8)
+    data = from_arrays((inputs, rng.integers(0, 10, len(inputs))), model=model, columns=Columns(scaling="none"))
     settings = {
         "method": method, "clients": clients, "partition": "iid", "rounds": 10**6, "engine": "pool",
-        "schedule": {"sample": max(0.01, 1 / clients)}, "evaluation": {"every": 0}, "training": {"batch": EACH},
+        "evaluation": {"every": 0}, "training": {"batch": EACH},
     }  # fmt: skip
     began = time.perf_counter()
-    prepared = prepare(settings, data=data)
-    setup = prepared.setup
+    setup = (prepared := prepare(settings, data=data)).setup
     engine = Pool(setup)
-    try:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
         sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
-        run_log = RunLog(sizes, setup.objective.higher_is_better)
-        loop = Rounds(setup, engine, prepared.schedule, prepared.experiment.evaluation, run_log)
+        run_log = RunLog(sizes, setup.objective.higher_is_better, place / "records.jsonl")
+        checkpointer = TimedCheckpointer(place, place / "records.jsonl")
+        evaluation = prepared.experiment.evaluation
+        loop = Rounds(setup, engine, InTurn(), evaluation, run_log, checkpointer, memory * 2**20)
         start = time.perf_counter() - began
-        for warm in range(2):
-            loop._round(warm)
-        began, done = time.perf_counter(), 0
-        while done < 3 or time.perf_counter() - began < SECONDS:
-            loop._round(2 + done)
-            done += 1
-        each = (time.perf_counter() - began) / done
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        return Grown(method, clients, start, each, peak, engine.peak_rss_mb)
-    finally:
-        engine.close()
+        ends = [(time.perf_counter(), 0.0)]
+        rounds = min(ROUNDS, max(clients, 10))
+
+        def watch(report: RoundReport) -> None:
+            ends.append((time.perf_counter(), checkpointer.seconds))
+            if report.round == rounds:
+                raise Enough
+
+        try:
+            loop.run(watch)
+        except Enough:
+            pass
+        finally:
+            engine.close()
+        (half, saved), (end, all_saved) = ends[rounds // 2], ends[-1]
+        counted = rounds - rounds // 2
+        checkpoint = (all_saved - saved) / counted
+        files = [path.stat().st_size for path in place.rglob("*") if path.is_file()]
+        rests = sum(path.stat().st_size for path in (place / "resting").iterdir())
+        return Grown(
+            method, model, clients, memory, setup.task.layout.size, rounds, start, (end - half) / counted - checkpoint,
+            checkpoint, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, engine.peak_rss_mb,
+            (loop.resting.held + engine.references.held[1]) / 1e6, rests / 1e6, sum(files) / 1e6, len(files),
+        )  # fmt: skip
 
 
 def draw(rows: Sequence[Grown], to: Path) -> None:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
-    time_, memory = figure.subplots(1, 2)
-    for method in dict.fromkeys(row.method for row in rows):
-        own = [row for row in rows if row.method == method]
-        clients = [row.clients for row in own]
-        time_.plot(clients, [1000 * row.round / max(1, row.clients // 100) for row in own], "o-", label=method)
-        memory.plot(clients, [row.server for row in own], "o-", label=method)
+    figure = Figure(figsize=(12, 3.2), layout="constrained")
+    time_, memory, disk = figure.subplots(1, 3)
+    for method, model in dict.fromkeys((row.method, row.model) for row in rows):
+        own = [row for row in rows if (row.method, row.model) == (method, model)]
+        clients, label = [row.clients for row in own], f"{method}, {own[0].weights:,} weights"
+        seconds = [row.round + row.checkpoint for row in own]
+        time_.plot(clients, [1000 * s / max(1, n // ROUNDS) for s, n in zip(seconds, clients, strict=True)], "o-")
+        memory.plot(clients, [row.server for row in own], "o-", label=label)
+        disk.plot(clients, [row.disk for row in own], "o-")
     time_.set(xscale="log", yscale="log", xlabel="clients, 1 % of them a round", ylabel="ms of a round a client in it")
     memory.set(xscale="log", ylim=(0, None), xlabel="clients", ylabel="peak memory of the server, MB")
+    disk.set(xscale="log", yscale="log", xlabel="clients", ylabel="run directory, MB")
     memory.legend()
     figure.savefig(to, dpi=110)
 
 
+def kept(file: Path | None) -> list[Grown]:
+    if file is None or not file.exists():
+        return []
+    return [Grown(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+COLUMNS = ("method", "weights", "clients", "start-up s", "a round ms", "checkpoint ms", "server MB", "worker MB",
+           "in memory for clients MB", "put aside MB", "disk MB", "files")  # fmt: skip
+
+
+def line(row: Grown) -> str:
+    cells = (row.method, f"{row.weights:,}", f"{row.clients:,}", f"{row.start:.1f}", f"{1000 * row.round:,.0f}",
+             f"{1000 * row.checkpoint:,.0f}", f"{row.server:,.0f}", f"{row.worker:,.0f}", f"{row.held:,.1f}",
+             f"{row.rests:,.1f}", f"{row.disk:,.1f}", f"{row.files:,}")  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clients", type=int, nargs="+", default=[10, 100, 1000, 10_000])
+    parser.add_argument("--clients", type=int, nargs="+", default=[10, 100, 1000, 10_000, 100_000])
     parser.add_argument("--methods", nargs="+", default=["fedavg", "fedpse", "fedspa"], metavar="METHOD")
+    parser.add_argument("--model", choices=sorted(SHAPES), default="mlp")
+    parser.add_argument("--memory-mb", type=int, default=512, help="server_memory_mb of the runs")
+    parser.add_argument("--results", type=Path, help="keep a line of each size in this file")
     parser.add_argument("--draw", type=Path, help="also draw it into this file")
     asked = parser.parse_args()
+    done = {row.key: row for row in kept(asked.results)}
     context = multiprocessing.get_context("spawn")
-    print(f"{datetime.date.today()}, mlp 64-50-10, {EACH} samples a client, 1 % of the clients a round\n")
-    print("| method | clients | start-up s | s a thousand clients | a round ms | server MB | worker MB |")
-    print("|---|---|---|---|---|---|---|")
-    rows = []
+    print(f"{datetime.date.today()}, {EACH} samples a client, 1 % of the clients a round\n")
+    print(f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|")
     for method in asked.methods:
         for clients in asked.clients:
-            with context.Pool(1) as process:
-                row = process.apply(measure, (method, clients))
-            rows.append(row)
-            per = f"{1000 * row.start / clients:.2f}" if clients >= 1000 else ""
-            print(
-                f"| {method} | {clients:,} | {row.start:.1f} | {per} | {1000 * row.round:.0f} "
-                f"| {row.server:.0f} | {row.worker:.0f} |",
-                flush=True,
-            )
+            key = method, asked.model, clients, asked.memory_mb
+            if key not in done:
+                with context.Pool(1) as process:
+                    done[key] = process.apply(measure, key)
+                if asked.results:
+                    with asked.results.open("a", encoding="utf-8") as file:
+                        file.write(json.dumps(asdict(done[key])) + "\n")
+            print(line(done[key]), flush=True)
     if asked.draw:
-        draw(rows, asked.draw)
+        draw(list(done.values()), asked.draw)
 
 
 if __name__ == "__main__":

@@ -43,9 +43,11 @@ from torch import nn
 from sparsona.chance import Chance
 from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.engines import Engine
+from sparsona.engines.child import ENVIRONMENT
 from sparsona.engines.inprocess import InProcess
-from sparsona.engines.pool import JobGroup, Pool, cores
-from sparsona.engines.pool.processes import ENVIRONMENT, WorkerPool
+from sparsona.engines.pool import Pool, cores
+from sparsona.engines.pool.processes import WorkerPool
+from sparsona.engines.turns import JobGroup
 from sparsona.federation import rounds as rounds_module
 from sparsona.federation import worker as client_module
 from sparsona.federation.evaluation import Evaluation

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -32,3 +33,14 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def nodes() -> Iterator[Any]:
+    """Three nodes of a Ray cluster on loopback, which take some seconds to start."""
+    pytest.importorskip("ray", reason="needs Ray: pip install 'sparsona[ray]', or make test-cluster")
+    from ray_nodes import Nodes
+
+    made = Nodes()
+    yield made
+    made.close()

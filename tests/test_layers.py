@@ -28,6 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("engines",),
     ("prepare",),
     ("api",),
+    ("many",),
     ("studies", "reproduce", "skeleton", "testing"),
     ("cli",),
     ("__main__", "__init__"),

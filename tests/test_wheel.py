@@ -53,6 +53,7 @@ def empty_environment(folder: Path) -> Path:
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
     packages = run(python, "-c", "import site; print(site.getsitepackages()[0])", folder=folder).strip()
+    run(python, "-m", "pip", "uninstall", "--quiet", "--yes", "setuptools", folder=folder)  # an old one comes with venv
     Path(packages, "first.pth").write_text(site.getsitepackages()[0] + "\n")
     missing = "import importlib.util as u; print(u.find_spec('sparsona') is None, u.find_spec('torch') is not None)"
     assert run(python, "-c", missing, folder=folder).split() == ["True", "True"]

@@ -8,7 +8,7 @@ import hashlib
 import logging
 import resource
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from sparsona.export.card import GIVEN, ModelCard, layers
 from sparsona.export.files import model_bytes, read_model
 from sparsona.export.predict import PersonalModel, model_in
 from sparsona.export.rebuild import module_of, runner_of
+from sparsona.federation.resources import Resources
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Schedule
 from sparsona.federation.worker import Outcome
@@ -244,16 +245,15 @@ def _execute(
     run_log = RunLog(sizes, higher, folder.records if folder else None, fewest)
     checkpointer = Checkpointer(folder.checkpoint, folder.records) if folder else None
     with _repeatable():
-        engine = ENGINES.get(experiment.engine)(setup, experiment.workers)
-        try:
-            rounds = Rounds(setup, engine, prepared.schedule, experiment.evaluation, run_log, checkpointer)
-            if resume:
-                rounds.resume()
-            on_start(rounds.done)
-            rounds.run(on_round)
-            return _finish(prepared, rounds, folder)
-        finally:
-            engine.close()
+        resources, memory = Resources(experiment.workers, experiment.cluster), experiment.server_memory_mb * 2**20
+        with closing(ENGINES.get(experiment.engine)(setup, resources)) as engine:
+            rounds = Rounds(setup, engine, prepared.schedule, experiment.evaluation, run_log, checkpointer, memory)
+            with closing(rounds):
+                if resume:
+                    rounds.resume()
+                on_start(rounds.done)
+                rounds.run(on_round)
+                return _finish(prepared, rounds, folder)
 
 
 def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> Result:

@@ -16,6 +16,7 @@ from sparsona.data import absolute
 from sparsona.data.schema.columns import Columns
 from sparsona.errors import InputError
 from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.resources import Cluster
 from sparsona.federation.schedule import Sampled
 from sparsona.files import check_regular
 from sparsona.method import Method
@@ -32,7 +33,9 @@ _PART = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
 DEEP = re.compile(rf"{_PART}(?:[ \t]*\.[ \t]*{_PART}){{50}}")
 """A key of fifty parts and more. Python's reader takes memory by the square of their number."""
 
-FREE = ("engine", "workers", "device", "rounds")
+FREE = (
+    "engine", "workers", "device", "rounds", "server_memory_mb", "cluster.address", "cluster.gpus_per_worker",
+)  # fmt: skip
 """What may change when a run is resumed: where the work is done, and that it goes on for longer."""
 
 
@@ -88,12 +91,16 @@ class Experiment(BaseModel):
     max_update_norm: Annotated[
         float | None, Field(gt=0, description="refuse a reply longer than so many times the others' median")
     ] = None
+    server_memory_mb: Annotated[
+        int, Field(gt=0, description="of what the server has for its clients, more than so many MB are files")
+    ] = 512
     options: Annotated[dict[str, Any], Field(description="the method's options: `sparsona methods NAME`")] = {}
     training: TrainConfig = TrainConfig()
     schedule: Sampled = Sampled()
     columns: Columns = Columns()
     split: Split = Split()
     evaluation: Evaluation = Evaluation()
+    cluster: Cluster = Cluster()
 
     def same_work(self, other: Experiment) -> str | None:
         """The first setting in which the two experiments differ, None where one can continue the other."""
@@ -110,6 +117,7 @@ SECTIONS: dict[str, type] = {
     "columns": Columns,
     "split": Split,
     "evaluation": Evaluation,
+    "cluster": Cluster,
 }
 
 

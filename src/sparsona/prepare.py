@@ -23,7 +23,7 @@ from sparsona.data.schema import Agreement, Along, Rows, Schema, along_of, excha
 from sparsona.data.schema.understood import Line, understood
 from sparsona.engines import ENGINES
 from sparsona.engines.pool import cores
-from sparsona.engines.pool.shared import picklable
+from sparsona.engines.shipping import picklable
 from sparsona.errors import InputError
 from sparsona.experiment import Experiment, build
 from sparsona.export.card import GIVEN
@@ -57,6 +57,8 @@ class Prepared:
     """Every client's schema, and the bytes by which it was agreed on."""
     loaded: Dataset
     """The data set before anybody agreed on its columns: several experiments may share it."""
+    seconds: float
+    """About how long the training takes on one core."""
     rows: Rows | None = None
     """The raw rows of a table, for a look at what was understood."""
 
@@ -140,9 +142,10 @@ def prepare(
     )
     runner = ModelRunner(module, dataset, setup.objective, chance, experiment.device)
     _probe(runner, federation, shape)
-    engine = _engine(experiment, setup, runner) if experiment.engine == "auto" else experiment.engine
+    seconds = _seconds(experiment, setup, runner)
+    engine = _engine(experiment, setup, seconds) if experiment.engine == "auto" else experiment.engine
     experiment = experiment.model_copy(update={"engine": engine, "trainer": setup.trainer})
-    return Prepared(experiment, setup, newcomers, schedule or experiment.schedule, agreement, source, rows)
+    return Prepared(experiment, setup, newcomers, schedule or experiment.schedule, agreement, source, seconds, rows)
 
 
 def _dataset(experiment: Experiment, given: Any, along: Along | None) -> Dataset:
@@ -182,10 +185,15 @@ def _resolve(experiment: Experiment, given: Mapping[str, Any], data: Dataset) ->
     return experiment.model_copy(update=update)
 
 
-def _engine(experiment: Experiment, setup: Setup, runner: ModelRunner) -> str:
+def _engine(experiment: Experiment, setup: Setup, seconds: float) -> str:
     """The pool, unless its start would take longer than it saves. Results do not depend on the choice."""
     if min(experiment.workers or cores(), cores()) < 2 or experiment.device != "cpu":
         return "inprocess"
+    return "pool" if seconds > WORTHWHILE and picklable(setup) else "inprocess"
+
+
+def _seconds(experiment: Experiment, setup: Setup, runner: ModelRunner) -> float:
+    """About how long the training takes on one core."""
     config, evaluation = setup.config, experiment.evaluation
     turns = experiment.schedule.sample
     if evaluation.every and evaluation.post == "everyone":
@@ -194,8 +202,7 @@ def _engine(experiment: Experiment, setup: Setup, runner: ModelRunner) -> str:
     steps = sum(config.steps or config.epochs * math.ceil(n / config.batch) for n in examples) * config.repeats
     runner.flops = 0
     runner.count(1)
-    seconds = turns * experiment.rounds * steps * (SECONDS_A_STEP + config.batch * runner.flops * SECONDS_A_FLOP)
-    return "pool" if seconds > WORTHWHILE and picklable(setup) else "inprocess"
+    return turns * experiment.rounds * steps * (SECONDS_A_STEP + config.batch * runner.flops * SECONDS_A_FLOP)
 
 
 SECONDS_A_STEP, SECONDS_A_FLOP = 3e-4, 1e-11

@@ -476,8 +476,8 @@ def _newcomer(rounds: Rounds) -> None:
 class Tap(InProcess):
     """Keeps every message that clients send."""
 
-    def __init__(self, setup: Setup, workers: int = 1) -> None:
-        super().__init__(setup, workers)
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
         self.sent: list[tuple[ClientId, Message]] = []
         self._limit, self._lengths = setup.limit(), setup.task.layout.lengths
 
@@ -492,8 +492,8 @@ class Tap(InProcess):
 class Recorder(Tap):
     """Keeps also every state that clients have had, the first one included. Their replies refer to no other frame."""
 
-    def __init__(self, setup: Setup, workers: int = 1) -> None:
-        super().__init__(dataclasses.replace(setup, packing="plain"), workers)
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(dataclasses.replace(setup, packing="plain"))
         self.states = {client: [self.store.get(client).state] for client in setup.task.clients}
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:

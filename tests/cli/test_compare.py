@@ -45,7 +45,7 @@ def test_a_comparison_ends_with_scores_costs_and_a_report(sparsona: Any, tmp_pat
     started = re.findall(r"^(\S+), seed (\d)", err, re.MULTILINE)
     assert [seed for _, seed in started] == ["0"] * 4 + ["1"] * 4, "seed by seed"
     summary = json.loads((tmp_path / "c" / "fedprox-mu-0.5-seed1" / "summary.json").read_text())
-    assert (summary["options"], summary["seed"]) == ({"mu": 0.5, "merge": "mean"}, 1)
+    assert (summary["options"]["mu"], summary["options"]["merge"], summary["seed"]) == (0.5, "mean", 1)
 
 
 def test_it_grows_by_methods_and_seeds_and_runs_nothing_twice(sparsona: Any, tmp_path: Path) -> None:

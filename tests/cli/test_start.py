@@ -48,7 +48,7 @@ def test_the_version_is_an_option_and_the_package_a_command() -> None:
     assert done.stdout == f"{__version__}\n"
 
 
-@pytest.mark.parametrize("name", ["run", "compare", "tune", "choose"])
+@pytest.mark.parametrize("name", ["run", "compare", "sweep", "tune", "choose"])
 def test_every_command_that_runs_something_takes_every_option_of_run(name: str) -> None:
     group = typer.main.get_command(app)
     taken = {parameter.name for parameter in group.commands[name].params}  # type: ignore[attr-defined]

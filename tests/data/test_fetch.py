@@ -105,11 +105,11 @@ def toy(server: Server, **changes: Any) -> Source:
 
 
 def part_of(root: Path) -> Path:
-    return root / "test-data-fetch" / "toy.bin.part"
+    return root / "test-fetch" / "toy.bin.part"
 
 
 def target_of(root: Path) -> Path:
-    return root / "test-data-fetch" / "toy.bin"
+    return root / "test-fetch" / "toy.bin"
 
 
 def test_a_download_is_checked_and_reported(server: Server, tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_download_is_checked_and_reported(server: Server, tmp_path: Path) -> N
     assert seen[0] == ("toy.bin", 0, len(CONTENT))
     assert seen[-1] == ("toy.bin", len(CONTENT), len(CONTENT))
     assert [here for _, here, _ in seen] == sorted(here for _, here, _ in seen)
-    assert result.folder == tmp_path / "test-data-fetch"
+    assert result.folder == tmp_path / "test-fetch"
     assert [(f.name, f.downloaded, f.note) for f in result.files] == [("toy.bin", True, "sha256 is right")]
 
 
@@ -229,7 +229,7 @@ def test_a_missing_checksum_is_said(server: Server, tmp_path: Path) -> None:
 
 
 def test_a_404_is_told_at_once(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"cannot download toy.bin of 'test-data-fetch' .*404 Not Found") as caught:
+    with pytest.raises(DataError, match=r"cannot download toy.bin of 'test-fetch' .*404 Not Found") as caught:
         fetch(toy(server, urls=(f"{server.address}/gone",)), tmp_path)
     assert len(server.asked) == 1
     assert "by hand" in str(caught.value)
@@ -274,7 +274,7 @@ def test_a_disk_that_fills_up_keeps_the_part(server: Server, tmp_path: Path) -> 
 
 
 def test_a_place_that_cannot_be_written_is_told(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "test-data-fetch").write_text("in the way")
+    (tmp_path / "test-fetch").write_text("in the way")
     with pytest.raises(DataError, match=r"cannot write .*set SPARSONA_DATA"):
         fetch(toy(server), tmp_path)
 
@@ -319,8 +319,8 @@ def test_only_the_expected_members_are_unpacked(server: Server, tmp_path: Path, 
     source = archived(server, content, name)
     fetch(source, tmp_path)
     found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
-    assert found == ["test-data-fetch/sub/a.bin", "test-data-fetch/sub/b.bin"]
-    assert (tmp_path / "test-data-fetch" / "sub" / "b.bin").read_bytes() == b"b"
+    assert found == ["test-fetch/sub/a.bin", "test-fetch/sub/b.bin"]
+    assert (tmp_path / "test-fetch" / "sub" / "b.bin").read_bytes() == b"b"
     assert not fetch(source, tmp_path).files[0].downloaded
     assert len(server.asked) == 1
 
@@ -338,15 +338,15 @@ def test_an_archive_that_is_not_as_expected_is_told(
 ) -> None:
     with pytest.raises(DataError, match=problem):
         fetch(archived(server, content), tmp_path)
-    assert not (tmp_path / "test-data-fetch" / "toy.tar.gz.part").exists()
+    assert not (tmp_path / "test-fetch" / "toy.tar.gz.part").exists()
 
 
 def test_what_cannot_be_downloaded_says_how_to_get_it(tmp_path: Path) -> None:
     source = Source(load, "a toy", "none", files=(File("all_*.json"),), by_hand="ask the author")
     with pytest.raises(DataError, match=r"cannot be downloaded .*ask the author"):
         fetch(source, tmp_path)
-    (tmp_path / "test-data-fetch").mkdir()
-    (tmp_path / "test-data-fetch" / "all_0.json").write_text("{}")
+    (tmp_path / "test-fetch").mkdir()
+    (tmp_path / "test-fetch" / "all_0.json").write_text("{}")
     assert fetch(source, tmp_path).files[0].note == "already there"
 
 

@@ -74,6 +74,10 @@ def test_the_readme_is_short_and_names_no_method_that_is_not_there() -> None:
     assert len(text.splitlines()) < 200
     for name in re.findall(r"sparsona run ([a-z-]+) ", text):
         METHODS.check(name)
+    counted = re.search(r"personal ones among them \| (\d+), ", text)
+    assert counted is not None
+    ours = [name for name, about in METHODS.describe().items() if not about.startswith("(plug-in")]
+    assert int(counted[1]) == len(ours), "the comparison counts the methods"
 
 
 def test_the_version_stands_in_one_place_and_is_cited() -> None:

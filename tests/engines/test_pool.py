@@ -22,9 +22,11 @@ from torch import nn
 
 from sparsona.engines import pool
 from sparsona.engines.inprocess import InProcess
-from sparsona.engines.pool import JobGroup, Pool, cores
+from sparsona.engines.pool import Pool, cores
 from sparsona.engines.pool.processes import WorkerPool
-from sparsona.engines.pool.shared import SharedBlock, SplitTable, mapped, picklable, share_setup
+from sparsona.engines.pool.shared import SharedBlock, mapped, share_setup
+from sparsona.engines.shipping import SplitTable, picklable
+from sparsona.engines.turns import JobGroup
 from sparsona.errors import Diverged, InputError, SparsonaError, WireError
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.rounds import Rounds

@@ -115,7 +115,7 @@ def bytes_down(method: str, sample: float, **options: Any) -> float:
     """Bytes of a downlink on average, without the first round, in which nothing has moved yet."""
     result = sparsona.run(
         method, data="digits", clients=20, partition="dirichlet-classes:0.3", rounds=20, options=options,
-        schedule={"sample": sample}, evaluation={"every": 0}, model="mlp:100", trainer="batched",
+        schedule={"sample": sample}, evaluation={"every": 0}, model="mlp:100", trainer="fused",
     )  # fmt: skip
     later = result.history[1:]
     return sum(report.down.total for report in later) / sum(report.took_part for report in later)

@@ -216,8 +216,7 @@ def test_dropping_used_personal_models_changes_no_result() -> None:
         def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
             out = super().aggregate(server, arrivals, context)
             there = {a.client for a in arrivals}
-            old = {k: own for k, own in server.personal.items() if k not in there}
-            return replace(out, personal={**old, **out.personal})
+            return replace(out, personal=server.personal.without(there) | out.personal)
 
     scores, weights = [], []
     for method in (PLGA(start_from="personalised"), Hoarding(start_from="personalised")):

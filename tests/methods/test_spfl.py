@@ -28,6 +28,7 @@ from sparsona.methods.spfl import SPFL
 from sparsona.methods.spfl_w import SPFLw
 from sparsona.models import MODELS
 from sparsona.ops import pairwise
+from sparsona.ops.by_client import ByClient
 from sparsona.ops.pairwise import Matrix, Similarity, cosines, row_softmax
 from sparsona.runs.records import RunLog
 from sparsona.testing import tiny_setup
@@ -45,7 +46,7 @@ def state_of(setup: Setup, similarity: Similarity, spread: float = 0.0) -> Serve
     start = setup.task.initial
     rng = np.random.default_rng(1)
     models = {k: (start + spread * rng.normal(size=len(start))).astype(np.float32) for k in setup.task.clients}
-    return ServerState(start, start, models, similarity)
+    return ServerState(start, start, ByClient(models), similarity)
 
 
 def updates_of(setup: Setup) -> dict[str, np.ndarray]:
@@ -252,7 +253,7 @@ def test_who_misses_a_measuring_pass_keeps_its_model() -> None:
     setup = tiny_setup(SPFL(gamma=1), clients=4)
     old = state_of(setup, Similarity(("c0", "c1", "c2"), {}), spread=0.1)
     mean, before = old.mean + np.float32(1), {k: old.models[k] for k in ("c0", "c1")}
-    server = ServerState(old.common, mean, before, old.similarity)
+    server = ServerState(old.common, mean, ByClient(before), old.similarity)
     rng = np.random.default_rng(4)
     trained = mean + rng.normal(size=len(mean)).astype(np.float32)
     measured = [Arrival("c0", Message(weights=trained, measured=1), 1, lambda: Message(weights=mean))]

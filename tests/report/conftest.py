@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparsona.studies.contest import Contest, Runs, Watcher, declare, run_contest
+from sparsona.studies.contest import Contest, ContestWatcher, Runs, declare, run_contest
 
 METHODS = ("local", "fedavg-ft", "spfl", "pfednet", "fedspa", "pfedgate")
 
@@ -17,5 +17,5 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("studies") / "comparison"
     settings = {"clients": 5, "rounds": 3, "engine": "inprocess"}
     contest = declare(folder, Contest(METHODS, (0, 1), settings), resume=False)
-    assert run_contest(Runs(contest, folder), Watcher()) == {}
+    assert run_contest(Runs(contest, folder), ContestWatcher()) == {}
     return folder

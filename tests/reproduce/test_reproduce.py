@@ -10,7 +10,7 @@ import pytest
 
 from sparsona.errors import InputError
 from sparsona.experiment import build
-from sparsona.methods.fedpse import ServerState
+from sparsona.methods.fedpse.owed import ServerState
 from sparsona.reproduce import (
     BEGIN,
     END,
@@ -261,8 +261,8 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 DOCS = Path(__file__).parents[2] / "docs" / "papers"
-CARDS = {"fedpse": ["fedpse"], "fedspa": ["fedspa"], "pfedgate": ["pfedgate"], "pfednet": ["pfednet"],
-         "fedthin": ["fedthin"], "spfl-plga": ["spfl", "plga"]}  # fmt: skip
+CARDS = {"fedpse": ["fedpse"], "fedthin": ["fedthin"], "fedspa": ["fedspa"], "pfedgate": ["pfedgate"],
+         "pfednet": ["pfednet"], "spfl-plga": ["spfl", "plga"]}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CARDS)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sparsona.errors import InputError
-from sparsona.experiment import assign, make_method
+from sparsona.experiment import make_method
 from sparsona.methods import METHODS
 from sparsona.studies.space import Range, knobs, number_range
 
@@ -16,10 +16,8 @@ def test_every_end_of_every_knob_is_a_setting_that_the_method_takes(name: str) -
         values = knob.choices if knob.range is None else (knob.range.low, knob.range.high)
         for value in values:
             taken = int(value) if knob.range is not None and knob.range.whole else value
-            settings = assign(
-                {"method": name}, [f"{knob.key}={str(taken).lower() if isinstance(taken, bool) else taken}"]
-            )
-            make_method(name, settings["options"])
+            group, _, option = knob.key.rpartition(".")
+            make_method(name, {group: {option: taken}} if group else {option: taken})
         assert knob.range is None or knob.range.low <= knob.start <= knob.range.high
 
 

@@ -76,4 +76,4 @@ def test_a_trial_that_was_killed_in_its_middle_is_made_again(tmp_path: Path, mon
             tune(runs, "local", knobs("local"), Target(score=0.5), 2)
     done, _ = tune(runs, "local", knobs("local"), Target(score=0.5), 2)
     assert len(done) == 2
-    assert done[0].settings == {"lr": 0.1}
+    assert done[0].settings["lr"] == 0.1

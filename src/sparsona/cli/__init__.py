@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from sparsona.cli import compare, data, deploy, inspect, new, node, reproduce, run, search, server
+from sparsona.cli import compare, data, deploy, inspect, new, node, reproduce, run, search, server, sweep
 from sparsona.cli.app import app
 from sparsona.errors import SparsonaError
 
@@ -15,6 +15,7 @@ __all__ = ["app", "main"]
 
 run.add_to(app)
 compare.add_to(app)
+sweep.add_to(app)
 search.add_to(app)
 inspect.add_to(app)
 reproduce.add_to(app)

@@ -59,7 +59,15 @@ def compare(
     from sparsona.report import compared as show
     from sparsona.report.comparison import Budget, compare
     from sparsona.report.html import write_report
-    from sparsona.studies.contest import Contest, Runs, Watcher, declare, measured_groups, read_contest, run_contest
+    from sparsona.studies.contest import (
+        Contest,
+        ContestWatcher,
+        Runs,
+        declare,
+        measured_groups,
+        read_contest,
+        run_contest,
+    )
 
     shared = options.settings({})
     first = shared.pop("seed", 0)
@@ -83,7 +91,7 @@ def compare(
     metric = prepared.setup.objective.metric_name
     try:
         with show.LiveTable(err, contest.contenders, len(contest.seeds), metric, quiet) as live:
-            failed = run_contest(runs, Watcher(live.started, live.round, live.ended))
+            failed = run_contest(runs, ContestWatcher(live.started, live.round, live.ended))
     except KeyboardInterrupt:
         how = f"continue with sparsona compare --resume --out {quote(str(folder))}"
         err.print(f"interrupted: {how}", soft_wrap=True, highlight=False)

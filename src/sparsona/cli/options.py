@@ -38,9 +38,17 @@ class RunOptions:
     sample: Annotated[float | None, Option(help="share of clients in a round [1.0]"), Key("schedule.sample")] = None
     seed: Annotated[int | None, Option(help="seed of all chance [0]")] = None
     engine: Annotated[
-        str | None, Option(help="what runs the clients: inprocess, pool [auto: the pool where it pays]")
+        str | None, Option(help="what runs the clients: inprocess, pool, ray [auto: the pool where it pays]")
     ] = None
     workers: Annotated[int | None, Option(help="worker processes [0: one a core]")] = None
+    ray_address: Annotated[
+        str | None,
+        Option(metavar="HOST:PORT", help="the Ray cluster [RAY_ADDRESS, or a new one here]"),
+        Key("cluster.address"),
+    ] = None
+    gpus_per_worker: Annotated[
+        float | None, Option(help="on Ray: the share of a GPU that a worker has [0]"), Key("cluster.gpus_per_worker")
+    ] = None
     trainer: Annotated[str | None, Option(help="plain, or fused: tiny nets in compiled code [auto]")] = None
     packing: Annotated[
         str | None, Option(help="tight: as few bytes as possible, or plain: less time for more bytes [tight]")
@@ -49,6 +57,9 @@ class RunOptions:
         float | None, Option(help="leave out updates larger than so many times the others' median [none]")
     ] = None
     device: Annotated[str | None, Option(help="cpu or cuda [cpu]")] = None
+    server_memory_mb: Annotated[
+        int | None, Option(help="of what the server has for its clients, more than so many MB are files [512]")
+    ] = None
     eval_every: Annotated[
         int | None, Option(help="evaluate every so many rounds, 0: only the last [1]"), Key("evaluation.every")
     ] = None

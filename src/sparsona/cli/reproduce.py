@@ -23,27 +23,38 @@ def reproduce(
     only: Annotated[str, typer.Option(help="the cases whose names match this pattern")] = "*",
     results: Annotated[Path | None, typer.Option(help="folder of the kept results [that of --out]")] = None,
     again: Annotated[bool, typer.Option("--again", help="run also what is kept in --results")] = False,
-    engine: Annotated[str, typer.Option(help="what runs the clients: inprocess, pool")] = "auto",
+    engine: Annotated[str, typer.Option(help="where runs are made: auto, inprocess, pool, ray")] = "auto",
+    workers: Annotated[int, typer.Option(min=0, help="how many cores are used [0: all]")] = 0,
+    ray_address: Annotated[str, typer.Option(metavar="HOST:PORT", help="the Ray cluster, for --engine ray")] = "",
+    gpus_per_worker: Annotated[float, typer.Option(min=0, help="on Ray: the share of a GPU that a run has")] = 0.0,
     dry: Annotated[bool, typer.Option("--tables", help="run nothing: make the tables of what is there")] = False,
 ) -> None:
     """Run a paper's experiments and set its numbers beside ours. Stop and start it at will: it continues.
 
+    Runs stand side by side, a core each; with --engine ray on all nodes of a cluster, with --engine pool one by one.
+
     A line of each run is kept in --results, from which tables and verdicts are made; such a run is not run again.
     """
     from sparsona import reproduce as papers
+    from sparsona.federation.resources import Cluster, Resources
 
     target = folder or Path("runs") / f"reproduce-{paper}{'-quick' if quick else ''}"
-    table = papers.reproduce(
-        paper,
-        quick,
-        target,
-        only,
-        say=lambda text: err.print(text, soft_wrap=True),
-        run=not dry,
-        results=results or target,
-        again=again,
-        engine=engine,
-    )
+    try:
+        table = papers.reproduce(
+            paper,
+            quick,
+            target,
+            only,
+            say=lambda text: err.print(text, soft_wrap=True),
+            run=not dry,
+            results=results or target,
+            again=again,
+            engine=engine,
+            resources=Resources(workers, Cluster(ray_address, gpus_per_worker)),
+        )
+    except KeyboardInterrupt:
+        err.print("interrupted: the same command goes on", soft_wrap=True, highlight=False)
+        raise typer.Exit(130) from None
     out.print(f"results: {table}", soft_wrap=True)
 
 

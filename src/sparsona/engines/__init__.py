@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sparsona.federation.engine import Engine
+from sparsona.federation.resources import Resources
 from sparsona.federation.setup import Setup
 from sparsona.registry import Registry
 
-ENGINES: Registry[Callable[[Setup, int], Engine]] = Registry("engine", __name__)
-"""An engine is made from the set-up and the number of workers, 0 meaning one a core."""
+ENGINES: Registry[Callable[[Setup, Resources], Engine]] = Registry("engine", __name__)
+"""An engine is made from the set-up and what it may use."""
 
 __all__ = ["ENGINES", "Engine"]

@@ -8,19 +8,19 @@ from functools import partial
 from sparsona.engines import ENGINES
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.references import ReferenceStore
+from sparsona.federation.resources import Resources
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome, Worker
 from sparsona.method import ClientId
 from sparsona.runs.store import ClientStore
 
 
-@ENGINES.add
 class InProcess:
-    """One worker, no parallelism, whatever number is asked for."""
+    """One worker, no parallelism."""
 
     working: frozenset[ClientId] = frozenset()
 
-    def __init__(self, setup: Setup, workers: int = 1) -> None:
+    def __init__(self, setup: Setup) -> None:
         self.store = ClientStore(partial(ClientMemory.fresh, setup.method, setup.task))
         self.references = ReferenceStore()
         self._worker = Worker(setup, self.references)
@@ -37,3 +37,9 @@ class InProcess:
         """Give back what is held."""
         self.store.close()
         self.references.close()
+
+
+@ENGINES.add
+def engine(setup: Setup, resources: Resources) -> InProcess:
+    """One worker, no parallelism, whatever number is asked for."""
+    return InProcess(setup)

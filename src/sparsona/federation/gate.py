@@ -128,8 +128,9 @@ def norm_of_update(message: Message, sent: Message) -> float:
 
 def _is_bounded(values: Numbers) -> bool:
     """Whether all numbers are finite and none is larger than :data:`LARGEST`. The sum of the squares often tells."""
-    if values.dtype == np.float32 and float(np.dot(values, values)) <= LARGEST**2:
-        return True
+    with np.errstate(over="ignore", invalid="ignore"):
+        if values.dtype == np.float32 and float(np.dot(values, values)) <= LARGEST**2:
+            return True
     return not len(values) or max(float(values.max()), -float(values.min())) <= LARGEST
 
 

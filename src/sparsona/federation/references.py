@@ -78,6 +78,10 @@ class ReferenceStore:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
 
+    def keep_within(self, hot_bytes: int) -> None:
+        """Keep so many bytes in memory from now on."""
+        self._limit = hot_bytes
+
     def add(self, reference: Reference) -> str:
         """Hold a reference; returns its name."""
         name = reference.fingerprint.hex()

@@ -26,7 +26,11 @@ from sparsona.method import Arrival, ClientId, ServerContext
 from sparsona.ops.mean import weighted_mean
 from sparsona.runs.checkpoint import Checkpointer, Snapshot
 from sparsona.runs.records import ClientRecord, RoundReport, RunLog
+from sparsona.runs.resting import RestingStore, resting_names
 from sparsona.wire import EncodeCache, Frame, PackingName, Reference, decode, encode
+
+MEMORY = 512 * 2**20
+"""Bytes of what the server has for its clients that stay in memory."""
 
 AHEAD, LARGE = 2, 2**22
 """How many replies are decoded ahead of the one that is being aggregated, where all have at least so many bytes."""
@@ -84,16 +88,22 @@ class Rounds:
         evaluation: Evaluation,
         run_log: RunLog,
         checkpointer: Checkpointer | None = None,
+        memory: int = MEMORY,
     ) -> None:
+        """`memory`: bytes of what the server has for its clients that stay in memory, its state and what each client
+        was sent last. The rest is in files."""
         self.setup = setup
         self.engine = engine
         self.schedule = schedule
         self.evaluation = evaluation
         self.run_log = run_log
         self.checkpointer = checkpointer
+        self.resting = RestingStore(memory // 2)
+        engine.references.keep_within(memory // 2)
         if checkpointer is not None:
             engine.store.settle(checkpointer.clients)
             engine.references.settle(checkpointer.folder / "references")
+            self.resting.settle(checkpointer.resting)
         self.server: Any = setup.method.start_server(setup.task)
         self.done = 0
         self.delivery = Delivery()
@@ -141,9 +151,16 @@ class Rounds:
             self.done += 1
             if self.checkpointer is not None:
                 held = self.delivery.references
-                self.checkpointer.save(self._snapshot(), self.engine.store, self.engine.references.publish_all(held))
+                written = self.engine.references.publish_all(held)
+                written += self.resting.take_unsynced(resting_names(self.server))
+                self.checkpointer.save(self._snapshot(), self.engine.store, written)
                 self.engine.references.sweep(held)
+            self.resting.sweep(self.server)
             on_round(report)
+
+    def close(self) -> None:
+        """Remove what was written outside of a run directory."""
+        self.resting.close()
 
     def _snapshot(self) -> Snapshot[LoopState]:
         return Snapshot(self.done, self.server, self.delivery.snapshot(), self.run_log.length(), self.seconds)
@@ -287,7 +304,7 @@ class Rounds:
         context = self._context(order)
         found = passage.aggregated(replies, made)
         if found is not None:
-            self.server = found[0]
+            self.server = self.resting.rested(found[0])
             self.delivery.buffers = self.delivery.buffers if found[1] is None else found[1]
         self.delivery.acknowledge([reply for reply in replies if reply not in passage.refused])
         self.engine.references.keep_only(self.delivery.references)

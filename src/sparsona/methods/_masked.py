@@ -11,6 +11,7 @@ import numpy as np
 
 from sparsona.message import Mask, Message, Vector
 from sparsona.method import Arrival
+from sparsona.ops.by_client import ByClient
 from sparsona.ops.masks import Bits, flipped, scatter, unpack
 
 
@@ -19,7 +20,7 @@ class ServerState:
     """The dense global model, and the masks of the clients whose mask is not the first one any more."""
 
     weights: Vector
-    masks: dict[str, Bits]
+    masks: ByClient[Bits]
 
     def mask(self, client: str, first: Mask) -> Mask:
         """The mask of a client: the `first` one until it has sent a change."""

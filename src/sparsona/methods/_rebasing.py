@@ -9,6 +9,7 @@ import numpy as np
 from sparsona.layout import Layout
 from sparsona.message import Vector
 from sparsona.method import Arrival, ClientId, ServerContext
+from sparsona.ops.by_client import ByClient
 from sparsona.ops.rebase import agreement, by_span, correction, share
 from sparsona.ops.stages import stage_spans
 
@@ -21,7 +22,7 @@ class ServerState:
 
     weights: Vector
     after: dict[ClientId, Vector] = field(default_factory=dict)
-    personal: dict[ClientId, Vector] = field(default_factory=dict)
+    personal: ByClient[Vector] = field(default_factory=ByClient)
     term: dict[ClientId, float] = field(default_factory=dict)
 
     def successors(self, weights: Vector, context: ServerContext) -> dict[ClientId, Vector]:

@@ -19,7 +19,7 @@ class ServerStep:
 
     `optimizer`: sgd steps along D, adam and yogi divide by the root of its second moment; `lr` is the length of the
     step, and sgd with 1 and no momentum is the plain mean; `momentum` is the share of the last direction that is kept
-    (FedAvgM; beta1 of adam and yogi, whose authors take 0.9); `beta2` is the share of the second moment that is kept;
+    (FedAvgM), beta1 of adam and yogi, whose authors take 0.9; `beta2` is the share of the second moment that is kept;
     `tau` is added to the root of the second moment.
     """
 
@@ -52,8 +52,8 @@ class ServerStep:
         second = memory.second if len(memory.second) else np.full_like(update, self.tau**2)
         first = kept * last + (1 - kept) * update
         second = (adam if self.optimizer == "adam" else yogi)(second, update, self.beta2)
-        way: Vector = (rate * first / (np.sqrt(second) + np.float32(self.tau))).astype(np.float32, copy=False)
-        return way, Moments(memory.step + 1, first, second)
+        root: Vector = np.sqrt(second)
+        return rate * first / (root + np.float32(self.tau)), Moments(memory.step + 1, first, second)
 
 
 PLAIN_STEP = ServerStep()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from sparsona.layout import Layout
 from sparsona.message import Message, Vector
 from sparsona.method import TRAIN, Arrival, Artefact, ClientId, ClientMatrices, Fit, Phase, ServerContext, Task
+from sparsona.ops.by_client import ByClient
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.pairwise import Lazy, Similarity, Vectors, fits
 from sparsona.training.local import Local
@@ -23,7 +24,7 @@ class ServerState:
 
     common: Vector
     mean: Vector
-    models: dict[ClientId, Vector]
+    models: ByClient[Vector]
     similarity: Similarity
 
     def model(self, client: ClientId) -> Vector:
@@ -36,12 +37,12 @@ class ServerState:
 
     def measured(self, clients: Sequence[ClientId], similarity: Similarity) -> ServerState:
         """After a pass from the mean: those who took part stand there, the absent keep their models."""
-        kept = {k: self.model(k) for k in self.known() if k not in clients}
-        return ServerState(self.mean, self.mean, kept, similarity)
+        elsewhere = {k: self.common for k in self.similarity.clients if k not in self.models}
+        return ServerState(self.mean, self.mean, (self.models | elsewhere).without(clients), similarity)
 
     def moved(self, models: dict[ClientId, Vector]) -> ServerState:
         """With new models for some clients."""
-        return replace(self, models={**self.models, **models})
+        return replace(self, models=self.models | models)
 
     def averaged(self) -> ServerState:
         """With the mean of all models as they are now."""
@@ -85,7 +86,7 @@ def phases(round: int, gamma: int) -> tuple[Phase, ...]:
 
 def start_server(task: Task) -> ServerState:
     """The server's state before the first round."""
-    return ServerState(task.initial, task.initial, {}, Similarity((), {}))
+    return ServerState(task.initial, task.initial, ByClient(), Similarity((), {}))
 
 
 def send(server: ServerState, to: ClientId, context: ServerContext) -> Message:

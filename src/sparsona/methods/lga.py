@@ -58,7 +58,7 @@ class LGA(Method[ServerState, None]):
                 yield a.message.examples(), weights
 
         weights = weighted_mean(models())
-        return ServerState(weights, server.successors(weights, context), {}, term)
+        return ServerState(weights, server.successors(weights, context), term=term)
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return received(down, local)

@@ -66,19 +66,20 @@ class PLGA(Method[ServerState, ClientState]):
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         layout, term = context.task.layout, dict(server.term)
-        personal = {k: own for k, own in server.personal.items() if k not in context.unanswered}  # they have got theirs
+        served, late = set(context.unanswered), dict[ClientId, Vector]()  # who has got a personal model, who gets one
         correction = Correction(self.eq, self.raw, self.lambda_dc, spans_of(layout, self.per))
 
         def models() -> Iterator[tuple[float, Vector]]:
             for a in arrivals:
                 weights = a.message.vector("weights", layout.size)
-                personal.pop(a.client, None)
+                served.add(a.client)
                 if a.client in server.after:
                     weights, shares, term[a.client] = correction.rebased(server, a, layout)
-                    personal[a.client] = mixture(weights, server.weights, shares)
+                    late[a.client] = mixture(weights, server.weights, shares)
                 yield a.message.examples(), weights
 
         weights = weighted_mean(models())
+        personal = server.personal.without(served) | late
         return ServerState(weights, server.successors(weights, context), personal, term)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:

@@ -17,7 +17,8 @@ from sparsona.message import Mask, Message, Positions, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._masked import ClientState, ServerState, mask_of, next_mask_of, received
-from sparsona.ops.masks import masked_mean, pack, scatter
+from sparsona.ops.by_client import ByClient
+from sparsona.ops.masks import Bits, masked_mean, pack, scatter
 from sparsona.training.local import Local
 from sparsona.training.runner import Trained
 
@@ -46,7 +47,7 @@ class SubFedAvg(Method[ServerState, ClientState]):
         return np.ones(task.layout.size, np.bool_)
 
     def start_server(self, task: Task) -> ServerState:
-        return ServerState(task.initial, {})
+        return ServerState(task.initial, ByClient())
 
     def start_client(self, task: Task, client: ClientId) -> ClientState:
         return ClientState(pack(self.first_mask(task, client)))
@@ -76,17 +77,18 @@ class SubFedAvg(Method[ServerState, ClientState]):
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         """At every position the mean over those who trained it; what they have just pruned counts as their zero."""
-        masks = dict(server.masks)
+        changed: dict[ClientId, Bits] = {}
 
         def replies() -> Iterator[tuple[Mask, Vector]]:
             for arrival in arrivals:
                 mask = server.mask(arrival.client, self.first_mask(context.task, arrival.client))
                 following = next_mask_of(arrival, mask)
-                masks[arrival.client] = pack(following)
+                changed[arrival.client] = pack(following)
                 values = arrival.message.vector("values", int(np.count_nonzero(following)))
                 yield mask, scatter(following, values)[mask]
 
-        return ServerState(masked_mean(server.weights, replies(), everyone=False), masks)
+        weights = masked_mean(server.weights, replies(), everyone=False)
+        return ServerState(weights, server.masks | changed)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         return received(down, mask_of(state, down, local.layout.size))

@@ -1,9 +1,9 @@
 """The papers' experiments, one file a paper: which runs there are, what the paper says, what came out.
 
-:func:`reproduce` runs them one after another, the cheap ones first. A run that is finished is not run again and one
-that was interrupted is continued, so the command can be stopped and started at will. What a card needs of a run is kept
-in a small file (`results`), which outlives the run's directory: a case that stands there is not run again, either,
-unless it is asked for.
+:func:`reproduce` makes them side by side where that pays, the cheap ones first. A run that is finished is not run again
+and one that was interrupted is continued, so the command can be stopped and started at will. What a card needs of a run
+is kept in a small file (`results`), which outlives the run's directory: a case that stands there is not run again,
+either, unless it is asked for.
 """
 
 from __future__ import annotations
@@ -11,18 +11,24 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sparsona.api import execute
 from sparsona.errors import InputError
+from sparsona.experiment import Experiment
+from sparsona.federation.resources import Resources
 from sparsona.files import write_atomically
-from sparsona.prepare import Prepared, prepare
+from sparsona.many import Ended, Planned, Watcher, run_many
+from sparsona.many.choice import place_for
+from sparsona.many.plan import Loader, RunPlan
+from sparsona.prepare import Prepared
 from sparsona.registry import Registry
 from sparsona.reproduce._results import Results, compact
 from sparsona.reproduce._verdicts import Check, Claim, Runs, Summary, Verdict, interval, score, values
+from sparsona.runs.about import read_about
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import ClientRecord, RoundReport
@@ -152,20 +158,19 @@ def reproduce(
     results: Path | None = None,
     again: bool = False,
     engine: str = "auto",
+    resources: Resources | None = None,
 ) -> Path:
     """Run a paper's cases whose names match `only` into `out`, and write results.md there. Returns that file.
 
     With `run` false nothing is run: the table is made of the runs that are there. `results` is the folder in which a
-    compact form of every run is kept; cases that are kept there are run only if `again` is true. The `engine` says
-    where the work is done and changes no number.
+    compact form of every run is kept; cases that are kept there are run only if `again` is true. `engine` and
+    `resources` say where the work is done and change no number.
     """
     paper = PAPERS.get(name)(quick)
     if paper.study is not None:
         return _carried_out(
             paper.study, paper.title, out, only, say, run, Results.read(results_file(results, name, quick))
         )
-    if engine != "auto":
-        paper = replace(paper, cases=[replace(c, settings={**c.settings, "engine": engine}) for c in paper.cases])
     chosen = sorted((c for c in paper.cases if fnmatch(c.name, only)), key=lambda case: case.cost)
     if not chosen:
         raise InputError(
@@ -174,17 +179,11 @@ def reproduce(
     table = out / "results.md"
     out.mkdir(parents=True, exist_ok=True)
     kept = Results.read(results_file(results, name, quick))
-    for number, case in enumerate(chosen if run else (), 1):
-        if not again and kept.find(case.name, case.identity):
-            continue
-
-        def tell(text: str, title: str = f"[{number}/{len(chosen)}] {case.name}") -> None:
-            say(f"{title}: {text}")
-
-        settings, choice = _chosen(case, paper, kept, out, tell)
-        summary = _run(case, settings, paper, RunDirectory(out / case.name), kept, tell, choice)
-        tell(f"{_scores(summary)}, {summary['seconds']:.0f} s")
-        write_atomically(table, report(paper, name, quick, out, kept))
+    if run:
+        resources = resources or Resources()
+        where = {"engine": engine, "workers": resources.workers, "cluster": asdict(resources.cluster)}
+        session = _Session(paper, out, kept, where, lambda: report(paper, name, quick, out, kept), say)
+        session.run(chosen, [case for case in chosen if again or not kept.find(case.name, case.identity)])
     write_atomically(table, report(paper, name, quick, out, kept))
     for file, draw in paper.drawings.items():
         if draw(out, out / file):
@@ -208,68 +207,126 @@ def results_file(results: Path | None, name: str, quick: bool) -> Path | None:
     return None if results is None else results / f"{name}{'-quick' if quick else ''}.json"
 
 
-def _chosen(
-    case: Case, paper: Paper, kept: Results, out: Path, say: Callable[[str], None]
-) -> tuple[dict[str, Any], dict[str, float]]:
-    """A case's settings with what validation data choose for its row, and the choice."""
-    if case.grid is None:
-        return dict(case.settings), {}
-    grid, seed = case.grid, min(c.seed for c in paper.cases if c.of == case.of)
-    tried: dict[str, float] = {}
-    for value in grid.values:
-        name = f"tune-{case.of}-{'-'.join(f'{number:g}' for number in grid.named(value).values())}"
-        settings = grid.applied({**case.settings, "rounds": grid.rounds, "seed": seed}, value)
-        settings["split"] = {**settings.get("split", {}), "validation": grid.validation}
-        settings["evaluation"] = {"every": 0}
-        trial = Case(name, "tuning", settings)
-        found = kept.find(name, settings) or _run(trial, settings, Paper("", ()), RunDirectory(out / name), kept, say)
-        tried[name] = found["validation"].get(grid.point) or 0.0
-    best = max(range(len(tried)), key=lambda place: (list(tried.values())[place], -place))
-    choice = grid.named(grid.values[best])
-    told = ", ".join(f"{name.removeprefix(f'tune-{case.of}-')}: {found:.4f}" for name, found in tried.items())
-    say(f"{', '.join(f'{key} = {value:g}' for key, value in choice.items())} by validation ({told})")
-    return grid.applied(case.settings, grid.values[best]), choice
+class _Session:
+    """The runs of one call: those that choose a setting, and after them those that the paper has."""
 
+    def __init__(
+        self,
+        paper: Paper,
+        out: Path,
+        kept: Results,
+        where: Mapping[str, Any],
+        table: Callable[[], str],
+        say: Callable[[str], None],
+    ) -> None:
+        """`where` are the settings that say where the work is done; `table` makes the text of results.md."""
+        self.paper, self.out, self.kept = paper, out, kept
+        self._where, self._table, self._say = where, table, say
+        self._loader = Loader()
+        self._titles: dict[str, str] = {}
+        self._cases: dict[str, Case] = {}
+        self._choices: dict[str, dict[str, float]] = {}
+        self._settings: dict[str, dict[str, Any]] = {}
 
-def _run(
-    case: Case,
-    settings: Mapping[str, Any],
-    paper: Paper,
-    folder: RunDirectory,
-    kept: Results,
-    say: Callable[[str], None],
-    choice: Mapping[str, float] | None = None,
-) -> Summary:
-    """The compact result of a case: of the finished run, or of the run that is made or continued now."""
-    prepared = prepare(settings, origin=f"the case {case.name}")
+    def run(self, chosen: Sequence[Case], todo: Sequence[Case]) -> None:
+        """Make the runs of `todo`, of all that were chosen."""
+        if not todo:
+            return
+        planned: dict[str, Planned] = {}
+        for case in todo:
+            title = f"[{chosen.index(case) + 1}/{len(chosen)}] {case.name}"
+            trials = [trial for trial in self._trials(case) if not self.kept.find(trial.name, trial.identity)]
+            for one in (*trials, case):
+                if one.name not in planned:
+                    self._titles[one.name], self._cases[one.name] = title, one
+                    needs = frozenset(trial.name for trial in trials) if one is case else frozenset[str]()
+                    planned[one.name] = Planned(one.name, partial(self._plan, one), needs)
+        engine = str(self._where["engine"])
+        longest = self._prepare({**max(todo, key=lambda case: case.cost).settings, **self._where}, todo[-1].name)
+        with place_for(longest, len(planned), self.out, engine, self._loader) as place:
+            run_many(list(planned.values()), place, Watcher(round=self._round, ended=self._ended))
 
-    watched = folder.path / "watched.jsonl"
+    def _prepare(self, settings: Mapping[str, Any], name: str) -> Prepared:
+        return self._loader.prepare(settings, f"the case {name}")
 
-    def progress(done: RoundReport) -> None:
-        if paper.watch is not None:
-            with watched.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"round": done.round, **paper.watch(folder)}) + "\n")
+    def _tell(self, name: str, text: str) -> None:
+        self._say(f"{self._titles[name]}: {text}")
+
+    def _trials(self, case: Case) -> list[Case]:
+        """The runs that choose a setting for a case's row."""
+        if case.grid is None:
+            return []
+        grid, seed = case.grid, min(c.seed for c in self.paper.cases if c.of == case.of)
+        found = []
+        for value in grid.values:
+            name = f"tune-{case.of}-{'-'.join(f'{number:g}' for number in grid.named(value).values())}"
+            settings = grid.applied({**case.settings, "rounds": grid.rounds, "seed": seed}, value)
+            settings["split"] = {**settings.get("split", {}), "validation": grid.validation}
+            settings["evaluation"] = {"every": 0}
+            found.append(Case(name, "tuning", settings))
+        return found
+
+    def _plan(self, case: Case) -> RunPlan:
+        settings, choice = self._chosen(case)
+        self._settings[case.name], self._choices[case.name] = settings, choice
+        watch = self.paper.watch if case.table != "tuning" else None
+        return RunPlan(
+            self.out / case.name,
+            {**settings, **self._where},
+            f"the case {case.name}",
+            after_round=None if watch is None else partial(_write_watched, watch),
+        )
+
+    def _chosen(self, case: Case) -> tuple[dict[str, Any], dict[str, float]]:
+        """A case's settings with what validation data choose for its row, and the choice."""
+        if case.grid is None:
+            return dict(case.settings), {}
+        grid = case.grid
+        found = [(trial.name, self.kept.find(trial.name, trial.identity)) for trial in self._trials(case)]
+        tried = {name: (run or {}).get("validation", {}).get(grid.point) or 0.0 for name, run in found}
+        best = max(range(len(tried)), key=lambda place: (list(tried.values())[place], -place))
+        choice = grid.named(grid.values[best])
+        told = ", ".join(f"{name.removeprefix(f'tune-{case.of}-')}: {score:.4f}" for name, score in tried.items())
+        settled = ", ".join(f"{key} = {value:g}" for key, value in choice.items())
+        self._tell(case.name, f"{settled} by validation ({told})")
+        return grid.applied(case.settings, grid.values[best]), choice
+
+    def _round(self, name: str, done: RoundReport) -> None:
         if done.scores:
-            say(f"round {done.round} of {prepared.experiment.rounds}")
+            self._tell(name, f"round {done.round} of {self._settings[name].get('rounds', DEFAULT_ROUNDS)}")
 
-    if folder.summary_file.exists():
+    def _ended(self, ended: Ended) -> None:
+        if ended.error is not None:
+            raise ended.error
+        case, folder = self._cases[ended.name], RunDirectory(self.out / ended.name)
+        more: dict[str, Any] = {
+            "test_samples": sum(client.test for client in read_about(folder.path).clients.values()),
+            "validation": last_validation(folder),
+        }
+        if self.paper.extra is not None and case.table != "tuning":
+            more["extra"] = dict(self.paper.extra(folder, self._prepare(self._settings[case.name], case.name)))
+        if (watched := folder.path / WATCHED).exists():
+            lines = map(json.loads, watched.read_text(encoding="utf-8").splitlines())
+            by_round = {line["round"]: line for line in lines}
+            names = dict.fromkeys(name for line in by_round.values() for name in line if name != "round")
+            more["watched"] = {name: [by_round[r].get(name) for r in sorted(by_round)] for name in names}
+        if self._choices[case.name]:
+            more["chosen"] = self._choices[case.name]
         summary = folder.summary()
-    else:
-        summary = execute(prepared, folder, folder.experiment_file.exists(), progress).summary
-    more: dict[str, Any] = {
-        "test_samples": sum(len(share.test) for share in prepared.setup.federation.splits.values()),
-        "validation": last_validation(folder),
-    }
-    if paper.extra is not None:
-        more["extra"] = dict(paper.extra(folder, prepared))
-    if watched.exists():
-        by_round = {line["round"]: line for line in map(json.loads, watched.read_text(encoding="utf-8").splitlines())}
-        names = dict.fromkeys(name for line in by_round.values() for name in line if name != "round")
-        more["watched"] = {name: [by_round[r].get(name) for r in sorted(by_round)] for name in names}
-    if choice:
-        more["chosen"] = dict(choice)
-    kept.add(case.name, compact(summary, case.identity, more))
-    return kept.runs[case.name]
+        self.kept.add(case.name, compact(summary, case.identity, more))
+        if case.table != "tuning":
+            self._tell(case.name, f"{_scores(self.kept.runs[case.name])}, {summary['seconds']:.0f} s")
+            write_atomically(self.out / "results.md", self._table())
+
+
+WATCHED = "watched.jsonl"
+DEFAULT_ROUNDS = Experiment.model_fields["rounds"].default
+
+
+def _write_watched(watch: Callable[[RunDirectory], Mapping[str, float]], run: RunDirectory, done: RoundReport) -> None:
+    """Append to the run's directory what a paper wants to know of each round."""
+    with (run.path / WATCHED).open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"round": done.round, **watch(run)}) + "\n")
 
 
 def lines_of(folder: RunDirectory) -> list[ClientRecord]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sparsona.experiment import build, read
-from sparsona.methods.fedpse import ServerState
+from sparsona.methods.fedpse.owed import ServerState
 from sparsona.reproduce import PAPERS, Case, Paper, Runs, finished, score, server_state
 from sparsona.reproduce._verdicts import Check, Claim, above, extra, fact, never, values
 from sparsona.runs.directory import RunDirectory

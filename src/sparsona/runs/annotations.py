@@ -8,6 +8,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 
+from sparsona.ops.by_client import ByClient
+
 
 def fits(value: Any, hint: Any) -> bool:
     """Whether `value` is of the annotated type `hint`, as far as a stored state can tell.
@@ -35,6 +37,8 @@ def fits(value: Any, hint: Any) -> bool:
         return True
     if issubclass(kind, str):
         return isinstance(value, str)
+    if issubclass(kind, ByClient):
+        return isinstance(value, ByClient)
     if issubclass(kind, Mapping):
         return isinstance(value, dict) and (not arguments or _are_items(value, *arguments))
     if issubclass(kind, Sequence):

@@ -10,6 +10,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -18,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sparsona.errors import RunError
 from sparsona.files import check_plain, read_regular, sync, write_new
 from sparsona.method import ClientId
+from sparsona.runs.resting import read_resting, resting_names
 from sparsona.runs.state import pack, unpack
 from sparsona.runs.store import ClientStore, Stored, check_sha256
 
@@ -82,6 +84,7 @@ class Checkpointer:
         self.folder = folder
         self.records = records
         self.clients = folder / "clients"
+        self.resting = folder / "resting"
         self._manifest = folder / "manifest.json"
 
     def save(self, snapshot: Snapshot[Any], store: ClientStore, written: Sequence[Path] = ()) -> None:
@@ -137,6 +140,7 @@ class Checkpointer:
                 records=manifest.records,
                 seconds=manifest.seconds,
             )
+            self._check_resting(snapshot.server)
             stored = {client: Stored(int(found[0]), str(found[1])) for client, found in manifest.clients.items()}
             store.adopt(self.clients, stored)  # removes files: not before all else is found good
             return snapshot
@@ -145,13 +149,20 @@ class Checkpointer:
         except OSError as error:
             raise RunError(f"the checkpoint in {self.folder} cannot be read: {error.strerror}") from None
 
+    def _check_resting(self, server: Any) -> None:
+        """That all files are there; what is in one is checked when it is read."""
+        there = {path.name for path in self.resting.iterdir()} if self.resting.exists() else set()
+        for name in sorted(resting_names(server) - there):
+            raise RunError(f"resting/{name}, a part of the server's state, is missing: run it again into another --out")
+
     def server(self, kind: type) -> Any:
         """The server's state in the last checkpoint; `kind` is its class."""
         manifest = self._read_manifest()
         return self._read(f"server.{manifest.done}", manifest.server, kind)
 
     def _read(self, name: str, sha256: str, kind: type) -> Any:
-        return unpack(check_sha256(self.folder / name, sha256, name), kind)
+        data = check_sha256(self.folder / name, sha256, name)
+        return unpack(data, kind, find=partial(read_resting, self.resting))
 
     def _read_manifest(self) -> _Manifest:
         try:

@@ -2,7 +2,7 @@
 
 What a client or the server remembers is declared, so it can be written down: the arrays as safetensors, the tree
 around them as JSON in the same file. The bytes are canonical: equal states have equal bytes. An array that occurs
-several times in a state is written once.
+several times in a state is written once. Of a client's value that is at rest only the name is written.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Callable
 from functools import cache
-from typing import Any, get_args, get_type_hints
+from typing import Any, TypeAlias, get_args, get_type_hints
 
 import numpy as np
 from safetensors import SafetensorError
@@ -19,6 +20,7 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from sparsona.errors import ContractError, RunError
+from sparsona.ops.by_client import ByClient, Resting
 from sparsona.runs.annotations import fits
 
 Array = np.ndarray[Any, Any]
@@ -30,7 +32,10 @@ def pack(state: Any) -> bytes:
     >>> unpack(pack({"weights": np.arange(3), "round": 4}), dict)
     {'round': 4, 'weights': array([0, 1, 2])}
     """
-    arrays = _Arrays()
+    return _packed(state, _Arrays())
+
+
+def _packed(state: Any, arrays: _Arrays) -> bytes:
     tree = _plain(state, arrays, "state")
     return bytes(save_tensors(arrays.by_key, metadata={"tree": json.dumps(tree, separators=(",", ":"))}))
 
@@ -48,34 +53,51 @@ def unpack_like(data: bytes, fresh: Any) -> Any:
     return state
 
 
-def unpack(data: bytes, kind: type, *more: type) -> Any:
+Find: TypeAlias = Callable[[str], bytes]
+"""The bytes of a value at rest, by its name."""
+
+
+def _nowhere(name: str) -> bytes:
+    raise RunError(f"a state names {name}, which is not in it: run it again into another --out")
+
+
+def unpack(data: bytes, kind: type, *more: type, find: Find = _nowhere) -> Any:
     """The state behind `data`; `kind` is its type, whose annotations name every dataclass that may occur, or `more`.
 
-    Arrays of equal content come back as one object.
+    Arrays of equal content come back as one object. Values at rest are read by `find` when they are asked for.
     """
-    try:
-        size = int.from_bytes(data[:8], "little")
-        tree = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["tree"])
-        state = _rebuild(tree, load_tensors(data), _reachable(kind, *more))
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise RunError(f"a state is damaged ({error!r}): run it again into another --out") from None
+    state = _read(data, _reachable(kind, *more), find)
     if not fits(state, kind):
         raise RunError(f"a state is a {type(state).__name__}, not a {kind.__name__}: run it again into another --out")
     return state
 
 
+def _read(data: bytes, kinds: dict[str, type], find: Find) -> Any:
+    try:
+        size = int.from_bytes(data[:8], "little")
+        tree = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["tree"])
+        return _rebuild(tree, load_tensors(data), kinds, find)
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise RunError(f"a state is damaged ({error!r}): run it again into another --out") from None
+
+
 def digest(state: Any) -> str:
-    """The sha256 of a state's bytes."""
-    return hashlib.sha256(pack(state)).hexdigest()
+    """The sha256 of a state's bytes, in which each value of a :class:`ByClient` counts by its own sha256.
+
+    So it does not depend on which values are at rest.
+    """
+    return hashlib.sha256(_packed(state, _Arrays(digests=True))).hexdigest()
 
 
 class _Arrays:
     """The arrays of a state by key. Arrays of equal type, shape and bytes have one key.
 
-    An array is hashed only where another of its type and shape came before, and an object only once.
+    An array is hashed only where another of its type and shape came before, and an object only once. With `digests`
+    the values of clients are not written, but their hashes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, digests: bool = False) -> None:
+        self.digests = digests
         self.by_key: dict[str, Array] = {}
         self._objects: dict[int, tuple[Array, str]] = {}
         self._first: dict[tuple[str, tuple[int, ...]], str] = {}
@@ -125,6 +147,8 @@ def _plain(value: Any, arrays: _Arrays, path: str) -> Any:
         return [_plain(item, arrays, f"{path}[{i}]") for i, item in enumerate(value)]
     if isinstance(value, frozenset):
         return {"set": sorted(value)}
+    if isinstance(value, ByClient):
+        return {"clients": [[k, _entry(value.held[k], arrays, f"{path}[{k!r}]")] for k in value]}
     if isinstance(value, dict):
         if not all(isinstance(key, str | int) for key in value):
             raise ContractError(f"{path} has a key that is neither text nor an integer")
@@ -135,21 +159,33 @@ def _plain(value: Any, arrays: _Arrays, path: str) -> Any:
     )
 
 
-def _rebuild(tree: Any, arrays: dict[str, Any], kinds: dict[str, type]) -> Any:
+def _entry(value: Any, arrays: _Arrays, path: str) -> Any:
+    """A client's value, or the name of one that is at rest."""
+    if isinstance(value, Resting):
+        return {"rest": value.name}
+    return {"rest": digest(value)} if arrays.digests else _plain(value, arrays, path)
+
+
+def _rebuild(tree: Any, arrays: dict[str, Any], kinds: dict[str, type], find: Find) -> Any:
     if isinstance(tree, list):
-        return tuple(_rebuild(item, arrays, kinds) for item in tree)
+        return tuple(_rebuild(item, arrays, kinds, find) for item in tree)
     if not isinstance(tree, dict):
         return tree
     if "array" in tree:
         return arrays[tree["array"]]
     if "set" in tree:
         return frozenset(tree["set"])
+    if "rest" in tree:
+        name = str(tree["rest"])
+        return Resting(name, lambda: _read(find(name), kinds, find))
+    if "clients" in tree:
+        return ByClient({key: _rebuild(value, arrays, kinds, find) for key, value in tree["clients"]})
     if "dict" in tree:
-        return {key: _rebuild(value, arrays, kinds) for key, value in tree["dict"]}
+        return {key: _rebuild(value, arrays, kinds, find) for key, value in tree["dict"]}
     if tree["class"] not in kinds:
         raise ContractError(f"state holds a {tree['class']} that its type annotations do not name")
     kind = kinds[tree["class"]]
-    state = kind(**{k: _rebuild(v, arrays, kinds) for k, v in tree["fields"].items()})
+    state = kind(**{k: _rebuild(v, arrays, kinds, find) for k, v in tree["fields"].items()})
     for name, hint in _hints(kind).items():
         if name in tree["fields"] and not fits(getattr(state, name), hint):
             raise TypeError(f"{kind.__name__}.{name} is a {type(getattr(state, name)).__name__}, not {hint}")

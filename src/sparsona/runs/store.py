@@ -36,6 +36,24 @@ class Ticket:
     read: Path | None
     write: Path
 
+    def absolute(self) -> Ticket:
+        """The same for a process that runs in another folder."""
+        return Ticket(None if self.read is None else self.read.absolute(), self.write.absolute())
+
+    def state(self) -> bytes | None:
+        """The client's packed state."""
+        try:
+            return None if self.read is None else self.read.read_bytes()
+        except OSError as error:
+            raise RunError(f"cannot read a client's state: {error.strerror}: {self.read}") from None
+
+    def keep(self, state: bytes | None) -> str | None:
+        """Write the client's next state; returns the sha256 of its bytes, None where there is none."""
+        if state is None:
+            return None
+        write_new(self.write, state)
+        return hashlib.sha256(state).hexdigest()
+
 
 @dataclass(frozen=True)
 class Stored:
@@ -175,7 +193,7 @@ class ClientStore:
     def _keep_hot(self, client: ClientId, state: Any) -> None:
         unsaved = client in self._unsaved
         self._forget(client)
-        self._hot[client], self._sizes[client] = state, _bytes(state)
+        self._hot[client], self._sizes[client] = state, state_bytes(state)
         self._total += self._sizes[client]
         if unsaved:
             self._unsaved.add(client)
@@ -226,12 +244,12 @@ def read_state(path: Path, fresh: Any, client: ClientId) -> Any:
         raise RunError(f"{path}: {error}") from None
 
 
-def _bytes(state: Any) -> int:
+def state_bytes(state: Any) -> int:
     """About how much memory a state takes."""
     if isinstance(state, np.ndarray):
         return int(state.nbytes)
     if is_dataclass(state):
-        return sum(_bytes(getattr(state, f.name)) for f in fields(state))
+        return sum(state_bytes(getattr(state, f.name)) for f in fields(state))
     if isinstance(state, dict):
-        return sum(map(_bytes, state.values()))
-    return sum(map(_bytes, state)) if isinstance(state, tuple | list) else 64
+        return sum(map(state_bytes, state.values()))
+    return sum(map(state_bytes, state)) if isinstance(state, tuple | list) else 64

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
-from sparsona.errors import InputError, RunError, SparsonaError
+from sparsona.errors import InputError, RunError
+from sparsona.many import Ended, Planned, Watcher, run_many
+from sparsona.many.choice import place_for
+from sparsona.many.plan import RunPlan, Until
 from sparsona.report.comparison import ALONE
 from sparsona.report.measured import MeasuredRun, mean_score
-from sparsona.studies.contest import Runs
+from sparsona.studies.contest import Runs, folder_of
 
 SHARE = 3
 """One in so many goes on."""
@@ -66,14 +70,15 @@ def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = l
     for number, until in enumerate(stages := stages_of(rounds)):
         standings: list[Standing] = []
         left: dict[str, str] = {}
-        for place, contender in enumerate(remaining, 1):
-            say(f"until round {until} of {rounds}: {contender} ({place} of {len(remaining)})")
+        failed = _advance(runs, remaining, until, rounds, say)
+        for contender in remaining:
             try:
-                found = [_advance(runs, contender, seed, until) for seed in runs.contest.seeds]
-            except RunError:
-                raise
-            except SparsonaError as error:
-                left[contender] = str(error)
+                found = [_measured(runs, contender, seed) for seed in runs.contest.seeds]
+            except InputError as error:
+                left[contender] = failed.get(contender, str(error))
+                continue
+            if contender in failed:
+                left[contender] = failed[contender]
                 continue
             standing = _standing(contender, found, rounds, until)
             reason = _too_much(standing, limits)
@@ -95,8 +100,33 @@ def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = l
     return tuple(history)
 
 
-def _advance(runs: Runs, contender: str, seed: int, until: int) -> MeasuredRun:
-    runs.advance(contender, seed, lambda rounds, sent, clock: rounds >= until)
+def _advance(runs: Runs, contenders: list[str], until: int, rounds: int, say: Callable[[str], None]) -> dict[str, str]:
+    """Take the runs of some contenders on to a round. Returns who failed, and why."""
+    pairs = {folder_of(who, seed): (who, seed) for who in contenders for seed in runs.contest.seeds}
+    failed: dict[str, str] = {}
+
+    def planned(contender: str, seed: int) -> RunPlan | None:
+        return None if contender in failed else runs.plan(contender, seed, Until(rounds=until))
+
+    def started(name: str) -> None:
+        who = pairs[name][0]
+        say(f"until round {until} of {rounds}: {who} ({contenders.index(who) + 1} of {len(contenders)})")
+
+    def ended(run: Ended) -> None:
+        if isinstance(run.error, RunError):
+            raise run.error
+        if run.error is not None:
+            failed.setdefault(pairs[run.name][0], str(run.error))
+
+    first = runs.prepare(ALONE, runs.contest.seeds[0])
+    part = replace(first, seconds=first.seconds * until / rounds)
+    with place_for(part, len(pairs), runs.folder, runs.engine, runs.loader) as place:
+        several = [Planned(name, partial(planned, *pair)) for name, pair in pairs.items()]
+        run_many(several, place, Watcher(started=started, ended=ended))
+    return failed
+
+
+def _measured(runs: Runs, contender: str, seed: int) -> MeasuredRun:
     found = runs.measured(contender, seed)
     if found is None:
         raise InputError("it was not measured: set --eval-every to 1")

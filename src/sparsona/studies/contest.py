@@ -9,23 +9,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sparsona.api import execute
-from sparsona.data.dataset import Dataset
-from sparsona.errors import InputError, RunError, SparsonaError
-from sparsona.experiment import Experiment, assign, read
+from sparsona.errors import InputError, RunError
+from sparsona.experiment import assign
 from sparsona.files import write_atomically
+from sparsona.many import Ended, Planned, Watcher, run_many
+from sparsona.many.choice import place_for
+from sparsona.many.plan import Loader, RunPlan, Until, advance
 from sparsona.methods import METHODS
-from sparsona.prepare import Prepared, prepare
+from sparsona.prepare import Prepared
 from sparsona.report.comparison import Budget
 from sparsona.report.measured import MeasuredRun, measure
-from sparsona.report.tensorboard import scalars, told_to
-from sparsona.runs.checkpoint import Checkpointer
-from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import RoundReport
 
 FILE = "study.json"
@@ -124,66 +122,46 @@ def _joined(there: Contest, given: Contest) -> Contest:
 
 
 class Runs:
-    """Makes the runs of a contest, on data that are loaded once."""
+    """The runs of a contest, on data that are loaded once."""
 
     def __init__(self, contest: Contest, folder: Path, tensorboard: bool = False) -> None:
         self.contest = contest
         self.folder = folder
         self.tensorboard = tensorboard
-        self._data: Dataset | None = None
+        self.loader = Loader()
 
     def path(self, contender: str, seed: int) -> Path:
         """The run directory of a contender and seed."""
         return self.folder / folder_of(contender, seed)
 
-    def prepare(self, contender: str, seed: int) -> Prepared:
-        """A contender's run for one seed, ready to start."""
+    def settings(self, contender: str, seed: int) -> dict[str, Any]:
+        """All settings of a contender's run for one seed."""
         name, own = split_contender(contender)
         METHODS.check(name)
         try:
-            settings = assign({**self.contest.settings, "method": name, "seed": seed}, (*self.contest.set, *own))
+            return assign({**self.contest.settings, "method": name, "seed": seed}, (*self.contest.set, *own))
         except InputError as error:
             raise InputError(f"{contender}: {error}; what is one method's own is written {name}:KEY=VALUE") from None
-        prepared = prepare(settings, loaded=self._data, origin="the command line")
-        self._data = prepared.loaded
-        return prepared
 
-    def _rounds(self) -> int:
-        return int(self.contest.settings.get("rounds", Experiment.model_fields["rounds"].default))
+    @property
+    def engine(self) -> str:
+        """What the user has asked for."""
+        return str(self.settings(self.contest.contenders[0], self.contest.seeds[0]).get("engine", "auto"))
 
-    def advance(
-        self,
-        contender: str,
-        seed: int,
-        enough: Callable[[int, float, float], bool],
-        on_round: Callable[[RoundReport], None] = lambda report: None,
-    ) -> None:
-        """Take a run on until it is finished, or has done and spent enough: rounds, bytes, simulated seconds."""
-        directory = RunDirectory(self.path(contender, seed))
-        there = directory.experiment_file.exists()
-        planned = int(read(directory.experiment_file)["rounds"]) if there else 0
-        if directory.summary_file.exists() and planned >= self._rounds():
-            return
-        rounds, spent, clock = _state(directory) if there else (0, 0.0, 0.0)
-        if 0 < rounds < planned and enough(rounds, spent, clock):
-            return
-        prepared = self.prepare(contender, seed)
+    def prepare(self, contender: str, seed: int) -> Prepared:
+        """A contender's run for one seed, ready to start."""
+        return self.loader.prepare(self.settings(contender, seed), ORIGIN)
 
-        def watch(report: RoundReport) -> None:
-            nonlocal spent
-            spent += report.up.total + report.down.total
-            on_round(report)
-            if report.round < prepared.experiment.rounds and enough(report.round, spent, report.clock):
-                raise Enough
+    def plan(self, contender: str, seed: int, until: Until | None = None) -> RunPlan:
+        """A run, until its end or as far as the contest's budget goes."""
+        until = until or Until(budget=self.contest.budget)
+        return RunPlan(
+            self.path(contender, seed), self.settings(contender, seed), ORIGIN, until, tensorboard=self.tensorboard
+        )
 
-        with ExitStack() as stack:
-            watchers: list[Callable[[RoundReport], None]] = [watch]
-            if self.tensorboard:
-                watchers.insert(0, stack.enter_context(scalars(directory.path)))
-            try:
-                execute(prepared, directory, there, told_to(watchers))
-            except Enough:
-                return
+    def advance(self, contender: str, seed: int, until: Until | None = None) -> None:
+        """Take one run on, here and now."""
+        advance(self.plan(contender, seed, until), self.loader)
 
     def measured(self, contender: str, seed: int) -> MeasuredRun | None:
         """The run as far as it is; None where it has not been measured yet."""
@@ -192,22 +170,11 @@ class Runs:
         return found if found is not None and found.measurements else None
 
 
-class Enough(Exception):
-    """A run has come as far as it shall."""
-
-
-def _state(directory: RunDirectory) -> tuple[int, float, float]:
-    """Complete rounds, bytes and simulated seconds of a run that goes on."""
-    lines = directory.lines()
-    return (
-        Checkpointer(directory.checkpoint).progress().done,
-        float(sum(line.up.total + line.down.total for line in lines)),
-        max((line.clock for line in lines), default=0.0),
-    )
+ORIGIN = "the command line"
 
 
 @dataclass
-class Watcher:
+class ContestWatcher:
     """What a study tells while it runs."""
 
     started: Callable[[str, int], None] = lambda contender, seed: None
@@ -215,32 +182,39 @@ class Watcher:
     ended: Callable[[str, int, MeasuredRun | None], None] = lambda contender, seed, run: None
 
 
-def run_contest(runs: Runs, watcher: Watcher) -> dict[str, str]:
+def run_contest(runs: Runs, watcher: ContestWatcher) -> dict[str, str]:
     """All runs, seed by seed, so that every method has as many as the others. Returns who failed, and why.
 
     A method that diverges or does not fit the model leaves the contest; the others go on.
     """
     contest = runs.contest
-    for contender in contest.contenders:
-        runs.prepare(contender, contest.seeds[0])
+    prepared = [runs.prepare(contender, contest.seeds[0]) for contender in contest.contenders]
     failed: dict[str, str] = {}
-    for seed in contest.seeds:
-        for contender in contest.contenders:
-            if contender in failed:
-                continue
-            watcher.started(contender, seed)
-            try:
-                runs.advance(
-                    contender,
-                    seed,
-                    lambda rounds, sent, clock: contest.budget.spent(sent, clock),
-                    lambda report, who=contender, seed=seed: watcher.round(who, seed, report),  # type: ignore[misc]
-                )
-            except RunError:
-                raise
-            except SparsonaError as error:
-                failed[contender] = str(error)
-            watcher.ended(contender, seed, runs.measured(contender, seed))
+    pairs = {folder_of(who, seed): (who, seed) for seed in contest.seeds for who in contest.contenders}
+
+    def planned(contender: str, seed: int) -> RunPlan | None:
+        return None if contender in failed else runs.plan(contender, seed)
+
+    def ended(run: Ended) -> None:
+        contender, seed = pairs[run.name]
+        if isinstance(run.error, RunError):
+            raise run.error
+        if run.error is not None:
+            failed.setdefault(contender, str(run.error))
+        watcher.ended(contender, seed, runs.measured(contender, seed))
+
+    todo = sum(not runs.plan(*pair).finished for pair in pairs.values())
+    longest = max(prepared, key=lambda one: one.seconds)
+    with place_for(longest, todo, runs.folder, runs.engine, runs.loader) as place:
+        run_many(
+            [Planned(name, partial(planned, *pair)) for name, pair in pairs.items()],
+            place,
+            Watcher(
+                started=lambda name: watcher.started(*pairs[name]),
+                round=lambda name, report: watcher.round(*pairs[name], report),
+                ended=ended,
+            ),
+        )
     return failed
 
 

@@ -65,7 +65,7 @@ def _knob(name: str, hint: Any, start: Any) -> Knob | None:
     step = 1 if isinstance(start, int) else 0
     low = bounds["gt"] + step if "gt" in bounds else bounds.get("ge")
     high = bounds["lt"] - (step or 0.02 * abs(bounds["lt"])) if "lt" in bounds else bounds.get("le")
-    range = number_range(start, low, high)
+    range = number_range(start, low, high if high is None else max(high, start))
     return Knob(name, start, range) if range is not None else None
 
 

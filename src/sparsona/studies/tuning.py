@@ -159,7 +159,7 @@ def _run(runs: Runs, name: str, number: int, settings: dict[str, Any]) -> Trial:
     """Make the runs of a trial, a seed after another."""
     found: list[MeasuredRun] = []
     for seed in runs.contest.seeds:
-        runs.advance(name, seed, lambda rounds, sent, clock: runs.contest.budget.spent(sent, clock))
+        runs.advance(name, seed)
         run = runs.measured(name, seed)
         if run is None:
             raise InputError("nothing was measured within the budget: raise it")

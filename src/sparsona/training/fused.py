@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -86,6 +86,30 @@ class RawSamples:
         return len(self.scale) * (2 if self.missing else 1)
 
 
+@dataclass(frozen=True)
+class Batches:
+    """The batches of a training, one after the other: batch i has chosen[bounds[i]:bounds[i + 1]].
+
+    `share` is the weight of each sample in the mean over its batch, `longest` the size of the largest batch.
+    """
+
+    chosen: Indices
+    bounds: Indices
+    share: Vector
+    longest: int
+
+    @classmethod
+    def of(cls, drawn: Sequence[tuple[Indices, Array | None]]) -> Batches:
+        """Batches as they were drawn: the places of their samples and, where samples are weighted, their weights."""
+        counts = [len(indices) for indices, _ in drawn]
+        share = np.repeat(np.float32(1) / np.array(counts, np.float32), counts)
+        weights = [weights for _, weights in drawn if weights is not None]
+        if weights:
+            share *= np.concatenate(weights, dtype=np.float32)
+        chosen = np.concatenate([indices for indices, _ in drawn])
+        return cls(chosen, np.array([0, *accumulate(counts)]), share, max(counts))
+
+
 class FusedTrainer:
     """Trains and runs a chain of linear layers on raw samples."""
 
@@ -95,61 +119,61 @@ class FusedTrainer:
         self._classes = chain[-1].outputs
         self._samples = samples
         self._objective = objective
-        targets, labels = samples.targets, objective.loss is classification().loss
-        self._labels = labels and targets.dtype == np.int64 and bool(((targets >= 0) & (targets < self._classes)).all())
+        self._classifies = objective.loss is classification().loss and samples.targets.dtype == np.int64
         self._width = samples.width + sum(one.outputs for one in chain)
         self._values = self._errors = np.zeros((0, self._width), np.float32)
 
     def train(self, job: TrainJob) -> Trained:
         """Train as the job says. It draws no random numbers but those of its batches."""
-        weights = np.array(job.start, np.float32)
-        batches = list(job.batches)
-        rule = None
+        weights, drawn = np.array(job.start, np.float32), list(job.batches)
         if job.mask is not None and job.mask.all():
             job = replace(job, mask=None)  # a full mask then gives the same bits as none
-        if not (self._labels and job.is_descent):
-            rule = rule_of(job, torch.from_numpy(weights))
-        if not batches:
+        if not drawn:
             return Trained(weights, 0.0, 0, EMPTY if job.moments is None else job.moments)
-        chosen = np.concatenate([indices for indices, _ in batches])
-        counts = [len(indices) for indices, _ in batches]
-        bounds = np.array([0, *accumulate(counts)])
-        share = _shares(counts, [importance for _, importance in batches])
-        values, errors = self._room(max(counts))
-        config, samples = job.config, self._samples
-        seen = config.repeats * len(chosen)
-        if rule is None:
-            total = kernels.descend(
-                weights, self._layers, samples.raw, samples.scale, samples.shift, samples.missing, samples.targets,
-                chosen, bounds, share, config.repeats, np.float32(job.rate),
-                np.float32(1 - job.rate * config.weight_decay), values, errors,
-            )  # fmt: skip
-            before = 0 if job.moments is None else job.moments.step
-            moments = Moments(before + config.repeats * len(batches), EMPTY.first, EMPTY.second)
-            return Trained(weights, total / seen, seen, moments)
-        total = 0.0
-        gradient = torch.zeros(len(weights))
-        for number in range(len(batches)):
-            place = slice(bounds[number], bounds[number + 1])
-            kernels.gather(samples.raw, samples.scale, samples.shift, samples.missing, chosen[place], values)
-            for _ in range(config.repeats):
+        batches = Batches.of(drawn)
+        classes = self._are_classes(self._samples.targets[batches.chosen])
+        steps = self._descend if classes and job.is_descent else self._step_by_step
+        total, moments = steps(weights, job, batches)
+        seen = job.config.repeats * len(batches.chosen)
+        return Trained(weights, total / seen, seen, moments)
+
+    def _descend(self, weights: Vector, job: TrainJob, batches: Batches) -> tuple[float, Moments]:
+        """Take all steps at once; return the sum of the losses, and the moments."""
+        samples, config = self._samples, job.config
+        rate, keep = np.float32(job.rate), np.float32(1 - job.rate * config.weight_decay)
+        values, errors = self._room(batches.longest)
+        total = kernels.descend(
+            weights, self._layers, samples.raw, samples.scale, samples.shift, samples.missing, samples.targets,
+            batches.chosen, batches.bounds, batches.share, config.repeats, rate, keep, values, errors,
+        )  # fmt: skip
+        before = 0 if job.moments is None else job.moments.step
+        return total, Moments(before + config.repeats * (len(batches.bounds) - 1), EMPTY.first, EMPTY.second)
+
+    def _step_by_step(self, weights: Vector, job: TrainJob, batches: Batches) -> tuple[float, Moments]:
+        """The same by the step rule."""
+        rule, gradient, total = rule_of(job, torch.from_numpy(weights)), torch.zeros(len(weights)), 0.0
+        samples, (values, _) = self._samples, self._room(batches.longest)
+        for start, stop in pairwise(batches.bounds.tolist()):
+            chosen, share = batches.chosen[start:stop], batches.share[start:stop]
+            kernels.gather(samples.raw, samples.scale, samples.shift, samples.missing, chosen, values)
+            for _ in range(job.config.repeats):
                 gradient.zero_()
-                total += self._add_gradient(weights, chosen[place], share[place], gradient.numpy())
+                total += self._add_gradient(weights, chosen, share, gradient.numpy())
                 with torch.no_grad():
                     rule.step(gradient)
-        return Trained(weights, total / seen, seen, rule.moments())
+        return total, rule.moments()
 
     def _add_gradient(self, weights: Vector, chosen: Indices, share: Vector, out: Vector) -> float:
         """Add the gradient of the gathered samples' loss; return the sum of their losses."""
         values, errors = self._values, self._errors
         start = kernels.forward(weights, self._layers, values, len(chosen))
-        if self._labels:
-            labels = self._samples.targets[chosen]
+        labels = self._samples.targets[chosen]
+        if self._are_classes(labels):
             total = kernels.cross_entropy(values, errors, start, self._classes, labels, share)
         else:
             place = slice(start, start + self._classes)
             outputs = torch.tensor(values[: len(chosen), place], requires_grad=True)
-            losses = self._objective.loss(outputs, torch.from_numpy(self._samples.targets[chosen]))
+            losses = self._objective.loss(outputs, torch.from_numpy(labels))
             (slope,) = torch.autograd.grad(losses, outputs, torch.from_numpy(share))
             errors[: len(chosen), place] = slope.numpy()
             total = float(losses.detach() @ torch.from_numpy(share)) * len(chosen)
@@ -176,15 +200,12 @@ class FusedTrainer:
         start = kernels.forward(weights, self._layers, values, len(chosen))
         return torch.from_numpy(values[: len(chosen), start:].copy())
 
+    def _are_classes(self, labels: Array) -> bool:
+        """Whether the loss of these samples is the cross-entropy of one class each. Torch leaves out other labels."""
+        return self._classifies and bool(((labels >= 0) & (labels < self._classes)).all())
+
     def _room(self, count: int) -> tuple[Vector, Vector]:
         """Memory for so many samples."""
         if len(self._values) < count:
             self._values, self._errors = (np.zeros((count, self._width), np.float32) for _ in range(2))
         return self._values, self._errors
-
-
-def _shares(counts: Sequence[int], importance: Sequence[Array | None]) -> Vector:
-    """The weight of each sample in the mean over its batch."""
-    share = np.repeat(np.float32(1) / np.array(counts, np.float32), counts)
-    given = [one for one in importance if one is not None]
-    return share * np.concatenate(given, dtype=np.float32) if given else share

@@ -371,7 +371,9 @@ Step: TypeAlias = Callable[[Vectors, tuple[Minibatch, ...]], Vectors]
 
 def is_finite(vector: Vector) -> bool:
     """Whether all numbers are finite. Their squares' sum tells at once, unless it leaves float32."""
-    return math.isfinite(float(np.dot(vector, vector))) or bool(np.isfinite(vector).all())
+    with np.errstate(over="ignore", invalid="ignore"):
+        square = float(np.dot(vector, vector))
+    return math.isfinite(square) or bool(np.isfinite(vector).all())
 
 
 def channels_last(images: torch.Tensor) -> torch.Tensor:

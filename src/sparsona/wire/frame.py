@@ -260,6 +260,20 @@ def decode(
     return Message.of(known, stamp)
 
 
+def reference_in(start: bytes) -> bytes | None:
+    """The fingerprint of the reference that a frame of ours is coded against, None where there is none.
+
+    `start` is the first piece of the frame, or the whole.
+
+    >>> reference_in(encode(Message(examples=20)).pieces[0]) is None
+    True
+    """
+    reader = Reader(memoryview(start)[3:], 0)
+    _decode_stamp(reader)
+    uses = reader.varint("the number of parts") % 2
+    return bytes(reader.take(FINGERPRINT, "the fingerprint of a reference")) if uses else None
+
+
 def _find(fingerprint: bytes, references: Callable[[bytes], Reference | None] | None) -> Reference:
     found = None if references is None else references(fingerprint)
     if found is None:

@@ -21,8 +21,8 @@ from sparsona.layout import Layout
 from sparsona.message import IndexSet, Message, Sparse, Stamp, Vector
 from sparsona.method import Arrival, ServerContext, Task
 from sparsona.methods._feedback import ClientState
-from sparsona.methods.fedpse import FedPSE, ServerState
-from sparsona.methods.fedpse.owed import Owed
+from sparsona.methods.fedpse import FedPSE
+from sparsona.methods.fedpse.owed import Owed, ServerState
 from sparsona.models.convnet2 import convnet2
 from sparsona.runs.records import RunLog
 from sparsona.testing import Scripted as Fates

@@ -12,37 +12,26 @@ import logging
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 
 from sparsona.engines import ENGINES
 from sparsona.engines.pool import loop as worker
-from sparsona.engines.pool.loop import DEPTH, Configured, Failure, Request, Response
-from sparsona.engines.pool.processes import MAX_DEATHS, WorkerDied, WorkerPool, WorkerProcess
+from sparsona.engines.pool.loop import Configured, Request, Response
+from sparsona.engines.pool.processes import WorkerDied, WorkerPool, WorkerProcess
 from sparsona.engines.pool.shared import share_setup
+from sparsona.engines.turns import DEPTH, MAX_DEATHS, SHORT, Failure, JobGroup, grouped
 from sparsona.errors import InputError, SparsonaError
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.references import ReferenceStore
+from sparsona.federation.resources import Resources
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.method import ClientId
 from sparsona.runs.store import ClientStore
 
 log = logging.getLogger(__name__)
-SHORT = 0.05
-"""Seconds. Where turns are shorter than this, a worker is given the next one before it has finished."""
-
 WORTHWHILE, MOST = 0.002, 16
 """Seconds of work that are worth a way to a worker and back, and the most turns that go together."""
-
-
-@dataclass
-class JobGroup:
-    """Turns that one worker runs together, and how many workers have died in them."""
-
-    jobs: tuple[Job, ...]
-    deaths: int = field(default=0)
 
 
 def cores() -> int:
@@ -50,7 +39,6 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@ENGINES.add
 class Pool:
     """Many workers, the same results. A `worker_pool` that is given is used and left running when this one closes."""
 
@@ -84,7 +72,7 @@ class Pool:
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         """Run the turns on the workers; outcomes come in the order in which they are done."""
-        waiting = self._groups(iter(jobs))
+        waiting = grouped(iter(jobs), lambda: min(MOST, int(WORTHWHILE / self._seconds)))
         caller = object()
         if not self._workers.is_configured_with(self._block):
             raise SparsonaError("these workers were configured for another pool meanwhile: make a new pool")
@@ -94,11 +82,6 @@ class Pool:
         finally:
             if self._workers.is_assigned(caller):
                 self._workers.assign(None)
-
-    def _groups(self, jobs: Iterator[Job]) -> Iterator[JobGroup]:
-        """Turns that are shorter than the way to a worker and back go there in groups."""
-        while group := tuple(islice(jobs, max(1, min(MOST, int(WORTHWHILE / self._seconds))))):
-            yield JobGroup(group)
 
     def _run(self, waiting: Iterator[JobGroup], caller: object) -> Iterator[Outcome]:
         repeated: deque[JobGroup] = deque()
@@ -146,9 +129,7 @@ class Pool:
                 self._workers.stop(process)
             else:
                 process.groups.popleft()
-            if message.trace:
-                message.error.add_note(f"in a worker process:\n{message.trace}")
-            raise message.error
+            message.raise_again()
         else:
             yield from self._accept(process.groups.popleft(), message)
 
@@ -166,7 +147,7 @@ class Pool:
         if not process.groups:
             return
         process.groups[0].deaths += 1
-        names = ", ".join(job.client for job in process.groups[0].jobs)
+        names = process.groups[0].names
         if process.groups[0].deaths >= MAX_DEATHS:
             raise SparsonaError(
                 f"{MAX_DEATHS} worker processes in a row died ({how}) in the turn of {names}: if memory is short, "
@@ -182,3 +163,9 @@ class Pool:
         self._block.close()
         self.store.close()
         self.references.close()
+
+
+@ENGINES.add
+def engine(setup: Setup, resources: Resources) -> Pool:
+    """Many workers on this machine, one a core, the same results."""
+    return Pool(setup, resources.workers)

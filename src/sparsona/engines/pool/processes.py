@@ -2,47 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import os
 import resource
-import socket
-import subprocess
-import sys
 from collections import deque
 from contextlib import ExitStack
 from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
-from sparsona.engines.pool.loop import DEPTH, Configure, Configured, Failure, InSlot, Request, Response, Stop
+from sparsona.engines.child import ChildProcess
+from sparsona.engines.pool.loop import Configure, Configured, InSlot, Request, Response, Stop
 from sparsona.engines.pool.shared import SharedBlock, SharedSetup, Slot
+from sparsona.engines.turns import DEPTH, MAX_DEATHS, Failure
 from sparsona.errors import SparsonaError
 
 T = TypeVar("T")
-BOOT = """
-import fcntl, json, os, select, sys
-pipe = int(sys.argv[3])
-fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
-fcntl.fcntl(pipe, fcntl.F_SETFL, os.O_ASYNC)
-if select.select([pipe], [], [], 0)[0]:
-    sys.exit(1)
-sys.path[:] = json.loads(sys.argv[1])
-from sparsona.engines.pool.loop import main
-main(*map(int, sys.argv[2:]))
-"""
-"""What a worker runs. Importing torch takes seconds, in which no Python thread may run. If the server dies meanwhile,
-its end of the pipe closes, and the kernel sends SIGIO, which ends the worker."""
-
-ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    # Tensors of megabytes come and go with every batch: glibc shall keep their memory instead of asking for new pages.
-    "MALLOC_MMAP_THRESHOLD_": str(2**32),
-    "MALLOC_TRIM_THRESHOLD_": str(2**34),
-}
-MAX_DEATHS = 3
-"""How many workers may die in the same turn before it is given up."""
 
 
 class WorkerDied(Exception):
@@ -56,37 +29,26 @@ class WorkerProcess(Generic[T]):
     """
 
     def __init__(self) -> None:
-        with ExitStack() as opened, ExitStack() as passed:
-            ours, theirs = socket.socketpair()
-            opened.callback(ours.close)
-            passed.callback(theirs.close)
-            read_end, self._server_pipe = os.pipe()
-            opened.callback(os.close, self._server_pipe)
-            passed.callback(os.close, read_end)
+        with ExitStack() as opened:
             slots = [Slot() for _ in range(2 * DEPTH)]
             for slot in slots:
                 opened.callback(slot.close)
-            self._requests, self._responses = slots[:DEPTH], slots[DEPTH:]
-            handles = [theirs.fileno(), read_end, *(slot.handle for slot in slots)]
-            paths = json.dumps([str(place) for place in sys.path])
-            # A process group of its own: Ctrl-C in the terminal is for the server.
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", BOOT, paths, *map(str, handles)],
-                pass_fds=handles,
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, **ENVIRONMENT},
-                process_group=0,
-            )
+            self._child = ChildProcess("sparsona.engines.pool.loop", [slot.handle for slot in slots])
             opened.pop_all()
-        self.connection: Connection[Any, Any] = Connection(ours.detach())
+        self._requests, self._responses = slots[:DEPTH], slots[DEPTH:]
         self.groups: deque[T] = deque()
         self.configuring = 0
         self._used: deque[int] = deque()
 
     @property
+    def connection(self) -> Connection[Any, Any]:
+        """What messages go through."""
+        return self._child.connection
+
+    @property
     def pid(self) -> int:
         """The process's number."""
-        return self._process.pid
+        return self._child.pid
 
     @property
     def idle(self) -> bool:
@@ -135,18 +97,10 @@ class WorkerProcess(Generic[T]):
                 self.connection.send(Stop())
             except OSError:
                 kill = True
-        if kill:
-            self._process.kill()
-        self.connection.close()
-        try:
-            code = self._process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            code = self._process.wait()
-        os.close(self._server_pipe)
+        how = self._child.end(kill)
         for slot in (*self._requests, *self._responses):
             slot.close()
-        return f"signal {-code}" if code < 0 else f"exit code {code}"
+        return how
 
 
 FILES = 12

@@ -17,6 +17,7 @@ from sparsona.message import Mask, Message, Positions, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods.pfedgate.gate import Scores
+from sparsona.ops.by_client import ByClient
 from sparsona.ops.masks import Bits, pack, unpack
 from sparsona.ops.parts import last_layers
 from sparsona.ops.topk import kept
@@ -27,7 +28,7 @@ from sparsona.training.local import Local
 class ServerState:
     """Each client's last mask, a bit a weight."""
 
-    masks: dict[ClientId, Bits]
+    masks: ByClient[Bits]
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class FedMask(Method[ServerState, ClientState]):
     score_lr: Annotated[float, Field(gt=0)] = 20.0
 
     def start_server(self, task: Task) -> ServerState:
-        return ServerState({})
+        return ServerState(ByClient())
 
     def start_client(self, task: Task, client: ClientId) -> ClientState:
         count = int(self._region(task.layout).sum())
@@ -90,7 +91,7 @@ class FedMask(Method[ServerState, ClientState]):
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         size = int(self._region(context.task.layout).sum())
         found = {a.client: pack(a.message.positions("mask", size).mask()) for a in arrivals}
-        return ServerState({**server.masks, **found})
+        return ServerState(server.masks | found)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         state, region = self._received(state, down), self._region(local.layout)

@@ -19,25 +19,13 @@ from sparsona.methods import METHODS
 from sparsona.methods._feedback import ClientState, trained_with
 from sparsona.methods._personal import NO_MEAN, LogitPrior, Personal, with_prior
 from sparsona.methods._server import PLAIN_STEP, ServerStep
-from sparsona.methods.fedpse.owed import Owed
+from sparsona.methods.fedpse.owed import Owed, ServerState, held_by
 from sparsona.methods.fedpse.personal import Common, personal_supports
 from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.packed import Packed, without
 from sparsona.ops.rounding import Values, rounded
 from sparsona.ops.topk import top_supports
 from sparsona.training.local import Local
-from sparsona.training.optimizer import EMPTY, Moments
-
-
-@dataclass(frozen=True)
-class ServerState:
-    """A model W_s for newcomers, what each client gets next, its last correlation distance d, and what the server's
-    step remembers."""
-
-    weights: Vector
-    owed: Owed
-    distance: dict[ClientId, float]
-    moments: Moments = EMPTY
 
 
 @METHODS.add
@@ -77,7 +65,7 @@ class FedPSE(Method[ServerState, ClientState]):
         return Message(weights=server.weights)
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        held, layout = self.held(state, down, local), local.layout
+        held, layout = held_by(state, down, local.layout.size), local.layout
         start = with_prior(held, local, self.logit_prior)
         learnt = trained_with(state.residual, start, local, state.moments) if local.examples else None
         if learnt is None:
@@ -107,11 +95,5 @@ class FedPSE(Method[ServerState, ClientState]):
         return rounded(Sparse.take(vector, places), layout.lengths, self.values)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        held = with_prior(self.held(state, down, local), local, self.logit_prior)
+        held = with_prior(held_by(state, down, local.layout.size), local, self.logit_prior)
         return self.personal.model(state.mean, held)
-
-    def held(self, state: ClientState, down: Message, local: Local) -> Vector:
-        """The client's model with what it was sent now."""
-        if "update" in down:
-            return Packed.of(down.sparse("update", local.layout.size)).added_to(state.weights)
-        return down.vector("weights", local.layout.size) if "weights" in down else state.weights

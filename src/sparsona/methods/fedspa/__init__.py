@@ -23,7 +23,8 @@ from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._masked import ClientState, ServerState, mask_of, next_mask_of, received
 from sparsona.methods.fedspa.erk import active_counts
-from sparsona.ops.masks import annealed, gather, majority, masked_mean, pack, random_mask, regrown, unpack
+from sparsona.ops.by_client import ByClient
+from sparsona.ops.masks import Bits, annealed, gather, majority, masked_mean, pack, random_mask, regrown, unpack
 from sparsona.training.local import Local
 
 
@@ -56,7 +57,7 @@ class FedSpa(Method[ServerState, ClientState]):
         return _first_mask(task.layout, task.chance, owner, self.density, self.init == "uniform", self.mask_1d)
 
     def start_server(self, task: Task) -> ServerState:
-        return ServerState(task.initial, {})
+        return ServerState(task.initial, ByClient())
 
     def start_client(self, task: Task, client: ClientId) -> ClientState:
         return ClientState(pack(self.first_mask(task, client)))
@@ -104,7 +105,7 @@ class FedSpa(Method[ServerState, ClientState]):
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         """w <- w - 1/S * sum of U_k, where U_k = start - trained on the client's mask."""
-        masks = dict(server.masks)
+        changed: dict[ClientId, Bits] = {}
 
         def replies() -> Iterator[tuple[Mask, Vector]]:
             for arrival in arrivals:
@@ -113,10 +114,11 @@ class FedSpa(Method[ServerState, ClientState]):
                 if arrival.round < context.round:
                     trained = server.weights[mask] + (trained - arrival.sent.vector("values", len(trained)))
                 if self.search == "dst":
-                    masks[arrival.client] = pack(next_mask_of(arrival, mask))
+                    changed[arrival.client] = pack(next_mask_of(arrival, mask))
                 yield mask, trained
 
-        return ServerState(masked_mean(server.weights, replies(), everyone=self.agg == "mean"), masks)
+        weights = masked_mean(server.weights, replies(), everyone=self.agg == "mean")
+        return ServerState(weights, server.masks | changed)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         return received(down, mask_of(state, down, local.layout.size))

@@ -12,12 +12,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sparsona.layout import Layout
 from sparsona.message import Message, Part, Vector
 from sparsona.method import TRAIN, Arrival, Artefact, ClientId, Fit, Method, Phase, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods.pfednet.cluster import clustered, slowed, step_of, typical
-from sparsona.methods.pfednet.mixture import Mixture, mixture_of
+from sparsona.methods.pfednet.mixture import mixture_of
 from sparsona.methods.pfednet.network import Network
 from sparsona.methods.pfednet.network_lasso import network_prox
 from sparsona.methods.pfednet.server import ServerState
@@ -74,7 +73,7 @@ class PFedNet(Method[ServerState, None]):
         return (SKETCH, TRAIN) if round == 0 else (TRAIN,)
 
     def start_server(self, task: Task) -> ServerState:
-        x, z = self._mixture(task.layout).start(task.initial)
+        x, z = mixture_of(self.layout, task.layout, self.own).start(task.initial)
         return ServerState(Network.empty(sketch_size(self.sketch, task)), x, z[None][:0], z[None][:0])
 
     def start_client(self, task: Task, client: ClientId) -> None:
@@ -103,7 +102,7 @@ class PFedNet(Method[ServerState, None]):
         return Fit(None, Message(**parts), trained)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        mixture, news = self._mixture(context.task.layout), {}
+        mixture, news = mixture_of(self.layout, context.task.layout, self.own), {}
         replies: dict[ClientId, tuple[int, Vector]] = {}
         for a in arrivals:
             if server.network.row(a.client) is None:
@@ -120,7 +119,7 @@ class PFedNet(Method[ServerState, None]):
         return server.stepped(replies, mixture, eta, own, ended)
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
-        mixture = self._mixture(local.layout)
+        mixture = mixture_of(self.layout, local.layout, self.own)
         x, z = mixture.start(local.task.initial)
         return mixture.model(down.vector("x", len(x)), down.vector("z", len(z))) if "z" in down else local.task.initial
 
@@ -129,6 +128,3 @@ class PFedNet(Method[ServerState, None]):
 
     def max_numbers(self, task: Task) -> int:
         return 2 * task.layout.size + sketch_size(self.sketch, task) + 4096
-
-    def _mixture(self, layout: Layout) -> Mixture:
-        return mixture_of(self.layout, layout, self.own)

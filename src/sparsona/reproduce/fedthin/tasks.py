@@ -59,7 +59,7 @@ class StudyTask:
 def rows_to_test(client: Array) -> npt.NDArray[np.bool_]:
     """Which rows are tested: of each client's the same share, drawn once for all.
 
-    >>> rows_to_test(np.array(["a"] * 5 + ["b"] * 10)).sum()
+    >>> int(rows_to_test(np.array(["a"] * 5 + ["b"] * 10)).sum())
     6
     """
     rng, out = np.random.default_rng(7), np.zeros(len(client), np.bool_)

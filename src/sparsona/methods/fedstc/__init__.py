@@ -10,29 +10,16 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from sparsona.message import Message, Ternary, Vector
+from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import ClientState, trained_with
 from sparsona.methods._personal import NO_MEAN, LogitPrior, Personal, with_prior
 from sparsona.methods._server import PLAIN_STEP, ServerStep
+from sparsona.methods.fedstc.broadcasts import ServerState, held_by
 from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.ternary import as_sparse, ternarise, ternary_bits
 from sparsona.training.local import Local
-from sparsona.training.optimizer import EMPTY, Moments
-
-
-@dataclass(frozen=True)
-class ServerState:
-    """W, the residual A_s, the last broadcasts, how many there were, how many each client has applied, and what the
-    server's step remembers."""
-
-    weights: Vector
-    residual: Vector
-    broadcasts: tuple[Ternary, ...]
-    count: int
-    applied: dict[ClientId, int]
-    moments: Moments = EMPTY
 
 
 @METHODS.add
@@ -66,7 +53,7 @@ class FedSTC(Method[ServerState, ClientState]):
         return Message(**{f"t{i}": t for i, t in enumerate(server.broadcasts[left_out:])}, count=server.count)
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        held = self.held(state, down, local)
+        held = held_by(state, down, local.layout)
         start = with_prior(held, local, self.logit_prior)
         learnt = trained_with(state.residual, start, local)
         if learnt is None:
@@ -91,15 +78,7 @@ class FedSTC(Method[ServerState, ClientState]):
         return ServerState(weights, residual, terms, server.count + 1, applied, moments)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        return self.personal.model(state.mean, with_prior(self.held(state, down, local), local, self.logit_prior))
-
-    def held(self, state: ClientState, down: Message, local: Local) -> Vector:
-        """The client's model with the broadcasts that came now."""
-        if "weights" in down:
-            return down.vector("weights", local.layout.size)
-        return sum(
-            (as_sparse(down.ternary(f"t{i}"), local.layout).dense() for i in range(len(down) - 1)), state.weights
-        )
+        return self.personal.model(state.mean, with_prior(held_by(state, down, local.layout), local, self.logit_prior))
 
     def max_numbers(self, task: Task) -> int:
         return (self.history + 2) * task.layout.size + 4096

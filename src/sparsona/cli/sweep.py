@@ -1,0 +1,81 @@
+"""``sweep``: one experiment, some settings taken through all their values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+from typing import Annotated, Any
+
+import typer
+
+from sparsona.cli.app import err, out
+from sparsona.cli.folders import fresh, latest
+from sparsona.cli.options import RunOptions, takes_run_options
+from sparsona.errors import InputError
+from sparsona.methods import METHODS
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(takes_run_options(sweep))
+
+
+def sweep(
+    options: RunOptions,
+    what: Annotated[
+        str | None,
+        typer.Argument(metavar="METHOD|experiment.toml", help="a method, or an experiment file [that of --out]"),
+    ] = None,
+    over: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=A,B,...", help="a setting and its values, or FROM:TO; again for another setting"),
+    ] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="folder of the runs [runs/sweep-NAME]")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="continue what is in --out; values may be added with --over")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
+) -> None:
+    """Run an experiment with every combination of some settings, side by side; end with one table.
+
+    sparsona sweep experiment.toml --over method=fedavg,fedpse --over seed=0:5
+    """
+    if what is None and not resume:
+        raise InputError("sweep what? give a method or an experiment file, and --over KEY=A,B,...")
+    if what is not None and not over and not resume:
+        raise InputError("sweep over what? give --over KEY=A,B,..., such as --over seed=0:5")
+    file = Path(what or "")
+    if what is not None and file.suffix != ".toml":
+        METHODS.check(what)
+    from sparsona.experiment import read
+    from sparsona.report import swept as show
+    from sparsona.studies.sweep import Sweep, SweepWatcher, declare, parse_over, run_sweep, swept_runs
+
+    if folder is None:
+        if what is None:
+            raise InputError("continue which sweep? give its folder with --out")
+        folder = latest(f"sweep-{file.stem}") if resume else fresh(f"sweep-{file.stem}")
+    base: dict[str, Any] = {}
+    if what is not None:
+        base = read(file) if file.suffix == ".toml" else {"method": what}
+    asked = Sweep(options.settings(base), parse_over(over or ()), tuple(options.set or ()))
+    declared = declare(folder, asked, resume)
+    try:
+        with show.SweepProgress(err, len(list(declared.points())), quiet) as progress:
+            watcher = SweepWatcher(progress.started, progress.round, progress.ended)
+            failed = run_sweep(declared, folder, watcher, options.tensorboard)
+    except KeyboardInterrupt:
+        how = f"continue with sparsona sweep --resume --out {quote(str(folder))}"
+        err.print(f"interrupted: {how}", soft_wrap=True, highlight=False)
+        raise typer.Exit(130) from None
+    for name, reason in failed.items():
+        err.print(f"{name} failed: {reason}", soft_wrap=True, highlight=False)
+    runs = swept_runs(declared, folder)
+    if not runs:
+        raise InputError("no run of the sweep was finished: see the lines above")
+    out.print(show.swept_table(runs))
+    show.write_swept(folder / "sweep.csv", runs)
+    out.print(f"results: {folder}", soft_wrap=True, highlight=False)
+    out.print(f"a line a run: {folder / 'sweep.csv'}", soft_wrap=True, highlight=False)
+    if failed:
+        raise typer.Exit(2)

@@ -1,0 +1,98 @@
+"""A Python process that works for this one and ends with it, however that happens."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from multiprocessing.connection import Connection
+from typing import Any
+
+BOOT = """
+import fcntl, importlib, json, os, select, sys
+pipe = int(sys.argv[4])
+fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
+fcntl.fcntl(pipe, fcntl.F_SETFL, os.O_ASYNC)
+if select.select([pipe], [], [], 0)[0]:
+    sys.exit(1)
+sys.path[:] = json.loads(sys.argv[1])
+importlib.import_module(sys.argv[2]).main(*map(int, sys.argv[3:]))
+"""
+"""What a child runs. Importing torch takes seconds, in which no Python thread may run. If the parent dies meanwhile,
+its end of the pipe closes, and the kernel sends SIGIO, which ends the child."""
+
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    # Tensors of megabytes come and go with every batch: glibc shall keep their memory instead of asking for new pages.
+    "MALLOC_MMAP_THRESHOLD_": str(2**32),
+    "MALLOC_TRIM_THRESHOLD_": str(2**34),
+}
+
+
+class ChildProcess:
+    """The parent's side: a process that runs ``main`` of a module, and the connection to it.
+
+    ``main`` is called with the handles of the connection and of the pipe that ends with the parent, which it gives to
+    :func:`end_with_parent`, and with those of `handles`, which stay the caller's.
+    """
+
+    def __init__(self, module: str, handles: Sequence[int] = ()) -> None:
+        with ExitStack() as opened, ExitStack() as passed:
+            ours, theirs = socket.socketpair()
+            opened.callback(ours.close)
+            passed.callback(theirs.close)
+            read_end, self._pipe = os.pipe()
+            opened.callback(os.close, self._pipe)
+            passed.callback(os.close, read_end)
+            given = [theirs.fileno(), read_end, *handles]
+            paths = json.dumps([str(place) for place in sys.path])
+            # A process group of its own: Ctrl-C in the terminal is for the parent.
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", BOOT, paths, module, *map(str, given)],
+                pass_fds=given,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **ENVIRONMENT},
+                process_group=0,
+            )
+            opened.pop_all()
+        self.connection: Connection[Any, Any] = Connection(ours.detach())
+
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid
+
+    def end(self, kill: bool = True) -> str:
+        """Close the connection, kill the process or let it end, and say how it ended."""
+        if kill:
+            self._process.kill()
+        self.connection.close()
+        try:
+            code = self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        os.close(self._pipe)
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def end_with_parent(pipe: int, clean_up: Callable[[], None] = lambda: None) -> None:
+    """In a child: end when the parent does, in whatever way. Ctrl-C is left to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    fcntl.fcntl(pipe, fcntl.F_SETFL, 0)  # no more SIGIO: from here on a thread waits for the parent's end
+    threading.Thread(target=_wait, args=(pipe, clean_up), daemon=True).start()
+
+
+def _wait(pipe: int, clean_up: Callable[[], None]) -> None:
+    os.read(pipe, 1)  # nothing is ever written to it: it ends with the parent
+    clean_up()
+    os._exit(1)

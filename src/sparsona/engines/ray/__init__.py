@@ -1,0 +1,299 @@
+"""The engine on a Ray cluster: the workers are actors, one a core, on all nodes. Results are the same as those of
+`inprocess` to the last bit, for any number of nodes that use one instruction set.
+
+Samples are in the object store of each node once, and the workers of a node map them. Clients' states are files in the
+run directory where a worker sees it. Where it does not, they are handed over with every turn, and the server writes the
+files. So the server has all that a lost node knew, and that node's turns are run again elsewhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sparsona.engines import ENGINES
+from sparsona.engines.child import ENVIRONMENT
+from sparsona.engines.ray.actor import (
+    HandedOver,
+    OtherFiles,
+    Ready,
+    RemoteRequest,
+    RemoteResponse,
+    RemoteWorker,
+    SharedFiles,
+)
+from sparsona.engines.ray.cluster import Membership, need_ray, room, without_room
+from sparsona.engines.ray.sources import loaded_sources
+from sparsona.engines.shipping import setup_arrays
+from sparsona.engines.turns import DEPTH, MAX_DEATHS, SHORT, Failure, JobGroup, grouped
+from sparsona.errors import InputError, SparsonaError
+from sparsona.federation.delivery import ClientMemory
+from sparsona.federation.references import ReferenceStore
+from sparsona.federation.resources import Resources
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Job, Outcome
+from sparsona.message import Part
+from sparsona.method import ClientId
+from sparsona.runs.store import ClientStore, Ticket
+from sparsona.version import __version__
+from sparsona.wire import reference_in
+
+log = logging.getLogger(__name__)
+LOOK = 5.0
+"""Seconds between two looks at the cluster while turns are under way: nodes may have come or gone."""
+
+PATIENCE = 60.0
+"""Seconds without any worker after which the user is told."""
+
+WORTHWHILE, MOST = 0.02, 64
+"""Seconds of work that are worth a way to another node and back, and the most turns that go together."""
+
+LARGE, KEPT = 100_000, 8
+"""Bytes of a piece that is put into the object store, and how many of these are remembered for further clients."""
+
+
+class Remote:
+    """The server's handle of one worker: the requests that it has not answered yet, oldest first.
+
+    `sees_files`: whether it shares the server's file system, as far as is known.
+    """
+
+    def __init__(self, actor: Any) -> None:
+        self.actor = actor
+        self.starting: Any = actor.ready.remote()
+        self.groups: dict[Any, JobGroup] = {}
+        self.sees_files = True
+        self.host = "a node"
+
+    @property
+    def awaited(self) -> list[Any]:
+        """What the worker has to answer."""
+        return list(self.groups) if self.starting is None else [self.starting]
+
+
+class RayEngine:
+    """Workers on a cluster, the same results."""
+
+    working: frozenset[ClientId] = frozenset()
+
+    def __init__(self, setup: Setup, resources: Resources | None = None) -> None:
+        self._ray = need_ray()
+        self._resources = resources or Resources()
+        gpus = self._resources.cluster.gpus_per_worker
+        if setup.device != "cpu" and not gpus:
+            raise InputError("on Ray, say how much of a GPU a worker has: --gpus-per-worker 1, or 0.25 for a quarter")
+        self.store = ClientStore(partial(ClientMemory.fresh, setup.method, setup.task))
+        self.references = ReferenceStore()
+        self.peak_rss_mb = 0.0
+        self.workers: list[Remote] = []
+        self._setup = setup
+        self._seconds = SHORT
+        self._mark: Path | None = None
+        self._pieces: dict[int, tuple[bytes, Any]] = {}
+        self._sent_references: dict[bytes, Any] = {}
+        self._failures = 0
+        arrays = setup_arrays(setup)
+        self._membership = Membership(self._resources, sum(array.nbytes for array in arrays))
+        try:
+            self._shared = [self._ray.put(part) for part in (loaded_sources(arrays[-1].tobytes()), *arrays)]
+            self._actors = self._ray.remote(RemoteWorker).options(
+                num_cpus=1, num_gpus=gpus, scheduling_strategy="SPREAD", runtime_env={"env_vars": ENVIRONMENT}
+            )
+            self._device = "cuda" if gpus else setup.device
+            if not room(self._resources):
+                raise InputError(without_room(self._resources.cluster))
+            self._fit_cluster()
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        """Run the turns on the cluster; outcomes come in the order in which they are done."""
+        waiting = grouped(iter(jobs), lambda: min(MOST, int(WORTHWHILE / self._seconds)))
+        self._stop([worker for worker in self.workers if worker.groups])
+        try:
+            yield from self._run(waiting)
+        finally:
+            self._stop([worker for worker in self.workers if worker.groups])
+            self._pieces.clear()
+            self._sent_references.clear()
+
+    def _run(self, waiting: Iterator[JobGroup]) -> Iterator[Outcome]:
+        repeated: deque[JobGroup] = deque()
+        outcomes: list[Outcome] = []
+        following = next(waiting, None)
+        looked = last_ready = time.monotonic()
+        self._fit_cluster()
+        while True:
+            depth = DEPTH if self._seconds < SHORT else 1
+            for worker in sorted(self.workers, key=lambda worker: len(worker.groups)):
+                while worker.starting is None and len(worker.groups) < depth and (repeated or following):
+                    if not repeated and following:
+                        repeated.append(following)
+                        following = next(waiting, None)
+                    self._submit(worker, repeated.popleft())
+            yield from outcomes
+            if not (repeated or following or any(worker.groups for worker in self.workers)):
+                return
+            awaited = {ref: worker for worker in self.workers for ref in worker.awaited}
+            answered = self._ray.wait(list(awaited), timeout=LOOK)[0] if awaited else []
+            outcomes = [o for ref in answered for o in self._receive(ref, awaited[ref], repeated)]
+            now = time.monotonic()
+            if any(worker.starting is None for worker in self.workers):
+                last_ready = now
+            elif now - last_ready > PATIENCE:
+                log.warning("no worker is ready yet: %s", without_room(self._resources.cluster))
+                last_ready = now
+            if now - looked > LOOK or not self.workers:
+                looked = now
+                self._fit_cluster()
+
+    def _fit_cluster(self) -> None:
+        """Have as many workers as the cluster has room for, and no more than there are clients."""
+        wanted = min(max(1, room(self._resources)), max(1, len(self._setup.federation.splits)))
+        starting = [worker for worker in self.workers if worker.starting is not None]
+        self._stop(starting[: max(0, len(self.workers) - wanted)])
+        while len(self.workers) < wanted:
+            self.workers.append(Remote(self._actors.remote(self._device, *self._shared)))
+
+    def _stop(self, workers: Iterable[Remote]) -> None:
+        for worker in workers:
+            self.workers.remove(worker)
+            self._ray.kill(worker.actor)
+
+    def _submit(self, worker: Remote, group: JobGroup) -> None:
+        tickets = tuple(self.store.ticket(job.client) for job in group.jobs)
+        sent: list[Any] = []
+        downs = tuple(tuple(self._stored(piece, sent) for piece in job.down) for job in group.jobs)
+        states: SharedFiles | HandedOver
+        if worker.sees_files:
+            files = tuple(ticket.absolute() for ticket in tickets)
+            states = SharedFiles(files, self.references.folder.absolute(), self._marked(files[0]))
+        else:
+            found = (reference_in(job.down[0]) for job in group.jobs if job.down)
+            names = tuple(dict.fromkeys(name for name in found if name is not None))
+            states = HandedOver(tuple(ticket.state() for ticket in tickets), names)
+            sent += [self._stored_reference(name) for name in names]
+        bare = tuple(replace(job, down=()) for job in group.jobs)
+        worker.groups[worker.actor.work.remote(RemoteRequest(bare, downs, states), *sent)] = group
+
+    def _stored(self, piece: bytes, sent: list[Any]) -> bytes | int:
+        """A piece of a downlink, or the number of the argument that is added for it: an object in the store, where the
+        piece is large. Clients that get the same share the piece, and so the object."""
+        if len(piece) < LARGE:
+            return piece
+        if id(piece) not in self._pieces:
+            while len(self._pieces) >= KEPT:
+                del self._pieces[next(iter(self._pieces))]
+            self._pieces[id(piece)] = piece, self._ray.put(piece)
+        sent.append(self._pieces[id(piece)][1])
+        return len(sent) - 1
+
+    def _stored_reference(self, name: bytes) -> Any:
+        if name not in self._sent_references:
+            found = self.references.find(name)
+            parts: Mapping[str, Part] = {} if found is None else dict(found.parts)
+            self._sent_references[name] = self._ray.put(parts)
+        return self._sent_references[name]
+
+    def _marked(self, ticket: Ticket) -> Path:
+        """A file beside the states, which only those see who share the file system."""
+        folder = ticket.write.parent
+        if self._mark is None or self._mark.parent != folder:
+            self._unmark()
+            self._mark = folder / f".ray-{secrets.token_hex(8)}"
+            self._mark.touch()
+        return self._mark
+
+    def _unmark(self) -> None:
+        if self._mark is not None:
+            self._mark.unlink(missing_ok=True)
+            self._mark = None
+
+    def _receive(self, ref: Any, worker: Remote, repeated: deque[JobGroup]) -> Iterator[Outcome]:
+        if worker not in self.workers:  # it was found dead by an earlier answer
+            return
+        try:
+            message = self._ray.get(ref)
+        except self._ray.exceptions.RayTaskError:
+            raise
+        except self._ray.exceptions.RayError as error:
+            self._lost(worker, error, repeated)
+            return
+        group = worker.groups.pop(ref, None)
+        if isinstance(message, Failure):
+            message.raise_again()
+        elif isinstance(message, Ready):
+            worker.starting, worker.host, self._failures = None, message.host, 0
+            _compare(message)
+        elif isinstance(message, OtherFiles) and group is not None:
+            worker.sees_files = False
+            repeated.append(group)
+        elif isinstance(message, RemoteResponse) and group is not None:
+            yield from self._accept(group, message)
+
+    def _accept(self, group: JobGroup, response: RemoteResponse) -> Iterator[Outcome]:
+        self.peak_rss_mb = max(self.peak_rss_mb, response.memory / 1024)
+        for job, outcome, kept in zip(group.jobs, response.outcomes, response.kept, strict=True):
+            sha256 = self.store.ticket(job.client).keep(kept) if isinstance(kept, bytes) else kept
+            if sha256 is not None:
+                self.store.written(job.client, sha256)
+            self._seconds += 0.2 * (outcome.seconds - self._seconds)
+            yield outcome
+
+    def _lost(self, worker: Remote, error: Exception, repeated: deque[JobGroup]) -> None:
+        """A worker is gone, or its node: its turns are run again by others, unless too many go in the same turn."""
+        how = " ".join(str(error).split())[:300]
+        self.workers.remove(worker)
+        self._ray.kill(worker.actor)
+        if worker.starting is not None:
+            self._failures += 1
+            if self._failures >= MAX_DEATHS:
+                raise SparsonaError(f"workers die as they start ({how}): choose --engine pool to see what happens")
+        lost = list(worker.groups.values())
+        if lost:
+            lost[0].deaths += 1
+            if lost[0].deaths >= MAX_DEATHS:
+                raise SparsonaError(
+                    f"{MAX_DEATHS} workers in a row were lost ({how}) in the turn of {lost[0].names}: if memory is "
+                    "short, use fewer --workers; --engine inprocess shows what happens"
+                )
+            log.warning("a worker on %s is lost in the turn of %s, which is run again", worker.host, lost[0].names)
+            repeated.extend(lost)
+        self._fit_cluster()
+
+    def close(self) -> None:
+        """End the workers, and leave the cluster if this engine has joined it."""
+        self._stop(list(self.workers))
+        self._unmark()
+        self._membership.leave()
+        self.store.close()
+        self.references.close()
+
+
+def _compare(ready: Ready) -> None:
+    """Refuse a node with another version; warn of one whose sums may differ."""
+    if ready.version != __version__:
+        raise InputError(f"{ready.host} has sparsona {ready.version}, this machine {__version__}: install the same")
+    own = torch.backends.cpu.get_cpu_capability()
+    if ready.instructions != own:
+        log.warning(
+            "%s computes with %s and this machine with %s: results may differ in their last bits; "
+            "ATEN_CPU_CAPABILITY=default on all nodes makes them alike",
+            ready.host, ready.instructions, own,
+        )  # fmt: skip
+
+
+@ENGINES.add
+def engine(setup: Setup, resources: Resources) -> RayEngine:
+    """Workers on the nodes of a Ray cluster, one a core; needs sparsona[ray]."""
+    return RayEngine(setup, resources)

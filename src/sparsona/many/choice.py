@@ -1,0 +1,51 @@
+"""Which place several runs are made in: here one by one, side by side in processes, or on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sparsona.engines.pool import cores
+from sparsona.federation.resources import Resources
+from sparsona.many import RunPlace
+from sparsona.many.here import Here
+from sparsona.many.plan import Loader
+from sparsona.many.processes import Processes
+from sparsona.prepare import WORTHWHILE, Prepared
+
+
+@contextmanager
+def place_for(
+    first: Prepared, runs: int, folder: Path, engine: str = "auto", loader: Loader | None = None
+) -> Iterator[RunPlace]:
+    """A place for so many runs like the `first` into `folder`, closed at the end of the block.
+
+    `engine` is what the user has asked for. Runs stand side by side where that pays, unless the pool is asked for: it
+    gives all cores to one run.
+    """
+    asked = first.experiment
+    place: RunPlace
+    if engine == "ray":
+        from sparsona.many.cluster import OnCluster
+
+        place = OnCluster(Resources(asked.workers, asked.cluster), folder)
+    else:
+        most = min(asked.workers or cores(), cores())
+        side = side_by_side(runs, most, runs * first.seconds, engine)
+        place = Here(loader) if side < 2 else Processes(side, max(1, most // side))
+    try:
+        yield place
+    finally:
+        place.close()
+
+
+def side_by_side(runs: int, most: int, seconds: float, engine: str) -> int:
+    """How many of some runs are made at a time on so many cores, where all would take so many seconds on one.
+
+    >>> side_by_side(40, 8, 3600.0, "auto"), side_by_side(3, 8, 3600.0, "auto")
+    (8, 3)
+    >>> side_by_side(40, 8, 3.0, "auto"), side_by_side(40, 8, 3600.0, "pool")
+    (1, 1)
+    """
+    return 1 if engine not in ("auto", "inprocess") or seconds < WORTHWHILE else min(runs, most)

@@ -1,0 +1,182 @@
+"""Runs side by side on a Ray cluster, each on one core of some node.
+
+A node that sees the folder of the runs works in it. One that does not is sent the run's directory as far as it is, and
+sends it back when the run has ended. A run whose node is lost is continued elsewhere, from what the folder holds.
+"""
+
+from __future__ import annotations
+
+import io
+import secrets
+import tarfile
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sparsona.engines.child import ENVIRONMENT
+from sparsona.engines.ray.cluster import Membership, need_ray, room, without_room
+from sparsona.engines.turns import MAX_DEATHS, Failure, caught
+from sparsona.errors import InputError, SparsonaError
+from sparsona.federation.resources import Resources
+from sparsona.many import Ended
+from sparsona.many.plan import Loader, RunPlan, advance
+from sparsona.runs.records import RoundReport
+
+LOOK = 1.0
+"""Seconds between two looks at what the runs have told."""
+
+
+class Mailbox:
+    """Where runs leave their rounds for whoever started them. It is an actor."""
+
+    def __init__(self) -> None:
+        self._letters: list[tuple[str, RoundReport]] = []
+
+    def put(self, name: str, report: RoundReport) -> None:
+        """Leave a round's report."""
+        self._letters.append((name, report))
+
+    def take(self) -> list[tuple[str, RoundReport]]:
+        """All that was left since the last time."""
+        taken, self._letters = self._letters, []
+        return taken
+
+
+@dataclass(frozen=True)
+class Made:
+    """The run has come as far as it shall; `directory` holds it where the node does not see the folder."""
+
+    directory: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """The node does not see the folder: it must be sent the directory."""
+
+
+def make(name: str, plan: RunPlan, mark: Path | None, directory: bytes | None, mailbox: Any) -> Made | Unseen | Failure:
+    """On a node: make a run. `mark` is in the folder of the runs; without one the directory is sent."""
+
+    def tell(report: RoundReport) -> None:
+        mailbox.put.remote(name, report)
+
+    def in_folder() -> Made:
+        advance(plan, Loader(), tell)
+        return Made()
+
+    def sent() -> Made:
+        with tempfile.TemporaryDirectory(prefix="sparsona-") as scratch:
+            folder = Path(scratch) / "run"
+            if directory is not None:
+                unpack(directory, folder)
+            advance(replace(plan, folder=folder), Loader(), tell)
+            return Made(packed(folder))
+
+    if mark is not None and not mark.exists():
+        return Unseen()
+    return caught(sent if mark is None else in_folder)
+
+
+def packed(folder: Path) -> bytes:
+    """A run's directory as one piece."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        archive.add(folder, arcname=".")
+    return out.getvalue()
+
+
+def unpack(data: bytes, folder: Path) -> None:
+    """Write what :func:`packed` has read."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        archive.extractall(folder, filter="data")
+
+
+@dataclass(frozen=True)
+class AtWork:
+    """A run on the cluster, and whether its node was to find the folder itself."""
+
+    name: str
+    plan: RunPlan
+
+
+class OnCluster:
+    """As many runs at a time as the cluster has room for."""
+
+    def __init__(self, resources: Resources, folder: Path) -> None:
+        self._ray = need_ray()
+        self._resources = resources
+        self._membership = Membership(resources)
+        self._mark = folder.absolute() / f".ray-{secrets.token_hex(8)}"
+        folder.mkdir(parents=True, exist_ok=True)
+        self._mark.touch()
+        self._at_work: dict[Any, AtWork] = {}
+        gpus = resources.cluster.gpus_per_worker
+        self._device = {"device": "cuda"} if gpus else {}
+        self._task = self._ray.remote(make).options(
+            num_cpus=1, num_gpus=gpus, max_retries=MAX_DEATHS, scheduling_strategy="SPREAD",
+            runtime_env={"env_vars": ENVIRONMENT},
+        )  # fmt: skip
+        try:
+            if not room(resources):
+                raise InputError(without_room(resources.cluster))
+            self._mailbox = self._ray.remote(Mailbox).options(num_cpus=0).remote()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def free(self) -> bool:
+        """Whether another run can start."""
+        return len(self._at_work) < max(1, room(self._resources))
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run is under way."""
+        return bool(self._at_work)
+
+    def start(self, name: str, plan: RunPlan) -> None:
+        """Send a run to the cluster."""
+        settings = {**plan.settings, **self._device, "engine": "inprocess"}
+        self._submit(AtWork(name, replace(plan, settings=settings, folder=plan.folder.absolute())), self._mark)
+
+    def _submit(self, run: AtWork, mark: Path | None) -> None:
+        directory = packed(run.plan.folder) if mark is None and run.plan.folder.exists() else None
+        self._at_work[self._task.remote(run.name, run.plan, mark, directory, self._mailbox)] = run
+
+    def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[Ended]:
+        """Wait until something happens: tell of rounds, and return the runs that have ended."""
+        done, _ = self._ray.wait(list(self._at_work), timeout=LOOK)
+        for name, report in self._ray.get(self._mailbox.take.remote()):
+            on_round(name, report)
+        return [ended for ref in done for ended in self._received(ref)]
+
+    def _received(self, ref: Any) -> list[Ended]:
+        run = self._at_work.pop(ref)
+        try:
+            answer: Made | Unseen | Failure = self._ray.get(ref)
+        except self._ray.exceptions.RayTaskError:
+            raise
+        except self._ray.exceptions.RayError as error:
+            problem = " ".join(str(error).split())[:300]
+            return [Ended(run.name, SparsonaError(f"its node was lost {MAX_DEATHS + 1} times ({problem})"))]
+        if isinstance(answer, Unseen):
+            self._submit(run, None)
+            return []
+        if isinstance(answer, Made):
+            if answer.directory is not None:
+                unpack(answer.directory, run.plan.folder)
+            return [Ended(run.name)]
+        if isinstance(answer.error, SparsonaError):
+            return [Ended(run.name, answer.error)]
+        answer.raise_again()
+
+    def close(self) -> None:
+        """Stop what is under way; it can be continued."""
+        for ref in self._at_work:
+            self._ray.cancel(ref, force=True)
+        self._at_work = {}
+        self._mark.unlink(missing_ok=True)
+        self._membership.leave()

@@ -1,0 +1,129 @@
+"""One run of many: what it is, how far it shall go, and how it is taken there."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sparsona.api import execute
+from sparsona.data.dataset import Dataset
+from sparsona.experiment import Experiment, read
+from sparsona.prepare import Prepared, prepare
+from sparsona.report.comparison import Budget
+from sparsona.report.tensorboard import scalars, told_to
+from sparsona.runs.checkpoint import Checkpointer
+from sparsona.runs.directory import RunDirectory
+from sparsona.runs.records import RoundReport
+
+
+@dataclass(frozen=True)
+class Until:
+    """How far a run is taken, if not to its end: so many rounds, or a budget that is spent.
+
+    >>> Until(rounds=3).reached(2, 1e9, 0.0), Until(budget=Budget(mb=1)).reached(2, 1e9, 0.0)
+    (False, True)
+    """
+
+    rounds: float = math.inf
+    budget: Budget = field(default_factory=Budget)
+
+    def reached(self, rounds: int, sent: float, clock: float) -> bool:
+        """Whether a run that has done and spent so much has come far enough."""
+        return rounds >= self.rounds or self.budget.spent(sent, clock)
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """A run in a folder. It may be sent to another process: `after_round` is a function of a module.
+
+    `origin` is where the settings come from, for error lines. `after_round` is called with the run's directory and each
+    round's report, where the run is made.
+    """
+
+    folder: Path
+    settings: Mapping[str, Any]
+    origin: str = "the experiment"
+    until: Until = field(default_factory=Until)
+    tensorboard: bool = False
+    after_round: Callable[[RunDirectory, RoundReport], None] | None = None
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds the run shall have."""
+        return int(self.settings.get("rounds", Experiment.model_fields["rounds"].default))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is there with all its rounds."""
+        directory = RunDirectory(self.folder)
+        return directory.summary_file.exists() and _planned_rounds(directory) >= self.rounds
+
+
+class Loader:
+    """Prepares experiments. The data of one are kept for the next that names the same."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[str, Dataset] | None = None
+
+    def prepare(self, settings: Mapping[str, Any], origin: str) -> Prepared:
+        """An experiment, ready to start."""
+        named = [settings.get("data"), settings.get("columns"), settings.get("split", {}).get("by")]
+        key = json.dumps(named, sort_keys=True, default=str)
+        loaded = self._kept[1] if self._kept is not None and self._kept[0] == key else None
+        self._kept = None  # another data set need not fit into memory beside it
+        prepared = prepare(settings, loaded=loaded, origin=origin)
+        self._kept = key, prepared.loaded
+        return prepared
+
+
+def advance(plan: RunPlan, loader: Loader, on_round: Callable[[RoundReport], None] = lambda report: None) -> None:
+    """Take a run on, until it is finished or has come far enough."""
+    directory = RunDirectory(plan.folder)
+    if plan.finished:
+        return
+    there = directory.experiment_file.exists()
+    rounds, spent, clock = _state(directory) if there else (0, 0.0, 0.0)
+    if there and 0 < rounds < _planned_rounds(directory) and plan.until.reached(rounds, spent, clock):
+        return
+    prepared = loader.prepare(plan.settings, plan.origin)
+
+    def watch(report: RoundReport) -> None:
+        nonlocal spent
+        spent += report.up.total + report.down.total
+        if plan.after_round is not None:
+            plan.after_round(directory, report)
+        on_round(report)
+        if report.round < prepared.experiment.rounds and plan.until.reached(report.round, spent, report.clock):
+            raise Enough
+
+    with ExitStack() as stack:
+        watchers: list[Callable[[RoundReport], None]] = [watch]
+        if plan.tensorboard:
+            watchers.insert(0, stack.enter_context(scalars(directory.path)))
+        try:
+            execute(prepared, directory, there, told_to(watchers))
+        except Enough:
+            return
+
+
+class Enough(Exception):
+    """A run has come as far as it shall."""
+
+
+def _planned_rounds(directory: RunDirectory) -> int:
+    return int(read(directory.experiment_file)["rounds"])
+
+
+def _state(directory: RunDirectory) -> tuple[int, float, float]:
+    """Complete rounds, bytes and simulated seconds of a run that goes on."""
+    lines = directory.lines()
+    return (
+        Checkpointer(directory.checkpoint).progress().done,
+        float(sum(line.up.total + line.down.total for line in lines)),
+        max((line.clock for line in lines), default=0.0),
+    )

@@ -1,0 +1,138 @@
+"""A sweep in the terminal and as a file: a line for each run that goes on, and one table in the end."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from sparsona.files import write_atomically
+from sparsona.report.compared import unit, with_half
+from sparsona.report.console import size
+from sparsona.report.statistics import interval
+from sparsona.runs.records import RoundReport
+
+if TYPE_CHECKING:
+    from sparsona.studies.sweep import SweepPoint, SweptRun
+
+
+class SweepProgress:
+    """A bar for the sweep and one for each run that is made now. Where there is no terminal, a line for each run."""
+
+    def __init__(self, console: Console, runs: int, quiet: bool) -> None:
+        self._console, self._quiet = console, quiet
+        self._runs, self._done = runs, 0
+        self._shown = console.is_terminal and not quiet
+        self._bars: dict[str, TaskID] = {}
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not self._shown,
+            transient=True,
+        )
+        self._whole = self._progress.add_task("runs", total=runs, note="")
+
+    def __enter__(self) -> SweepProgress:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def started(self, point: SweepPoint) -> None:
+        """A run begins: its bar appears."""
+        self._bars[point.name] = self._progress.add_task(point.name, total=rounds_of(point), note="")
+
+    def round(self, point: SweepPoint, report: RoundReport) -> None:
+        """A round is done: its bar moves."""
+        self._progress.update(self._bars[point.name], completed=report.round)
+        score = report.scores["pre"]["mean"] if "pre" in report.scores else None
+        if score is not None:
+            self._progress.update(self._bars[point.name], note=f"pre {score:.4g}")
+
+    def ended(self, point: SweepPoint, problem: str) -> None:
+        """A run has ended, or was finished before; `problem` says why it failed."""
+        self._done += 1
+        self._progress.update(self._whole, advance=1)
+        made = point.name in self._bars
+        if made:
+            self._progress.remove_task(self._bars.pop(point.name))
+        if made and not self._shown and not self._quiet:
+            how = f": {problem}" if problem else ""
+            self._console.print(f"[{self._done}/{self._runs}] {point.name}{how}", soft_wrap=True, markup=False)
+
+
+def rounds_of(point: SweepPoint) -> int:
+    """How many rounds a run of the sweep has."""
+    from sparsona.experiment import Experiment
+
+    return int(point.settings.get("rounds", Experiment.model_fields["rounds"].default))
+
+
+def swept_table(runs: Sequence[SweptRun]) -> Table:
+    """A row for every combination; seeds are averaged, with the 95 % interval of the mean."""
+    metric = runs[0].summary["metric"]
+    keys = [key for key in runs[0].point.chosen if key != "seed"]
+    rows: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for run in runs:
+        rows.setdefault(tuple(run.point.chosen[key] for key in keys), []).append(run.summary)
+    table = Table(box=None, padding=(0, 0, 0, 1))
+    for key in keys or ["run"]:
+        table.add_column(key, overflow="fold")
+    for column in ("seeds", "pre", "post", "up", "down", "GFLOP", "sim s", "s"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.caption = (
+        f"{unit(metric)}, mean over clients before (pre) and after (post) local training, 95 % interval over seeds; "
+        "bytes of all clients together; simulated and real seconds of a run"
+    )
+    table.caption_justify = "left"
+    for values, several in rows.items():
+        table.add_row(
+            *(values or (several[0]["method"],)),
+            str(len(several)),
+            *(with_half(interval([_mean_score(one, point) for one in several]), metric) for point in ("pre", "post")),
+            *(size(_mean([one["bytes"][way] for one in several])) for way in ("up", "down")),
+            f"{_mean([one['flops'] for one in several]) / 1e9:,.1f}",
+            f"{_mean([one['simulated_seconds'] for one in several]):,.0f}",
+            f"{_mean([one['seconds'] for one in several]):,.1f}",
+        )
+    return table
+
+
+def write_swept(file: Path, runs: Sequence[SweptRun]) -> None:
+    """A line for every run, seeds apart, for whoever goes on with the numbers."""
+    lines = [["run", *runs[0].point.chosen, "pre", "post", "bytes_up", "bytes_down", "flops", "simulated_seconds",
+              "seconds", "digest"]]  # fmt: skip
+    for run in runs:
+        found = run.summary
+        scores = [_cell(_mean_score(found, point)) for point in ("pre", "post")]
+        spent = [found["bytes"]["up"], found["bytes"]["down"], found["flops"], found["simulated_seconds"]]
+        lines.append([run.point.name, *run.point.chosen.values(), *scores, *map(str, spent), str(found["seconds"]),
+                      found["digest"]])  # fmt: skip
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    write_atomically(file, text.getvalue())
+
+
+def _mean_score(summary: Mapping[str, Any], point: str) -> float:
+    found = summary[summary["metric"]].get(point, {}).get("mean")
+    return math.nan if found is None else float(found)
+
+
+def _cell(value: float) -> str:
+    return "" if math.isnan(value) else repr(value)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,201 @@
+"""What a server need not have in memory: the parts of its state that grow with the clients, in files past a budget.
+
+A value of a :class:`~sparsona.ops.by_client.ByClient` becomes a file that is named by its content, so a checkpoint
+names it and copies nothing. A large array, such as one with a row a client, becomes a file that is mapped: the system
+keeps in memory what is read, and takes that back when memory is short.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import fields, is_dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparsona.errors import RunError
+from sparsona.files import read_regular, write_new
+from sparsona.ops.by_client import ByClient, Resting
+from sparsona.runs.state import pack, unpack
+from sparsona.runs.store import state_bytes
+
+BUDGET = 256 * 2**20
+"""Bytes of what a server has for its clients that stay in memory."""
+
+SHARE = 4
+"""An array is large if it takes more than one part in so many of the budget."""
+
+OURS = re.compile(r"[0-9a-f]{64}(\.part)?|rows-[0-9]+")
+"""The files here: nothing else is ever removed."""
+
+
+def read_resting(folder: Path, name: str) -> bytes:
+    """The bytes of a value at rest. One that is missing or not as it was written is refused."""
+    try:
+        data = read_regular(folder / name)
+    except FileNotFoundError:
+        raise RunError(f"{folder / name}, a part of the server's state, is missing: run it again") from None
+    if hashlib.sha256(data).hexdigest() != name:
+        raise RunError(f"{folder / name}, a part of the server's state, is damaged: run it again into another --out")
+    return data
+
+
+def resting_names(state: Any) -> set[str]:
+    """The names of all values of a state that are at rest."""
+    return {v.name for found in _parts(state) if isinstance(found, ByClient) for v in _values(found, Resting)}
+
+
+class RestingStore:
+    """Puts aside what a state holds for clients beyond so many bytes, what was given longest ago first.
+
+    >>> store = RestingStore(limit=1000)
+    >>> state = store.rested(ByClient({name: np.zeros(100) for name in "abc"}))
+    >>> len(resting_names(state)), state["a"].shape, store.held
+    (1, (100,), 800)
+    """
+
+    def __init__(self, limit: int = BUDGET) -> None:
+        self._limit = limit
+        self._folder: Path | None = None
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._sizes: dict[int, dict[str, tuple[Any, int]]] = {}
+        self._unsynced: list[Path] = []
+        self._mapped_files: dict[int, tuple[np.ndarray[Any, Any], Path]] = {}
+        self._number = 0
+        self.held = 0
+        """Bytes of clients' values that the last state has in memory."""
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are."""
+        if self._folder is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="sparsona-", ignore_cleanup_errors=True)
+            self._folder = Path(self._scratch.name)
+        return self._folder
+
+    def settle(self, folder: Path) -> None:
+        """Keep files in `folder` from now on."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+
+    def rested(self, state: Any) -> Any:
+        """The same state within the budget."""
+        parts = list(_parts(state))
+        by_client = [part for part in parts if isinstance(part, ByClient)]
+        arrays = [part for part in parts if isinstance(part, np.ndarray) and id(part) not in self._mapped_files]
+        sizes = [self._measured(number, part) for number, part in enumerate(by_client)]
+        self.held = sum({id(value): size for own in sizes for value, size in own.values()}.values())
+        if self.held + sum(array.nbytes for array in arrays) <= self._limit:
+            return state
+        changed: dict[int, Any] = {id(a): self._mapped(a) for a in arrays if SHARE * a.nbytes > self._limit}
+        put: dict[int, Resting[Any]] = {}
+        for part, own in zip(by_client, sizes, strict=True):
+            values: dict[str, Any] = {}
+            for client, (value, size) in own.items():
+                if self.held <= self._limit:
+                    break
+                if id(value) not in put:
+                    put[id(value)] = self._put(value)
+                    self.held -= size
+                values[client] = put[id(value)]
+            if values:
+                changed[id(part)] = ByClient({client: values.get(client, old) for client, old in part.held.items()})
+        return _replaced(state, changed)
+
+    def _measured(self, number: int, part: ByClient[Any]) -> dict[str, tuple[Any, int]]:
+        """The values of a part that are in memory, with their bytes; those of the last state were measured then."""
+        last = self._sizes.get(number, {})
+        found = {}
+        for client, value in part.held.items():
+            if not isinstance(value, Resting):
+                known = last.get(client)
+                found[client] = known if known is not None and known[0] is value else (value, state_bytes(value))
+        self._sizes[number] = found
+        return found
+
+    def _put(self, value: Any) -> Resting[Any]:
+        data = pack(value)
+        name = hashlib.sha256(data).hexdigest()
+        path = self.folder / name
+        if not path.exists():
+            partial_ = path.with_name(f"{name}.part")
+            write_new(partial_, data)
+            partial_.replace(path)
+            self._unsynced.append(path)
+        return Resting(name, partial(self._load, name, type(value)))
+
+    def _load(self, name: str, kind: type) -> Any:
+        return unpack(read_resting(self.folder, name), kind)
+
+    def _mapped(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The array in a file."""
+        path = self.folder / f"rows-{self._number}"
+        self._number += 1
+        write_new(path, b"")
+        found = np.memmap(path, array.dtype, "w+", shape=array.shape)
+        found[...] = array
+        found.flush()
+        found.flags.writeable = False
+        view = np.asarray(found)
+        self._mapped_files[id(view)] = view, path
+        return view
+
+    def take_unsynced(self, names: Collection[str]) -> list[Path]:
+        """The files of these values, and their folder, that may not be on the disk yet."""
+        written, self._unsynced = [path for path in self._unsynced if path.name in names], []
+        return [*written, self.folder] if written else []
+
+    def sweep(self, state: Any) -> None:
+        """Remove the files that this state does not need."""
+        if self._folder is None:
+            return
+        names, arrays = resting_names(state), {id(part) for part in _parts(state) if isinstance(part, np.ndarray)}
+        self._mapped_files = {key: found for key, found in self._mapped_files.items() if key in arrays}
+        names |= {path.name for _, path in self._mapped_files.values()}
+        for path in self._folder.iterdir():
+            if path.name not in names and OURS.fullmatch(path.name):
+                path.unlink()
+
+    def close(self) -> None:
+        """Remove what was written outside of a run directory."""
+        if self._scratch is not None:
+            self._scratch.cleanup()
+            self._scratch = self._folder = None
+
+
+def _values(part: ByClient[Any], kind: type) -> Iterator[Any]:
+    return (value for value in part.held.values() if isinstance(value, kind))
+
+
+def _parts(state: Any) -> Iterator[Any]:
+    """The mappings by client and the arrays that a state is made of."""
+    if isinstance(state, ByClient | np.ndarray):
+        yield state
+    elif is_dataclass(state) and not isinstance(state, type):
+        for field in fields(state):
+            yield from _parts(getattr(state, field.name))
+    elif isinstance(state, tuple | list):
+        for item in state:
+            yield from _parts(item)
+    elif isinstance(state, dict):
+        for item in state.values():
+            yield from _parts(item)
+
+
+def _replaced(state: Any, changed: dict[int, Any]) -> Any:
+    """The state with some of its parts replaced, by their identity."""
+    if id(state) in changed:
+        return changed[id(state)]
+    inner: Callable[[Any], Any] = partial(_replaced, changed=changed)
+    if is_dataclass(state) and not isinstance(state, type):
+        new = {field.name: inner(getattr(state, field.name)) for field in fields(state)}
+        moved = {name: value for name, value in new.items() if value is not getattr(state, name)}
+        return replace(state, **moved) if moved else state
+    if isinstance(state, tuple | list):
+        return type(state)(map(inner, state))
+    return {key: inner(value) for key, value in state.items()} if isinstance(state, dict) else state

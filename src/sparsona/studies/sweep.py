@@ -1,0 +1,224 @@
+"""A sweep: one experiment with some settings taken through all their values, a run for every combination."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from sparsona.errors import InputError, RunError
+from sparsona.experiment import assign, build
+from sparsona.files import write_atomically
+from sparsona.many import Ended, Planned, Watcher, run_many
+from sparsona.many.choice import place_for
+from sparsona.many.plan import Loader, RunPlan
+from sparsona.prepare import Prepared
+from sparsona.runs.directory import RunDirectory
+from sparsona.runs.records import RoundReport
+
+FILE = "sweep.json"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The settings that all runs share, the assignments behind them, and the values of each key that is swept."""
+
+    settings: Mapping[str, Any]
+    over: Mapping[str, tuple[str, ...]]
+    set: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """The sweep as its file holds it."""
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+    @classmethod
+    def parse(cls, text: str) -> Sweep:
+        """What :meth:`text` has written."""
+        raw = json.loads(text)
+        return cls(raw["settings"], {key: tuple(values) for key, values in raw["over"].items()}, tuple(raw["set"]))
+
+    def joined(self, more: Sweep) -> Sweep:
+        """This sweep with the values, and whatever else, that are given now."""
+        for key in more.over.keys() - self.over.keys():
+            raise InputError(f"the sweep is not over {key}, and its runs have no value for it: choose another --out")
+        over = {key: tuple(dict.fromkeys((*values, *more.over.get(key, ())))) for key, values in self.over.items()}
+        settings = dict(self.settings)
+        for name, value in more.settings.items():
+            settings[name] = {**settings.get(name, {}), **value} if isinstance(value, Mapping) else value
+        return Sweep(settings, over, tuple(dict.fromkeys((*self.set, *more.set))))
+
+    def points(self) -> Iterator[SweepPoint]:
+        """A point for every combination, in the order of the values; the last key changes fastest."""
+        names = Counter(_plain_name(self.over, values) for values in product(*self.over.values()))
+        for values in product(*self.over.values()):
+            name, chosen = _plain_name(self.over, values), dict(zip(self.over, values, strict=True))
+            if names[name] > 1:  # the same letters and digits in two values
+                name += f"-{sha256(repr(values).encode()).hexdigest()[:6]}"
+            yield SweepPoint(name, chosen, self._settings(chosen))
+
+    def _settings(self, chosen: Mapping[str, str]) -> dict[str, Any]:
+        """The method first: what a key without a section means depends on it."""
+        ordered = sorted(chosen.items(), key=lambda item: item[0] != "method")
+        settings = assign(dict(self.settings), [f"{key}={value}" for key, value in ordered if key == "method"])
+        try:
+            return assign(settings, (*self.set, *(f"{key}={value}" for key, value in ordered if key != "method")))
+        except InputError as error:
+            raise InputError(f"{settings.get('method')}: {error}") from None
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """One run of a sweep: the name of its folder, the values that are its own, and all its settings."""
+
+    name: str
+    chosen: Mapping[str, str]
+    settings: Mapping[str, Any] = field(repr=False)
+
+
+def _plain_name(keys: Iterable[str], values: Iterable[str]) -> str:
+    """
+    >>> _plain_name(["method", "training.lr", "seed"], ["fedpse", "0.1", "3"])
+    'fedpse-lr0.1-seed3'
+    """
+    parts = [v if k == "method" else f"{k.rpartition('.')[2]}{v}" for k, v in zip(keys, values, strict=True)]
+    return "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-.") for part in parts)
+
+
+def parse_over(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The values of each key: with commas, or whole numbers from A to before B.
+
+    >>> parse_over(["method=fedavg,fedpse", "seed=0:3", "density=[0.2,0.5],0.9"])
+    {'method': ('fedavg', 'fedpse'), 'seed': ('0', '1', '2'), 'density': ('[0.2,0.5]', '0.9')}
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        key, equals, rest = text.partition("=")
+        key = key.strip()
+        values = tuple(value.strip() for value in _split(rest))
+        if not equals or not key or not all(values):
+            raise InputError(f"--over takes KEY=A,B,... or KEY=FROM:TO, not {text!r}")
+        if key in found:
+            raise InputError(f"--over {key} is given twice: write all its values with commas")
+        spread = [str(n) for value in values for n in _range(value)]
+        found[key] = tuple(dict.fromkeys(spread))
+        if not found[key]:
+            raise InputError(f"--over {text}: there is no number from the first to before the second")
+    return found
+
+
+def _split(text: str) -> list[str]:
+    """At commas that stand in no brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "[{(") - (letter in "]})")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def _range(value: str) -> Iterable[str | int]:
+    bounds = re.fullmatch(r"(\d+):(\d+)", value)
+    return range(int(bounds[1]), int(bounds[2])) if bounds else (value,)
+
+
+def declare(folder: Path, sweep: Sweep, resume: bool) -> Sweep:
+    """Take a folder for a sweep. With `resume` the one that is there goes on, with whatever is added to it."""
+    file = folder / FILE
+    if file.exists():
+        if not resume:
+            raise RunError(f"{folder} already holds a sweep: add --resume to continue it, or choose another --out")
+        sweep = _read(file).joined(sweep)
+    elif not sweep.over or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
+        raise RunError(f"{folder} is not the folder of a sweep: choose another --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, sweep.text())
+    return sweep
+
+
+def _read(file: Path) -> Sweep:
+    try:
+        return Sweep.parse(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunError(f"{file} is damaged ({error}): give another --out") from None
+
+
+@dataclass(frozen=True)
+class SweepWatcher:
+    """What a sweep tells while it runs, of each point."""
+
+    started: Callable[[SweepPoint], None] = lambda point: None
+    round: Callable[[SweepPoint, RoundReport], None] = lambda point, report: None
+    ended: Callable[[SweepPoint, str], None] = lambda point, problem: None
+
+
+def run_sweep(sweep: Sweep, folder: Path, watcher: SweepWatcher, tensorboard: bool = False) -> dict[str, str]:
+    """Make all runs that are not finished. Returns those that failed, by name, and why: the others go on without them.
+
+    Every combination is checked before the first run starts.
+    """
+    points = {point.name: point for point in sweep.points()}
+    plans = {
+        name: RunPlan(folder / name, point.settings, f"the run {name}", tensorboard=tensorboard)
+        for name, point in points.items()
+    }
+    todo = {name: plan for name, plan in plans.items() if not plan.finished}
+    for name, point in points.items():
+        if name not in todo:
+            watcher.ended(point, "")
+    if not todo:
+        return {}
+    loader, failed = Loader(), dict[str, str]()
+    prepared = _prepared(loader, todo)
+    engine = str(next(iter(todo.values())).settings.get("engine", "auto"))
+
+    def ended(run: Ended) -> None:
+        if isinstance(run.error, RunError):
+            raise run.error
+        if run.error is not None:
+            failed[run.name] = str(run.error)
+        watcher.ended(points[run.name], failed.get(run.name, ""))
+
+    with place_for(prepared, len(todo), folder, engine, loader) as place:
+        run_many(
+            [Planned(name, partial(plans.__getitem__, name)) for name in todo],
+            place,
+            Watcher(
+                started=lambda name: watcher.started(points[name]),
+                round=lambda name, report: watcher.round(points[name], report),
+                ended=ended,
+            ),
+        )
+    return failed
+
+
+def _prepared(loader: Loader, plans: Mapping[str, RunPlan]) -> Prepared:
+    """The longest of the runs that differ in more than their seed; preparing each shows what cannot be run."""
+    kinds: dict[str, RunPlan] = {}
+    for plan in plans.values():
+        build(plan.settings, plan.origin)
+        kinds.setdefault(json.dumps({**plan.settings, "seed": 0}, sort_keys=True, default=str), plan)
+    by_data = sorted(kinds.values(), key=lambda plan: str(plan.settings.get("data")))
+    return max((loader.prepare(plan.settings, plan.origin) for plan in by_data), key=lambda one: one.seconds)
+
+
+@dataclass(frozen=True)
+class SweptRun:
+    """A finished run of a sweep: its own values, and its summary."""
+
+    point: SweepPoint
+    summary: Mapping[str, Any]
+
+
+def swept_runs(sweep: Sweep, folder: Path) -> list[SweptRun]:
+    """The runs that are finished."""
+    directories = ((point, RunDirectory(folder / point.name)) for point in sweep.points())
+    return [SweptRun(point, one.summary()) for point, one in directories if one.summary_file.exists()]

@@ -1,0 +1,41 @@
+"""A Ray cluster of three nodes on loopback, a core each, of which this process is a member."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+NODE = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
+
+
+class Nodes:
+    """Nodes are added and killed as the tests like; the head stays."""
+
+    def __init__(self, count: int = 3) -> None:
+        import ray
+        from ray.cluster_utils import Cluster
+
+        self._cluster: Any = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+        self._more: list[Any] = [self._cluster.add_node(**NODE) for _ in range(count - 1)]
+        self._cluster.wait_for_nodes()
+        ray.init(address=self.address, log_to_driver=False, logging_level=logging.WARNING)
+
+    @property
+    def address(self) -> str:
+        return str(self._cluster.address)
+
+    def add(self) -> None:
+        self._more.append(self._cluster.add_node(**NODE))
+        self._cluster.wait_for_nodes()
+
+    def kill_one(self) -> Any:
+        """Kill a node's processes, as a power cut would."""
+        gone = self._more.pop(0)
+        self._cluster.remove_node(gone, allow_graceful=False)
+        return gone
+
+    def close(self) -> None:
+        import ray
+
+        ray.shutdown()
+        self._cluster.shutdown()
