@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,19 +12,33 @@ import pytest
 from sparsona.engines.flower.carrier import FlowerCarrier, Returned
 
 
-class Grid:
-    """Has a reply to every message. That to `stuck` takes until `go` is set."""
+class SuperLink:
+    """Has a reply to every message, and names each once."""
 
     def __init__(self) -> None:
-        self.go, self.problem = threading.Event(), False
+        self.gone = False
+        self.named: set[str] = set()
+
+    def PullMessages(self, request: Any) -> Any:
+        if self.gone:
+            raise OSError("the SuperLink is gone")
+        new = [name for name in request if name not in self.named]
+        self.named.update(new)
+        return new
+
+
+class Grid:
+    """Fetches replies. That to `stuck` takes until `go` is set."""
+
+    def __init__(self, client: SuperLink) -> None:
+        self._runtime_client, self.go = client, threading.Event()
 
     def push_messages(self, messages: Iterable[Any]) -> Iterable[str | None]:
         raise NotImplementedError
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Any]:
-        (name,) = message_ids
-        if self.problem:
-            raise OSError("the SuperLink is gone")
+        reply = self._runtime_client.PullMessages(None)
+        name = reply.messages_list[0].metadata.reply_to_message_id
         if name == "stuck":
             self.go.wait()
         return [name]
@@ -31,8 +46,14 @@ class Grid:
 
 @pytest.fixture
 def carrier(monkeypatch: pytest.MonkeyPatch) -> FlowerCarrier:
+    def named(self: FlowerCarrier, names: Iterable[str]) -> list[Any]:
+        found = self._grid._runtime_client.PullMessages(names)
+        heads = [SimpleNamespace(metadata=SimpleNamespace(reply_to_message_id=name)) for name in found]
+        return [SimpleNamespace(messages_list=[head]) for head in heads]
+
     monkeypatch.setattr(FlowerCarrier, "_answer", lambda self, message: Returned(message))
-    return FlowerCarrier(Grid())
+    monkeypatch.setattr(FlowerCarrier, "_named", named)
+    return FlowerCarrier(Grid(SuperLink()))
 
 
 def test_a_reply_that_does_not_arrive_holds_up_no_other(carrier: FlowerCarrier) -> None:
@@ -43,6 +64,6 @@ def test_a_reply_that_does_not_arrive_holds_up_no_other(carrier: FlowerCarrier) 
 
 
 def test_a_problem_of_the_grid_is_not_swallowed(carrier: FlowerCarrier) -> None:
-    carrier._grid.problem = True  # type: ignore[attr-defined]
+    carrier._grid._runtime_client.gone = True
     with pytest.raises(OSError, match="gone"):
         carrier.pull(["a"])

@@ -38,9 +38,12 @@ SETTINGS = {
     "rounds": 2,
     "evaluation": {"every": 0, "post": "participants"},
 }
-METHODS = ("fedavg", "fedpse", "fedspa", "pfednet", "pfedgate")
+METHODS = ("fedpse", "fedspa", "pfednet", "pfedgate")
 HOSTILE = Path(__file__).parent / "hostile"
 LONG = 180.0
+UNDISTURBED = pytest.mark.xdist_group("undisturbed")
+DISTURBED = pytest.mark.xdist_group("disturbed")
+"""Two groups, of which each may have a federation of its own: the second mostly waits for Flower to notice a crash."""
 
 
 def prepared_for(method: str, **settings: Any) -> Prepared:
@@ -86,6 +89,13 @@ def kill(folder: Path, command: str = "") -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+def halt(pid: int, seconds: float) -> None:
+    """Stop a process for a while, in a process that goes on to continue it whatever happens to this one."""
+    subprocess.run(
+        ["sh", "-c", f"kill -STOP {pid}; sleep {seconds}; kill -CONT {pid}"], check=True, start_new_session=True
+    )
+
+
 def in_background(local: Local, prepared: Prepared, name: str) -> tuple[threading.Thread, list[BaseException]]:
     problems: list[BaseException] = []
 
@@ -121,28 +131,43 @@ def check(run: Path, prepared: Prepared) -> None:
     assert summary["bytes"] == simulated["bytes"]
 
 
+@pytest.fixture(scope="module")
+def fedavg(local: Local) -> tuple[Prepared, Path]:
+    """A run of FedAvg that several tests look at."""
+    prepared = prepared_for("fedavg")
+    return prepared, local.run(prepared.experiment, "fedavg")
+
+
+@UNDISTURBED
+def test_the_network_gives_the_simulators_digest_and_bytes_of_fedavg(fedavg: tuple[Prepared, Path]) -> None:
+    prepared, run = fedavg
+    check(run, prepared)
+
+
+@UNDISTURBED
 @pytest.mark.parametrize("method", METHODS)
 def test_the_network_gives_the_simulators_digest_and_bytes(local: Local, method: str) -> None:
     prepared = prepared_for(method)
     check(local.run(prepared.experiment, method), prepared)
 
 
-def test_models_stay_with_their_owners_and_all_that_left_is_in_their_logs(local: Local) -> None:
-    prepared = prepared_for("fedavg", rounds=1)
-    run = local.run(prepared.experiment, "private")
+@UNDISTURBED
+def test_models_stay_with_their_owners_and_all_that_left_is_in_their_logs(
+    local: Local, fedavg: tuple[Prepared, Path]
+) -> None:
     assert not list(local.server.home.rglob("*.safetensors"))
-    summary = RunDirectory(run).summary()
     sent = 0
     for client in local.clients:
         state = local.place(client) / "state"
-        assert (state / "runs" / f"{client}.safetensors").exists()
-        last = log_of(local, client).rpartition("the server proposes: fedavg")[2]
-        assert "test scores are sent" in last
-        sent += int(last.partition("round 1: ")[2].partition("sent ")[2].split()[0])
         assert state.stat().st_mode & 0o077 == 0
-    assert sent == summary["bytes"]["up"]
+        assert (state / "runs" / f"{client}.safetensors").exists()
+        told = log_of(local, client).partition("the server proposes: fedavg")[2].partition("the run is over")[0]
+        assert "test scores are sent" in told
+        sent += sum(int(line.partition("sent ")[2].split()[0]) for line in told.splitlines() if "trained" in line)
+    assert sent == RunDirectory(fedavg[1]).summary()["bytes"]["up"]
 
 
+@DISTURBED
 def test_a_node_killed_in_a_round_comes_back_and_goes_on(local: Local) -> None:
     prepared = prepared_for("fedspa", rounds=4)
     before = log_of(local, "c1").count("round 1: received")
@@ -157,6 +182,7 @@ def test_a_node_killed_in_a_round_comes_back_and_goes_on(local: Local) -> None:
     check(local.server.home / "runs" / "killed", prepared)
 
 
+@DISTURBED
 def test_a_superlink_killed_in_a_run_goes_on_where_it_stopped(local: Local) -> None:
     prepared = prepared_for("fedpse", rounds=4)
     thread, problems = in_background(local, prepared, "resumed")
@@ -169,6 +195,7 @@ def test_a_superlink_killed_in_a_run_goes_on_where_it_stopped(local: Local) -> N
     check(local.run(prepared.experiment, "resumed"), prepared)
 
 
+@DISTURBED
 def test_a_server_loop_killed_in_a_run_goes_on_where_it_stopped(local: Local) -> None:
     prepared = prepared_for("pfednet", rounds=4)
     in_background(local, prepared, "loop")
@@ -177,14 +204,13 @@ def test_a_server_loop_killed_in_a_run_goes_on_where_it_stopped(local: Local) ->
     check(local.run(prepared.experiment, "loop"), prepared)
 
 
+@DISTURBED
 def test_by_windows_a_stopped_node_is_late_and_the_rounds_go_on(local: Local) -> None:
     prepared = prepared_for("plga", rounds=5, schedule={"window": 4.0})
     before = log_of(local, "c2").count("round 1: received")
     thread, problems = in_background(local, prepared, "windows")
     wait_for(lambda: log_of(local, "c2").count("round 1: received") > before)
-    os.kill(local.nodes["c2"].pid, signal.SIGSTOP)
-    time.sleep(9)
-    os.kill(local.nodes["c2"].pid, signal.SIGCONT)
+    halt(local.nodes["c2"].pid, 9)
     thread.join(LONG)
     assert not thread.is_alive()
     assert not problems
@@ -194,6 +220,7 @@ def test_by_windows_a_stopped_node_is_late_and_the_rounds_go_on(local: Local) ->
     assert of["c2"][-1].round > 1
 
 
+@UNDISTURBED
 def test_what_a_hostile_node_sends_is_logged_and_left_out(local: Local) -> None:
     prepared = prepared_for("fedavg", rounds=len(SPOILED) + 1)
     said: list[str] = []
@@ -208,6 +235,7 @@ def test_what_a_hostile_node_sends_is_logged_and_left_out(local: Local) -> None:
     assert (len(SPOILED) + 1, "c2") in came
 
 
+@UNDISTURBED
 def test_two_replies_of_a_node_to_one_message_count_once(local: Local) -> None:
     prepared = prepared_for("fedavg")
     stub = local.place("c2") / "state" / "flower" / "supernode.log"
@@ -227,6 +255,7 @@ REFUSALS = {
 }
 
 
+@UNDISTURBED
 @pytest.mark.parametrize("wrong", REFUSALS)
 def test_a_stranger_is_refused(local: Local, wrong: str, tmp_path: Path) -> None:
     make_certificates(tmp_path / "other", [LOCALHOST])
@@ -248,6 +277,7 @@ def test_a_stranger_is_refused(local: Local, wrong: str, tmp_path: Path) -> None
         child.stop()
 
 
+@UNDISTURBED
 @pytest.mark.parametrize(("path", "status"), [("/v1/control/list-runs", 403), ("/v1/runtime/acquire-task", 403)])
 def test_another_machine_is_served_only_what_nodes_need(local: Local, path: str, status: int) -> None:
     context = ssl.create_default_context(cafile=str(local.ca))
@@ -295,6 +325,7 @@ def deploy_local(folder: Path, *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
 
 
+@DISTURBED
 def test_deploy_local_ends_with_the_simulators_digest_and_leaves_nothing_behind(tmp_path: Path) -> None:
     with deploy_local(tmp_path, "--nodes", "3", "--method", "fedpse") as running:
         out, err = running.communicate(timeout=LONG)
@@ -304,7 +335,8 @@ def test_deploy_local_ends_with_the_simulators_digest_and_leaves_nothing_behind(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@DISTURBED
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_deploy_local_leaves_nothing_running(number: signal.Signals, tmp_path: Path) -> None:
     with deploy_local(tmp_path, "--nodes", "2", "--method", "fedavg", "--no-check") as running:
         assert running.stderr is not None

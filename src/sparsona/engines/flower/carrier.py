@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -48,6 +49,9 @@ class Carrier(Protocol):
 class MessageGrid(Protocol):
     """The part of Flower's Grid that is used."""
 
+    _runtime_client: Any
+    """What the Grid calls the SuperLink by."""
+
     def push_messages(self, messages: Iterable[Any]) -> Iterable[str | None]: ...
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Any]: ...
@@ -56,14 +60,14 @@ class MessageGrid(Protocol):
 class FlowerCarrier:
     """Parcels as Flower messages. A reply belongs to the message that it answers, whoever it says it is from.
 
-    Flower blocks while a node uploads its reply, and for minutes if the node dies meanwhile. So every reply is pulled
-    by a thread of its own, and those of other nodes do not wait for it.
+    Flower blocks while a node uploads its reply, and for minutes if the node dies meanwhile. So the SuperLink is asked
+    which replies there are, and then each of them is fetched by a thread of its own: none waits for another's.
     """
 
     def __init__(self, grid: MessageGrid) -> None:
         self._grid = grid
-        self._pulling: set[str] = set()
-        self._came: SimpleQueue[tuple[str, list[Returned] | Exception]] = SimpleQueue()
+        self._fetching: set[str] = set()
+        self._came: SimpleQueue[Returned | Exception] = SimpleQueue()
 
     def push(self, parcels: Sequence[Parcel]) -> list[str | None]:
         from flwr.app import Message
@@ -75,28 +79,39 @@ class FlowerCarrier:
         return [name or None for name in self._grid.push_messages(messages)] if messages else []
 
     def pull(self, names: Sequence[str]) -> list[Returned]:
-        for name in names:
-            if name not in self._pulling:
-                self._pulling.add(name)
-                Thread(target=self._pull, args=(name,), daemon=True).start()
+        asked = [name for name in names if name not in self._fetching]
+        for reply in self._named(asked) if asked else ():
+            self._fetching.add(reply.messages_list[0].metadata.reply_to_message_id)
+            Thread(target=self._fetch, args=(reply,), daemon=True).start()
         found: list[Returned] = []
         until = time.monotonic() + PATIENCE
-        while self._pulling and (left := until - time.monotonic()) > 0:
+        while self._fetching and (left := until - time.monotonic()) > 0:
             try:
-                name, came = self._came.get(timeout=left)
+                came = self._came.get(timeout=left)
             except Empty:
                 break
-            self._pulling.discard(name)
             if isinstance(came, Exception):
                 raise came
-            found += came
+            self._fetching.discard(came.name)
+            found.append(came)
         return found
 
-    def _pull(self, name: str) -> None:
+    def _named(self, names: Sequence[str]) -> list[Any]:
+        """The replies that there are, without their contents, each as an answer of the SuperLink of its own."""
+        from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
+
+        there = self._grid._runtime_client.PullMessages(PullAppMessagesRequest(message_ids=names))
+        pairs = zip(there.messages_list, there.message_object_trees, strict=True)
+        return [PullAppMessagesResponse(messages_list=[one], message_object_trees=[tree]) for one, tree in pairs]
+
+    def _fetch(self, reply: Any) -> None:
         try:
-            self._came.put((name, [self._answer(message) for message in self._grid.pull_messages([name])]))
+            grid = copy(self._grid)
+            grid._runtime_client = _Replayed(self._grid._runtime_client, reply)
+            (message,) = grid.pull_messages([])
+            self._came.put(self._answer(message))
         except Exception as error:  # noqa: BLE001
-            self._came.put((name, error))
+            self._came.put(error)
 
     def _answer(self, message: Any) -> Returned:
         name = message.metadata.reply_to_message_id
@@ -107,3 +122,16 @@ class FlowerCarrier:
         except BadParcel as error:
             return Returned(name, why=str(error))
         return Returned(name, head, body)
+
+
+class _Replayed:
+    """A Grid's connection to the SuperLink that names one reply, which was named before."""
+
+    def __init__(self, client: Any, reply: Any) -> None:
+        self._client, self._reply = client, reply
+
+    def PullMessages(self, request: Any) -> Any:
+        return self._reply
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)

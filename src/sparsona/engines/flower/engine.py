@@ -23,7 +23,7 @@ from sparsona.wire import Frame, Ledger, decode, encode
 log = logging.getLogger(__name__)
 
 POLL = 0.2
-"""Seconds between two questions for replies of few clients; for more it is longer, since each is asked for."""
+"""Seconds between two questions for replies."""
 RETRY = 2.0
 """Seconds before a node that was not reached is asked again."""
 PING, PING_TTL = 10.0, 60.0
@@ -92,7 +92,7 @@ class Post:
             if now >= until:
                 return
             if self._awaited or self._again:
-                time.sleep(POLL * (1 + len(self._awaited) / 8))
+                time.sleep(POLL)
 
     def _send_due(self, now: float) -> None:
         """Send what is to be sent again, and a ping to those who have been silent."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -40,14 +41,14 @@ def environment(home: Path, stands_in: Mapping[str, str], **more: str) -> dict[s
     shims.mkdir(parents=True, exist_ok=True)
     for name, script in stands_in.items():
         path = shims / name
-        write_atomically(path, f'#!/bin/sh\nexec "{sys.executable}" "{STARTED / script}" "$@"\n')
+        write_atomically(path, f'#!/bin/sh\nexec {shlex.join([sys.executable, str(STARTED / script)])} "$@"\n')
         path.chmod(0o700)
     return {
         **os.environ,
         "FLWR_HOME": str(home),
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+        "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5",
         "PATH": os.pathsep.join([str(shims), str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
         **more,
     }
