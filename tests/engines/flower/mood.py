@@ -1,4 +1,4 @@
-"""How a hostile node behaves at the moment: a test writes it into a file, so that no node must be started again."""
+"""How a hostile node behaves at the moment: a test writes it into a file, so that no node is started again."""
 
 from __future__ import annotations
 
