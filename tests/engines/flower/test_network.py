@@ -124,7 +124,7 @@ def test_a_stranger_is_refused(local: Local, wrong: str, tmp_path: Path) -> None
     own = local.place("c0") / "key" / "c0"
     ca = tmp_path / "other" / CA if wrong == "certificate" else local.ca
     if wrong == "no TLS":
-        env = environment(tmp_path, {})
+        env = environment(tmp_path, {}, SPARSONA_IDLE="1")
         arguments = ["--superlink", local.address, "--insecure", "--host", LOCALHOST, "--port", str(free_port())]
         child = Child(SUPERNODE, arguments, tmp_path / "supernode.log", env)
     else:

@@ -26,12 +26,15 @@ from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.runtime.tracing import RuntimeTracingInterceptor
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
+from sparsona_pauses import Pauses
 from sparsona_records import BadParcel, Incoming, from_record, to_record, write
 
 PATIENCE = 30.0
 """Seconds. So long a restarted owner's process may take to listen again."""
 STUCK = 30.0
 """Seconds. After a crash of the SuperLink a SuperNode may name a message that it does not have, and never will."""
+SOON, LATER = 0.05, 0.5
+"""Seconds between two questions for a message, after one has come and when none comes. The SuperNode is near."""
 MOST = 2**40
 """Bytes of an answer. It comes from the owner's own process."""
 
@@ -100,13 +103,14 @@ def main() -> None:
     start_parent_process_monitor(given.parent_pid)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: os._exit(0))
-    idle = min(0.5, float(os.environ.get("SPARSONA_IDLE", "0.5")))
+    pauses = Pauses(SOON, LATER)
     client = connect(given.runtime_api_address)
     while True:
         found = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
         if not found.HasField("task") or not found.token:
-            time.sleep(idle)
+            time.sleep(pauses.next())
             continue
+        pauses.restart()
         pulled = threading.Event()
         task = threading.Thread(target=carry_out, args=(given.runtime_api_address, found.token, pulled), daemon=True)
         task.start()
