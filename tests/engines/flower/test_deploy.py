@@ -31,7 +31,7 @@ def test_deploy_local_ends_with_the_simulators_digest_and_leaves_nothing_behind(
     assert len(digests) == 2
     assert len(set(digests)) == 1
     assert "the simulator gives the same digest and the same bytes" in out
-    assert not processes_of(tmp_path)
+    wait_for(lambda: not processes_of(tmp_path), 10)
     assert not list(tmp_path.iterdir())
 
 
@@ -43,5 +43,5 @@ def test_an_interrupted_deploy_local_leaves_nothing_running(number: signal.Signa
         assert len(processes_of(tmp_path)) >= 5
         running.send_signal(number)
         running.communicate(timeout=60)
-    wait_for(lambda: not processes_of(tmp_path), 60 if number == signal.SIGKILL else 10)
+    wait_for(lambda: not processes_of(tmp_path), 60)
     assert number == signal.SIGKILL or not list(tmp_path.iterdir())
