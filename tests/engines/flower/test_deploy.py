@@ -43,5 +43,5 @@ def test_an_interrupted_deploy_local_leaves_nothing_running(number: signal.Signa
         assert len(processes_of(tmp_path)) >= 5
         running.send_signal(number)
         running.communicate(timeout=60)
-    wait_for(lambda: not processes_of(tmp_path), 60)
+    wait_for(lambda: not processes_of(tmp_path), 60 if number == signal.SIGKILL else 10)
     assert number == signal.SIGKILL or not list(tmp_path.iterdir())
