@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pickle import PickleBuffer
+from typing import Any, SupportsIndex
 
 import numpy as np
 import xxhash
@@ -73,6 +74,12 @@ class Frame:
     def data(self) -> bytes:
         """All bytes in one piece."""
         return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        """Pickled for another process, the pieces may go beside the pickle, without copies."""
+        if int(protocol) < 5:
+            return super().__reduce_ex__(protocol)
+        return Frame, (tuple(PickleBuffer(piece) for piece in self.pieces), self.ledger)
 
 
 class EncodeCache:
