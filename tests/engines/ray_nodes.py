@@ -8,8 +8,13 @@ from typing import Any
 NODE = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
 PATIENCE = 180
 """Seconds for what takes two or three where nobody else uses the machine."""
-PATIENT = {"health_check_timeout_ms": 1000 * PATIENCE, "worker_register_timeout_seconds": PATIENCE}
-"""A node that is slow is not a dead one. That a node was killed is seen by its closed port."""
+PATIENT = {
+    "health_check_timeout_ms": 1000 * PATIENCE,
+    "worker_register_timeout_seconds": PATIENCE,
+    "worker_niceness": 0,
+}
+"""A node that is slow is not a dead one: that one was killed is seen by its closed port. Workers are not niced, since
+Linux would lower the priority of all that was started from the same shell."""
 
 
 class Nodes:
