@@ -9,9 +9,10 @@ trains them on the pool and ends with a checkpoint; nobody is measured. Each siz
 `--memory-mb` is `server_memory_mb`. pFedNet's personal part is the bias of the output, ten numbers.
 
 Start-up is all from the data in memory to the first downlink: dealing the samples out, the server's state, the
-workers. A round is the mean of the last half of the rounds, a checkpoint what it adds; the server's processor time for
-both stands beside, since it does not depend on who else uses the machine. Memory is the peak of the server process, and
-what it had before the first round. Disk is the run directory at the end. What is in ``--results`` is not run again.
+workers. A round is the mean of the last half of the rounds, a checkpoint what it adds; the processor time of the server
+and of the workers for both stands beside, since it hardly depends on who else uses the machine. Memory is the peak of
+the server process, and what it had before the first round. Disk is the run directory at the end. What is in
+``--results`` is not run again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import argparse
 import datetime
 import json
 import multiprocessing
+import os
 import resource
 import tempfile
 import time
@@ -45,8 +47,8 @@ OPTIONS = {"pfednet": {"layout": "split", "own": 0.003}}
 @dataclass(frozen=True)
 class Grown:
     """What one size took: seconds and megabytes. `heard` clients have taken part; `processor` is the server's own time
-    for a round, `before` its memory before the first. `held` is what it has in memory for its clients, `rests` what it
-    has put aside."""
+    for a round, `turns` that of the workers, `before` its memory before the first. `held` is what it has in memory for
+    its clients, `rests` what it has put aside."""
 
     method: str
     model: str
@@ -59,6 +61,7 @@ class Grown:
     round: float
     checkpoint: float
     processor: float
+    turns: float
     before: float
     server: float
     worker: float
@@ -108,10 +111,10 @@ def measure(method: str, model: str, clients: int, memory: int, rounds: int) -> 
         evaluation = prepared.experiment.evaluation
         loop = Rounds(setup, engine, prepared.schedule, evaluation, run_log, checkpointer, memory * 2**20)
         start, before = time.perf_counter() - began, peak_mb()
-        ends = [(time.perf_counter(), 0.0, time.process_time())]
+        ends = [(time.perf_counter(), 0.0, time.process_time(), children_seconds())]
 
         def watch(report: RoundReport) -> None:
-            ends.append((time.perf_counter(), checkpointer.seconds, time.process_time()))
+            ends.append((time.perf_counter(), checkpointer.seconds, time.process_time(), children_seconds()))
             if report.round == rounds:
                 raise Enough
 
@@ -122,18 +125,32 @@ def measure(method: str, model: str, clients: int, memory: int, rounds: int) -> 
         finally:
             engine.close()
         counted = rounds - rounds // 2
-        took, checkpoint, processor = ((e - b) / counted for b, e in zip(ends[rounds // 2], ends[-1], strict=True))
+        spent = ((e - b) / counted for b, e in zip(ends[rounds // 2], ends[-1], strict=True))
+        took, checkpoint, processor, turns = spent
         files = [path.stat().st_size for path in place.rglob("*") if path.is_file()]
         rests = sum(path.stat().st_size for path in (place / "resting").iterdir())
         return Grown(
             method, model, clients, memory, rounds, setup.task.layout.size, len(loop.delivery.snapshot().acked), start,
-            took - checkpoint, checkpoint, processor, before, peak_mb(), engine.peak_rss_mb,
+            took - checkpoint, checkpoint, processor, turns, before, peak_mb(), engine.peak_rss_mb,
             (loop.resting.held + engine.references.held[1]) / 1e6, rests / 1e6, sum(files) / 1e6, len(files),
         )  # fmt: skip
 
 
 def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def children_seconds() -> float:
+    """The processor time of the processes that this one has started; Linux tells it while they run."""
+    ticks = 0
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            cells = file.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended meanwhile
+            continue
+        if int(cells[1]) == os.getpid():
+            ticks += int(cells[11]) + int(cells[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def draw(rows: Sequence[Grown], to: Path) -> None:
@@ -161,15 +178,15 @@ def kept(file: Path | None) -> list[Grown]:
     return [Grown(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-COLUMNS = ("method", "weights", "registered", "heard", "start-up s", "a round ms", "checkpoint ms", "server's CPU ms",
-           "server MB", "before MB", "worker MB", "held MB", "put aside MB", "disk MB", "files")  # fmt: skip
+COLUMNS = ("method", "weights", "registered", "heard", "start-up s", "a round ms", "checkpoint ms", "CPU ms: server",
+           "workers", "server MB", "before MB", "worker MB", "held MB", "put aside MB", "disk MB", "files")  # fmt: skip
 
 
 def line(row: Grown) -> str:
     cells = (row.method, f"{row.weights:,}", f"{row.clients:,}", f"{row.heard:,}", f"{row.start:.1f}",
              f"{1000 * row.round:,.0f}", f"{1000 * row.checkpoint:,.0f}", f"{1000 * row.processor:,.0f}",
-             f"{row.server:,.0f}", f"{row.before:,.0f}", f"{row.worker:,.0f}", f"{row.held:,.1f}", f"{row.rests:,.1f}",
-             f"{row.disk:,.1f}", f"{row.files:,}")  # fmt: skip
+             f"{1000 * row.turns:,.0f}", f"{row.server:,.0f}", f"{row.before:,.0f}", f"{row.worker:,.0f}",
+             f"{row.held:,.1f}", f"{row.rests:,.1f}", f"{row.disk:,.1f}", f"{row.files:,}")  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
 

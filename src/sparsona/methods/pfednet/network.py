@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -30,6 +30,10 @@ class Network:
     def row(self, client: str) -> int | None:
         """Where a client's rows stand, if it is known."""
         return self._rows.get(client)
+
+    def rows(self, clients: Iterable[str]) -> list[int]:
+        """Where the rows of these known clients stand."""
+        return [self._rows[client] for client in clients]
 
     @cached_property
     def _rows(self) -> dict[str, int]:
