@@ -28,8 +28,9 @@ class InProcess:
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         """Run the turns one after another."""
         for job in jobs:
-            memory, outcome = self._worker.run(job, self.store.get(job.client))
-            if job.kind == "fit" and memory.worth_keeping:
+            before = self.store.get(job.client)
+            memory, outcome = self._worker.run(job, before)
+            if job.kind == "fit" and not memory.same_as_nothing(before):
                 self.store.put(job.client, memory)
             yield outcome
 
