@@ -1,12 +1,12 @@
 """The network on loopback: seconds a round against Flower's own FedAvg, bytes on the wire, large frames, many nodes.
 
-    python benchmarks/network.py ours|flower|wire|large|nodes|warm
+    python benchmarks/network.py ours|flower|wire|large|large-wire|nodes|warm
 
 - ours, flower: seconds a round of FedAvg on the digits, three nodes, the same model, one epoch; ours, and Flower's own
   Strategy with its processes as they come;
 - wire: bytes of a run on the connections between the nodes and the SuperLink, as a relay between them counts them, and
   on the whole loopback interface, against the frames that the ledger counts. Polls, logs and TLS are counted too;
-- large: the same, and seconds a round, with frames of about 50 MB;
+- large, large-wire: seconds a round, and bytes, with frames of about 50 MB;
 - nodes: seconds a round with 20 nodes;
 - warm: seconds that a process takes to import Flower, and Flower and torch: a message to a warm node starts neither.
 """
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,6 @@ from sparsona.engines.flower.keys import CA, CERTIFICATE, KEY, make_certificates
 from sparsona.engines.flower.owned import write_share
 from sparsona.engines.flower.processes import (
     SUPERLINK,
-    SUPERNODE,
     Child,
     Flwr,
     environment,
@@ -60,34 +59,64 @@ class Counts:
         return Counts(*(mine - theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
-def deployed(clients: int, rounds: int, **settings: Any) -> tuple[list[float], Counts]:
-    """Seconds from round to round of a run on loopback, and the bytes of its rounds but the first.
-
-    A run of one round goes before it, and its bytes are taken off: so greetings, logs of the start, evaluations and the
-    end, which the ledger does not count, are not counted at all.
-    """
+@contextlib.contextmanager
+def federation(clients: int, rounds: int, options: Sequence[str] = (), **settings: Any) -> Iterator[Run]:
+    """Nodes on loopback, and what runs so many rounds on them: it returns the bytes of the ledger, up and down."""
     prepared = prepare({**SETTINGS, "clients": clients, "rounds": rounds, **settings})
-    relay = Relay()
 
-    def once(rounds: int, say: Callable[[str], None]) -> Counts:
-        before = Counts(0, 0, relay.up, relay.down, loopback())
+    def run(rounds: int, say: Callable[[str], None] = lambda line: None) -> tuple[int, int]:
         experiment = prepared.experiment.model_copy(update={"rounds": rounds})
         found = RunDirectory(running.run(experiment, f"rounds-{rounds}", say)).summary()["bytes"]
-        return Counts(found["up"], found["down"], relay.up, relay.down, loopback()) - before
+        return found["up"], found["down"]
 
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        local_federation(Path(scratch) / "f", prepared.setup.federation, prepared.experiment.data, options) as running,
+    ):
+        yield Run(run, running.port)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Runs so many rounds, and the port of the SuperLink."""
+
+    rounds: Callable[..., tuple[int, int]]
+    port: int
+
+
+def seconds_a_round(clients: int, rounds: int, **settings: Any) -> list[float]:
+    """Seconds from round to round."""
+    with federation(clients, rounds, **settings) as run:
+        return timed(run, rounds)
+
+
+def timed(run: Run, rounds: int) -> list[float]:
     ends: list[float] = []
 
     def note(line: str) -> None:
         if line.startswith("round "):
             ends.append(time.monotonic())
 
-    with tempfile.TemporaryDirectory() as scratch:
-        place, through = Path(scratch) / "f", ("--superlink", f"{LOCALHOST}:{relay.port}")
-        with local_federation(place, prepared.setup.federation, prepared.experiment.data, through) as running:
-            relay.start(running.port)
-            first = once(1, lambda line: None)
-            counts = once(rounds, note) - first
-    return gaps(ends), counts
+    run.rounds(rounds, note)
+    return gaps(ends)
+
+
+def bytes_of_rounds(clients: int, rounds: int, **settings: Any) -> Counts:
+    """The bytes of so many rounds but the first.
+
+    A run of one round goes before it, and its bytes are taken off: so greetings, logs of the start, evaluations and the
+    end, which the ledger does not count, are not counted at all.
+    """
+    relay = Relay()
+
+    def once(rounds: int) -> Counts:
+        before = Counts(0, 0, relay.up, relay.down, loopback())
+        return Counts(*run.rounds(rounds), relay.up, relay.down, loopback()) - before
+
+    with federation(clients, rounds, ("--superlink", f"{LOCALHOST}:{relay.port}"), **settings) as run:
+        relay.start(run.port)
+        first = once(1)
+        return once(rounds) - first
 
 
 class Relay:
@@ -136,7 +165,7 @@ def median(values: list[float]) -> float:
 
 
 def ours() -> None:
-    seconds, _ = deployed(3, 8)
+    seconds = seconds_a_round(3, 8)
     print(f"ours: {median(seconds):.2f} s a round (median of {len(seconds)}), 3 nodes")
 
 
@@ -191,6 +220,7 @@ def flower() -> None:
         link = ["--host", LOCALHOST, "--port", str(port), "--ssl-ca-certfile", str(certificates / CA)]
         link += ["--ssl-certfile", str(certificates / CERTIFICATE), "--ssl-keyfile", str(certificates / KEY)]
         link += ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
+        supernode = Path(sys.executable).with_name("flower-supernode")
         children = [Child(SUPERLINK, link, place / "link.log", environment(home, {}))]
         try:
             wait_until_open(LOCALHOST, port, children[0])
@@ -203,7 +233,7 @@ def flower() -> None:
                 node = ["--superlink", f"{LOCALHOST}:{port}", "--root-certificates", str(certificates / CA)]
                 node += ["--auth-supernode-private-key", str(key), "--host", LOCALHOST, "--port", str(free_port())]
                 node += ["--node-config", f'share="{share}"']
-                children.append(Child(SUPERNODE, node, place / f"{client}.log", environment(own, {})))
+                children.append(Child(supernode, node, place / f"{client}.log", environment(own, {})))
             app = write_bundle(place / "app", "", "run", 300.0)
             (app / "sparsona_run" / "client_app.py").write_text(CLIENT)
             (app / "sparsona_run" / "server_app.py").write_text(SERVER)
@@ -225,20 +255,28 @@ def tell(counts: Counts) -> None:
 
 def wire() -> None:
     for model in ("mlp:50", "mlp:2000", "mlp:20000"):
-        _, counts = deployed(3, 9, model=model)
+        counts = bytes_of_rounds(3, 9, model=model)
         print(f"{model}, {counts.ledger_up / 24:.0f} bytes a frame up")
         tell(counts)
 
 
+LARGE = {"model": "mlp:160000", "packing": "plain", "seed": 1}
+"""Frames of 48 MB."""
+
+
 def large() -> None:
-    seconds, counts = deployed(2, 3, model="mlp:160000", packing="plain", seed=1)
-    frames = counts.ledger_down / 4
-    print(f"{frames / 1e6:.0f} MB a frame: {', '.join(f'{gap:.1f} s' for gap in seconds)} a round")
+    seconds = seconds_a_round(2, 4, **LARGE)
+    print(f"frames of 48 MB, 2 nodes: {', '.join(f'{gap:.1f} s' for gap in seconds)} a round")
+
+
+def large_wire() -> None:
+    counts = bytes_of_rounds(2, 3, **LARGE)
+    print(f"{counts.ledger_down / 4e6:.0f} MB a frame")
     tell(counts)
 
 
 def nodes() -> None:
-    seconds, _ = deployed(20, 4)
+    seconds = seconds_a_round(20, 4)
     print(f"20 nodes: {', '.join(f'{gap:.1f} s' for gap in seconds)} a round")
 
 
@@ -250,4 +288,5 @@ def warm() -> None:
 
 
 if __name__ == "__main__":
-    {"ours": ours, "flower": flower, "wire": wire, "large": large, "nodes": nodes, "warm": warm}[sys.argv[1]]()
+    parts = {"ours": ours, "flower": flower, "wire": wire, "large": large, "large-wire": large_wire}
+    ({**parts, "nodes": nodes, "warm": warm})[sys.argv[1]]()

@@ -28,6 +28,7 @@ WHOLE = {
     "methods/test_shared_parts": "what all averaging methods share",
     "engines/test_evaluation": "what is measured, on every engine",
     "engines/flower/test_loop": "server and nodes, with messages but without a network",
+    "engines/flower/test_crashes": "a federation on loopback whose processes are killed",
     "engines/flower/test_network": "a federation on loopback",
     "engines/test_from_the_command_line": "engines under Ctrl-C and kill -9",
     "export/test_buffers": "nets with BatchNorm, in all formats",

@@ -117,10 +117,11 @@ def local(
         summary = RunDirectory(where).summary()
         out.print(show.closing(summary))
         out.print(show.traffic(summary), soft_wrap=True)
-        out.print(f"digest {summary['digest']}", soft_wrap=True, highlight=False)
+        out.print(f"digest of the network   {summary['digest']}", soft_wrap=True, highlight=False)
         if not check:
             return
         simulated = execute(prepared).summary
+        out.print(f"digest of the simulator {simulated['digest']}", soft_wrap=True, highlight=False)
         for what in ("digest", "bytes"):
             if simulated[what] != summary[what]:
                 raise RunError(f"the {what} of the simulator, {simulated[what]}, is not the network's, {summary[what]}")

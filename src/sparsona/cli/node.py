@@ -30,7 +30,7 @@ def node(
     send_scores: Annotated[bool, typer.Option(help="send the scores on this client's test rows")] = True,
     send_model: Annotated[bool, typer.Option(help="send the client's own model at the end")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
-    idle: Annotated[float, typer.Option(min=0.05, help="seconds between two questions for work")] = 1.0,
+    idle: Annotated[float, typer.Option(min=0.05, help="most seconds between two questions for work")] = 1.0,
 ) -> None:
     """Take part in a federation with the data on this machine, which stay here.
 

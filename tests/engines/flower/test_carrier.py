@@ -31,7 +31,11 @@ class Grid:
     """Fetches replies. That to `stuck` takes until `go` is set."""
 
     def __init__(self, client: SuperLink) -> None:
-        self._runtime_client, self.go = client, threading.Event()
+        self._client, self.go = client, threading.Event()
+
+    @property
+    def _runtime_client(self) -> SuperLink:
+        return self._client
 
     def push_messages(self, messages: Iterable[Any]) -> Iterable[str | None]:
         raise NotImplementedError
@@ -67,3 +71,10 @@ def test_a_problem_of_the_grid_is_not_swallowed(carrier: FlowerCarrier) -> None:
     carrier._grid._runtime_client.gone = True
     with pytest.raises(OSError, match="gone"):
         carrier.pull(["a"])
+
+
+def test_the_grid_of_flower_is_what_the_carrier_takes_it_for() -> None:
+    grids = pytest.importorskip("flwr.superlink.grid", reason="needs flwr")
+    grid, client = grids.HttpGrid(token="t"), object()
+    grid._client = client
+    assert grid._runtime_client is client

@@ -18,6 +18,7 @@ from sparsona.engines.flower import engine as engine_module
 from sparsona.engines.flower.carrier import Parcel, Returned
 from sparsona.engines.flower.node import Rules
 from sparsona.engines.flower.server import KnownNode, read_nodes, write_nodes
+from sparsona.engines.flower.started.sparsona_pauses import Pauses
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import to_toml
 from sparsona.message import Message
@@ -27,7 +28,8 @@ from sparsona.wire import decode, encode
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "POLL", 0.01)
+    monkeypatch.setattr(engine_module, "SOON", 0.01)
+    monkeypatch.setattr(engine_module, "LATER", 0.01)
     monkeypatch.setattr(engine_module, "RETRY", 0.02)
 
 
@@ -357,3 +359,11 @@ def test_a_node_takes_no_schema_that_does_not_fit_its_rows(tmp_path: Path) -> No
 def bounded(data: bytes, most: int) -> bytes:
     assert len(data) <= most
     return data
+
+
+def test_pauses_grow_while_nothing_comes() -> None:
+    pauses = Pauses(0.1, 0.2)
+    assert [pauses.next() for _ in range(5)] == pytest.approx([0.1, 0.13, 0.169, 0.2, 0.2])
+    pauses.restart()
+    assert pauses.next() == 0.1
+    assert Pauses(0.1, 0.05).next() == 0.05

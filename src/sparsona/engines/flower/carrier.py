@@ -49,8 +49,12 @@ class Carrier(Protocol):
 class MessageGrid(Protocol):
     """The part of Flower's Grid that is used."""
 
-    _runtime_client: Any
-    """What the Grid calls the SuperLink by."""
+    _client: Any
+    """What the Grid calls the SuperLink by, once it is connected."""
+
+    @property
+    def _runtime_client(self) -> Any:
+        """The same, after connecting if need be."""
 
     def push_messages(self, messages: Iterable[Any]) -> Iterable[str | None]: ...
 
@@ -107,7 +111,7 @@ class FlowerCarrier:
     def _fetch(self, reply: Any) -> None:
         try:
             grid = copy(self._grid)
-            grid._runtime_client = _Replayed(self._grid._runtime_client, reply)
+            grid._client = _Replayed(self._grid._runtime_client, reply)
             (message,) = grid.pull_messages([])
             self._came.put(self._answer(message))
         except Exception as error:  # noqa: BLE001

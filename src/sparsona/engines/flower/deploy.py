@@ -45,7 +45,6 @@ class Local:
 
     folder: Path
     clients: Sequence[ClientId]
-    idle: float = 0.3
     options: Sequence[str] = ()
     server: Server = field(init=False)
     nodes: dict[ClientId, Child] = field(init=False, default_factory=dict)
@@ -76,7 +75,7 @@ class Local:
         """Start a client's node, or start it again; `script` is called like the command `sparsona`."""
         place = self.place(client)
         arguments = ["node", "--superlink", self.address, "--name", client, "--ca", str(self.ca)]
-        arguments += ["--data", str(place / "data"), "--state", str(place / "state"), "--idle", str(self.idle)]
+        arguments += ["--data", str(place / "data"), "--state", str(place / "state")]
         arguments += ["--key", str(place / "key" / file_stem(client)), *self.options]
         self.nodes[client] = Child(script, arguments, place / "output.log")
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sparsona.engines.flower.carrier import Carrier, Parcel, Returned
+from sparsona.engines.flower.started.sparsona_pauses import Pauses
 from sparsona.engines.flower.started.sparsona_records import Head
 from sparsona.errors import WireError
 from sparsona.federation.delivery import ClientMemory
@@ -22,8 +23,8 @@ from sparsona.wire import Frame, Ledger, decode, encode
 
 log = logging.getLogger(__name__)
 
-POLL = 0.2
-"""Seconds between two questions for replies."""
+SOON, LATER = 0.1, 1.0
+"""Seconds between two questions for replies, after one has come and when none comes."""
 RETRY = 2.0
 """Seconds before a node that was not reached is asked again."""
 PING, PING_TTL = 10.0, 60.0
@@ -79,6 +80,7 @@ class Post:
 
     def receive(self, until: float) -> Iterator[tuple[Awaited, Head, bytes]]:
         """Replies as they come, until the second `until` or until none is awaited."""
+        pauses = Pauses(SOON, LATER)
         while self._awaited or self._again:
             self._send_due(time.monotonic())
             returned = self._carrier.pull([*self._awaited, *self._pings])
@@ -87,12 +89,14 @@ class Post:
                 if asked is not None and (head := self._read(asked, answer)) is not None:
                     yield asked, head, answer.body
             self._read_pings(returned)
+            if returned:
+                pauses.restart()
             now = time.monotonic()
             self._forget_late(now)
             if now >= until:
                 return
             if self._awaited or self._again:
-                time.sleep(POLL)
+                time.sleep(min(pauses.next(), until - now))
 
     def _send_due(self, now: float) -> None:
         """Send what is to be sent again, and a ping to those who have been silent."""

@@ -18,7 +18,7 @@ from sparsona.method import ClientId
 log = logging.getLogger("sparsona.node")
 
 LEASE = 5.0
-"""Seconds between two attempts to join. The SuperLink holds a dead node's place for up to a minute."""
+"""Seconds between two attempts to join. The SuperLink holds a dead node's place for up to half a minute."""
 LOOK = 0.5
 """Seconds between two looks into the SuperNode's log."""
 
@@ -125,7 +125,7 @@ MEANINGS = {
     "SuperNode ID": "connected to the server",
     "CERTIFICATE_VERIFY_FAILED": "refused to connect: the server has no certificate of --ca for this host",
     "Failed to activate SuperNode": "the server does not let this node in: its key is not registered, or its place is "
-    "still held after a crash (up to a minute)",
+    "still held after a crash (up to half a minute)",
     "Connection attempt failed": "the server is not reached",
 }
 """What is in a SuperNode's log, and what it means."""

@@ -118,7 +118,7 @@ def superlink(home: Path, host: str, port: int, certificates: Path, **more: str)
 
 
 def supernode(home: Path, address: str, ca: Path, key: Path, client_socket: Path, idle: float) -> Child:
-    """A SuperNode that hands its messages to the socket, and asks for new ones every `idle` seconds."""
+    """A SuperNode that hands its messages to the socket, and asks for new ones at least every `idle` seconds."""
     arguments = ["--superlink", address, "--root-certificates", str(ca)]
     arguments += ["--auth-supernode-private-key", str(key), "--host", "127.0.0.1", "--port", str(free_port())]
     env = environment(

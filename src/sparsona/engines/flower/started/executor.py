@@ -18,7 +18,6 @@ from typing import Any
 from flwr.app import Error, Message
 from flwr.common.constant import ErrorCode, SubStatus
 from flwr.proto.runtime_pb2 import AcquireTaskRequest
-from flwr.supercore.app_utils import start_parent_process_monitor
 from flwr.supercore.constant import TaskType
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
 from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
@@ -26,12 +25,17 @@ from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.runtime.tracing import RuntimeTracingInterceptor
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
+from sparsona_pauses import Pauses
 from sparsona_records import BadParcel, Incoming, from_record, to_record, write
 
 PATIENCE = 30.0
 """Seconds. So long a restarted owner's process may take to listen again."""
 STUCK = 30.0
 """Seconds. After a crash of the SuperLink a SuperNode may name a message that it does not have, and never will."""
+SOON, LATER = 0.05, 0.5
+"""Seconds between two questions for a message, after one has come and when none comes. The SuperNode is near."""
+WATCH = 0.3
+"""Seconds between two looks at the parent."""
 MOST = 2**40
 """Bytes of an answer. It comes from the owner's own process."""
 
@@ -92,21 +96,29 @@ def handed_over(message: Message) -> tuple[dict[str, Any], bytes]:
             time.sleep(0.5)
 
 
+def end_with(parent: int) -> None:
+    """End this process when its parent is gone, whatever its other threads wait for."""
+    while os.getppid() == parent:
+        time.sleep(WATCH)
+    os._exit(0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--runtime-api-address", required=True)
     parser.add_argument("--parent-pid", type=int, required=True)
     given, _ = parser.parse_known_args()
-    start_parent_process_monitor(given.parent_pid)
+    threading.Thread(target=end_with, args=(given.parent_pid,), daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: os._exit(0))
-    idle = min(0.5, float(os.environ.get("SPARSONA_IDLE", "0.5")))
+    pauses = Pauses(SOON, LATER)
     client = connect(given.runtime_api_address)
     while True:
         found = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
         if not found.HasField("task") or not found.token:
-            time.sleep(idle)
+            time.sleep(pauses.next())
             continue
+        pauses.restart()
         pulled = threading.Event()
         task = threading.Thread(target=carry_out, args=(given.runtime_api_address, found.token, pulled), daemon=True)
         task.start()

@@ -1,0 +1,20 @@
+"""Pauses between two questions. This file may import nothing but the standard library."""
+
+from __future__ import annotations
+
+GROWTH = 1.3
+
+
+class Pauses:
+    """Seconds to wait before the next question: few after something has come, then more and more."""
+
+    def __init__(self, shortest: float, longest: float) -> None:
+        self._shortest, self._longest = min(shortest, longest), longest
+        self._next = self._shortest
+
+    def next(self) -> float:
+        now, self._next = self._next, min(self._longest, GROWTH * self._next)
+        return now
+
+    def restart(self) -> None:
+        self._next = self._shortest

@@ -1,0 +1,43 @@
+"""`sparsona node` of an owner who is honest, whose replies are spoiled, or whose stub answers every message twice."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from flower_helpers import SPOILED, spoiled
+from mood import SPOILING, mood
+
+from sparsona.cli import main
+from sparsona.engines.flower import owner, processes
+from sparsona.engines.flower.node import Answer, Body, Node
+from sparsona.engines.flower.started.sparsona_records import Head
+
+honest = processes.environment
+
+
+class MoodyNode(Node):
+    """While it is spoiling, it spoils its replies another way in each round."""
+
+    def answer(self, head: Head, body: Body) -> Answer:
+        reply, data = super().answer(head, body)
+        if mood() != SPOILING or reply["kind"] != "turn" or head["job"] != "fit" or head["round"] >= len(SPOILED):
+            return reply, data
+        return spoiled(list(SPOILED)[head["round"]], reply, data, head["round"])
+
+
+def environment(home: Path, stands_in: Mapping[str, str], **more: str) -> dict[str, str]:
+    """With another stub, which finds the honest one's modules and the helpers of the tests."""
+    shim = {name: str(Path(__file__).with_name("moody_executor.py")) for name in stands_in}
+    found = [str(processes.STARTED), str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    return honest(home, shim, **more, PYTHONPATH=os.pathsep.join(filter(None, found)))
+
+
+if __name__ == "__main__":
+    owner.Node = MoodyNode  # type: ignore[misc]
+    processes.environment = environment
+    main()

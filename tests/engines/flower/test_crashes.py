@@ -1,0 +1,81 @@
+"""Three nodes to which something happens: a node, the SuperLink or the server's loop is killed, a node is slow."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from network_helpers import LONG, check, in_background, kill, log_of, prepared_for, records_of, three_nodes, wait_for
+
+pytest.importorskip("flwr", reason='the network needs Flower: pip install "sparsona[flower]"')
+
+from sparsona.engines.flower.deploy import Local
+from sparsona.runs.directory import RunDirectory
+
+pytestmark = pytest.mark.network
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+    """Three nodes for the tests that do something to them."""
+    with three_nodes(tmp_path_factory.mktemp("local")) as running:
+        yield running
+
+
+def halt(pid: int, seconds: float) -> None:
+    """Stop a process for a while, in a process that goes on to continue it whatever happens to this one."""
+    subprocess.run(
+        ["sh", "-c", f"kill -STOP {pid}; sleep {seconds}; kill -CONT {pid}"], check=True, start_new_session=True
+    )
+
+
+def test_a_node_killed_in_a_round_comes_back_and_goes_on(local: Local) -> None:
+    prepared = prepared_for("fedspa", rounds=4)
+    before = log_of(local, "c1").count("round 1: received")
+    thread, problems = in_background(local, prepared, "killed")
+    wait_for(lambda: log_of(local, "c1").count("round 1: received") > before)
+    kill(local.place("c1"))
+    local.nodes["c1"].wait()
+    local.start_node("c1")
+    thread.join(LONG)
+    assert not thread.is_alive()
+    assert not problems
+    check(local.server.home / "runs" / "killed", prepared)
+
+
+def test_a_superlink_killed_in_a_run_goes_on_where_it_stopped(local: Local) -> None:
+    prepared = prepared_for("fedpse", rounds=4)
+    thread, problems = in_background(local, prepared, "resumed")
+    wait_for(lambda: '"round":2' in records_of(local, "resumed"))
+    os.kill(local.server.pid, signal.SIGKILL)
+    thread.join(LONG)
+    assert problems
+    local.server.close()
+    local.start_server()
+    check(local.run(prepared.experiment, "resumed"), prepared)
+
+
+def test_a_server_loop_killed_in_a_run_goes_on_where_it_stopped(local: Local) -> None:
+    prepared = prepared_for("pfednet", rounds=4)
+    in_background(local, prepared, "loop")
+    wait_for(lambda: '"round":2' in records_of(local, "loop"))
+    kill(local.server.home, "serverapp.py")
+    check(local.run(prepared.experiment, "loop"), prepared)
+
+
+def test_by_windows_a_stopped_node_is_late_and_the_rounds_go_on(local: Local) -> None:
+    prepared = prepared_for("plga", rounds=5, schedule={"window": 4.0})
+    before = log_of(local, "c2").count("round 1: received")
+    thread, problems = in_background(local, prepared, "windows")
+    wait_for(lambda: log_of(local, "c2").count("round 1: received") > before)
+    halt(local.nodes["c2"].pid, 9)
+    thread.join(LONG)
+    assert not thread.is_alive()
+    assert not problems
+    lines = RunDirectory(local.server.home / "runs" / "windows").lines()
+    of = {client: [line for line in lines if line.client == client and line.arrived] for client in ("c0", "c2")}
+    assert len(of["c2"]) < len(of["c0"])
+    assert of["c2"][-1].round > 1
