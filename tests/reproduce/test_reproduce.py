@@ -254,6 +254,17 @@ def test_every_claim_can_be_left_open_with_its_reason_and_its_cost(name: str, qu
         assert claim.cost, claim.text
 
 
+def test_no_setting_that_pfednets_rivals_choose_from_is_refused() -> None:
+    """L2GD may not step further than to the mean."""
+    for case in PAPERS.get("pfednet")(True).cases:
+        if case.settings["method"] == "l2gd" and case.grid is not None:
+            for value in case.grid.values:
+                options = case.grid.applied(case.settings, value)
+                step = options["training"]["lr"] * options["options"]["lam"] / options["options"]["p"]
+                assert step < 1, (case.name, value)
+            assert len(case.grid.values) == 6
+
+
 def test_seeds_of_a_row_differ_in_nothing_else() -> None:
     for name in ("fedpse", "fedspa"):
         rows: dict[str, list[Case]] = {}

@@ -71,7 +71,7 @@ TUNED: dict[str, tuple[str, tuple[float | tuple[float, ...], ...]]] = {
     "fedavg": ("training.lr", SIX),
     "ditto": ("training.lr,options.lam", _pairs(0.5, 0.1, 1.0)),
     "pfedme": ("training.lr,options.lambda_", _pairs(15, 5, 2)),
-    "l2gd": ("training.lr,options.lam", _pairs(0.1, 0.4, 1.6)),
+    "l2gd": ("training.lr,options.lam", (*((0.05, lam) for lam in PULLS), *((0.2, lam / 4) for lam in PULLS))),
     "ifca": ("training.lr,options.clusters", _pairs(2, 3, 4)),
 }
 COMPARED = ("heart", "kmeans", "parts")
