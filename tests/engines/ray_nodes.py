@@ -8,13 +8,15 @@ from typing import Any
 NODE = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
 PATIENCE = 180
 """Seconds for what takes two or three where nobody else uses the machine."""
-PATIENT = {
+CONFIG = {
     "health_check_timeout_ms": 1000 * PATIENCE,
     "worker_register_timeout_seconds": PATIENCE,
     "worker_niceness": 0,
+    "enable_worker_prestart": False,
+    "prestart_worker_first_driver": False,
 }
 """A node that is slow is not a dead one: that one was killed is seen by its closed port. Workers are not niced, since
-Linux would lower the priority of all that was started from the same shell."""
+Linux would lower the priority of all that was started from the same shell. None is started that nobody has asked for."""
 
 
 class Nodes:
@@ -24,7 +26,7 @@ class Nodes:
         import ray
         from ray.cluster_utils import Cluster
 
-        head = {**NODE, "include_dashboard": False, "_system_config": PATIENT}
+        head = {**NODE, "include_dashboard": False, "_system_config": CONFIG}
         self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
         self._more: list[Any] = [self._cluster.add_node(wait=False, **NODE) for _ in range(count - 1)]
         self._cluster.wait_for_nodes(PATIENCE)
