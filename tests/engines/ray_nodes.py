@@ -16,7 +16,7 @@ CONFIG = {
     "prestart_worker_first_driver": False,
 }
 """A node that is slow is not a dead one: that one was killed is seen by its closed port. Workers are not niced, since
-Linux would lower the priority of all that was started from the same shell. None is started that nobody has asked for."""
+Linux would lower the priority of all that was started from the same shell. None is started unasked."""
 
 
 class Nodes:
