@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,14 @@ import pytest
 from engine_helpers import ButOne, Half, Stateful, run
 from ray_nodes import Nodes
 
+from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import InputError, SparsonaError
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.resources import Cluster, Resources
 from sparsona.federation.rounds import Rounds
+from sparsona.federation.schedule import Plan
+from sparsona.method import ClientId
 from sparsona.methods import METHODS
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.records import RunLog
@@ -53,33 +57,40 @@ def test_a_node_that_is_killed_in_a_round_changes_nothing_and_one_that_joins_get
 ) -> None:
     """Turns are held until all three workers have one and a node is gone, however slowly the workers start. The method
     is a class of this script, of which the nodes have no module."""
-    plain = tiny_setup(Stateful(), 6, rounds=2)
+    plain = tiny_setup(Stateful(), 6, rounds=3)
     reference = run(InProcess(plain), plain)
     flag = tmp_path / "killed"
-    setup = tiny_setup(Stateful("held", str(flag)), 6, rounds=2)
+    setup = tiny_setup(Stateful("held", str(flag)), 6, rounds=3)
     ours = engine(setup)
     assert len(ours.workers) == 3
-    first, over, replaced = set(ours.workers), threading.Event(), threading.Event()
+    over, counted = threading.Event(), list[int]()
 
     def kill() -> None:
         while not over.wait(0.01):
-            if not flag.exists() and all(worker.starting is None and worker.groups for worker in ours.workers):
-                nodes.kill_one()
+            if all(worker.starting is None and worker.groups for worker in ours.workers):
+                try:
+                    nodes.kill_one()
+                finally:
+                    flag.touch()
+                return
+
+    class HalfWithANewNode:
+        def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan:
+            counted.append(len(ours.workers))
+            if round == 1:
                 nodes.add()
-                flag.touch()
-            elif len(ours.workers) == 3 and first != set(ours.workers):
-                replaced.set()
+            return Half().plan(round, idle, chance)
 
     killer = threading.Thread(target=kill)
     killer.start()
     try:
         with caplog.at_level(logging.WARNING):
-            found = run(ours, setup)
+            found = run(ours, setup, HalfWithANewNode())
     finally:
         over.set()
         killer.join()
     assert "is lost in the turn of c" in caplog.text
-    assert replaced.is_set()
+    assert counted == [3, 2, 3]
     assert same(found, reference)
 
 
