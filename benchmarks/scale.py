@@ -179,7 +179,7 @@ def kept(file: Path | None) -> list[Grown]:
 
 
 COLUMNS = ("method", "weights", "registered", "heard", "start-up s", "a round ms", "checkpoint ms", "CPU ms: server",
-           "workers", "server MB", "before MB", "worker MB", "held MB", "put aside MB", "disk MB", "files")  # fmt: skip
+           "workers", "server MB", "before MB", "worker MB", "held MB", "in files MB", "disk MB", "files")  # fmt: skip
 
 
 def line(row: Grown) -> str:
