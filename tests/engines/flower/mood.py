@@ -12,3 +12,8 @@ VARIABLE = "HOSTILE_MOOD"
 
 def mood() -> str:
     return Path(os.environ[VARIABLE]).read_text()
+
+
+def second_reply() -> Path:
+    """The frame of the second reply to a message: the owner's process makes it, the stub sends it."""
+    return Path(os.environ[VARIABLE]).with_name("second")

@@ -41,11 +41,16 @@ def mood(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory, mood: Path) -> Iterator[Local]:
     """Three nodes that are never stopped. The third can be made hostile."""
-    with pytest.MonkeyPatch.context() as patch, three_nodes(tmp_path_factory.mktemp("local")) as running:
+    start = Local.start_node
+
+    def start_node(self: Local, client: str) -> None:
+        start(self, client, *([HOSTILE / "moody_node.py"] if client == "c2" else []))
+
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, str(mood))
-        running.nodes["c2"].stop()
-        running.start_node("c2", HOSTILE / "moody_node.py")
-        yield running
+        patch.setattr(Local, "start_node", start_node)
+        with three_nodes(tmp_path_factory.mktemp("local")) as running:
+            yield running
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from typing import Any
 
 import executor
 from flwr.app import Message
-from mood import TWICE, mood
+from mood import TWICE, mood, second_reply
 from sparsona_records import from_record, to_record
 
 pull, push = executor.pull_task_input, executor.push_message
@@ -24,9 +24,7 @@ def push_message(client: Any, reply: Any, context: Any) -> None:
     head, _ = from_record(reply.content)
     order, _ = from_record(asked[0].content)
     if mood() == TWICE and head["kind"] == "turn" and order["job"] == "fit":
-        from flower_helpers import WEIGHTS, frame  # brings torch, which an honest stub does without
-
-        other = frame(0.5, WEIGHTS, order["round"])
+        other = second_reply().read_bytes()
         head = {**head, "ledger": [0, 0, len(other), 0.0, 0, 0]}
         print("a second reply is sent", flush=True)
         push(client, Message(to_record(head, other), reply_to=asked[0]), context)

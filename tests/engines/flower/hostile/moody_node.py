@@ -9,8 +9,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from flower_helpers import SPOILED, spoiled
-from mood import SPOILING, mood
+from flower_helpers import SPOILED, WEIGHTS, frame, spoiled
+from mood import SPOILING, TWICE, mood, second_reply
 
 from sparsona.cli import main
 from sparsona.engines.flower import owner, processes
@@ -25,9 +25,13 @@ class MoodyNode(Node):
 
     def answer(self, head: Head, body: Body) -> Answer:
         reply, data = super().answer(head, body)
-        if mood() != SPOILING or reply["kind"] != "turn" or head["job"] != "fit" or head["round"] >= len(SPOILED):
+        if reply["kind"] != "turn" or head["job"] != "fit":
             return reply, data
-        return spoiled(list(SPOILED)[head["round"]], reply, data, head["round"])
+        if mood() == TWICE:
+            second_reply().write_bytes(frame(0.5, WEIGHTS, head["round"]))
+        if mood() == SPOILING and head["round"] < len(SPOILED):
+            return spoiled(list(SPOILED)[head["round"]], reply, data, head["round"])
+        return reply, data
 
 
 def environment(home: Path, stands_in: Mapping[str, str], **more: str) -> dict[str, str]:
