@@ -30,7 +30,7 @@ BUDGET = 256 * 2**20
 SHARE = 4
 """An array is large if it takes more than one part in so many of the budget."""
 
-WHOLE = 8 * 2**20
+WHOLE = 2**20
 """Bytes of clients' values that a checkpoint writes anew each time. Of more it writes what has changed."""
 
 OURS = re.compile(r"[0-9a-f]{64}(\.part)?|rows-[0-9]+")
