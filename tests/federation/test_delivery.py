@@ -23,8 +23,7 @@ from sparsona.methods.fedspa import FedSpa
 from sparsona.methods.fedstc import FedSTC
 from sparsona.methods.sub_fedavg import SubFedAvg
 from sparsona.ops.masks import unpack
-from sparsona.testing import tiny_setup
-from sparsona.testing import Event, Observed, check_delivery, play
+from sparsona.testing import Event, Observed, check_delivery, play, tiny_setup
 
 Script = Sequence[Mapping[ClientId, Event]]
 
