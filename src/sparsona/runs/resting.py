@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ import numpy as np
 from sparsona.errors import RunError
 from sparsona.files import read_regular, write_new
 from sparsona.ops.by_client import ByClient, Resting
-from sparsona.runs.state import pack, unpack
+from sparsona.runs.state import SCALARS, pack, unpack
 from sparsona.runs.store import state_bytes
 
 BUDGET = 256 * 2**20
@@ -219,19 +219,20 @@ def _parts(state: Any) -> Iterator[Any]:
     elif is_dataclass(state) and not isinstance(state, type):
         for field in fields(state):
             yield from _parts(getattr(state, field.name))
-    elif isinstance(state, tuple | list):
-        for item in state:
-            yield from _parts(item)
-    elif isinstance(state, dict):
-        for item in state.values():
-            yield from _parts(item)
+    elif isinstance(state, tuple | list | dict):
+        for item in state.values() if isinstance(state, dict) else state:
+            if type(item) not in SCALARS:  # there may be one for each client
+                yield from _parts(item)
 
 
 def _replaced(state: Any, changed: dict[int, Any]) -> Any:
     """The state with some of its parts replaced, by their identity."""
     if id(state) in changed:
         return changed[id(state)]
-    inner: Callable[[Any], Any] = partial(_replaced, changed=changed)
+
+    def inner(value: Any) -> Any:
+        return value if type(value) in SCALARS else _replaced(value, changed)
+
     if is_dataclass(state) and not isinstance(state, type):
         new = {field.name: inner(getattr(state, field.name)) for field in fields(state)}
         moved = {name: value for name, value in new.items() if value is not getattr(state, name)}
