@@ -73,6 +73,7 @@ def test_a_problem_of_the_grid_is_not_swallowed(carrier: FlowerCarrier) -> None:
         carrier.pull(["a"])
 
 
+@pytest.mark.network
 def test_the_grid_of_flower_is_what_the_carrier_takes_it_for() -> None:
     grids = pytest.importorskip("flwr.superlink.grid", reason="needs flwr")
     grid, client = grids.HttpGrid(token="t"), object()

@@ -30,6 +30,7 @@ def test_an_unknown_method_is_refused_before_all_else(tmp_path: Path) -> None:
     assert "did you mean 'fedpse'" in str(found.exception)
 
 
+@pytest.mark.network
 @flower
 def test_keys_are_their_owners_and_never_overwritten(tmp_path: Path) -> None:
     key = make_node_key(tmp_path, "ward 7")
@@ -42,6 +43,7 @@ def test_keys_are_their_owners_and_never_overwritten(tmp_path: Path) -> None:
     assert key.read_bytes() == before
 
 
+@pytest.mark.network
 @flower
 def test_certificates_name_the_hosts(tmp_path: Path) -> None:
     from cryptography import x509

@@ -27,6 +27,12 @@ END = "\0"
 """The line between the outputs of two commands of `started/commands.py`."""
 CONNECTION = "sparsona"
 SUPERNODE_LOG = "supernode.log"
+SUBMITTED, LOG_BEGINS = "Successfully started run ", "Starting logstream"
+"""What Flower says before the number of a run, and before its log."""
+ENDED = ("finished", "unknown")
+"""How the status of a run begins that is over, or that the SuperLink does not know."""
+AGAIN = 1.0
+"""Seconds before a log is asked for again."""
 STOPPING = 12.0
 """Seconds. A child that has not ended by then is killed."""
 
@@ -146,6 +152,31 @@ def wait_until_open(host: str, port: int, child: Child, seconds: float = 60.0) -
     raise RunError(f"nothing listens at {host}:{port} after {seconds:.0f} s: look into the log of flower-superlink")
 
 
+class Heard:
+    """Passes the output of a run on. A log that is sent from its beginning again goes on where it broke off."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._known = self._count = 0
+        self._in_log = False
+        self.number, self.last = "", ""
+
+    def again(self) -> None:
+        """What comes next is the log from its beginning."""
+        self._known, self._count, self._in_log = max(self._known, self._count), 0, False
+
+    def line(self, line: str) -> None:
+        self.last = line or self.last
+        if line.startswith(SUBMITTED):
+            self.number = line.removeprefix(SUBMITTED).split()[0]
+        if self._in_log:
+            self._count += 1
+        new = self._count > self._known if self._in_log else not self._known
+        self._in_log = self._in_log or LOG_BEGINS in line
+        if new:
+            self._say(line)
+
+
 class Flwr:
     """The `flwr` command for one SuperLink."""
 
@@ -171,10 +202,25 @@ class Flwr:
     def run(self, app: Path, say: Callable[[str], None]) -> str:
         """Submit an app and pass its log on, line by line; returns how the run ended, in Flower's words.
 
-        An interruption ends the watching, not the run.
+        An interruption ends the watching, not the run. Where Flower ends the stream of the log before the run is over,
+        the log is asked for again, and what is known of it is left out.
         """
+        number, heard = "", Heard(say)
+        command = ["run", str(app), CONNECTION, "--stream"]
+        while True:
+            found = self._watch(command, heard)
+            number = number or heard.number
+            status = next((str(run["status"]) for run in found.get("runs", ()) if run["run-id"] == number), "unknown")
+            if status.partition(":")[0] in ENDED:
+                return status
+            time.sleep(AGAIN)
+            heard.again()
+            command = ["log", number, CONNECTION, "--stream"]
+
+    def _watch(self, command: Sequence[str], heard: Heard) -> dict[str, Any]:
+        """Carry out a command and pass on what it says; returns the list of runs after it."""
         process = subprocess.Popen(
-            self._command([["run", str(app), CONNECTION, "--stream"], ["list", CONNECTION, *AS_JSON]]),
+            self._command([command, ["list", CONNECTION, *AS_JSON]]),
             env=self._env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -183,20 +229,17 @@ class Flwr:
         )
         try:
             assert process.stdout is not None
-            number, last = "", ""
             for line in map(str.rstrip, process.stdout):
                 if line == END:
                     break
-                last = line or last
-                number = number or (line.split()[3] if line.startswith("Successfully started run ") else "")
-                say(line)
+                heard.line(line)
             listed = process.stdout.read().partition(END)[0]
-            if process.wait() or not number:
-                raise RunError(f"the submission failed: {last}")
+            if process.wait() or not heard.number:
+                raise RunError(f"the submission failed: {heard.last}")
         finally:
             process.kill()
             process.wait()
-        return next(str(run["status"]) for run in _json(listed)["runs"] if run["run-id"] == number)
+        return _json(listed)
 
     def _ask(self, commands: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
         """What each of some commands prints, all carried out by one process."""
