@@ -1,9 +1,10 @@
 """How fast a federation is simulated: bare torch loops, Sparsona, and the peers that are installed beside it.
 
-    python benchmarks/simulation.py [--quick] [--works W1 W3] [--methods fedavg fedpse fedspa] [--out table.md]
+    python benchmarks/simulation.py [--quick] [--works W1 W3] [--methods fedavg fedpse fedspa] [--out tables.md]
+                                    [--fedjax PYTHON]
 
-One table in one run, so that ratios hold whatever the machine. Samples are random, of the shape of MNIST: their
-content costs nothing. Every row trains the same model on as many samples with the same batches:
+A table for each work, all in one run, so that ratios hold whatever the machine. Samples are random, of the shape of
+MNIST: their content costs nothing. Every row trains the same model on as many samples with the same batches:
 
     (a)  a bare loop as one writes it in torch: one process, default threads
     (b)  the limit: a process a core, one thread each, channels_last, weights and gradients in flat buffers; clients
@@ -14,8 +15,11 @@ content costs nothing. Every row trains the same model on as many samples with t
     W2   cnn-mcmahan, 10 clients x 1,000 samples, batch 64                 samples a second
     W3   mlp 784-50-10, 200 clients x 30 samples, 20 a round, batch 10     client updates a second
     W4   mlp 64-50-10, the same                                            client updates a second
+    W5   W3 with 2,000 clients, 200 a round                                client updates a second
+    W6   W4 with 2,000 clients, 200 a round                                client updates a second
 
-A second table says where the time of a W1 round goes when everyone is also tested in every round.
+Memory is the most that all processes of a row held together. The last table says where the time of a W1 round goes when
+everyone is also tested in every round. FedJAX is measured by another interpreter (benchmarks/fedjax_peer.py says how).
 """
 
 from __future__ import annotations
@@ -23,17 +27,20 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib.util
+import math
 import multiprocessing
 import os
 import platform
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -48,6 +55,7 @@ from sparsona.engines.inprocess import InProcess
 from sparsona.engines.pool import Pool, cores
 from sparsona.engines.pool.processes import WorkerPool
 from sparsona.engines.turns import JobGroup
+from sparsona.errors import InputError
 from sparsona.federation import rounds as rounds_module
 from sparsona.federation import worker as client_module
 from sparsona.federation.evaluation import Evaluation
@@ -59,13 +67,13 @@ from sparsona.methods import METHODS
 from sparsona.models import MODELS
 from sparsona.runs.records import RunLog
 from sparsona.training.config import TrainConfig
-from sparsona.training.fused import TrainerName
+from sparsona.training.fused import TrainerName, choose_trainer
 from sparsona.training.objective import classification
 from sparsona.training.runner import ModelRunner, channels_last
 from sparsona.training.vector import Flat
 from sparsona.wire import PackingName
 
-CLASSES, RATE = 10, 0.01
+CLASSES, RATE, HIDDEN = 10, 0.01, 50
 BARE, LIMIT = "(a) bare loop", "(b) the limit"
 
 
@@ -73,7 +81,7 @@ BARE, LIMIT = "(a) bare loop", "(b) the limit"
 class Way:
     """How sparsona is asked to run."""
 
-    trainer: TrainerName = "plain"
+    trainer: TrainerName | Literal["auto"] = "auto"
     packing: PackingName = "tight"
 
     def __str__(self) -> str:
@@ -130,7 +138,7 @@ class Work:
             mean=(0.5,),
             std=(0.29,),
         )
-        names = [f"c{number:03d}" for number in range(self.clients)]
+        names = [f"c{number:04d}" for number in range(self.clients)]
         train = np.arange(self.clients * self.samples).reshape(self.clients, -1)
         test = np.arange(self.clients * self.samples, total).reshape(self.clients, -1)
         none = np.zeros(0, np.int64)
@@ -140,15 +148,17 @@ class Work:
         config = TrainConfig(batch=self.batch, lr=RATE)
         federation = Federation(data, shares)
         means = METHODS.get(method)(), task, federation, flat.module, classification(), config, "cpu"
-        return Setup(*means, way.trainer, way.packing)
+        return Setup(*means, choose_trainer(way.trainer, flat.module, data.inputs, "cpu"), way.packing)
 
 
-TINY = (PLAIN, Way("fused"), Way("fused", "plain"))
+TINY = (PLAIN, Way(packing="plain"))
 WORKS = (
     Work("W1", "convnet2", 10, 6000, 10, 64, 3, "samples"),
     Work("W2", "cnn-mcmahan", 10, 1000, 10, 64, 3, "samples"),
     Work("W3", "mlp", 200, 30, 20, 10, 100, "updates", TINY),
     Work("W4", "mlp", 200, 30, 20, 10, 100, "updates", TINY, (1, 8, 8)),
+    Work("W5", "mlp", 2000, 30, 200, 10, 10, "updates", TINY),
+    Work("W6", "mlp", 2000, 30, 200, 10, 10, "updates", TINY, (1, 8, 8)),
 )
 
 
@@ -258,6 +268,7 @@ def ours(work: Work, method: str, way: Way, worker_pool: WorkerPool[JobGroup], w
     setup = work.setup(method, way)
     engine = Pool(setup, workers, worker_pool)
     loop = loop_of(setup, engine, work, Evaluation(every=0))
+    forget_peak([os.getpid(), *(process.pid for process in engine.processes)])
 
     def round_() -> None:
         loop.run_log.write(loop._round(loop.done).values())
@@ -321,13 +332,47 @@ def shares_of_a_round(work: Work, method: str, tested: int) -> dict[str, float]:
 # Peers ---------------------------------------------------------------------------------------------------------------
 
 
-def peers() -> dict[str, Callable[[Work, int], float]]:
-    """The peers that are installed beside Sparsona: they are measured, too. See docs/speed.md for how to get them."""
+def peers(fedjax: Path | None) -> dict[str, Callable[[Work, int], float]]:
+    """The peers that are installed beside Sparsona, and FedJAX where its interpreter is given. See docs/speed.md."""
     sys.path.insert(0, str(Path(__file__).parent))
     import peers as measured
 
-    known = {"pfl": measured.pfl, "flwr": measured.flower, "fluke": measured.fluke}
-    return {name: function for name, function in known.items() if importlib.util.find_spec(name) is not None}
+    known: dict[str, Callable[[Work, int], float]] = {
+        "pfl": measured.pfl,
+        "flwr": measured.flower,
+        "fluke": measured.fluke,
+    }
+    found = {name: function for name, function in known.items() if importlib.util.find_spec(name) is not None}
+    if fedjax is not None:
+        found["fedjax"] = partial(fedjax_rate, fedjax)
+    return found
+
+
+def fedjax_rate(python: Path, work: Work, workers: int) -> float:
+    """FedAvg on FedJAX's compiled backend, which takes all cores by itself; perceptrons only."""
+    if work.model != "mlp":
+        raise InputError("benchmarks/fedjax_peer.py has perceptrons only")
+    sizes = {"inputs": math.prod(work.shape), "hidden": HIDDEN, "classes": CLASSES}
+    asked = sizes | {name: getattr(work, name) for name in ("clients", "samples", "sampled", "batch", "rounds")}
+    script = Path(__file__).parent / "fedjax_peer.py"
+    options = [f"--{name}={value}" for name, value in asked.items()]
+    done = subprocess.run([python, script, *options], check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+# Memory --------------------------------------------------------------------------------------------------------------
+
+
+def forget_peak(processes: Sequence[int]) -> None:
+    """Let the kernel measure the most memory anew."""
+    for process in processes:
+        Path(f"/proc/{process}/clear_refs").write_text("5")
+
+
+def peak_mb(processes: Sequence[int]) -> float:
+    """The most memory that these processes have held since :func:`forget_peak`, shared pages counted in each."""
+    lines = [line for pid in processes for line in Path(f"/proc/{pid}/status").read_text().splitlines()]
+    return sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 # The tables ----------------------------------------------------------------------------------------------------------
@@ -340,6 +385,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=["fedavg", "fedpse", "fedspa"], metavar="METHOD")
     parser.add_argument("--workers", type=int, default=cores())
     parser.add_argument("--out", type=Path, help="also write the tables to this file")
+    parser.add_argument("--fedjax", type=Path, metavar="PYTHON", help="an interpreter that has FedJAX")
     asked = parser.parse_args()
     works = [quick(work) if asked.quick else work for work in WORKS if work.name in asked.works]
     methods = [name for name in asked.methods if name in METHODS.names()]
@@ -347,7 +393,7 @@ def main() -> None:
         f"{datetime.date.today()}, {platform.processor() or platform.machine()}, {asked.workers} cores, "
         f"torch {torch.__version__}, Python {platform.python_version()}{', --quick' if asked.quick else ''}",
         "",
-        *table(works, methods, asked.workers),
+        *tables(works, methods, asked.workers, asked.fedjax),
     ]
     first = works[0]
     if first.name == "W1":
@@ -364,56 +410,62 @@ def quick(work: Work) -> Work:
         "W2": {"samples": 300, "rounds": 1},
         "W3": {"rounds": 20},
         "W4": {"rounds": 20},
+        "W5": {"rounds": 2},
+        "W6": {"rounds": 2},
     }
     return replace(work, **fewer[work.name])  # type: ignore[arg-type]
 
 
-def table(works: list[Work], methods: list[str], workers: int) -> list[str]:
-    """(b) is measured again between the other rows: the machine may be faster at one time than at another."""
-    found: dict[str, dict[str, list[float]]] = {}
+@dataclass
+class Row:
+    """What was measured of one row of one work; `mb` where it was measured, too."""
 
-    def measure(row: str, work: Work, function: Callable[[], float]) -> None:
-        print(f"{work.name}: {row} ...", file=sys.stderr, flush=True)
-        try:
-            value = function()
-        except Exception as error:
-            if row in known:
-                print(f"{row} left out: {type(error).__name__}: {error}", file=sys.stderr)
-                return
-            raise
-        found.setdefault(row, {}).setdefault(work.name, []).append(value)
+    rates: list[float] = field(default_factory=list)
+    mb: float = 0.0
 
-    known = peers()
+
+def tables(works: list[Work], methods: list[str], workers: int, fedjax: Path | None) -> list[str]:
+    """A table a work. (b) is measured again between the other rows: the machine may be faster at one time than at
+    another."""
+    out: list[str] = []
+    known = peers(fedjax)
     with WorkerPool[JobGroup](workers) as worker_pool:
         for work in works:
-            measure(BARE, work, lambda w=work: bare(w))  # type: ignore[misc]
-            measure(LIMIT, work, lambda w=work: limit(w, workers))  # type: ignore[misc]
+            rows: dict[str, Row] = {}
+
+            def measure(name: str, function: Callable[[], float], work: Work = work, rows: Any = rows) -> None:
+                print(f"{work.name}: {name} ...", file=sys.stderr, flush=True)
+                rows.setdefault(name, Row()).rates.append(function())
+
+            measure(BARE, partial(bare, work))
+            measure(LIMIT, partial(limit, work, workers))
             for method in methods:
                 for way in work.ways:
-                    row = f"(c) sparsona {method}{way}"
-                    measure(row, work, lambda w=work, m=method, y=way: ours(w, m, y, worker_pool, workers))  # type: ignore[misc]
-                measure(LIMIT, work, lambda w=work: limit(w, workers))  # type: ignore[misc]
-    for name, function in known.items():
-        for work in works:
-            measure(name, work, lambda w=work, f=function: f(w, workers))  # type: ignore[misc]
-    rows = {row: {name: float(np.median(values)) for name, values in cells.items()} for row, cells in found.items()}
-    head = "| | " + " | ".join(f"{work.name} {work.unit}/s | of (a) | of (b)" for work in works) + " |"
-    out = [head, "|---" * (1 + 3 * len(works)) + "|"]
-    for row, values in rows.items():
-        cells = []
-        for work in works:
-            value = values.get(work.name)
-            if value is None:
-                cells += ["", "", ""]
-            else:
-                cells += [f"{value:,.0f}", *(f"{value / rows[base][work.name]:.2f}" for base in (BARE, LIMIT))]
-        out.append(f"| {row} | " + " | ".join(cells) + " |")
-    spreads = (f"{w.name} {min(found[LIMIT][w.name]):,.0f} to {max(found[LIMIT][w.name]):,.0f}" for w in works)
-    return [
-        *out,
-        "",
-        f"(b) was measured {len(methods) + 1} times, the median counts; it went from {', '.join(spreads)}.",
-    ]
+                    name = f"(c) sparsona {method}{way}"
+                    measure(name, partial(ours, work, method, way, worker_pool, workers))
+                    rows[name].mb = peak_mb([os.getpid(), *(process.pid for process in worker_pool.processes)])
+                measure(LIMIT, partial(limit, work, workers))
+            for name, function in known.items():
+                try:
+                    measure(name, partial(function, work, workers))
+                except Exception as error:  # noqa: BLE001  (a peer may fail in any way)
+                    del rows[name]
+                    print(f"{name} left out: {type(error).__name__}: {error}", file=sys.stderr)
+            out += ["", *table_of(work, rows, [name for name in known if name in rows])]
+    return out
+
+
+def table_of(work: Work, rows: dict[str, Row], named: list[str]) -> list[str]:
+    rates = {name: float(np.median(row.rates)) for name, row in rows.items()}
+    fastest = max(named, key=lambda name: rates[name], default="")
+    heads = [work.name, f"{work.unit}/s", "of (a)", "of (b)", f"of {fastest}" if fastest else "", "MB"]
+    out = [f"| {' | '.join(heads)} |", "|---|" + "--:|" * (len(heads) - 1)]
+    for name, rate in rates.items():
+        shares = [f"{rate / rates[base]:.2f}" if base else "" for base in (BARE, LIMIT, fastest)]
+        cells = [name, f"{rate:,.0f}", *shares, f"{rows[name].mb:,.0f}" if rows[name].mb else ""]
+        out.append(f"| {' | '.join(cells)} |")
+    spread = rows[LIMIT].rates
+    return [*out, "", f"(b) was measured {len(spread)} times, from {min(spread):,.0f} to {max(spread):,.0f}."]
 
 
 def breakdown(work: Work, methods: list[str]) -> list[str]:

@@ -49,8 +49,6 @@ WHOLE = {
     "wire/test_sizes": "bytes against the entropy bound",
 }
 """Tests of a package as a whole, or of several of its modules: what they are about."""
-UNDER_WAY = ("engines/test_ray", "engines/ray", "methods/test_fedthin", "methods/fedthin")
-"""Rooms that others are building."""
 
 FILES = sorted(file for file in TESTS.rglob("test_*.py"))
 
@@ -66,8 +64,6 @@ def test_a_test_stands_where_its_module_stands(file: Path) -> None:
     place = file.relative_to(TESTS).with_suffix("")
     if place.parts[0] in BESIDE:
         assert (TESTS.parent / place.parts[0]).is_dir()
-        return
-    if str(place).startswith(UNDER_WAY):
         return
     folder = SOURCE / place.parent
     assert folder.is_dir(), f"src/sparsona has no folder {place.parent}"

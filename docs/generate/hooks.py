@@ -17,8 +17,6 @@ from mkdocs.structure.pages import Page
 from sparsona.methods import METHODS
 
 DOCS = Path(__file__).parents[1]
-SOMETIMES = {"scale.md": "Run"}
-"""Pages that join their part of the navigation once they are there."""
 CARDS = {"plga": "spfl-plga", "spfl": "spfl-plga"}
 PICTURE = re.compile(r"^```picture\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
@@ -34,9 +32,6 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     parts = {name: pages for part in nav for name, pages in part.items()}
     parts["Methods"] += [f"methods/{name}.md" for name in METHODS.names()]
     parts["Papers"][1:1] = [f"papers/{name}.md" for name in cards()]
-    for page, part in SOMETIMES.items():
-        if (DOCS / page).exists():
-            parts[part].append(page)
     return config
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 import numba
 import numpy as np
 import numpy.typing as npt
+from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -67,6 +68,12 @@ if TYPE_CHECKING:
     def u32(number: Any) -> int:
         """The same without a sign."""
 
+    def bit_length(number: int) -> int:
+        """How many bits a number that is not negative has; 0 has none."""
+
+    def zeros_at_end(number: int) -> int:
+        """How many zeros the bits of a number end in; 64 if it is 0."""
+
 else:
 
     @compiled
@@ -84,3 +91,25 @@ else:
     @compiled
     def u32(number):
         return np.uint32(number)
+
+    @intrinsic
+    def _leading_zeros(context, number):
+        def code(context, builder, signature, arguments):
+            return builder.ctlz(arguments[0], context.get_constant(numba.types.boolean, False))
+
+        return numba.types.uint64(numba.types.uint64), code
+
+    @intrinsic
+    def _trailing_zeros(context, number):
+        def code(context, builder, signature, arguments):
+            return builder.cttz(arguments[0], context.get_constant(numba.types.boolean, False))
+
+        return numba.types.uint64(numba.types.uint64), code
+
+    @compiled
+    def bit_length(number):
+        return np.int64(64) - np.int64(_leading_zeros(np.uint64(number)))
+
+    @compiled
+    def zeros_at_end(number):
+        return np.int64(_trailing_zeros(np.uint64(number)))

@@ -57,7 +57,7 @@ class Memory:
 @dataclass(frozen=True)
 class Stateful(Method[Memory, Memory]):
     """The server sends its model, a client keeps its own; what `trouble` names happens in the turn of client c1, except
-    that all turns are slow."""
+    that all turns are slow, or held until the file `flag` is there."""
 
     trouble: str = ""
     flag: str = ""
@@ -76,6 +76,8 @@ class Stateful(Method[Memory, Memory]):
             self._misbehave()
         if self.trouble == "slow":
             time.sleep(0.2)
+        if self.trouble == "held":
+            _await(Path(self.flag))
         start = (client.weights + down.vector("weights")) / np.float32(2)
         trained = local.train(start).weights
         reply = Message(weights=trained, examples=local.examples)
@@ -104,6 +106,12 @@ class Stateful(Method[Memory, Memory]):
             raise ZeroDivisionError("by nought")
         if self.trouble == "odd":
             raise Odd(1, 2)
+
+
+def _await(file: Path, seconds: float = 120) -> None:
+    until = time.monotonic() + seconds
+    while not file.exists() and time.monotonic() < until:
+        time.sleep(0.02)
 
 
 class Odd(Exception):

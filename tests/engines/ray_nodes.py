@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import Any
 
 NODE = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
+PATIENCE = 180
+"""Seconds for what takes two or three where nobody else uses the machine."""
+CONFIG = {
+    "health_check_period_ms": 1000,
+    "health_check_timeout_ms": 1000 * PATIENCE,
+    "worker_register_timeout_seconds": PATIENCE,
+    "worker_niceness": 0,
+    "enable_worker_prestart": False,
+    "prestart_worker_first_driver": False,
+}
+"""A node that is slow is not a dead one: that one was killed is seen by its closed port. Workers are not niced, since
+Linux would lower the priority of all that was started from the same shell. None is started unasked."""
 
 
 class Nodes:
@@ -15,9 +28,10 @@ class Nodes:
         import ray
         from ray.cluster_utils import Cluster
 
-        self._cluster: Any = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
-        self._more: list[Any] = [self._cluster.add_node(**NODE) for _ in range(count - 1)]
-        self._cluster.wait_for_nodes()
+        head = {**NODE, "include_dashboard": False, "_system_config": CONFIG}
+        self._cluster: Any = Cluster(initialize_head=True, head_node_args=head)
+        self._more: list[Any] = [self._cluster.add_node(wait=False, **NODE) for _ in range(count - 1)]
+        self._cluster.wait_for_nodes(PATIENCE)
         ray.init(address=self.address, log_to_driver=False, logging_level=logging.WARNING)
 
     @property
@@ -25,14 +39,17 @@ class Nodes:
         return str(self._cluster.address)
 
     def add(self) -> None:
-        self._more.append(self._cluster.add_node(**NODE))
-        self._cluster.wait_for_nodes()
+        self._more.append(self._cluster.add_node(wait=False, **NODE))
+        self._cluster.wait_for_nodes(PATIENCE)
 
-    def kill_one(self) -> Any:
-        """Kill a node's processes, as a power cut would."""
-        gone = self._more.pop(0)
-        self._cluster.remove_node(gone, allow_graceful=False)
-        return gone
+    def kill_one(self) -> None:
+        """Kill a node's processes, as a power cut would, and wait until the others have noticed."""
+        import ray
+
+        self._cluster.remove_node(self._more.pop(0), allow_graceful=False)
+        until = time.monotonic() + PATIENCE
+        while sum(node["Alive"] for node in ray.nodes()) > 1 + len(self._more) and time.monotonic() < until:
+            time.sleep(0.1)
 
     def close(self) -> None:
         import ray

@@ -216,3 +216,10 @@ def test_an_exchange_nobody_answers_lasts_until_the_deadline() -> None:
     timing = Timing(fleet("phone-4g"), Chance(0), deadline=5.0)
     assert timing.length({}, silent=True, training=True) == 5.0
     assert timing.length({"a": 2.0}, silent=False, training=True) == 2.0
+
+
+@pytest.mark.parametrize("devices", ["sensor", "phone-4g+phone-wifi", "hospital+sensor"])
+def test_availability_is_that_of_the_device(devices: str) -> None:
+    found = [fleet(devices).availability(f"c{n}", Chance(1)) for n in range(40)]
+    assert found == [fleet(devices).device(f"c{n}", Chance(1)).availability for n in range(40)]
+    assert set(found) == {kind.availability for kind in fleet(devices).kinds}

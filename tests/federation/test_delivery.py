@@ -23,7 +23,7 @@ from sparsona.methods.fedspa import FedSpa
 from sparsona.methods.fedstc import FedSTC
 from sparsona.methods.sub_fedavg import SubFedAvg
 from sparsona.ops.masks import unpack
-from sparsona.testing import Event, Observed, check_delivery, play
+from sparsona.testing import Event, Observed, check_delivery, play, tiny_setup
 
 Script = Sequence[Mapping[ClientId, Event]]
 
@@ -173,3 +173,14 @@ def test_a_memory_knows_which_of_its_two_states_counts() -> None:
         with pytest.raises(WireError, match="carried out before"):
             memory.refuse_repeats(repeated)
     memory.refuse_repeats(Stamp(3, 2))
+
+
+def test_a_memory_that_holds_nothing_is_not_written_unless_it_replaces_one() -> None:
+    setup = tiny_setup(FedAvg(), clients=2)
+    fresh = ClientMemory.fresh(setup.method, setup.task, "c0")
+    after = fresh.after(Fit(fresh.state, Message(), None), Stamp(3))
+    assert after.same_as_nothing(fresh)
+    something = ClientMemory(np.ones(2, np.float32))
+    assert not something.same_as_nothing(fresh)
+    assert not after.same_as_nothing(something)
+    assert not ClientMemory(None, if_lost=(None,)).same_as_nothing(fresh)

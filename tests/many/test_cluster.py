@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sparsona.federation.resources import Resources
-from sparsona.many import Planned, Watcher, run_many
+from sparsona.many import Ended, Planned, Watcher, run_many
 from sparsona.many.here import Here
 from sparsona.many.plan import Loader, RunPlan, Until, advance
 
@@ -29,29 +29,24 @@ def planned(folder: Path, seed: int) -> Planned:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_the_same_digests_as_here(nodes: Any, tmp_path: Path, shared: bool) -> None:
+def test_the_same_digests_as_here_and_an_error_comes_back(nodes: Any, tmp_path: Path, shared: bool) -> None:
     from sparsona.many.cluster import OnCluster
 
-    run_many([planned(tmp_path / f"here{seed}", seed) for seed in range(4)], Here(), Watcher())
+    run_many([planned(tmp_path / f"here{seed}", seed) for seed in range(2)], Here(), Watcher())
     begun = RunPlan(tmp_path / "far0", {**SMALL, "seed": 0}, "a test", Until(rounds=2))
     advance(begun, Loader())
+    wrong = Planned("wrong", lambda: RunPlan(tmp_path / "wrong", {**SMALL, "method": "nothing"}, "a test"))
     rounds: list[tuple[str, int]] = []
-    with closing(OnCluster(Resources(), tmp_path)) as place:
+    ended: list[Ended] = []
+    with closing(OnCluster(Resources(workers=2), tmp_path)) as place:
         if not shared:
             place._mark.unlink()
-        watcher = Watcher(round=lambda name, report: rounds.append((name, report.round)))
-        run_many([planned(tmp_path / f"far{seed}", seed) for seed in range(4)], place, watcher)
-    assert [digest(tmp_path / f"far{s}") for s in range(4)] == [digest(tmp_path / f"here{s}") for s in range(4)]
+        watcher = Watcher(round=lambda name, report: rounds.append((name, report.round)), ended=ended.append)
+        run_many([*(planned(tmp_path / f"far{seed}", seed) for seed in range(2)), wrong], place, watcher)
+    assert [digest(tmp_path / f"far{s}") for s in range(2)] == [digest(tmp_path / f"here{s}") for s in range(2)]
     assert not [name for name in tmp_path.iterdir() if name.name.startswith(".ray")]
     assert {number for name, number in rounds if name == "far1"} <= {1, 2, 3, 4}
     assert 1 not in {number for name, number in rounds if name == "far0"}, "what was done is not done again"
-
-
-def test_an_error_comes_back(nodes: Any, tmp_path: Path) -> None:
-    from sparsona.many.cluster import OnCluster
-
-    ended: list[Any] = []
-    wrong = Planned("x", lambda: RunPlan(tmp_path / "x", {**SMALL, "method": "nothing"}, "a test"))
-    with closing(OnCluster(Resources(), tmp_path)) as place:
-        run_many([wrong], place, Watcher(ended=ended.append))
-    assert "unknown method 'nothing'" in str(ended[0].error)
+    errors = {one.name: str(one.error) for one in ended if one.error is not None}
+    assert list(errors) == ["wrong"]
+    assert "unknown method 'nothing'" in errors["wrong"]

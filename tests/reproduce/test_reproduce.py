@@ -51,7 +51,7 @@ def small(quick: bool) -> Paper:
         to.write_text(f"{len(list(runs.iterdir()))} things in the folder")
         return True
 
-    claims = [Claim("it is short", fact(check), "a minute")]
+    claims = [Claim("it is short", fact(check, "short"), "a minute")]
     return Paper("A small paper", cases, claims, {"drawing.txt": draw})
 
 
@@ -95,7 +95,7 @@ def test_an_interrupted_case_is_continued(tmp_path: Path) -> None:
 def test_the_table_can_be_made_of_what_is_there(tmp_path: Path) -> None:
     table = reproduce(NAME, True, tmp_path, run=False).read_text()
     assert "0 of 3 runs are finished" in table
-    assert "| it is short | not run | a minute |" in table
+    assert "| it is short | not run | missing: short; a minute |" in table
 
 
 def test_what_the_server_knew_can_be_read(tmp_path: Path) -> None:
@@ -239,6 +239,62 @@ def test_the_cases_of_fedpse(quick: bool) -> None:
     headline = next(case for case in paper.cases if case.name == "fashion-mnist-10-1-fedpse")
     assert headline.paper == 0.9334
     assert {claim.check({}).word for claim in paper.claims} == {"not run"}
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("name", ["fedpse", "fedspa", "pfedgate", "pfednet", "plga", "spfl"])
+def test_every_claim_can_be_left_open_with_its_reason_and_its_cost(name: str, quick: bool) -> None:
+    paper = PAPERS.get(name)(quick)
+    texts = [claim.text for claim in paper.claims]
+    assert len(set(texts)) == len(texts)
+    for claim in paper.claims:
+        found = claim.check({})
+        assert found.word == "not run"
+        assert found.note, claim.text
+        assert claim.cost, claim.text
+
+
+def test_no_setting_that_pfednets_rivals_choose_from_is_refused() -> None:
+    """L2GD may not step further than to the mean."""
+    for case in PAPERS.get("pfednet")(True).cases:
+        if case.settings["method"] == "l2gd" and case.grid is not None:
+            for value in case.grid.values:
+                options = case.grid.applied(case.settings, value)
+                step = options["training"]["lr"] * options["options"]["lam"] / options["options"]["p"]
+                assert step < 1, (case.name, value)
+            assert len(case.grid.values) == 6
+
+
+def test_seeds_of_a_row_differ_in_nothing_else() -> None:
+    for name in ("fedpse", "fedspa"):
+        rows: dict[str, list[Case]] = {}
+        for case in PAPERS.get(name)(True).cases:
+            rows.setdefault(case.of, []).append(case)
+        assert {len(own) for own in rows.values()} == {1, 3}
+        for own in rows.values():
+            assert [case.seed for case in own] == [1, 2, 3][: len(own)]
+            assert len({json.dumps({**case.settings, "seed": 0}, sort_keys=True) for case in own}) == 1
+            assert own[0].name == own[0].of
+
+
+def _distances_of(means: list[float], variances: list[float]) -> Runs:
+    pairs = zip((0, 0.5, 1), means, variances, strict=True)
+    return {
+        f"fashion-mnist-10-{ratio:g}-fedpse": {1: {"extra": {"distance": mean, "distance_variance": variance}}}
+        for ratio, mean, variance in pairs
+    }
+
+
+def test_distances_rise_if_every_step_is_above_the_noise_of_the_clients() -> None:
+    claims = {claim.text: claim for claim in fedpse(True).claims if "N = 10, last round" in claim.text}
+    mean, variance = claims.values()
+    steep = _distances_of([0.3, 0.4, 0.5], [1e-5, 1e-4, 1e-3])
+    assert mean.check(steep).word == variance.check(steep).word == "yes"
+    flat = _distances_of([0.3, 0.4, 0.402], [1e-5, 1e-4, 1.1e-4])
+    assert mean.check(flat).word == variance.check(flat).word == "within noise"
+    falling = _distances_of([0.3, 0.5, 0.4], [1e-5, 1e-3, 1e-4])
+    assert mean.check(falling).word == variance.check(falling).word == "no"
+    assert mean.check({}).note == "missing: lambda = 0, 0.5, 1"
 
 
 def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

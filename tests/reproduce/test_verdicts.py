@@ -11,12 +11,15 @@ from sparsona.reproduce._verdicts import (
     At,
     Claim,
     above,
+    any_of,
     bottom,
     by_size,
     difference,
     exceeds,
     extra,
+    fact,
     interval,
+    lag,
     loses,
     never,
     newcomers,
@@ -91,12 +94,29 @@ def test_losing_little_and_being_within() -> None:
     assert within(0.01, "a", "d")(runs).word == "not run"
 
 
+def test_one_of_several_is_enough() -> None:
+    runs = rows(a=[0.9, 0.9, 0.9], b=[0.5, 0.5, 0.5], c=[0.9, 0.91, 0.9])
+    assert any_of(above("b", "a"), above("c", "b"))(runs).word == "yes"
+    assert any_of(above("b", "a"), above("c", "a"))(runs).word == "within noise"
+    assert any_of(above("b", "a"), above("b", "c"))(runs).word == "no"
+    assert any_of(above("b", "a"), above("d", "a"))(runs).word == "not run", "the missing one may hold"
+
+
+def test_what_is_missing_is_named_but_not_all_of_it() -> None:
+    runs = rows(a=[0.9])
+    assert above("a", "b", "c", "d")(runs).note == "missing: b, c, d"
+    assert above("a", "b", "c", "d", "e", "f")(runs).note == "missing: b, c, d and 2 more"
+    assert fact(lambda found: None, "a", "b")(runs).note == "missing: b"
+
+
 def test_other_readings() -> None:
     runs = {"a": {1: run(0.5, extra={"client": 0.8}, new_clients={"accuracy": {"post": {"mean": 0.3}}})}}
     summary = runs["a"][1]
     assert by_size(summary, "pre") == pytest.approx(0.6)
     assert bottom(summary, "pre") == pytest.approx(0.4)
     assert newcomers(summary, "post") == 0.3
+    assert lag({**summary, "accuracy": {"post": {"mean": 0.5}}}, "post") == pytest.approx(0.2)
+    assert lag(summary, "post") is None
     assert extra("client")(summary, "pre") == 0.8
     assert extra("other")(summary, "pre") is None
     assert by_size(summary, "post") is None

@@ -158,3 +158,21 @@ def test_a_run_is_resumed_from_values_at_rest_and_a_missing_one_is_named(tmp_pat
         (tmp_path / "resting" / kept[0]).unlink()
         with pytest.raises(RunError, match=f"resting/{kept[0]}.* is missing"):
             loop(setup, 2, Checkpointer(tmp_path)).resume()
+
+
+def test_a_checkpoint_writes_what_has_changed(tmp_path: Path) -> None:
+    store = RestingStore(whole=0)
+    store.settle(tmp_path)
+    state = Held(np.ones(3, np.float32), ByClient({f"c{n}": packed(n) for n in range(5)}), np.ones(2, np.float32))
+    first = store.written(state)
+    assert len(store.take_unsynced(resting_names(first))) == 5 + 1, "a file a client, and the folder"
+    state = replace(state, owed=state.owed | {"c2": packed(7)})
+    second = store.written(state)
+    new = resting_names(second) - resting_names(first)
+    assert [path.name for path in store.take_unsynced(new)] == [*new, tmp_path.name]
+    assert digest(second) == digest(state)
+    assert not resting_names(state), "what is in memory stays there"
+    store.sweep(second)
+    assert {path.name for path in tmp_path.iterdir()} == resting_names(second)
+    little = RestingStore()
+    assert little.written(state) is state

@@ -227,3 +227,15 @@ def test_nothing_is_unpickled() -> None:
     """No module of the wire reaches for pickle."""
     wire = [module for name, module in sys.modules.items() if name.startswith("sparsona.wire")]
     assert not any(hasattr(module, "pickle") for module in wire)
+
+
+def test_a_frame_is_read_from_its_pieces_and_from_the_whole_alike() -> None:
+    frame = encode(Message(w=np.arange(5, dtype=np.float32), n=3))
+    for data in (frame.pieces, frame.data, memoryview(frame.data)):
+        assert decode(data, Limit(10)).vector("w").tolist() == [0, 1, 2, 3, 4]
+
+
+def test_pieces_that_are_cut_elsewhere_are_refused() -> None:
+    whole = encode(Message(n=3)).data
+    with pytest.raises(WireError, match="not cut where its parts begin"):
+        decode((whole[:-5], whole[-5:-4], whole[-4:]), Limit(10))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from sparsona.engines import ENGINES
+from sparsona.engines.memory import keep_freed_memory
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.references import ReferenceStore
 from sparsona.federation.resources import Resources
@@ -21,6 +22,7 @@ class InProcess:
     working: frozenset[ClientId] = frozenset()
 
     def __init__(self, setup: Setup) -> None:
+        keep_freed_memory()
         self.store = ClientStore(partial(ClientMemory.fresh, setup.method, setup.task))
         self.references = ReferenceStore()
         self._worker = Worker(setup, self.references)
@@ -28,8 +30,9 @@ class InProcess:
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         """Run the turns one after another."""
         for job in jobs:
-            memory, outcome = self._worker.run(job, self.store.get(job.client))
-            if job.kind == "fit" and memory.worth_keeping:
+            before = self.store.get(job.client)
+            memory, outcome = self._worker.run(job, before)
+            if job.kind == "fit" and not memory.same_as_nothing(before):
                 self.store.put(job.client, memory)
             yield outcome
 

@@ -43,11 +43,11 @@ def run_turn(worker: Worker, job: Job, state: bytes | None) -> tuple[Outcome, by
 
     `state` is what the client remembers, None before its first turn.
     """
-    memory = ClientMemory.fresh(worker.setup.method, worker.setup.task, job.client)
+    before = ClientMemory.fresh(worker.setup.method, worker.setup.task, job.client)
     if state is not None:
-        memory = _unpacked(state, memory, job)
-    memory, outcome = worker.run(job, memory)
-    return outcome, pack(memory) if job.kind == "fit" and memory.worth_keeping else None
+        before = _unpacked(state, before, job)
+    memory, outcome = worker.run(job, before)
+    return outcome, None if job.kind != "fit" or memory.same_as_nothing(before) else pack(memory)
 
 
 def _unpacked(state: bytes, fresh: ClientMemory, job: Job) -> ClientMemory:

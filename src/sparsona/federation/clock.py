@@ -78,9 +78,24 @@ class Fleet:
         """The device of a client: the one declared for it, or one drawn for it."""
         if client in self.named:
             return self.named[client]
-        if not self.kinds:
-            raise InputError(f"the table of devices has no row for client {client!r}: add one, or one for {EVERYONE!r}")
+        self.check(client)
         return _drawn(self.kinds, client, chance)
+
+    def check(self, client: ClientId) -> None:
+        """Refuse a client for which no device is declared."""
+        if not self.kinds and client not in self.named:
+            raise InputError(f"the table of devices has no row for client {client!r}: add one, or one for {EVERYONE!r}")
+
+    def availability(self, client: ClientId, chance: Chance) -> float:
+        """The availability of a client's device, which is drawn only where kinds differ in it: a round asks this of
+        every registered client.
+
+        >>> fleet("phone-4g").availability("a", Chance(0)), fleet("sensor").availability("a", Chance(0))
+        (1.0, 0.9)
+        """
+        if client not in self.named and self.kinds and len({kind.availability for kind in self.kinds}) == 1:
+            return self.kinds[0].availability
+        return self.device(client, chance).availability
 
 
 @lru_cache(maxsize=1 << 16)

@@ -8,7 +8,7 @@ reply arrived, and the one to go on from if it was lost. No method knows of this
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -49,6 +49,18 @@ class ClientMemory:
         """Whether there is anything to remember: many methods have no state on their clients."""
         return self.state is not None or self.if_lost is not None or self.buffers is not None
 
+    def same_as_nothing(self, before: ClientMemory) -> bool:
+        """Whether neither this memory nor the one `before` the turn holds anything: then none need be written.
+
+        >>> ClientMemory(None, order=(1, 0)).same_as_nothing(ClientMemory(None))
+        True
+        """
+        return not (self._holds_something or before._holds_something)
+
+    @property
+    def _holds_something(self) -> bool:
+        return not _nothing(self.state) or self.if_lost is not None or self.buffers is not None
+
     def resolved(self, stamp: Stamp) -> Any:
         """The state to go on from, as this downlink tells."""
         arrived = self.order is None or (stamp.acked is not None and stamp.acked >= self.order)
@@ -62,6 +74,13 @@ class ClientMemory:
     def after(self, fit: Fit[Any], stamp: Stamp, buffers: Vector | None = None) -> ClientMemory:
         """The memory after a turn."""
         return ClientMemory(fit.state, None if fit.lost is fit.state else (fit.lost,), stamp.order, buffers)
+
+
+def _nothing(state: Any) -> bool:
+    """Whether a state is None, or a dataclass whose fields are."""
+    if is_dataclass(state):
+        return all(getattr(state, field.name) is None for field in fields(state))
+    return state is None
 
 
 @dataclass(frozen=True, eq=False)

@@ -59,6 +59,8 @@ class ReferenceStore:
         self._hot: dict[str, Reference] = {}
         self._total = 0
         self._unsynced: list[Path] = []
+        self._files: set[str] | None = None
+        """The files in the folder, once they were looked for."""
 
     @property
     def folder(self) -> Path:
@@ -75,8 +77,9 @@ class ReferenceStore:
 
     def settle(self, folder: Path) -> None:
         """Keep files in `folder` from now on."""
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
+        if folder != self._folder:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._folder, self._files = folder, None
 
     def keep_within(self, hot_bytes: int) -> None:
         """Keep so many bytes in memory from now on."""
@@ -107,17 +110,27 @@ class ReferenceStore:
         reference = Reference.of(found.parts)
         if reference.fingerprint != fingerprint:
             return None
+        if self._files is not None:
+            self._files.add(name)
         self.add(reference)
         return reference
 
     def publish(self, name: str) -> None:
         """Have this reference as a file, which other processes can read."""
-        path = self.folder / name
-        if not path.exists() and name in self._hot:
+        if name in self._hot and name not in self.files:
+            path = self.folder / name
             partial = path.with_name(f"{name}.part")
             write_new(partial, pack(_File(dict(self._hot[name].parts))))
             partial.replace(path)
             self._unsynced.append(path)
+            self.files.add(name)
+
+    @property
+    def files(self) -> set[str]:
+        """The names of the files in the folder, which is listed once: nobody else writes there."""
+        if self._files is None:
+            self._files = {path.name for path in self.folder.iterdir() if OURS.fullmatch(path.name)}
+        return self._files
 
     def keep_only(self, names: Collection[str]) -> None:
         """Forget the other references in memory."""
@@ -126,16 +139,16 @@ class ReferenceStore:
 
     def publish_all(self, names: Collection[str]) -> list[Path]:
         """Have these references as files; returns those, and their folder, that may not be on the disk yet."""
-        for name in names:
+        for name in [name for name in self._hot if name in names]:
             self.publish(name)
         written, self._unsynced = [path for path in self._unsynced if path.name in names], []
         return [*written, self.folder] if written else []
 
     def sweep(self, names: Collection[str]) -> None:
         """Remove the files of other references."""
-        for path in self.folder.iterdir():
-            if path.name not in names and OURS.fullmatch(path.name):
-                path.unlink()
+        for name in self.files.difference(names):
+            (self.folder / name).unlink(missing_ok=True)
+            self.files.remove(name)
 
     def close(self) -> None:
         """Remove the files."""

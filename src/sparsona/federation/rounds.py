@@ -150,20 +150,22 @@ class Rounds:
             report = self.run_log.write(self._round(self.done).values())
             self.done += 1
             if self.checkpointer is not None:
-                held = self.delivery.references
+                held, server = self.delivery.references, self.resting.written(self.server)
                 written = self.engine.references.publish_all(held)
-                written += self.resting.take_unsynced(resting_names(self.server))
-                self.checkpointer.save(self._snapshot(), self.engine.store, written)
+                written += self.resting.take_unsynced(resting_names(server))
+                self.checkpointer.save(self._snapshot(server), self.engine.store, written)
                 self.engine.references.sweep(held)
-            self.resting.sweep(self.server)
+                self.resting.sweep(server)
+            else:
+                self.resting.sweep(self.server)
             on_round(report)
 
     def close(self) -> None:
         """Remove what was written outside of a run directory."""
         self.resting.close()
 
-    def _snapshot(self) -> Snapshot[LoopState]:
-        return Snapshot(self.done, self.server, self.delivery.snapshot(), self.run_log.length(), self.seconds)
+    def _snapshot(self, server: Any) -> Snapshot[LoopState]:
+        return Snapshot(self.done, server, self.delivery.snapshot(), self.run_log.length(), self.seconds)
 
     def _round(self, round: int) -> dict[ClientId, ClientRecord]:
         records: dict[ClientId, ClientRecord] = {}

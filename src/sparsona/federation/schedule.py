@@ -79,7 +79,7 @@ class Sampled:
         if self.deadline is not None and self.window is not None:
             raise InputError("schedule.deadline and schedule.window exclude each other: drop one of them")
         for client in clients:
-            fleet(self.devices).device(client, Chance(0))
+            fleet(self.devices).check(client)
         if isinstance(self.stragglers, dict) or not self.stragglers:
             return self
         if self.stragglers > len(clients):
@@ -101,7 +101,7 @@ class Sampled:
             names, late = [k for k in names if round % (late.get(k, 0) + 1) == 0], {}
         wanted = max(1, int(self.sample * len(names) + 0.5)) if names else 0
         timing = Timing(fleet(self.devices), chance, self.deadline, self.window)
-        reach = {k: self._reach(k) * timing.fleet.device(k, chance).availability for k in names}
+        reach = {k: self._reach(k) * timing.fleet.availability(k, chance) for k in names}
         names = [k for k in names if reach[k] == 1.0 or happens("availability", k, reach[k])]
         if wanted < len(names):
             chosen = chance.rng("schedule/sample", round=round).choice(len(names), wanted, replace=False)

@@ -170,9 +170,8 @@ class Worker:
         """The downlink of a turn."""
         if self.setup.method.alone:
             return Message().stamped(job.stamp)
-        return decode(
-            b"".join(job.down), self.limit, self.setup.task.layout.lengths, self._decoded, self.references.find
-        )
+        lengths = self.setup.task.layout.lengths
+        return decode(job.down, self.limit, lengths, self._decoded, self.references.find)
 
     def _encoded(self, reply: Message, down: Message) -> Frame:
         """The reply as bytes, coded against the downlink that it answers."""

@@ -9,7 +9,7 @@ from typing import TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
-from sparsona.compiled import compiled
+from sparsona.compiled import compiled, u32
 from sparsona.errors import WireError
 from sparsona.layout import Layout
 from sparsona.message import Mask, Positions, Vector
@@ -45,12 +45,12 @@ def scatter(mask: Mask, values: Vector) -> Vector:
 
 @compiled
 def _scattered(mask: Mask, values: Vector) -> Vector:
-    """`values` has one entry more than the mask: looking for a place without asking first is quicker."""
-    out, at = np.empty(len(mask), np.float32), 0
+    """`values` has one entry more than the mask: to look for a place and to take its bits is quicker than to choose."""
+    out, bits, at = np.empty(len(mask), np.uint32), values.view(np.uint32), 0
     for i in range(len(mask)):
-        out[i] = values[at] if mask[i] else np.float32(0)
+        out[i] = bits[at] & -u32(mask[i])
         at += mask[i]
-    return out
+    return out.view(np.float32)
 
 
 def gather(mask: Mask, vector: Vector) -> Vector:
@@ -162,7 +162,7 @@ def masked_mean(weights: Vector, replies: Iterable[tuple[Mask, Vector]], everyon
 def _add(total: npt.NDArray[np.float64], holders: npt.NDArray[np.int32], mask: Mask, values: Vector) -> None:
     at = 0
     for i in range(len(mask)):
-        total[i] += np.float64(values[at]) if mask[i] else 0.0
+        total[i] += np.float64(values[at]) * mask[i]  # what is in a reply is finite
         holders[i] += mask[i]
         at += mask[i]
 

@@ -352,9 +352,15 @@ def finished(paper: Paper, out: Path) -> dict[str, Summary]:
     return {name: folder.summary() for name, folder in folders.items() if folder.summary_file.exists()}
 
 
+MEASURED = "measured-"
+"""How the names of kept lines begin that are a benchmark's and no case's."""
+
+
 def runs_of(paper: Paper, kept: Results) -> Runs:
-    """The kept runs of a paper's cases by row and seed."""
-    found: dict[str, dict[int, Summary]] = {}
+    """The kept runs of a paper's cases by row and seed, and what benchmarks have measured, each a row of its own."""
+    found: dict[str, dict[int, Summary]] = {
+        name: {0: line} for name, line in kept.runs.items() if name.startswith(MEASURED)
+    }
     for case in paper.cases:
         run = kept.find(case.name, case.identity)
         if run is not None:
@@ -389,7 +395,7 @@ def report(paper: Paper, name: str, quick: bool, out: Path, kept: Results) -> st
     """The tables and the claims as markdown."""
     runs = runs_of(paper, kept)
     command = f"sparsona reproduce {name}{' --quick' if quick else ''}"
-    done = sum(len(row) for row in runs.values())
+    done = sum(len(own) for row, own in runs.items() if not row.startswith(MEASURED))
     when = sorted({str(run["date"]) for row in runs.values() for run in row.values()})
     where = sorted({str(run["machine"]) for row in runs.values() for run in row.values()})
     told = f", {' to '.join(dict.fromkeys((when[0], when[-1])))}, {' and '.join(where)}" if when else ""

@@ -84,6 +84,12 @@ def newcomers(summary: Summary, point: str) -> float | None:
     return _scores(summary.get("new_clients") or {}, point, summary["metric"]).get("mean")
 
 
+def lag(summary: Summary, point: str) -> float | None:
+    """By how much the clients that joined at the end are behind the others, in the mean."""
+    known, new = score(summary, point), newcomers(summary, point)
+    return None if known is None or new is None else known - new
+
+
 def extra(name: str) -> Reading:
     """A number that the paper's own code has read off the run."""
 
@@ -141,14 +147,11 @@ def difference(runs: Runs, one: At, other: At) -> Difference | None:
     (seed,) = both
     gap, samples = a[seed] - b[seed], runs[one.row][seed].get("test_samples")
     shares = all(0 <= value <= 1 for value in (a[seed], b[seed]))
-    few = any(at.of in (bottom, newcomers) for at in (one, other))  # they rest on a few clients' samples
+    few = any(at.of in (bottom, newcomers, lag) for at in (one, other))  # they rest on a few clients' samples
     if not samples or not shares or few:
         return Difference(gap, -math.inf, math.inf, 1)
     half = 1.96 * math.sqrt((a[seed] * (1 - a[seed]) + b[seed] * (1 - b[seed])) / samples)
     return Difference(gap, gap - half, gap + half, 1)
-
-
-NOT_RUN = Verdict("not run")
 
 
 def above(
@@ -222,12 +225,32 @@ def within(limit: float, *rows: str, point: str = "pre") -> Check:
     return check
 
 
-def fact(test: Callable[[Runs], tuple[bool, str] | None]) -> Check:
-    """A claim about counts, in which there is no noise: what `test` says, None where a run is missing."""
+def any_of(*checks: Check) -> Check:
+    """Whether at least one of several holds: "no" where none does, the verdict nearest to yes where it is open.
+
+    >>> any_of(never("a"), lambda runs: Verdict("yes", "b"))({})
+    Verdict(word='yes', note='b')
+    >>> any_of(never("a"), lambda runs: Verdict("no", "b"))({})
+    Verdict(word='not run', note='a')
+    """
+    order: tuple[Word, ...] = ("yes", "not run", "within noise", "no")
+
+    def check(runs: Runs) -> Verdict:
+        return min((one(runs) for one in checks), key=lambda found: order.index(found.word))
+
+    return check
+
+
+def fact(test: Callable[[Runs], tuple[bool, str] | None], *rows: str) -> Check:
+    """A claim about counts, in which there is no noise: what `test` says, None where one of the `rows` is missing."""
 
     def check(runs: Runs) -> Verdict:
         found = test(runs)
-        return NOT_RUN if found is None else Verdict("yes" if found[0] else "no", found[1])
+        return (
+            Verdict("not run", _missing(runs, rows))
+            if found is None
+            else Verdict("yes" if found[0] else "no", found[1])
+        )
 
     return check
 
@@ -239,4 +262,7 @@ def never(reason: str) -> Check:
 
 def _missing(runs: Runs, rows: Iterable[str]) -> str:
     absent = [row for row in dict.fromkeys(rows) if not runs.get(row)]
-    return f"missing: {', '.join(absent)}" if absent else "no seed or point in common"
+    if not absent:
+        return "no seed or point in common"
+    named, more = ", ".join(absent[:3]), len(absent) - 3
+    return f"missing: {named}" + (f" and {more} more" if more > 0 else "")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ import numpy as np
 from sparsona.errors import RunError
 from sparsona.files import read_regular, write_new
 from sparsona.ops.by_client import ByClient, Resting
-from sparsona.runs.state import pack, unpack
+from sparsona.runs.state import SCALARS, pack, unpack
 from sparsona.runs.store import state_bytes
 
 BUDGET = 256 * 2**20
@@ -29,6 +29,9 @@ BUDGET = 256 * 2**20
 
 SHARE = 4
 """An array is large if it takes more than one part in so many of the budget."""
+
+WHOLE = 2**20
+"""Bytes of clients' values that a checkpoint writes anew each time. Of more it writes what has changed."""
 
 OURS = re.compile(r"[0-9a-f]{64}(\.part)?|rows-[0-9]+")
 """The files here: nothing else is ever removed."""
@@ -59,12 +62,15 @@ class RestingStore:
     (1, (100,), 800)
     """
 
-    def __init__(self, limit: int = BUDGET) -> None:
+    def __init__(self, limit: int = BUDGET, whole: int = WHOLE) -> None:
         self._limit = limit
+        self._whole = whole
         self._folder: Path | None = None
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._sizes: dict[int, dict[str, tuple[Any, int]]] = {}
         self._unsynced: list[Path] = []
+        self._files: set[str] | None = None
+        self._written: dict[int, tuple[Any, Resting[Any]]] = {}
         self._mapped_files: dict[int, tuple[np.ndarray[Any, Any], Path]] = {}
         self._number = 0
         self.held = 0
@@ -81,7 +87,37 @@ class RestingStore:
     def settle(self, folder: Path) -> None:
         """Keep files in `folder` from now on."""
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
+        self._folder, self._files = folder, None
+
+    @property
+    def files(self) -> set[str]:
+        """The names of the files in the folder, which is listed once: nobody else writes there."""
+        if self._files is None:
+            self._files = {path.name for path in self.folder.iterdir() if OURS.fullmatch(path.name)}
+        return self._files
+
+    def written(self, state: Any) -> Any:
+        """The same state for a checkpoint: what clients have is in files, unless it is little. What has not changed
+        since the last time is not written again.
+
+        >>> store = RestingStore(whole=1000)
+        >>> state = ByClient({name: np.zeros(100) + ord(name) for name in "abc"})
+        >>> len(resting_names(store.written(state))), len(resting_names(state))
+        (3, 0)
+        """
+        by_client = [part for part in _parts(state) if isinstance(part, ByClient)]
+        sizes = [self._measured(number, part) for number, part in enumerate(by_client)]
+        if sum(size for own in sizes for _, size in own.values()) <= self._whole:
+            return state
+        changed: dict[int, Any] = {}
+        now: dict[int, tuple[Any, Resting[Any]]] = {}
+        for part, own in zip(by_client, sizes, strict=True):
+            for value, _ in own.values():
+                if id(value) not in now:
+                    now[id(value)] = value, self._put(value)
+            changed[id(part)] = ByClient({k: now[id(v)][1] if k in own else v for k, v in part.held.items()})
+        self._written = now
+        return _replaced(state, changed)
 
     def rested(self, state: Any) -> Any:
         """The same state within the budget."""
@@ -119,14 +155,17 @@ class RestingStore:
         return found
 
     def _put(self, value: Any) -> Resting[Any]:
+        if id(value) in self._written:
+            return self._written[id(value)][1]
         data = pack(value)
         name = hashlib.sha256(data).hexdigest()
-        path = self.folder / name
-        if not path.exists():
+        if name not in self.files:
+            path = self.folder / name
             partial_ = path.with_name(f"{name}.part")
             write_new(partial_, data)
             partial_.replace(path)
             self._unsynced.append(path)
+            self.files.add(name)
         return Resting(name, partial(self._load, name, type(value)))
 
     def _load(self, name: str, kind: type) -> Any:
@@ -141,6 +180,7 @@ class RestingStore:
         found[...] = array
         found.flush()
         found.flags.writeable = False
+        self.files.add(path.name)
         view = np.asarray(found)
         self._mapped_files[id(view)] = view, path
         return view
@@ -157,9 +197,9 @@ class RestingStore:
         names, arrays = resting_names(state), {id(part) for part in _parts(state) if isinstance(part, np.ndarray)}
         self._mapped_files = {key: found for key, found in self._mapped_files.items() if key in arrays}
         names |= {path.name for _, path in self._mapped_files.values()}
-        for path in self._folder.iterdir():
-            if path.name not in names and OURS.fullmatch(path.name):
-                path.unlink()
+        for name in self.files - names:
+            (self._folder / name).unlink(missing_ok=True)
+            self.files.remove(name)
 
     def close(self) -> None:
         """Remove what was written outside of a run directory."""
@@ -179,19 +219,20 @@ def _parts(state: Any) -> Iterator[Any]:
     elif is_dataclass(state) and not isinstance(state, type):
         for field in fields(state):
             yield from _parts(getattr(state, field.name))
-    elif isinstance(state, tuple | list):
-        for item in state:
-            yield from _parts(item)
-    elif isinstance(state, dict):
-        for item in state.values():
-            yield from _parts(item)
+    elif isinstance(state, tuple | list | dict):
+        for item in state.values() if isinstance(state, dict) else state:
+            if type(item) not in SCALARS:  # there may be one for each client
+                yield from _parts(item)
 
 
 def _replaced(state: Any, changed: dict[int, Any]) -> Any:
     """The state with some of its parts replaced, by their identity."""
     if id(state) in changed:
         return changed[id(state)]
-    inner: Callable[[Any], Any] = partial(_replaced, changed=changed)
+
+    def inner(value: Any) -> Any:
+        return value if type(value) in SCALARS else _replaced(value, changed)
+
     if is_dataclass(state) and not isinstance(state, type):
         new = {field.name: inner(getattr(state, field.name)) for field in fields(state)}
         moved = {name: value for name, value in new.items() if value is not getattr(state, name)}

@@ -133,6 +133,10 @@ def _hash(array: Array) -> bytes:
     return hashlib.sha256(array.reshape(-1).view(np.uint8).data).digest()
 
 
+SCALARS = frozenset({type(None), bool, int, float, str})
+"""What is written as it is. A state may hold a hundred thousand of them, so no path is made for these."""
+
+
 def _plain(value: Any, arrays: _Arrays, path: str) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -144,26 +148,28 @@ def _plain(value: Any, arrays: _Arrays, path: str) -> Any:
         fields = {f.name: _plain(getattr(value, f.name), arrays, f"{path}.{f.name}") for f in dataclasses.fields(value)}
         return {"class": type(value).__qualname__, "fields": fields}
     if isinstance(value, tuple | list):
-        return [_plain(item, arrays, f"{path}[{i}]") for i, item in enumerate(value)]
+        return [v if type(v) in SCALARS else _plain(v, arrays, f"{path}[{i}]") for i, v in enumerate(value)]
     if isinstance(value, frozenset):
         return {"set": sorted(value)}
     if isinstance(value, ByClient):
-        return {"clients": [[k, _entry(value.held[k], arrays, f"{path}[{k!r}]")] for k in value]}
+        held = value.held
+        return {"clients": [[k, _entry(held[k], arrays, path, k)] for k in value]}
     if isinstance(value, dict):
         if not all(isinstance(key, str | int) for key in value):
             raise ContractError(f"{path} has a key that is neither text nor an integer")
         keys = sorted(value, key=lambda k: (isinstance(k, str), k))
-        return {"dict": [[key, _plain(value[key], arrays, f"{path}[{key!r}]")] for key in keys]}
+        items = ((key, value[key]) for key in keys)
+        return {"dict": [[k, v if type(v) in SCALARS else _plain(v, arrays, f"{path}[{k!r}]")] for k, v in items]}
     raise ContractError(
         f"{path} is a {type(value).__name__}: state may hold dataclasses, arrays, numbers, text, tuples and dicts"
     )
 
 
-def _entry(value: Any, arrays: _Arrays, path: str) -> Any:
+def _entry(value: Any, arrays: _Arrays, path: str, client: str) -> Any:
     """A client's value, or the name of one that is at rest."""
     if isinstance(value, Resting):
         return {"rest": value.name}
-    return {"rest": digest(value)} if arrays.digests else _plain(value, arrays, path)
+    return {"rest": digest(value)} if arrays.digests else _plain(value, arrays, f"{path}[{client!r}]")
 
 
 def _rebuild(tree: Any, arrays: dict[str, Any], kinds: dict[str, type], find: Find) -> Any:

@@ -17,8 +17,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from sparsona.compiled import KERNEL
 from sparsona.data.dataset import Array, Indices
-from sparsona.message import Vector
+from sparsona.message import Mask, Vector
 from sparsona.training import kernels
 from sparsona.training.chain import LinearLayer, chain_of
 from sparsona.training.job import Trained, TrainJob
@@ -65,6 +66,9 @@ def choose_trainer(asked: TrainerName | Literal["auto"], module: nn.Module, inpu
         log.warning("the fused trainer does not take this model (%s): the plain one trains it", reason)
     return "plain" if reason else "fused"
 
+
+EVERYWHERE: Mask = np.zeros(0, np.bool_)
+"""No mask: all weights move."""
 
 PIECE = 512
 """The most samples that are looked at together."""
@@ -141,10 +145,12 @@ class FusedTrainer:
         """Take all steps at once; return the sum of the losses, and the moments."""
         samples, config = self._samples, job.config
         rate, keep = np.float32(job.rate), np.float32(1 - job.rate * config.weight_decay)
+        mask = EVERYWHERE if job.mask is None else job.mask
         values, errors = self._room(batches.longest)
         total = kernels.descend(
             weights, self._layers, samples.raw, samples.scale, samples.shift, samples.missing, samples.targets,
-            batches.chosen, batches.bounds, batches.share, config.repeats, rate, keep, values, errors,
+            batches.chosen, batches.bounds, batches.share, config.repeats, rate, keep,
+            np.require(job.start, np.float32, KERNEL), np.require(mask, np.bool_, KERNEL), values, errors,
         )  # fmt: skip
         before = 0 if job.moments is None else job.moments.step
         return total, Moments(before + config.repeats * (len(batches.bounds) - 1), EMPTY.first, EMPTY.second)

@@ -48,9 +48,9 @@ class TrainJob:
 
     @property
     def is_descent(self) -> bool:
-        """Whether a step is w <- w - rate * (g + weight_decay * w) and nothing else."""
+        """Whether a step is w <- w - rate * (g + weight_decay * w) where the mask lets it, and nothing else."""
         config = self.config
-        bare = self.mask is None and self.proximal is None and self.transform is None and config.clip is None
+        bare = self.proximal is None and self.transform is None and config.clip is None
         return bare and config.optimizer == "sgd" and not config.momentum
 
     def diverged(self, loss: float, examples: int) -> Diverged:

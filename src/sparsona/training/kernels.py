@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsona.compiled import compiled_sums
+from sparsona.message import Mask
 from sparsona.training.chain import RELU, SIGMOID, TANH
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -160,16 +161,22 @@ def descend(
     repeats: int,
     rate: np.float32,
     keep: np.float32,
+    fixed: Floats,
+    mask: Mask,
     values: Floats,
     errors: Floats,
 ) -> float:
     """Take gradient steps of the cross-entropy in place, a batch after the other; return the sum of the losses.
 
     Batch i has the samples chosen[bounds[i]:bounds[i + 1]]. A step multiplies the weights with `keep` and subtracts
-    `rate` times the gradient.
+    `rate` times the gradient. Where there is a `mask`, weights outside of it are those of `fixed` again after the step.
     """
     total = 0.0
     classes = layers[-1, 2]
+    bits, moves = weights.view(np.uint32), np.zeros(len(mask), np.uint32)
+    for i in range(len(mask)):
+        moves[i] -= np.uint32(mask[i])  # all ones or none: to take bits is quicker than to choose
+    stays = fixed.view(np.uint32)
     for batch in range(len(bounds) - 1):
         own = chosen[bounds[batch] : bounds[batch + 1]]
         shares, labels = share[bounds[batch] : bounds[batch + 1]], targets[own]
@@ -178,4 +185,6 @@ def descend(
             start = forward(weights, layers, values, len(own))
             total += cross_entropy(values, errors, start, classes, labels, shares)
             backward(weights, weights, layers, values, errors, start, len(own), keep, -rate)
+            for i in range(len(mask)):
+                bits[i] = bits[i] & moves[i] | stays[i] & ~moves[i]
     return total

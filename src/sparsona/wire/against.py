@@ -14,10 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from sparsona.compiled import compiled, u32
 from sparsona.errors import WireError
 from sparsona.message import IndexSet, Numbers, Positions
 from sparsona.wire import differences, floats, numbers, positions
 from sparsona.wire.buffers import Piece, Reader, varint
+from sparsona.wire.fields import Patterns
 from sparsona.wire.references import same
 
 SAME, DIFFERENT, ADDED = 0, 1, 2
@@ -68,11 +70,11 @@ def _encode_added(part: Numbers, base: Numbers, layout: Sequence[int] | None) ->
     cannot be told so, or would be longer for sure."""
     with np.errstate(over="ignore", invalid="ignore"):
         step = part - base
+        moved, short = _moved(step.view(np.uint32))
+        if not short and 4 * moved > 3 * len(step):
+            return None, False
         places = np.flatnonzero(step)
         steps = step[places]
-        short = not (steps.view(np.uint32) & _LONG).any()
-        if not short and 4 * len(places) > 3 * len(step):
-            return None, False
         if not same(_plus(base, places, steps), part):
             return None, False
     told = Piece.join(
@@ -83,6 +85,16 @@ def _encode_added(part: Numbers, base: Numbers, layout: Sequence[int] | None) ->
         ]
     )
     return told, short
+
+
+@compiled
+def _moved(steps: Patterns) -> tuple[int, bool]:
+    """How many steps are not zero, and whether all are short."""
+    moved, bits = 0, u32(0)
+    for step in steps:
+        moved += (step & u32(0x7FFFFFFF)) != u32(0)
+        bits |= step
+    return moved, bits & _LONG == 0
 
 
 def _decode_added(reader: Reader, base: Numbers, layout: Sequence[int] | None) -> Numbers:

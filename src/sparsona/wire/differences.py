@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sparsona.compiled import KERNEL, compiled, i64, u64
+from sparsona.compiled import KERNEL, bit_length, compiled, i64, u64
 from sparsona.errors import WireError
 from sparsona.message import Vector
 from sparsona.wire import rans, symbols, tables
@@ -54,19 +54,6 @@ _FEW = 64
 
 _FIRST = 12
 """The bit length that is expected of the first numbers."""
-
-
-_BRUIJN = np.zeros(32, np.uint8)
-_BRUIJN[[((2 << i) - 1) * 0x07C4ACDD % 2**32 >> 27 for i in range(32)]] = np.arange(32)
-
-
-@compiled
-def _bit_length(number: int) -> int:
-    """Of a number below 2**31: all bits below its top one are set, then looked up by a de Bruijn multiplication."""
-    full = number
-    for shift in (1, 2, 4, 8, 16):
-        full |= full >> shift
-    return i64(_BRUIJN[u64(((full * 0x07C4ACDD) & 0xFFFFFFFF) >> 27)]) + i64(number > 0)
 
 
 @compiled
@@ -109,21 +96,24 @@ def split(patterns: Patterns, reference: Patterns) -> tuple[Symbols, Patterns, P
     counts = np.zeros((EXPECTED, SYMBOLS), np.uint32)
     words = np.empty((n * 23) // 32 + 2, np.uint32)
     held, filled, at = u64(0), i64(0), i64(0)
-    steps = np.full(LAG, -1, np.int64)
+    first = second = third = fourth = i64(-1)  # the last steps, the oldest first
     mean = _start(reference)
     for i in range(n):
-        lane, own, other = u64(i & 3), i64(patterns[u64(i)]), i64(reference[u64(i)])
+        own, other = i64(patterns[u64(i)]), i64(reference[u64(i)])
         exponent, to, turned = (other >> 23) & 255, (own >> 23) & 255, (own ^ other) >> 31
-        mean = _fade(mean, steps[lane])
+        mean = _fade(mean, first)
         bin = _expected(mean, exponent)
         distance = (own & 0x7FFFFFFF) - (other & 0x7FFFFFFF)
         apart = abs(distance)
-        near = turned == 0 and apart < 1 << REACH
-        length = _bit_length(apart)
-        symbol = 2 * length - i64(distance > 0) if near else FAR + 2 * to + turned
-        keep = max(length - 1, 0) if near else i64(23)
-        rest = (apart if near else own) & ((i64(1) << keep) - 1)
-        steps[lane] = _step_near(length, exponent) if near else _step_far(to, exponent)
+        length = bit_length(apart)
+        if turned == 0 and apart < 1 << REACH:
+            symbol, keep, rest = 2 * length - i64(distance > 0), max(length - 1, 0), apart
+            step = _step_near(length, exponent)
+        else:
+            symbol, keep, rest = FAR + 2 * to + turned, i64(23), own
+            step = _step_far(to, exponent)
+        rest &= (i64(1) << keep) - 1
+        first, second, third, fourth = second, third, fourth, step
         found[u64(i)] = symbol | bin << _SYMBOL
         counts[u64(bin), u64(symbol)] += np.uint32(1)
         # a word is written whether it is full or not, and kept if it is: guessing would take longer

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sparsona.compiled import compiled, i64, u64
+from sparsona.compiled import compiled, i64, u64, zeros_at_end
 from sparsona.wire.buffers import Bytes
 from sparsona.wire.rans import Contexts, Ints, Symbols, entropy
 
@@ -29,20 +29,6 @@ DEEPEST = 5
 """The most mantissa bits that a symbol may hold."""
 
 
-_BRUIJN = np.zeros(32, np.int64)
-_BRUIJN[[(0x077CB531 << i & 0xFFFFFFFF) >> 27 for i in range(32)]] = np.arange(32)
-
-
-@compiled
-def zeros_at_end(bits: int, width: int) -> int:
-    """How many zeros `bits` ends in: the lowest one, found by a de Bruijn multiplication; `width` if there is
-    none.
-    """
-    if bits == 0:
-        return width
-    return i64(_BRUIJN[((bits & -bits) * 0x077CB531 & 0xFFFFFFFF) >> 27])
-
-
 @compiled
 def survey(patterns: Patterns) -> tuple[Ints, Ints]:
     """For all exponents: counts of the finest symbols (exponent, five mantissa bits), and of trailing zeros."""
@@ -51,7 +37,7 @@ def survey(patterns: Patterns) -> tuple[Ints, Ints]:
     for pattern in patterns:
         bits = i64(pattern)
         symbols[u64((bits >> (23 - DEEPEST)) & ((256 << DEEPEST) - 1))] += np.uint32(1)
-        zeros[u64((bits >> 23) & 255), u64(zeros_at_end(bits & 0x7FFFFF, 23))] += np.uint32(1)
+        zeros[u64((bits >> 23) & 255), u64(min(zeros_at_end(bits & 0x7FFFFF), 23))] += np.uint32(1)
     return symbols.astype(np.int64), zeros.astype(np.int64)
 
 
@@ -140,7 +126,7 @@ def split(
         rest = bits & low
         keep = width
         if coded:
-            ended = zeros_at_end(rest, width)
+            ended = min(zeros_at_end(rest), width)
             zeros[i] = ended
             own[i] = rank
             # the lowest one is known, too

@@ -28,6 +28,9 @@ _MANTISSA = np.uint32(0x7FFFFF)
 _FEW = 32
 """Shorter vectors are written raw: no table pays for itself."""
 
+_SAMPLE = 2048
+"""So many numbers of a long vector show what the others will cost."""
+
 _MANY = 4096
 """In longer vectors with many zeros, only the numbers that are not zero are coded as fields."""
 
@@ -225,13 +228,23 @@ def _zero_weights(hazards: Bytes, exponent_of: Contexts, width: int, hazard: Int
     return out
 
 
-def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
+def _survey(patterns: Patterns) -> tuple[Contexts, Ints, int, int, int]:
+    """The exponents that occur, the zeros at the end of their mantissas, and the cheapest way without the signs."""
     fine, zeros = fields.survey(patterns)
     exponent_of = np.flatnonzero(zeros.any(axis=1)).astype(np.uint8)
+    fine, zeros = fine.reshape(256, -1)[exponent_of].reshape(-1), zeros[exponent_of]
+    return exponent_of, zeros, *fields.choose(fine, zeros, exponent_of)
+
+
+def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
+    if len(patterns) >= 4 * _SAMPLE and below < 4 * len(patterns):
+        sample = np.ascontiguousarray(patterns[:: len(patterns) // _SAMPLE | 1])
+        # contexts will hardly save more than the signs cost
+        if _survey(sample)[2] * len(patterns) >= below * len(sample):
+            return None
+    exponent_of, zeros, guess, extra, coded = _survey(patterns)
     ranks = np.zeros(256, np.uint8)
     ranks[exponent_of] = np.arange(len(exponent_of))
-    fine, zeros = fine.reshape(256, -1)[exponent_of].reshape(-1), zeros[exponent_of]
-    guess, extra, coded = fields.choose(fine, zeros, exponent_of)
     least = guess - 3 * len(patterns) // 8  # contexts, of which there are at most eight, save three bits a symbol
     if least >= below:
         return None

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pickle import PickleBuffer
+from typing import Any, SupportsIndex
 
 import numpy as np
 import xxhash
@@ -73,6 +74,12 @@ class Frame:
     def data(self) -> bytes:
         """All bytes in one piece."""
         return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        """Pickled for another process, the pieces may go beside the pickle, without copies."""
+        if int(protocol) < 5:
+            return super().__reduce_ex__(protocol)
+        return Frame, (tuple(PickleBuffer(piece) for piece in self.pieces), self.ledger)
 
 
 class EncodeCache:
@@ -146,20 +153,26 @@ class DecodeCache:
     """The parts that were decoded last: what came to many clients alike is decoded once. Nobody can write to them."""
 
     def __init__(self) -> None:
+        self._start = b""
+        self._body: bytes | memoryview = b""
         self._digest = b""
         self._parts: Mapping[str, Part] = {}
 
-    def get(self, digest: bytes) -> Mapping[str, Part] | None:
-        """The parts whose bytes have this XXH3-128, if they are the last ones."""
-        return self._parts if digest == self._digest else None
-
-    def put(self, digest: bytes, parts: Mapping[str, Part]) -> None:
-        """Keep the parts of these bytes; nobody may change them."""
-        for part in parts.values():
-            for held in made_of(part).values():
-                if isinstance(held, np.ndarray):
-                    held.flags.writeable = False
-        self._digest, self._parts = digest, parts
+    def get(
+        self, start: bytes, body: bytes | memoryview, decode_parts: Callable[[], Mapping[str, Part]]
+    ) -> Mapping[str, Part]:
+        """The parts in `body`, which follows `start`: the last ones if these were the same bytes, else decoded."""
+        if body is self._body and start == self._start:
+            return self._parts
+        digest = xxhash.xxh3_128_digest(body)
+        if digest != self._digest or start != self._start:
+            self._parts = decode_parts()
+            for part in self._parts.values():
+                for held in made_of(part).values():
+                    if isinstance(held, np.ndarray):
+                        held.flags.writeable = False
+        self._start, self._body, self._digest = start, body if isinstance(body, bytes) else b"", digest
+        return self._parts
 
 
 def encode(
@@ -218,7 +231,7 @@ def _checksum(*data: bytes | memoryview) -> bytes:
 
 
 def decode(
-    data: bytes | memoryview,
+    data: bytes | memoryview | tuple[bytes, ...],
     limit: Limit,
     layout: Tensors | None = None,
     cache: DecodeCache | None = None,
@@ -226,6 +239,7 @@ def decode(
 ) -> Message:
     """The message in the frame `data`; a :class:`~sparsona.errors.WireError` if it is not one, or exceeds `limit`.
 
+    `data` is all bytes in one piece, or the pieces of a :class:`Frame` of this process.
     `cache` is for a receiver that gets the same parts again and again, always under the same limit and layout.
     `references` finds what the receiver holds by its fingerprint; where it finds nothing, the frame is refused with a
     :class:`~sparsona.errors.MissingReference`.
@@ -233,31 +247,35 @@ def decode(
     >>> decode(encode(Message(examples=20)).data, Limit(elements=100)).examples()
     20
     """
-    if data[:2] != MAGIC:
+    pieces = data if isinstance(data, tuple) else (data,)
+    first, size = pieces[0], sum(map(len, pieces))
+    if first[:2] != MAGIC:
         raise WireError("these bytes are not a frame: they do not start as one")
-    if len(data) < _SHORTEST:
-        raise WireError(f"the frame is truncated to {len(data)} bytes")
-    if data[2] != VERSION:
-        raise WireError(f"the frame is of version {data[2]}, this program reads version {VERSION}")
-    if len(data) > limit.bytes:
-        raise WireError(f"the frame has {len(data)} bytes, at most {limit.bytes} can be needed here")
-    if _checksum(memoryview(data)[:-CHECKSUM]) != data[-CHECKSUM:]:
+    if size < _SHORTEST:
+        raise WireError(f"the frame is truncated to {size} bytes")
+    if first[2] != VERSION:
+        raise WireError(f"the frame is of version {first[2]}, this program reads version {VERSION}")
+    if size > limit.bytes:
+        raise WireError(f"the frame has {size} bytes, at most {limit.bytes} can be needed here")
+    *sealed, seal = pieces if len(pieces) == 3 else (memoryview(first)[:-CHECKSUM], first[-CHECKSUM:])
+    if _checksum(*sealed) != seal:
         raise WireError("the frame is damaged: its checksum does not fit")
-    reader = Reader(memoryview(data)[3:-4], limit.elements)
+    reader = Reader(memoryview(sealed[0])[3:], limit.elements)
     stamp = _decode_stamp(reader)
-    body = memoryview(data)[-4 - reader.remaining : -4]
+    rest = memoryview(sealed[0])[len(sealed[0]) - reader.remaining :]
     count, uses = divmod(reader.varint("the number of parts"), 2)
     if count > limit.parts:
         raise WireError(f"the frame holds {count} parts, at most {limit.parts} are allowed")
     reference = _find(bytes(reader.take(FINGERPRINT, "the fingerprint of a reference")), references) if uses else None
-    if cache is None:
-        return Message.of(_decode_parts(reader, count, layout, reference), stamp)
-    digest = xxhash.xxh3_128_digest(body)
-    known = cache.get(digest)
-    if known is None:
-        known = _decode_parts(reader, count, layout, reference)
-        cache.put(digest, known)
-    return Message.of(known, stamp)
+    start = bytes(rest[: len(rest) - reader.remaining])
+    if len(sealed) > 1 and reader.remaining:
+        raise WireError("the pieces of the frame are not cut where its parts begin")
+    body = sealed[1] if len(sealed) > 1 else rest[len(start) :]
+
+    def decode_parts() -> dict[str, Part]:
+        return _decode_parts(Reader(memoryview(body), limit.elements), count, layout, reference)
+
+    return Message.of(decode_parts() if cache is None else cache.get(start, body, decode_parts), stamp)
 
 
 def reference_in(start: bytes) -> bytes | None:

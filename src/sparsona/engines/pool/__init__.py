@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from sparsona.engines import ENGINES
+from sparsona.engines.memory import keep_freed_memory
 from sparsona.engines.pool import loop as worker
 from sparsona.engines.pool.loop import Configured, Request, Response
 from sparsona.engines.pool.processes import WorkerDied, WorkerPool, WorkerProcess
@@ -50,6 +51,7 @@ class Pool:
                 "every worker process imports your script, and it starts a run: put the run under "
                 "`if __name__ == '__main__':`, or choose --engine inprocess"
             )
+        keep_freed_memory()
         self.store = ClientStore(partial(ClientMemory.fresh, setup.method, setup.task))
         self.references = ReferenceStore()
         self.peak_rss_mb = 0.0

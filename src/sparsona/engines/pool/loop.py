@@ -66,7 +66,7 @@ class InSlot:
     """A request or a response is in this slot. The response to a request is in the slot of the same number."""
 
     slot: int
-    length: int
+    lengths: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def main(connection: int, server_pipe: int, *slots: int) -> None:
 
 
 def _respond(loop: WorkerLoop, request: InSlot, requests: Slot, responses: Slot) -> InSlot:
-    return InSlot(request.slot, responses.put(loop.work(requests.get(request.length))))
+    return InSlot(request.slot, responses.put(loop.work(requests.get(request.lengths))))
 
 
 def _clean_up(loop: WorkerLoop) -> None:

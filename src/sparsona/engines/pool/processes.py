@@ -87,7 +87,7 @@ class WorkerProcess(Generic[T]):
             self._used.popleft()
         if not isinstance(message, InSlot):
             return message
-        response: Response = self._responses[message.slot].get(message.length)
+        response: Response = self._responses[message.slot].get(message.lengths)
         return response
 
     def end(self, kill: bool = True) -> str:

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from multiprocessing import spawn
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -86,23 +87,31 @@ class Slot:
         self.handle = _nameless() if handle is None else handle
         self._memory: mmap.mmap | None = None
 
-    def put(self, message: object) -> int:
-        """Write a message; returns its length, which the other side must be told."""
-        data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-        if self._memory is None or len(data) > len(self._memory):
-            os.ftruncate(self.handle, 1 << max(16, (len(data) - 1).bit_length()))
+    def put(self, message: object) -> tuple[int, ...]:
+        """Write a message; returns the lengths of its pieces, which the other side must be told."""
+        beside: list[pickle.PickleBuffer] = []
+        data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL, buffer_callback=beside.append)
+        pieces = [memoryview(data), *(buffer.raw() for buffer in beside)]
+        lengths = tuple(map(len, pieces))
+        if self._memory is None or sum(lengths) > len(self._memory):
+            os.ftruncate(self.handle, 1 << max(16, (sum(lengths) - 1).bit_length()))
             self._map()
         assert self._memory is not None
-        self._memory[: len(data)] = data
-        return len(data)
+        at = 0
+        for piece, length in zip(pieces, lengths, strict=True):
+            self._memory[at : at + length] = piece
+            at += length
+        return lengths
 
-    def get(self, length: int) -> Any:
-        """What was put here, from its first `length` bytes."""
-        if self._memory is None or length > len(self._memory):
+    def get(self, lengths: tuple[int, ...]) -> Any:
+        """What was put here, in pieces of these lengths."""
+        if self._memory is None or sum(lengths) > len(self._memory):
             self._map()
         assert self._memory is not None
-        with memoryview(self._memory) as whole, whole[:length] as data:
-            return ForkingPickler.loads(data)
+        ends = list(accumulate(lengths))
+        beside = [self._memory[start:end] for start, end in pairwise(ends)]
+        with memoryview(self._memory) as whole, whole[: lengths[0]] as data:
+            return ForkingPickler.loads(data, buffers=beside)
 
     def close(self) -> None:
         """Give back the memory."""

@@ -10,12 +10,19 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from sklearn.metrics import pairwise_distances
+from sklearn.metrics.pairwise import paired_distances
 
 Edges: TypeAlias = npt.NDArray[np.int32]
 Weights: TypeAlias = npt.NDArray[np.float32]
 Table: TypeAlias = npt.NDArray[np.float32]
 """A row a client."""
 Metric: TypeAlias = Literal["euclidean", "manhattan"]
+Places: TypeAlias = npt.NDArray[np.intp]
+
+WHOLE = 4096
+"""Nodes whose distances are one matrix. Of more, a block of rows is made at a time."""
+BLOCK = 2**22
+"""Distances of a block."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,14 +70,47 @@ def knn_graph(sketches: npt.NDArray[Any], k: int, metric: Metric = "euclidean", 
     nodes = len(sketches)
     if nodes < 2:
         return Graph(nodes, np.zeros((0, 2), np.int32), np.ones(0, np.float32))
-    distances = pairwise_distances(np.asarray(sketches, np.float64), metric=metric)
-    np.fill_diagonal(distances, np.inf)
-    nearest = np.argsort(distances, axis=1, kind="stable")[:, : min(k, nodes - 1)]
+    points = np.asarray(sketches, np.float64)
+    find = _nearest if nodes <= WHOLE else _nearest_in_blocks
+    nearest = find(points, min(k, nodes - 1), metric)
     pairs = np.stack([np.repeat(np.arange(nodes), nearest.shape[1]), nearest.ravel()], axis=1)
     edges = np.unique(np.sort(pairs, axis=1), axis=0).astype(np.int32)
     weights = np.ones(len(edges))
     if weighted:
-        lengths = distances[edges[:, 0], edges[:, 1]]
+        lengths = paired_distances(points[edges[:, 0]], points[edges[:, 1]], metric=metric)
         weights = np.exp(-0.5 * (lengths / max(float(np.median(lengths)), 1e-12)) ** 2)
         weights /= weights.mean()
     return Graph(nodes, edges, weights.astype(np.float32))
+
+
+def _nearest(points: npt.NDArray[np.float64], k: int, metric: Metric) -> Places:
+    """The `k` nearest others of each point."""
+    distances = pairwise_distances(points, metric=metric)
+    np.fill_diagonal(distances, np.inf)
+    found: Places = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return found
+
+
+def _nearest_in_blocks(points: npt.NDArray[np.float64], k: int, metric: Metric) -> Places:
+    """The same for many points. Equal ones have equal neighbours, so each place is looked at once.
+
+    >>> points = np.random.default_rng(0).integers(0, 4, (200, 3)).astype(np.float64)
+    >>> bool((_nearest(points, 5, "manhattan") == _nearest_in_blocks(points, 5, "manhattan")).all())
+    True
+    """
+    places, at = np.unique(points, axis=0, return_inverse=True)
+    by_place = np.argsort(at, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(at))])
+    found = np.empty((len(points), k), np.intp)
+    size = max(1, BLOCK // len(places))
+    for first in range(0, len(places), size):
+        distances = pairwise_distances(places[first : first + size], places, metric=metric)
+        for place, row in enumerate(distances, first):
+            row[place] = 0
+            reach = np.partition(row, k)[k] if k < len(places) else np.inf
+            near = np.flatnonzero(row <= reach)  # k + 1 places have as many points at least
+            some = np.concatenate([by_place[starts[p] : min(starts[p + 1], starts[p] + k + 1)] for p in near])
+            some = some[np.lexsort((some, row[at[some]]))][: k + 1]
+            for node in by_place[starts[place] : starts[place + 1]]:
+                found[node] = some[some != node][:k]
+    return found

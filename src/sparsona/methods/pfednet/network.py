@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -28,7 +29,15 @@ class Network:
 
     def row(self, client: str) -> int | None:
         """Where a client's rows stand, if it is known."""
-        return self.clients.index(client) if client in self.clients else None
+        return self._rows.get(client)
+
+    def rows(self, clients: Iterable[str]) -> list[int]:
+        """Where the rows of these known clients stand."""
+        return [self._rows[client] for client in clients]
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return {client: row for row, client in enumerate(self.clients)}
 
     def joined(self, news: Mapping[str, Vector], k: int, metric: Metric, weighted: bool) -> Network:
         """With new clients and their sketches; the graph is made anew.
@@ -56,8 +65,10 @@ class Network:
                [5., 7.]], dtype=float32)
         """
         old, rows = len(z), [z]
+        if not old:
+            return np.tile(first, (len(self.clients), 1)).astype(np.float32)
         for node in range(old, len(self.clients)):
             near = self.graph.neighbours(node)
-            like = z[near[near < old]] if (near < old).any() else z if old else first[None]
+            like = z[near[near < old]] if (near < old).any() else z
             rows.append(like.mean(0, keepdims=True))
         return np.concatenate(rows).astype(np.float32)

@@ -46,6 +46,6 @@ class ServerState:
         weight = np.array([count for count, _ in replies.values()], np.float32)
         g = np.stack([update for _, update in replies.values()]) * (weight / weight.mean())[:, None]
         moved = self.z.copy()
-        moved[[self.network.clients.index(client) for client in replies]] -= np.float32(own) * g[:, mixture.own]
+        moved[self.network.rows(replies)] -= np.float32(own) * g[:, mixture.own]
         z, admm = prox(moved, self.network.graph, start=self.admm)
         return ServerState(self.network, self.x - np.float32(eta) * g[:, mixture.shared].mean(0), z, admm, still=False)
