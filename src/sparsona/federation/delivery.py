@@ -44,11 +44,6 @@ class ClientMemory:
         """The memory of a client before its first turn."""
         return cls(method.start_client(task, client))
 
-    @property
-    def worth_keeping(self) -> bool:
-        """Whether there is anything to remember: many methods have no state on their clients."""
-        return self.state is not None or self.if_lost is not None or self.buffers is not None
-
     def same_as_nothing(self, before: ClientMemory) -> bool:
         """Whether neither this memory nor the one `before` the turn holds anything: then none need be written.
 

@@ -85,15 +85,20 @@ class NodeMemory:
     def record(self, order: Order, down: bytes, memory: ClientMemory, head: dict[str, Any], reply: bytes) -> None:
         """Keep a turn: afterwards, and not before, the memory is the new one."""
         number = self._manifest.number + 1
-        kept, replied = f"memory.{number}" if memory.worth_keeping else "", f"reply.{number}"
-        files = {replied: reply} | ({kept: pack(memory)} if kept else {})
+        if memory.same_as_nothing(self.memory):
+            memory, kept, files = self.memory, self._manifest.memory, {}
+        else:
+            kept = f"memory.{number}"
+            files = {kept: pack(memory)}
+        replied = f"reply.{number}"
+        files[replied] = reply
         for name, data in files.items():
             write_new(self._folder / name, data)
         sync(self._folder / name for name in files)
         turn = Turn(order, _hash(down), self._manifest.memory, replied, head)
         same_round = tuple(one for one in self._manifest.turns if one.order[0] == order[0])
         self._write(replace(self._manifest, memory=kept, number=number, turns=(*same_round, turn)))
-        self._memory = memory if kept else self._fresh
+        self._memory = memory
 
     def hold(self, down: Message) -> None:
         """Keep a downlink for the next ones to be coded against, and forget those that no longer can be."""
