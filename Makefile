@@ -72,20 +72,14 @@ $(VENV)/.docs: $(READY) docs/generate/requirements.txt
 	$(BIN)/python -m pip install --quiet -r docs/generate/requirements.txt
 	touch $@
 
-$(NETWORK)/.ready: $(READY)
-	test -x $(NETWORK)/bin/python || $(PYTHON) -m venv $(NETWORK)
+$(NETWORK)/.ready: EXTRA = flwr>=1.41,<1.42
+$(CLUSTER)/.ready: EXTRA = ray>=2.40
+$(NETWORK)/.ready $(CLUSTER)/.ready: $(READY)
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' \
-	  > "$$($(NETWORK)/bin/python -c 'import site; print(site.getsitepackages()[0])')/first.pth"
-	$(NETWORK)/bin/python -m pip install --quiet 'flwr>=1.41,<1.42'
-	$(NETWORK)/bin/python -m pip install --quiet --no-deps --editable .
-	touch $@
-
-$(CLUSTER)/.ready: $(READY)
-	test -x $(CLUSTER)/bin/python || $(PYTHON) -m venv $(CLUSTER)
-	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' \
-	  > "$$($(CLUSTER)/bin/python -c 'import site; print(site.getsitepackages()[0])')/first.pth"
-	$(CLUSTER)/bin/python -m pip install --quiet 'ray>=2.40'
-	$(CLUSTER)/bin/python -m pip install --quiet --no-deps --editable .
+	  > "$$($(@D)/bin/python -c 'import site; print(site.getsitepackages()[0])')/first.pth"
+	$(@D)/bin/python -m pip install --quiet '$(EXTRA)'
+	$(@D)/bin/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
 clean:

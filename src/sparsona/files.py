@@ -49,6 +49,13 @@ def write_new(path: Path, data: bytes) -> None:
         file.write(data)
 
 
+def write_whole(path: Path, data: bytes) -> None:
+    """The file is there with all of its content or not at all. It need not be on the disk yet: see :func:`sync`."""
+    partial = path.with_name(path.name + ".part")
+    write_new(partial, data)
+    partial.replace(path)
+
+
 def write_atomically(path: Path, data: str | bytes) -> None:
     """The file has its old or its new content, whatever happens in between, a power cut included."""
     partial = path.with_name(path.name + ".part")

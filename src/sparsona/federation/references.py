@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from sparsona.errors import RunError
-from sparsona.files import write_new
+from sparsona.files import write_whole
 from sparsona.message import Part, Positions
 from sparsona.runs.state import pack, unpack
 from sparsona.wire import Reference
@@ -119,9 +119,7 @@ class ReferenceStore:
         """Have this reference as a file, which other processes can read."""
         if name in self._hot and name not in self.files:
             path = self.folder / name
-            partial = path.with_name(f"{name}.part")
-            write_new(partial, pack(_File(dict(self._hot[name].parts))))
-            partial.replace(path)
+            write_whole(path, pack(_File(dict(self._hot[name].parts))))
             self._unsynced.append(path)
             self.files.add(name)
 

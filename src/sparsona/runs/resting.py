@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from sparsona.errors import RunError
-from sparsona.files import read_regular, write_new
+from sparsona.files import read_regular, write_new, write_whole
 from sparsona.ops.by_client import ByClient, Resting
 from sparsona.runs.state import SCALARS, pack, unpack
 from sparsona.runs.store import state_bytes
@@ -161,9 +161,7 @@ class RestingStore:
         name = hashlib.sha256(data).hexdigest()
         if name not in self.files:
             path = self.folder / name
-            partial_ = path.with_name(f"{name}.part")
-            write_new(partial_, data)
-            partial_.replace(path)
+            write_whole(path, data)
             self._unsynced.append(path)
             self.files.add(name)
         return Resting(name, partial(self._load, name, type(value)))
