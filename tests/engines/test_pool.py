@@ -30,6 +30,7 @@ from sparsona.engines.turns import JobGroup
 from sparsona.errors import Diverged, InputError, SparsonaError, WireError
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.rounds import Rounds
+from sparsona.federation.schedule import Sampled
 from sparsona.federation.worker import Outcome
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
@@ -56,6 +57,19 @@ def test_every_method_gives_the_same_bits_with_any_number_of_workers(workers: Wo
             assert found.server == reference.server, f"{name}: the server, {number} workers"
             assert found.clients == reference.clients, f"{name}: the clients, {number} workers"
             assert found.rounds == reference.rounds, f"{name}: bytes and scores, {number} workers"
+
+
+def test_a_run_without_a_folder_leaves_only_the_references_that_are_still_needed(
+    workers: WorkerPool[JobGroup],
+) -> None:
+    setup = tiny_setup(METHODS.get("spfl")(), clients=3, rounds=6)
+    engine = Pool(setup, 2, workers)
+    rounds = Rounds(setup, engine, Sampled(), Evaluation(every=0), RunLog(dict.fromkeys(setup.task.clients, 1), True))
+    rounds.run()
+    files = {path.name for path in engine.references.folder.iterdir()}
+    assert files, "what workers need is handed to them in files"
+    assert files <= rounds.delivery.references
+    engine.close()
 
 
 def test_a_worker_that_is_killed_is_replaced_and_nothing_else_changes(
@@ -316,6 +330,7 @@ from engine_helpers import Stateful
 from sparsona.engines.pool import Pool
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.rounds import Rounds
+from sparsona.federation.schedule import Sampled
 from sparsona.runs.records import RunLog
 from engine_helpers import Half
 from sparsona.testing import tiny_setup

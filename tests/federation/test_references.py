@@ -114,7 +114,7 @@ def test_what_no_frame_can_refer_to_any_more_goes(tmp_path: Path) -> None:
 
 def test_files_of_a_store_of_its_own_go_with_it() -> None:
     store = ReferenceStore()
-    store.publish(store.add(reference(0)))
+    store.publish([bytes.fromhex(store.add(reference(0)))])
     folder = store.folder
     assert files(store)
     store.close()
@@ -122,6 +122,13 @@ def test_files_of_a_store_of_its_own_go_with_it() -> None:
 
 
 # In a run
+
+
+def test_one_process_writes_no_files_for_itself() -> None:
+    rounds = loop(tiny_setup(METHODS.get("spfl")(), clients=3, rounds=3))
+    rounds.run()
+    assert rounds.engine.references.held[0]
+    assert not files(rounds.engine.references)
 
 
 def loop(setup: Setup, schedule: Schedule | None = None, checkpointer: Checkpointer | None = None) -> Rounds:

@@ -13,6 +13,7 @@ from sparsona.errors import RunError, SparsonaError
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.worker import Job, Outcome, Worker
 from sparsona.runs.state import pack, unpack_like
+from sparsona.wire import reference_in
 
 T = TypeVar("T")
 DEPTH = 2
@@ -36,6 +37,12 @@ class JobGroup:
     def names(self) -> str:
         """The clients, with commas."""
         return ", ".join(job.client for job in self.jobs)
+
+    @property
+    def references(self) -> tuple[bytes, ...]:
+        """The fingerprints of what the downlinks are coded against: a worker must find these."""
+        found = (reference_in(job.down[0]) for job in self.jobs if job.down)
+        return tuple(dict.fromkeys(name for name in found if name is not None))
 
 
 def run_turn(worker: Worker, job: Job, state: bytes | None) -> tuple[Outcome, bytes | None]:

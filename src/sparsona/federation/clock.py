@@ -10,7 +10,7 @@ import csv
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from sparsona.chance import Chance
@@ -85,6 +85,11 @@ class Fleet:
         """Refuse a client for which no device is declared."""
         if not self.kinds and client not in self.named:
             raise InputError(f"the table of devices has no row for client {client!r}: add one, or one for {EVERYONE!r}")
+
+    @cached_property
+    def always_there(self) -> bool:
+        """Whether every device can always be reached."""
+        return all(device.availability == 1.0 for device in (*self.kinds, *self.named.values()))
 
     def availability(self, client: ClientId, chance: Chance) -> float:
         """The availability of a client's device, which is drawn only where kinds differ in it: a round asks this of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,7 +93,7 @@ class ReferenceStore:
             self._total += _bytes(reference)
             while self._total > self._limit and len(self._hot) > 1:
                 oldest = next(iter(self._hot))
-                self.publish(oldest)
+                self._write(oldest)
                 self._total -= _bytes(self._hot.pop(oldest))
         return name
 
@@ -115,8 +115,12 @@ class ReferenceStore:
         self.add(reference)
         return reference
 
-    def publish(self, name: str) -> None:
-        """Have this reference as a file, which other processes can read."""
+    def publish(self, fingerprints: Iterable[bytes]) -> None:
+        """Have these references as files, which other processes can read."""
+        for fingerprint in fingerprints:
+            self._write(fingerprint.hex())
+
+    def _write(self, name: str) -> None:
         if name in self._hot and name not in self.files:
             path = self.folder / name
             write_whole(path, pack(_File(dict(self._hot[name].parts))))
@@ -138,12 +142,14 @@ class ReferenceStore:
     def publish_all(self, names: Collection[str]) -> list[Path]:
         """Have these references as files; returns those, and their folder, that may not be on the disk yet."""
         for name in [name for name in self._hot if name in names]:
-            self.publish(name)
+            self._write(name)
         written, self._unsynced = [path for path in self._unsynced if path.name in names], []
         return [*written, self.folder] if written else []
 
     def sweep(self, names: Collection[str]) -> None:
         """Remove the files of other references."""
+        if self._folder is None:
+            return
         for name in self.files.difference(names):
             (self.folder / name).unlink(missing_ok=True)
             self.files.remove(name)

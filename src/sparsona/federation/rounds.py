@@ -157,6 +157,7 @@ class Rounds:
                 self.engine.references.sweep(held)
                 self.resting.sweep(server)
             else:
+                self.engine.references.sweep(self.delivery.references)
                 self.resting.sweep(self.server)
             on_round(report)
 
@@ -202,22 +203,22 @@ class Rounds:
         """The downlink of one client."""
         return with_buffers(self.setup.method.send(self.server, client, context), self.delivery.buffers)
 
-    def _send(self, order: Order, context: ServerContext, client: ClientId, cache: EncodeCache) -> tuple[Job, Sent]:
+    def _send(
+        self, order: Order, context: ServerContext, client: ClientId, cache: EncodeCache, score: bool = False
+    ) -> tuple[Job, Sent]:
         """An order to one client: the turn that it asks for, and the downlink that is sent with it."""
+        known = self._known.get(client, ()) if score else ()
         if self.setup.method.alone:
-            return Job("fit", client, self.delivery.send(client, order), ()), Sent(NOTHING, 0)
+            return Job("fit", client, self.delivery.send(client, order), (), score, known=known), Sent(NOTHING, 0)
         message, base = self._message(context, client), self._base(client)
         stamp = self.delivery.send(client, order, self._named(message))
         frame = encode(message.stamped(stamp), self._lengths, cache, self.setup.packing, base)
-        return Job("fit", client, stamp, frame.pieces), Sent(frame, paper_bytes(message))
+        return Job("fit", client, stamp, frame.pieces, score, known=known), Sent(frame, paper_bytes(message))
 
     def _base(self, client: ClientId) -> Reference | None:
         """What a downlink is coded against: the last one that the client is known to have."""
         name = self.delivery.held_by(client)
-        if not name:
-            return None
-        self.engine.references.publish(name)
-        return self.engine.references.find(bytes.fromhex(name))
+        return self.engine.references.find(bytes.fromhex(name)) if name else None
 
     def _named(self, message: Message) -> str:
         """The name of a downlink among the references, where it is to be one. Arrays that were named are known."""
@@ -242,13 +243,13 @@ class Rounds:
 
         def jobs() -> Iterator[Job]:
             for client in self._longest_first(plan.invited):
-                job, sent = self._send(order, context, client, cache)
+                job, sent = self._send(order, context, client, cache, score)
                 record = _record(records, context.round, client)
                 record.took_part = True
                 record.down += sent.frame.ledger
                 record.paper_down += sent.paper
                 if client not in plan.crashed:
-                    yield replace(job, score=True, known=self._known.get(client, ())) if score else job
+                    yield job
 
         began, timing = self.clock, plan.timing
         awaited: dict[ClientId, float] = {}

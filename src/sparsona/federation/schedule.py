@@ -101,8 +101,9 @@ class Sampled:
             names, late = [k for k in names if round % (late.get(k, 0) + 1) == 0], {}
         wanted = max(1, int(self.sample * len(names) + 0.5)) if names else 0
         timing = Timing(fleet(self.devices), chance, self.deadline, self.window)
-        reach = {k: self._reach(k) * timing.fleet.availability(k, chance) for k in names}
-        names = [k for k in names if reach[k] == 1.0 or happens("availability", k, reach[k])]
+        if self.availability != 1.0 or not timing.fleet.always_there:
+            reach = {k: self._reach(k) * timing.fleet.availability(k, chance) for k in names}
+            names = [k for k in names if reach[k] == 1.0 or happens("availability", k, reach[k])]
         if wanted < len(names):
             chosen = chance.rng("schedule/sample", round=round).choice(len(names), wanted, replace=False)
             names = [names[i] for i in sorted(chosen)]

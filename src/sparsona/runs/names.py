@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 from urllib.parse import quote
 
 from sparsona.errors import InputError
@@ -13,6 +14,7 @@ LONGEST = 100
 """Characters. A file system takes 255 bytes, and versions and endings are added."""
 
 
+@lru_cache(maxsize=1 << 16)
 def file_stem(client: ClientId) -> str:
     """A name that every file system takes, another one for every client.
 

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ class ClientRecord:
 
     def text(self) -> str:
         """One line of JSON; what is not a number is null."""
-        return json.dumps(_finite(asdict(self)), separators=(",", ":"), allow_nan=False) + "\n"
+        return _LINE.encode({name: _plain(getattr(self, name)) for name in self.__slots__}) + "\n"
 
     @classmethod
     def parse(cls, text: str) -> ClientRecord:
@@ -63,10 +63,16 @@ class ClientRecord:
         return self
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+_LINE = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    """A field as JSON has it: a ledger as its fields, None for what is not a number."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Ledger):
+        return vars(value)
+    return {key: _plain(inner) for key, inner in value.items()} if isinstance(value, dict) else value
 
 
 def _nan(value: float | None) -> float:

@@ -31,21 +31,34 @@ HOT_BYTES = 256 * 2**20
 
 @dataclass(frozen=True)
 class Ticket:
-    """Where a worker finds a client's state (None: it has none yet) and where it puts the next one."""
+    """Where a worker finds a client's state, `version` of the files called `stem` in `folder` (0: there is none yet),
+    and where it puts the next one."""
 
-    read: Path | None
-    write: Path
+    folder: Path
+    stem: str
+    version: int
+
+    @property
+    def read(self) -> Path | None:
+        """The file with the client's state, None before its first."""
+        return self.folder / f"{self.stem}.{self.version}" if self.version else None
+
+    @property
+    def write(self) -> Path:
+        """The file of the client's next state."""
+        return self.folder / f"{self.stem}.{self.version + 1}"
 
     def absolute(self) -> Ticket:
         """The same for a process that runs in another folder."""
-        return Ticket(None if self.read is None else self.read.absolute(), self.write.absolute())
+        return Ticket(self.folder.absolute(), self.stem, self.version)
 
     def state(self) -> bytes | None:
         """The client's packed state."""
+        file = self.read
         try:
-            return None if self.read is None else self.read.read_bytes()
+            return None if file is None else file.read_bytes()
         except OSError as error:
-            raise RunError(f"cannot read a client's state: {error.strerror}: {self.read}") from None
+            raise RunError(f"cannot read a client's state: {error.strerror}: {file}") from None
 
     def keep(self, state: bytes | None) -> str | None:
         """Write the client's next state; returns the sha256 of its bytes, None where there is none."""
@@ -104,8 +117,7 @@ class ClientStore:
         """For a worker process that does the reading and writing itself; tell :meth:`written` when it has written."""
         if client in self._unsaved:
             self._save(client)
-        read = self._file(client) if client in self._stored else None
-        return Ticket(read, self._file(client, self._next(client)))
+        return Ticket(self._place(), file_stem(client), self._next(client) - 1)
 
     def written(self, client: ClientId, sha256: str) -> None:
         """The file that the client's last ticket named is its state now; its bytes have this hash."""
@@ -169,12 +181,16 @@ class ClientStore:
     def _next(self, client: ClientId) -> int:
         return self._stored[client].version + 1 if client in self._stored else 1
 
-    def _file(self, client: ClientId, version: int | None = None) -> Path:
+    def _place(self) -> Path:
+        """The folder of the states."""
         if self._folder is None:
             self._scratch = tempfile.TemporaryDirectory(prefix="sparsona-", ignore_cleanup_errors=True)
             self._folder = Path(self._scratch.name)
+        return self._folder
+
+    def _file(self, client: ClientId, version: int | None = None) -> Path:
         number = self._stored[client].version if version is None else version
-        return self._folder / f"{file_stem(client)}.{number}"
+        return self._place() / f"{file_stem(client)}.{number}"
 
     def _save(self, client: ClientId) -> None:
         sha256 = write_state(self._file(client, self._next(client)), self._hot[client])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from functools import cached_property
+from itertools import accumulate
 from typing import TypeAlias
 
 import numpy as np
@@ -180,11 +181,13 @@ class ModelRunner:
         """
         if isinstance(model, np.ndarray):
             answers = self._answers(model, np.concatenate(parts), SCORE_BATCH)
-            split = np.split(answers, np.cumsum([len(part) for part in parts])[:-1])
+            ends = list(accumulate(map(len, parts)))
+            split = [answers[end - len(part) : end] for part, end in zip(parts, ends, strict=True)]
         else:
             split = [self._answers(model, part, EVAL_BATCH) for part in parts]
+        targets = self._targets.numpy()
         return tuple(
-            self.objective.metric(found, self._targets[torch.from_numpy(part)].numpy()) if len(part) else float("nan")
+            self.objective.metric(found, targets[part]) if len(part) else float("nan")
             for found, part in zip(split, parts, strict=True)
         )
 
@@ -194,7 +197,8 @@ class ModelRunner:
             return np.zeros(0, np.float32)
         if self._fused is not None and isinstance(model, np.ndarray):
             starts = range(0, len(indices), batch)
-            outputs = torch.cat([self._fused.outputs(model, indices[i : i + batch]) for i in starts])
+            found = [self._fused.outputs(model, indices[i : i + batch]) for i in starts]
+            outputs = found[0] if len(found) == 1 else torch.cat(found)
         else:
             pieces = torch.split(torch.from_numpy(indices), batch)
             outputs = torch.cat([self.outputs(model, self.prepare(self._inputs[piece])) for piece in pieces])

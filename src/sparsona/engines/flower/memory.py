@@ -106,8 +106,9 @@ class NodeMemory:
         acked = down.stamp.acked
         held = [(o, n) for o, n in self._manifest.references if o != down.stamp.order and (acked is None or o >= acked)]
         if parts:
-            name = self.references.add(Reference.of(parts))
-            self.references.publish(name)
+            reference = Reference.of(parts)
+            name = self.references.add(reference)
+            self.references.publish([reference.fingerprint])
             held.append((down.stamp.order, name))
         names = {name for _, name in held[-MOST_REFERENCES:]}
         self._write(replace(self._manifest, references=tuple(held[-MOST_REFERENCES:])))

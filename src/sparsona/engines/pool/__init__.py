@@ -109,6 +109,7 @@ class Pool:
     def _submit(self, process: WorkerProcess[JobGroup], group: JobGroup, repeated: deque[JobGroup]) -> bool:
         """Give a process some turns; False where it has died."""
         tickets = tuple(self.store.ticket(job.client) for job in group.jobs)
+        self.references.publish(group.references)
         try:
             process.submit(Request(group.jobs, tickets, self.store.scratch, self.references.folder), group)
         except WorkerDied:

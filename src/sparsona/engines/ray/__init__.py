@@ -45,7 +45,6 @@ from sparsona.message import Part
 from sparsona.method import ClientId
 from sparsona.runs.store import ClientStore, Ticket
 from sparsona.version import __version__
-from sparsona.wire import reference_in
 
 log = logging.getLogger(__name__)
 LOOK = 5.0
@@ -176,13 +175,12 @@ class RayEngine:
         downs = tuple(tuple(self._stored(piece, sent) for piece in job.down) for job in group.jobs)
         states: SharedFiles | HandedOver
         if worker.sees_files:
+            self.references.publish(group.references)
             files = tuple(ticket.absolute() for ticket in tickets)
             states = SharedFiles(files, self.references.folder.absolute(), self._marked(files[0]))
         else:
-            found = (reference_in(job.down[0]) for job in group.jobs if job.down)
-            names = tuple(dict.fromkeys(name for name in found if name is not None))
-            states = HandedOver(tuple(ticket.state() for ticket in tickets), names)
-            sent += [self._stored_reference(name) for name in names]
+            states = HandedOver(tuple(ticket.state() for ticket in tickets), group.references)
+            sent += [self._stored_reference(name) for name in group.references]
         bare = tuple(replace(job, down=()) for job in group.jobs)
         worker.groups[worker.actor.work.remote(RemoteRequest(bare, downs, states), *sent)] = group
 
@@ -207,7 +205,7 @@ class RayEngine:
 
     def _marked(self, ticket: Ticket) -> Path:
         """A file beside the states, which only those see who share the file system."""
-        folder = ticket.write.parent
+        folder = ticket.folder
         if self._mark is None or self._mark.parent != folder:
             self._unmark()
             self._mark = folder / f".ray-{secrets.token_hex(8)}"
