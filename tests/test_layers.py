@@ -16,7 +16,7 @@ ROOT = Path(sparsona.__file__).parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "chance", "compiled", "version"),
-    ("registry", "files", "message"),
+    ("registry", "files", "message", "bits", "streams"),
     ("layout", "models", "wire"),
     ("data", "ops"),
     ("method", "partition"),
@@ -39,12 +39,13 @@ RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
 
 KNOWS = {
     "message": {"errors"},
-    "wire": {"compiled", "errors", "message"},
-    "ops": {"chance", "compiled", "errors", "layout", "message"},
+    "wire": {"bits", "compiled", "errors", "message"},
+    "ops": {"bits", "chance", "compiled", "errors", "layout", "message"},
     "method": {"chance", "layout", "message"},
     "training": {"chance", "compiled", "data", "errors", "layout", "message", "method"},
     "methods": {
-        "chance", "compiled", "data", "errors", "layout", "message", "method", "ops", "registry", "training",
+        "chance", "compiled", "data", "errors", "layout", "message", "method", "ops", "registry", "streams",
+        "training",
     },
 }  # fmt: skip
 """Rooms that may know these and no others, whatever their rank."""

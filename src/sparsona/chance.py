@@ -6,14 +6,23 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 
-def _number(text: str) -> int:
-    """A stable 64-bit number for a name: Python's own hash changes with every process."""
-    return int.from_bytes(hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
+@lru_cache(maxsize=4096)
+def _number(text: str) -> bytes:
+    """A stable 64-bit number for a name, as :func:`_bytes`: Python's own hash changes with every process."""
+    digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
+    return _bytes(int.from_bytes(digest, "little"))
+
+
+def _bytes(number: int) -> bytes:
+    """A number that is not negative in as many 32-bit words as it needs, the lowest first; 0 needs one."""
+    return number.to_bytes(4 * max(1, (number.bit_length() + 31) // 32), "little")
 
 
 @dataclass(frozen=True)
@@ -30,8 +39,17 @@ class Chance:
 
     seed: int
 
+    def words(self, purpose: str, *, round: int = 0, client: str = "") -> npt.NDArray[np.uint32]:
+        """All that a stream is derived from but for its layer, as numpy's SeedSequence makes words of numbers.
+
+        Compiled code derives the streams of all layers from it: see :mod:`sparsona.streams`.
+        """
+        data = b"".join((_bytes(self.seed), _number(purpose), _bytes(int(round)), _number(client)))
+        return np.frombuffer(data, "<u4").astype(np.uint32)
+
     def _sequence(self, purpose: str, round: int, client: str, layer: int) -> np.random.SeedSequence:
-        return np.random.SeedSequence([self.seed, _number(purpose), round, _number(client), layer])
+        data = (_bytes(self.seed), _number(purpose), _bytes(int(round)), _number(client), _bytes(int(layer)))
+        return np.random.SeedSequence(np.frombuffer(b"".join(data), "<u4").astype(np.uint32))
 
     def rng(self, purpose: str, *, round: int = 0, client: str = "", layer: int = 0) -> np.random.Generator:
         """A generator of its own for this purpose."""

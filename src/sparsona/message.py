@@ -28,7 +28,7 @@ def _index_set(indices: npt.ArrayLike, size: int) -> IndexSet:
     if given.size and given.dtype.kind not in "iu":
         raise WireError(f"positions must be integers, not {given.dtype}")
     out = np.ascontiguousarray(given, dtype=np.int64)
-    if size < 0 or out.ndim != 1 or (len(out) and (out[0] < 0 or out[-1] >= size or (np.diff(out) <= 0).any())):
+    if size < 0 or out.ndim != 1 or (len(out) and (out[0] < 0 or out[-1] >= size or (out[1:] <= out[:-1]).any())):
         raise WireError(f"positions must be sorted, distinct and within 0..{size - 1}")
     return out
 
@@ -50,7 +50,14 @@ class Positions:
     @classmethod
     def of(cls, mask: Mask) -> Positions:
         """The positions at which a mask is true."""
-        return cls(len(mask), np.flatnonzero(mask))
+        return cls.of_sorted(len(mask), np.flatnonzero(mask))
+
+    @classmethod
+    def of_sorted(cls, size: int, indices: IndexSet) -> Positions:
+        """Of positions that are known to be sorted, distinct and within `size`: nobody looks at them again."""
+        out = cls.__new__(cls)
+        out.__dict__.update(size=size, indices=indices)
+        return out
 
     def mask(self) -> Mask:
         """The positions as a mask."""
@@ -76,6 +83,13 @@ class Sparse:
         object.__setattr__(self, "values", np.ascontiguousarray(self.values, dtype=np.float32))
         if self.values.shape != self.indices.shape:
             raise WireError(f"{len(self.indices)} positions but {len(self.values)} values")
+
+    @classmethod
+    def of_sorted(cls, size: int, indices: IndexSet, values: Vector) -> Sparse:
+        """Of positions that are known to be sorted, distinct and within `size`: nobody looks at them again."""
+        out = cls.__new__(cls)
+        out.__dict__.update(size=size, indices=indices, values=values)
+        return out
 
     @classmethod
     def take(cls, vector: Vector, indices: IndexSet) -> Sparse:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from math import ceil, cos, pi
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from sparsona.compiled import compiled, u32
+from sparsona.compiled import KERNEL, compiled, i64, u32
 from sparsona.errors import WireError
 from sparsona.layout import Layout
 from sparsona.message import Mask, Positions, Vector
-from sparsona.ops.topk import topk_support
+from sparsona.ops.topk import Ints, Magnitudes, take_largest, topk_support
 
 Bits: TypeAlias = npt.NDArray[np.uint8]
 
@@ -103,8 +103,9 @@ def annealed(rate: float, round: int, rounds: int) -> float:
     return 0.5 * rate * (1 + cos(pi * progress))
 
 
-def regrown(active: Mask, weights: Vector, scores: Vector, rate: float) -> Mask:
-    """One tensor's next mask: ceil(rate * active) entries of least weight go, those of highest score come.
+def regrown(active: Mask, weights: Vector, scores: Vector, rate: float, spans: Iterable[slice] | None = None) -> Mask:
+    """The next mask, span by span (all is one span if none are given): ceil(rate * active) entries of least weight go,
+    those of highest score come.
 
     All inactive entries may come, those that have just gone too; of equals the first go and come. The number of active
     entries stays the same.
@@ -113,22 +114,31 @@ def regrown(active: Mask, weights: Vector, scores: Vector, rate: float) -> Mask:
     >>> regrown(np.array([True, True, True, False, False]), weights, scores, 0.5)
     array([ True,  True, False, False,  True])
     """
-    inside = np.flatnonzero(active)
-    count = ceil(rate * len(inside))
-    out = active.copy()
-    out[inside[topk_support(_order(weights[inside], falling=True), count)]] = False
-    outside = np.flatnonzero(~out)
-    out[outside[topk_support(_order(scores[outside]), count)]] = True
+    bounds = [(0, len(active))] if spans is None else [(span.start, span.stop) for span in spans]
+    bits = (np.require(vector, np.float32, KERNEL).view(np.uint32) for vector in (weights, scores))
+    return _regrown(np.require(active, np.bool_, KERNEL), *bits, rate, np.array(bounds, np.int64))
+
+
+@compiled
+def _regrown(active: Mask, weights: Magnitudes, scores: Magnitudes, rate: float, bounds: Ints) -> Mask:
+    """What may go or come has a magnitude above zero, the others have zero: a weight or a score of zero counts, too."""
+    out, found = active.copy(), np.empty(len(active) + 1, np.int64)
+    order, largest = np.zeros(len(active), np.uint32), u32(2**31 - 1)
+    for start, stop in bounds:
+        count = 0
+        for i in range(start, stop):
+            order[i] = u32(largest - (weights[i] & largest)) if active[i] else u32(0)
+            count += active[i]
+        if count == stop - start:
+            continue
+        count = i64(ceil(rate * count))
+        for i in found[: take_largest(order, start, stop, count, found, 0)]:
+            out[i] = False
+        for i in range(start, stop):
+            order[i] = u32(0) if out[i] else u32((scores[i] & largest) + u32(1))
+        for i in found[: take_largest(order, start, stop, count, found, 0)]:
+            out[i] = True
     return out
-
-
-def _order(values: Vector, falling: bool = False) -> Vector:
-    """Numbers in the order of the magnitudes, or the reverse, and never zero: a magnitude of zero counts, too.
-
-    The bits of non-negative floats, read as integers, are in the order of the floats.
-    """
-    order = np.abs(values).view(np.int32)
-    return cast(Vector, np.int32(np.iinfo(np.int32).max) - order if falling else order + np.int32(1))
 
 
 def masked_mean(weights: Vector, replies: Iterable[tuple[Mask, Vector]], everyone: bool = True) -> Vector:
@@ -169,11 +179,11 @@ def _add(total: npt.NDArray[np.float64], holders: npt.NDArray[np.int32], mask: M
 
 def majority(masks: Iterable[Mask], layout: Layout) -> Mask:
     """The entries that most masks have, as many in each tensor as the masks have there; of equals the first."""
-    votes, counts = np.zeros(layout.size, np.int32), [0] * len(layout.tensors)
+    votes, counts = np.zeros(layout.size, np.float32), [0] * len(layout.tensors)
     for mask in masks:
         votes += mask
         counts = [int(mask[t.slice].sum()) for t in layout.tensors]
     out = np.zeros(layout.size, np.bool_)
     for tensor, count in zip(layout.tensors, counts, strict=True):
-        out[tensor.start + topk_support(cast(Vector, votes[tensor.slice] + 1), count)] = True
+        out[tensor.start + topk_support(np.float32(1) + votes[tensor.slice], count)] = True
     return out

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sparsona.compiled import Places, compiled
+from sparsona.bits import bitmap, places
 from sparsona.message import IndexSet, Sparse, Vector
 from sparsona.ops.sparse import add
 
@@ -27,12 +27,12 @@ class Packed:
     @classmethod
     def of(cls, sparse: Sparse) -> Packed:
         """A sparse vector at rest."""
-        return cls(sparse.size, _bits(sparse.size, sparse.indices), sparse.values)
+        return cls(sparse.size, bitmap(sparse.size, sparse.indices), sparse.values)
 
     @classmethod
     def take(cls, vector: Vector, indices: IndexSet) -> Packed:
         """The entries of `vector` at `indices`."""
-        return cls(len(vector), _bits(len(vector), indices), vector.take(indices))
+        return cls(len(vector), bitmap(len(vector), indices), vector.take(indices))
 
     @classmethod
     def nothing(cls, size: int) -> Packed:
@@ -41,8 +41,7 @@ class Packed:
 
     def sparse(self) -> Sparse:
         """The sparse vector again."""
-        mask = np.unpackbits(self.bits, count=self.size, bitorder="little").view(np.bool_)
-        return Sparse(self.size, np.flatnonzero(mask), self.values)
+        return Sparse.of_sorted(self.size, places(self.bits), self.values)
 
     def plus(self, other: Packed) -> Packed:
         """The sum, on the positions of either."""
@@ -50,10 +49,18 @@ class Packed:
 
     def added_to(self, vector: Vector) -> Vector:
         """`vector` plus these entries, as a new vector."""
-        out = vector.copy()
-        indices = self.sparse().indices
-        out[indices] += self.values
-        return out
+        return with_added(vector, self.sparse())
+
+
+def with_added(vector: Vector, update: Sparse) -> Vector:
+    """`vector` plus an update, as a new vector.
+
+    >>> with_added(np.float32([5, 7]), Sparse(2, np.array([0]), np.float32([4])))
+    array([9., 7.], dtype=float32)
+    """
+    out = vector.copy()
+    out[update.indices] += update.values
+    return out
 
 
 def without(vector: Vector, sent: Sparse) -> Vector:
@@ -65,15 +72,3 @@ def without(vector: Vector, sent: Sparse) -> Vector:
     out = vector.copy()
     out[sent.indices] -= sent.values
     return out
-
-
-def _bits(size: int, indices: IndexSet) -> npt.NDArray[np.uint8]:
-    bits = np.zeros((size + 7) // 8, np.uint8)
-    _set(bits, indices.view(np.uint64))
-    return bits
-
-
-@compiled
-def _set(bits: npt.NDArray[np.uint8], places: Places) -> None:
-    for place in places:
-        bits[place >> np.uint64(3)] |= np.uint8(1) << np.uint8(place & np.uint64(7))

@@ -6,10 +6,13 @@ import math
 
 import numpy as np
 
+from sparsona.compiled import compiled
 from sparsona.message import Vector
 
 TINY = 1e-12
 """A norm below this is no direction."""
+
+_LEAST = TINY**2
 
 
 def cosine(one: Vector, other: Vector) -> float:
@@ -22,6 +25,7 @@ def cosine(one: Vector, other: Vector) -> float:
     return cosine_of(float((a * b).sum()), float((a * a).sum()), float((b * b).sum()))
 
 
+@compiled
 def cosine_of(product: float, one: float, other: float) -> float:
     """The cosine, where the inner product and the two squared norms are known."""
-    return max(-1.0, min(1.0, product / math.sqrt(one * other))) if min(one, other) >= TINY**2 else 0.0
+    return max(-1.0, min(1.0, product / math.sqrt(one * other))) if min(one, other) >= _LEAST else 0.0

@@ -31,7 +31,7 @@ from sparsona.wire import parts
 from sparsona.wire.buffers import Piece, Reader, varint
 from sparsona.wire.ledger import Ledger
 from sparsona.wire.parts import AGAINST, PackingName, Tensors
-from sparsona.wire.references import FINGERPRINT, Reference, made_of, same
+from sparsona.wire.references import FINGERPRINT, Reference, content, made_of
 
 MAGIC = b"\xb7S"
 VERSION = 3
@@ -92,7 +92,7 @@ class EncodeCache:
     KEPT = 8
 
     def __init__(self) -> None:
-        self._kept: list[_Known] = []
+        self._kept: dict[tuple[Any, ...], tuple[int, Piece]] = {}
         self._last: tuple[tuple[Any, ...], _Parts] | None = None
 
     def parts(
@@ -110,11 +110,12 @@ class EncodeCache:
         """The same as :func:`sparsona.wire.parts.encode`, remembered."""
         if isinstance(part, int | float):
             return parts.encode(part, layout, packing)
-        asked = part, base, layout, packing
-        found = next((known for known in self._kept if known.answers(*asked)), None)
-        entry = found or _Known(*asked, *parts.encode(part, layout, packing, base))
-        self._kept = [entry, *(known for known in self._kept if known is not found)][: self.KEPT]
-        return entry.kind, entry.body
+        asked = layout, packing, content(part), content(base)
+        found = self._kept.pop(asked, None) or parts.encode(part, layout, packing, base)
+        self._kept[asked] = found
+        if len(self._kept) > self.KEPT:
+            del self._kept[next(iter(self._kept))]
+        return found
 
 
 @dataclass(frozen=True)
@@ -132,21 +133,6 @@ def _all_same(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
         a is b or (isinstance(a, tuple) and isinstance(b, tuple) and _all_same(a, b)) or (type(a) is str and a == b)
         for a, b in zip(some, others, strict=True)
     )
-
-
-@dataclass(frozen=True)
-class _Known:
-    part: Part
-    base: Part | None
-    layout: Tensors | None
-    packing: PackingName
-    kind: int
-    body: Piece
-
-    def answers(self, part: Part, base: Part | None, layout: Tensors | None, packing: PackingName) -> bool:
-        if (self.layout, self.packing) != (layout, packing) or not same(self.part, part):
-            return False
-        return self.base is base or (self.base is not None and base is not None and same(self.base, base))
 
 
 class DecodeCache:

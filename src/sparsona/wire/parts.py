@@ -150,7 +150,9 @@ def decode(kind: int, reader: Reader, layout: Tensors | None, base: Part | None 
         reader.claim(size, "a sparse vector")
         count = reader.varint("the number of positions", most=size)
         indices = positions.decode(reader, size, count, _tensors(size, layout))
-        return Positions(size, indices) if kind == POSITIONS else Sparse(size, indices, floats.decode(reader, count))
+        if kind == POSITIONS:
+            return Positions.of_sorted(size, indices)
+        return Sparse.of_sorted(size, indices, floats.decode(reader, count))
     if kind == BLOCKS:
         count = reader.varint("the number of blocks")
         reader.claim(count, "a set of blocks")

@@ -11,9 +11,12 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 
+from sparsona.bits import bitmap, places
 from sparsona.compiled import KERNEL
 from sparsona.errors import WireError
 from sparsona.message import IndexSet
@@ -31,7 +34,8 @@ _ALWAYS = 65536
 """Masks up to this length are always tried as a grid; longer ones only if a sample shows structure."""
 
 
-def bound(size: int, counts: Sequence[int], tensors: Sequence[int]) -> float:
+@lru_cache(maxsize=1024)
+def bound(size: int, counts: tuple[int, ...], tensors: tuple[int, ...]) -> float:
     """The entropy bound in bytes: log2 of how many sets there are with so many positions, in all or in each
     tensor.
     """
@@ -47,9 +51,7 @@ def plain(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> Piece:
     _check(size)
     if len(indices) in (0, size):
         return Piece.positions(b"", 0.0)
-    mask = np.zeros(size, np.uint8)
-    mask[indices] = 1
-    return Piece.positions(_encode_plain(size, indices, mask), bound(size, *by_tensor(size, indices, tensors)))
+    return Piece.positions(_encode_plain(size, indices), bound(size, *by_tensor(size, indices, tensors)))
 
 
 def encode(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> Piece:
@@ -80,7 +82,7 @@ def encode(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> Piece
         else:
             coded = bytes([TENSOR_GAPS]) + head + gaps.encode(indices, known, counts)
         best = coded if len(coded) < room else best
-    return Piece.positions(best or _encode_plain(size, indices, mask), bound(size, counts, known))
+    return Piece.positions(best or _encode_plain(size, indices), bound(size, counts, known))
 
 
 def _check(size: int) -> None:
@@ -88,10 +90,19 @@ def _check(size: int) -> None:
         raise WireError(f"a vector of {size} entries is too long to send positions of; at most {MOST} are possible")
 
 
-def by_tensor(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> tuple[list[int], tuple[int, ...]]:
+def by_tensor(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """How many positions are in each tensor, and the tensors' lengths."""
-    known = (size,) if tensors is None else tuple(tensors)
-    return np.diff(np.searchsorted(indices, np.cumsum([0, *known]))).tolist(), known
+    if tensors is None:
+        return (len(indices),), (size,)
+    known = tuple(tensors)
+    reached = indices.searchsorted(_ends(known)).tolist()
+    return tuple(stop - start for start, stop in pairwise((0, *reached))), known
+
+
+@lru_cache(maxsize=64)
+def _ends(tensors: tuple[int, ...]) -> rans.Ints:
+    """Where each tensor ends."""
+    return np.cumsum(tensors)
 
 
 def decode(reader: Reader, size: int, count: int, tensors: Sequence[int] | None) -> IndexSet:
@@ -146,21 +157,21 @@ def _plain_bits(size: int, count: int) -> int:
     return min(size, min(count, size - count) * (size - 1).bit_length())
 
 
-def _encode_plain(size: int, indices: IndexSet, mask: Bytes) -> bytes:
+def _encode_plain(size: int, indices: IndexSet) -> bytes:
     if _plain_bits(size, len(indices)) == size:
-        return bytes([BITMAP]) + np.packbits(mask, bitorder="little").tobytes()
+        return bytes([BITMAP]) + bitmap(size, indices).tobytes()
     absent = size - len(indices) < len(indices)
-    listed = np.flatnonzero(mask == 0) if absent else indices
+    listed = _others(size, indices) if absent else indices
     bits = np.unpackbits(listed.astype("<u4").view(np.uint8).reshape(-1, 4), axis=1, bitorder="little")
     packed = np.packbits(bits[:, : (size - 1).bit_length()], bitorder="little")
     return bytes([LIST | absent * _ABSENT]) + packed.tobytes()
 
 
 def _decode_bitmap(reader: Reader, size: int) -> IndexSet:
-    bits = np.unpackbits(reader.array("u1", (size + 7) // 8, "a bitmap"), bitorder="little")
-    if bits[size:].any():
+    found = places(reader.array("u1", (size + 7) // 8, "a bitmap"))
+    if len(found) and found[-1] >= size:
         raise WireError("a bitmap goes on beyond its end")
-    return np.flatnonzero(bits[:size].view(np.bool_))
+    return found
 
 
 def _decode_list(reader: Reader, size: int, count: int, absent: bool) -> IndexSet:
@@ -174,10 +185,13 @@ def _decode_list(reader: Reader, size: int, count: int, absent: bool) -> IndexSe
         listed |= bits[i : few * width : width].astype(np.int64) << i
     if bits[few * width :].any() or (np.diff(listed) <= 0).any() or listed[-1] >= size:
         raise WireError(f"listed positions are not sorted, distinct and within 0..{size - 1}")
-    if not absent:
-        return listed
+    return _others(size, listed) if absent else listed
+
+
+def _others(size: int, indices: IndexSet) -> IndexSet:
+    """The positions that are not in a set."""
     mask = np.ones(size, np.bool_)
-    mask[listed] = False
+    mask[indices] = False
     return np.flatnonzero(mask)
 
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from sparsona.message import Part
 
@@ -69,7 +71,20 @@ def fingerprint(parts: Mapping[str, Part]) -> bytes:
 
 def made_of(part: Part) -> dict[str, Any]:
     """The arrays and numbers of a part, by name; the part itself if it is one."""
-    return {f.name: getattr(part, f.name) for f in fields(part)} if is_dataclass(part) else {"": part}
+    names = _names(type(part))
+    return {name: getattr(part, name) for name in names} if names else {"": part}
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    """What a part of this kind is made of."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+
+
+def content(part: Part | None) -> tuple[Any, ...]:
+    """What tells a part from all that differ from it in one bit: its kind, its numbers, and digests of its arrays."""
+    held = made_of(part).values() if part is not None else ()
+    return type(part), *((x.dtype, xxhash.xxh3_128_digest(x)) if isinstance(x, np.ndarray) else x for x in held)
 
 
 def same(one: Part, other: Part) -> bool:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -20,12 +19,16 @@ from sparsona.methods._feedback import ClientState, trained_with
 from sparsona.methods._personal import NO_MEAN, LogitPrior, Personal, with_prior
 from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.methods.fedpse.owed import Owed, ServerState, held_by
-from sparsona.methods.fedpse.personal import Common, personal_supports
+from sparsona.methods.fedpse.personal import Common
 from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.packed import Packed, without
 from sparsona.ops.rounding import Values, rounded
-from sparsona.ops.topk import top_supports
+from sparsona.ops.topk import kept, top_supports
 from sparsona.training.local import Local
+
+ENTRY, HELD = 12, 2**25
+"""The bytes of an entry of an update, and of all updates that the server holds between its two passes over them. What
+takes more is decoded in both."""
 
 
 @METHODS.add
@@ -80,12 +83,14 @@ class FedPSE(Method[ServerState, ClientState]):
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         size, spans = context.task.layout.size, context.task.layout.spans(self.scope)
+        if ENTRY * kept(size, self.sparsity) * len(arrivals) <= HELD:
+            arrivals = list(arrivals)
         replies = ((a.message.examples(), a.message.sparse("update", size)) for a in arrivals)
         mean, moments = self.server.direction(elementwise_mean(size, replies, absent=not self.ewa), server.moments)
-        common = Common.of(self.chosen(mean, top_supports(mean, spans, self.sparsity), context.task.layout))
+        common = Common.of(self.chosen(mean, top_supports(mean, spans, self.sparsity), context.task.layout), spans)
         same, chosen, distance = Packed.of(common.support), {}, dict(server.distance)
         for k, update in ((a.client, a.message.sparse("update", size)) for a in arrivals):
-            places, distance[k] = personal_supports(common, update, spans, partial(context.rng, "dps", k))
+            places, distance[k] = common.personal(update, context.words("dps", k))
             chosen[k] = Packed.of(self.chosen(mean, places, context.task.layout)) if self.dps else same
         owed = server.owed.broadcast(same, context.unanswered) if self.broadcast_absent else server.owed
         return ServerState(same.added_to(server.weights), owed.given(chosen, server.owed), distance, moments)

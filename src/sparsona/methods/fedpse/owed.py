@@ -9,7 +9,7 @@ from sparsona.message import Message, Vector
 from sparsona.method import ClientId
 from sparsona.methods._feedback import ClientState
 from sparsona.ops.by_client import ByClient
-from sparsona.ops.packed import Packed
+from sparsona.ops.packed import Packed, with_added
 from sparsona.training.optimizer import EMPTY, Moments
 
 
@@ -46,5 +46,5 @@ class ServerState:
 def held_by(state: ClientState, down: Message, size: int) -> Vector:
     """The client's model with what it was sent now."""
     if "update" in down:
-        return Packed.of(down.sparse("update", size)).added_to(state.weights)
+        return with_added(state.weights, down.sparse("update", size))
     return down.vector("weights", size) if "weights" in down else state.weights

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor
 
@@ -12,59 +12,69 @@ import numpy.typing as npt
 from sparsona.compiled import Places, compiled
 from sparsona.message import IndexSet, Mask, Sparse, Vector
 from sparsona.ops.similarity import cosine_of
+from sparsona.streams import Seed, Stream, integers, stream, uniform
 
 Ranks = npt.NDArray[np.int32]
+Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Common:
     """The positions and values that are largest over all clients, ready to be compared with each client's.
 
-    `rank` is the place of each position among the chosen ones, -1 for the others.
+    `rank` is the place of each position among the chosen ones, -1 for the others. `bounds` are the ends of the spans
+    that are compared each by itself.
     """
 
     support: Sparse
     rank: Ranks
+    bounds: Ints
 
     @classmethod
-    def of(cls, support: Sparse) -> Common:
+    def of(cls, support: Sparse, spans: Sequence[slice]) -> Common:
         """The common choice, ready to be compared."""
         rank = np.full(support.size, -1, np.int32)
         rank[support.indices] = np.arange(len(support.indices), dtype=np.int32)
-        return cls(support, rank)
+        return cls(support, rank, np.array([(span.start, span.stop) for span in spans], np.int64))
 
-    def personal(self, update: Sparse, span: slice, rng: np.random.Generator) -> tuple[IndexSet, float]:
-        """The positions within `span` for the client that sent `update`, as many as the common ones are, and the
-        client's correlation distance d from the others, in 0..1.
+    def personal(self, update: Sparse, seed: Seed) -> tuple[IndexSet, float]:
+        """The positions for the client that sent `update`, as many in each span as the common ones are, and the
+        client's correlation distance d from the others, in 0..1: the mean over the spans by positions chosen.
 
-        Positions in both are taken. Of the rest a share d comes from the client's own positions and 1 - d from the
-        common ones, drawn at random: a client unlike the others keeps to what it has learnt itself.
+        In each span, positions in both are taken. Of the rest a share d comes from the client's own positions and
+        1 - d from the common ones, drawn at random: a client unlike the others keeps to what it has learnt itself. Each
+        span has a d and, derived from `seed`, a chance of its own.
 
         >>> same = Sparse(9, np.array([2, 5]), np.array([1, -1], np.float32))
-        >>> Common.of(same).personal(same, slice(0, 9), np.random.default_rng(0))
+        >>> Common.of(same, [slice(0, 9)]).personal(same, np.zeros(1, np.uint32))
         (array([2, 5]), 0.0)
         """
-        c, u = (slice(*np.searchsorted(part.indices, (span.start, span.stop))) for part in (self.support, update))
-        common, own = self.support.indices[c].view(np.uint64), update.indices[u].view(np.uint64)
-        in_own, in_common, both, product, norm, sent = _compare(
-            self.rank, c.start, self.support.values[c], own, update.values[u]
-        )
-        distance = 0.5 - 0.5 * cosine_of(product, norm, sent)
-        rest = len(common) - both
-        theirs = min(floor(distance * rest + 0.5), len(own) - both)
-        from_common = _draw(in_own, rest - theirs, rest, rng)
-        from_own = _draw(in_common, theirs, len(own) - both, rng)
-        return _merge(_taken(common, in_own | from_common), _taken(own, from_own)).view(np.int64), distance
+        common, own = (part.indices.view(np.uint64) for part in (self.support, update))
+        return _personal(self.rank, common, self.support.values, own, update.values, self.bounds, seed)
 
 
-def personal_supports(
-    common: Common, update: Sparse, spans: Sequence[slice], rng: Callable[[int], np.random.Generator]
+@compiled
+def _personal(
+    rank: Ranks, common: Places, values: Vector, own: Places, sent: Vector, bounds: Ints, seed: Seed
 ) -> tuple[IndexSet, float]:
-    """:meth:`Common.personal` span by span, each with its own chance, and the mean distance by positions chosen."""
-    found = [common.personal(update, span, rng(number)) for number, span in enumerate(spans)]
-    total = sum(len(chosen) for chosen, _ in found)
-    distance = sum(distance * len(chosen) for chosen, distance in found)
-    return np.concatenate([chosen for chosen, _ in found]), distance / total if total else 0.5
+    out, many, total = np.empty(len(common), np.uint64), 0, 0.0
+    for number in range(len(bounds)):
+        first, last = np.searchsorted(common, bounds[number].view(np.uint64))
+        begin, end = np.searchsorted(own, bounds[number].view(np.uint64))
+        span, his, chance = common[first:last], own[begin:end], stream(seed, number)
+        in_own, in_common, both, product, norm, sent_norm = _compare(
+            rank, first, values[first:last], his, sent[begin:end]
+        )
+        distance = 0.5 - 0.5 * cosine_of(product, norm, sent_norm)
+        rest = len(span) - both
+        theirs = min(floor(distance * rest + 0.5), len(his) - both)
+        from_common = _draw(in_own, rest - theirs, rest, chance)
+        from_own = _draw(in_common, theirs, len(his) - both, chance)
+        chosen = _merge(_taken(span, in_own | from_common), _taken(his, from_own))
+        out[many : many + len(chosen)] = chosen
+        many += len(chosen)
+        total += distance * len(chosen)
+    return out[:many].view(np.int64), total / many if many else 0.5
 
 
 @compiled
@@ -89,7 +99,8 @@ def _compare(
     return in_own, in_common, both, product, norm, sent_norm
 
 
-def _draw(shared: Mask, wanted: int, among: int, rng: np.random.Generator) -> Mask:
+@compiled
+def _draw(shared: Mask, wanted: int, among: int, chance: Stream) -> Mask:
     """A uniform random subset of `wanted` of the `among` places that are not shared.
 
     Each is drawn with probability wanted / among; then places drawn by lot are added or put back until the number is
@@ -98,9 +109,9 @@ def _draw(shared: Mask, wanted: int, among: int, rng: np.random.Generator) -> Ma
     drawn = np.zeros(len(shared), np.bool_)
     if wanted == 0:
         return drawn
-    short = wanted - _toss(drawn, shared, rng.random(len(shared), np.float32), np.float32(wanted / among))
+    short = wanted - _toss(drawn, shared, uniform(chance, len(shared)), np.float32(wanted / among))
     while short:
-        short = _adjust(drawn, shared, short, rng.integers(0, len(shared), 4 * abs(short) + 8))
+        short = _adjust(drawn, shared, short, integers(chance, len(shared), 4 * abs(short) + 8))
     return drawn
 
 

@@ -97,11 +97,7 @@ class FedSpa(Method[ServerState, ClientState]):
             scores = local.gradient(trained, local.config.batch)
         else:
             scores = local.rng("regrow").random(local.layout.size, np.float32)
-        out = mask.copy()
-        for t in local.layout.tensors:
-            if not mask[t.slice].all():
-                out[t.slice] = regrown(mask[t.slice], trained[t.slice], scores[t.slice], rate)
-        return out
+        return regrown(mask, trained, scores, rate, local.layout.spans("tensor"))
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         """w <- w - 1/S * sum of U_k, where U_k = start - trained on the client's mask."""
