@@ -101,7 +101,8 @@ class EncodeCache:
         """All parts of a message, as bytes. The very same parts as last time are known at once."""
         asked = (layout, packing, *parts.items(), *((name, known.get(name)) for name in parts))
         if self._last is None or not _all_same(self._last[0], asked):
-            self._last = asked, _encode_parts(self.encode, parts, layout, packing, known)
+            found = _encode_parts(self.encode, parts, layout, packing, known)
+            self._last = asked, _Parts((b"".join(found.chunks),), found.ledger, found.uses)
         return self._last[1]
 
     def encode(
@@ -122,7 +123,7 @@ class EncodeCache:
 class _Parts:
     """The parts of a message as bytes; `uses` says whether one of them is coded against a reference."""
 
-    body: bytes
+    chunks: tuple[bytes | memoryview, ...]
     ledger: Ledger
     uses: bool
 
@@ -186,7 +187,9 @@ def encode(
     named = reference.fingerprint if reference is not None and found.uses else b""
     count = varint(2 * len(message) + found.uses)
     start = MAGIC + bytes([VERSION]) + _encode_stamp(message.stamp) + count + named
-    return Frame((start, found.body, _checksum(start, found.body)), Ledger.sum((found.ledger,), len(start) + CHECKSUM))
+    pieces = (start, *found.chunks, _checksum(start, *found.chunks))
+    ledger = Ledger.sum((found.ledger,), len(start) + CHECKSUM)
+    return Frame((b"".join(pieces),) if cache is None else tuple(map(bytes, pieces)), ledger)
 
 
 def _encode_parts(
@@ -205,7 +208,7 @@ def _encode_parts(
         header += len(start)
         chunks += (start, *body.chunks)
         ledgers.append(body.ledger)
-    return _Parts(b"".join(chunks), Ledger.sum(ledgers, header), uses)
+    return _Parts(tuple(chunks), Ledger.sum(ledgers, header), uses)
 
 
 def _checksum(*data: bytes | memoryview) -> bytes:
