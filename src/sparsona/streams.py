@@ -17,7 +17,7 @@ Seed: TypeAlias = npt.NDArray[np.uint32]
 """The words that streams are derived from: see :meth:`sparsona.chance.Chance.words`."""
 
 Stream: TypeAlias = npt.NDArray[np.uint64]
-"""The state (high, low) and the increment (high, low) of a PCG64; whether half of its last number is left, and which."""
+"""The state (high, low) and the increment (high, low) of a PCG64; whether half of its last number is left, and it."""
 
 _HALF = 0xFFFFFFFF
 _POOL = 4
