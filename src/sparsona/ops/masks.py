@@ -46,10 +46,11 @@ def scatter(mask: Mask, values: Vector) -> Vector:
 @compiled
 def _scattered(mask: Mask, values: Vector) -> Vector:
     """`values` has one entry more than the mask: to look for a place and to take its bits is quicker than to choose."""
-    out, bits, at = np.empty(len(mask), np.uint32), values.view(np.uint32), u64(0)
+    out, bits, ones, at = np.empty(len(mask), np.uint32), values.view(np.uint32), mask.view(np.uint8), u64(0)
     for i in range(len(mask)):
-        out[i] = bits[at] & u32(-i64(mask[i]))
-        at += u64(mask[i])
+        one = u64(ones[i])  # of a truth value the compiler would make a branch, and guess wrong half of the time
+        out[i] = bits[at] & (u64(0) - one)
+        at += one
     return out.view(np.float32)
 
 
@@ -115,8 +116,8 @@ def regrown(active: Mask, weights: Vector, scores: Vector, rate: float, spans: I
     array([ True,  True, False, False,  True])
     """
     bounds = [(0, len(active))] if spans is None else [(span.start, span.stop) for span in spans]
-    bits = (np.require(vector, np.float32, KERNEL).view(np.uint32) for vector in (weights, scores))
-    return _regrown(np.require(active, np.bool_, KERNEL), *bits, rate, np.array(bounds, np.int64))
+    least, most = (np.require(vector, np.float32, KERNEL).view(np.uint32) for vector in (weights, scores))
+    return _regrown(np.require(active, np.bool_, KERNEL), least, most, rate, np.array(bounds, np.int64))
 
 
 @compiled

@@ -97,7 +97,7 @@ def _least(bits: Magnitudes, count: int) -> tuple[int, int, int]:
     partition, this never has to guess.
     """
     if count <= 0:
-        return _MAGNITUDE, 0, -1
+        return u32(_MAGNITUDE), 0, -1
     if count >= len(bits):
         return u32(1), 0, 0
     found, left, here, equals = u32(0), count, bits, 0

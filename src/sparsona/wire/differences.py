@@ -292,7 +292,7 @@ def encode(values: Vector, reference: Vector) -> bytes | None:
     start, plain, bits = _encode(patterns, others, symbols.most_contexts(len(values), FAR, MOST_CONTEXTS))
     if not len(start):
         return None
-    return b"".join((start, varint(bits), plain.astype("<u4", copy=False).view(np.uint8)[: (bits + 7) // 8]))
+    return b"".join((start.data, varint(bits), plain.astype("<u4", copy=False).view(np.uint8).data[: (bits + 7) // 8]))
 
 
 @compiled

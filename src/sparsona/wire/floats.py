@@ -268,12 +268,13 @@ def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
     if body is None:
         return None
     flags = extra | coded << 3 | signed << 4
-    out = [bytes([FIELDS, flags]), _used(exponent_of), body]
+    out: list[bytes | memoryview] = [bytes([FIELDS, flags]), _used(exponent_of).data, body]
     if coded:
-        out.append(_encode_ends(ends, own, zeros, exponent_of, 23 - extra, _zero_bits(len(patterns), exponent_of)))
+        bits = _zero_bits(len(patterns), exponent_of)
+        out.append(_encode_ends(ends, own, zeros, exponent_of, 23 - extra, bits).data)
     if signed:
-        out += [varint(len(signs)), signs]
-    out.append(words.astype("<u4", copy=False).view(np.uint8)[: (plain + 7) // 8])
+        out += [varint(len(signs)), signs.data]
+    out.append(words.astype("<u4", copy=False).view(np.uint8).data[: (plain + 7) // 8])
     return b"".join(out)
 
 
