@@ -17,7 +17,7 @@ Seed: TypeAlias = npt.NDArray[np.uint32]
 """The words that streams are derived from: see :meth:`sparsona.chance.Chance.words`."""
 
 Stream: TypeAlias = npt.NDArray[np.uint64]
-"""The state (high, low) and the increment (high, low) of a PCG64; whether half of its last number is left, and which."""
+"""The state (high, low) and the increment (high, low) of a PCG64; whether half of its last number is left, and it."""
 
 _HALF = 0xFFFFFFFF
 _POOL = 4
@@ -67,12 +67,12 @@ def _word(of: Stream) -> int:
     """The next 32 bits: the lower half of a number, then the upper one."""
     if of[4]:
         of[4] = u64(0)
-        return of[5]
+        return u64(of[5])
     _step(of)
     mixed, turn = of[0] ^ of[1], of[0] >> u64(58)
     number = mixed >> turn | mixed << (u64(64) - turn & u64(63))
     of[4], of[5] = u64(1), number >> u64(32)
-    return number & u64(_HALF)
+    return u64(number & u64(_HALF))
 
 
 @compiled

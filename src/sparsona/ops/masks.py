@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sparsona.compiled import KERNEL, compiled, i64, u32
+from sparsona.compiled import KERNEL, compiled, i64, u32, u64
 from sparsona.errors import WireError
 from sparsona.layout import Layout
 from sparsona.message import Mask, Positions, Vector
@@ -46,10 +46,11 @@ def scatter(mask: Mask, values: Vector) -> Vector:
 @compiled
 def _scattered(mask: Mask, values: Vector) -> Vector:
     """`values` has one entry more than the mask: to look for a place and to take its bits is quicker than to choose."""
-    out, bits, at = np.empty(len(mask), np.uint32), values.view(np.uint32), 0
+    out, bits, ones, at = np.empty(len(mask), np.uint32), values.view(np.uint32), mask.view(np.uint8), u64(0)
     for i in range(len(mask)):
-        out[i] = bits[at] & -u32(mask[i])
-        at += mask[i]
+        one = u64(ones[i])  # of a truth value the compiler would make a branch, and guess wrong half of the time
+        out[i] = bits[at] & (u64(0) - one)
+        at += one
     return out.view(np.float32)
 
 
@@ -115,29 +116,32 @@ def regrown(active: Mask, weights: Vector, scores: Vector, rate: float, spans: I
     array([ True,  True, False, False,  True])
     """
     bounds = [(0, len(active))] if spans is None else [(span.start, span.stop) for span in spans]
-    bits = (np.require(vector, np.float32, KERNEL).view(np.uint32) for vector in (weights, scores))
-    return _regrown(np.require(active, np.bool_, KERNEL), *bits, rate, np.array(bounds, np.int64))
+    least, most = (np.require(vector, np.float32, KERNEL).view(np.uint32) for vector in (weights, scores))
+    return _regrown(np.require(active, np.bool_, KERNEL), least, most, rate, np.array(bounds, np.int64))
 
 
 @compiled
 def _regrown(active: Mask, weights: Magnitudes, scores: Magnitudes, rate: float, bounds: Ints) -> Mask:
-    """What may go or come has a magnitude above zero, the others have zero: a weight or a score of zero counts, too."""
-    out, found = active.copy(), np.empty(len(active) + 1, np.int64)
-    order, largest = np.zeros(len(active), np.uint32), u32(2**31 - 1)
+    """A magnitude of zero counts, too: weights' are subtracted from the largest one, and scores' rise by one."""
+    out, largest = active.copy(), u32(2**31 - 1)
+    places, found = np.empty(len(active) + 1, np.int64), np.empty(len(active) + 1, np.int64)
+    order = np.empty(len(active) + 1, np.uint32)
     for start, stop in bounds:
-        count = 0
+        inside = u64(0)
         for i in range(start, stop):
-            order[i] = u32(largest - (weights[i] & largest)) if active[i] else u32(0)
-            count += active[i]
-        if count == stop - start:
+            places[inside], order[inside] = i, largest - (weights[u64(i)] & largest)
+            inside += u64(active[u64(i)])
+        if i64(inside) == stop - start:
             continue
-        count = i64(ceil(rate * count))
-        for i in found[: take_largest(order, start, stop, count, found, 0)]:
-            out[i] = False
+        count = i64(ceil(rate * i64(inside)))
+        for one in found[: take_largest(order, 0, i64(inside), count, found, 0)]:
+            out[places[one]] = False
+        outside = u64(0)
         for i in range(start, stop):
-            order[i] = u32(0) if out[i] else u32((scores[i] & largest) + u32(1))
-        for i in found[: take_largest(order, start, stop, count, found, 0)]:
-            out[i] = True
+            places[outside], order[outside] = i, (scores[u64(i)] & largest) + u32(1)
+            outside += u64(not out[u64(i)])
+        for one in found[: take_largest(order, 0, i64(outside), count, found, 0)]:
+            out[places[one]] = True
     return out
 
 

@@ -10,7 +10,7 @@ from math import floor
 import numpy as np
 import numpy.typing as npt
 
-from sparsona.compiled import KERNEL, compiled, u32, u64
+from sparsona.compiled import KERNEL, compiled, i64, u32, u64
 from sparsona.message import IndexSet, Vector
 
 Magnitudes = npt.NDArray[np.uint32]
@@ -62,53 +62,59 @@ def _largest_of(vector: Vector, spans: list[int]) -> IndexSet:
 @compiled
 def _largest(bits: Magnitudes, spans: Ints) -> IndexSet:
     out, at = np.empty(spans[:, 2].sum() + 1, np.int64), 0
-    magnitudes = bits & _MAGNITUDE
     for start, stop, count in spans:
-        at = take_largest(magnitudes, start, stop, count, out, at)
+        at = take_largest(bits, start, stop, count, out, at)
     return out[:at]
 
 
 @compiled
-def take_largest(magnitudes: Magnitudes, start: int, stop: int, count: int, out: IndexSet, at: int) -> int:
-    """Where the `count` largest of magnitudes[start:stop] stand, into `out` from `at` on; where these end.
+def take_largest(bits: Magnitudes, start: int, stop: int, count: int, out: IndexSet, at: int) -> int:
+    """Where the `count` largest magnitudes of bits[start:stop] stand, into `out` from `at` on; where these end.
 
     Of equals the first are taken, and zeros never. `out` has room for one more.
     """
-    least, equals = _least(magnitudes, start, stop, count)
+    least, equals, all_equals = _least(bits[start:stop], count)
+    if equals == all_equals:
+        for i in range(start, stop):
+            out[u64(at)] = i
+            at += (bits[u64(i)] & _MAGNITUDE) >= least
+        return at
     for i in range(start, stop):
-        level = (magnitudes[u64(i)] == least) & (equals > 0)
+        magnitude = bits[u64(i)] & _MAGNITUDE
+        level = (magnitude == least) & (equals > 0)
         out[u64(at)] = i
-        at += (magnitudes[u64(i)] > least) | level
+        at += (magnitude > least) | level
         equals -= level
     return at
 
 
 @compiled
-def _least(magnitudes: Magnitudes, start: int, stop: int, count: int) -> tuple[int, int]:
-    """The smallest of the `count` largest magnitudes, and how many of its equals are among them; if that is zero, none.
+def _least(bits: Magnitudes, count: int) -> tuple[int, int, int]:
+    """The smallest of the `count` largest magnitudes, how many of its equals are among them, and of how many; 1 where
+    it would be zero.
 
-    The bits are found from the top ten or eleven at a time, by counting how often each pattern occurs: unlike a
+    The bits are found from the top, ten or eleven at a time, by counting how often each pattern occurs: unlike a
     partition, this never has to guess.
     """
     if count <= 0:
-        return _MAGNITUDE, 0
-    if count >= stop - start:
-        return u32(0), 0
-    found, left, here, inside = u32(0), count, magnitudes[start:stop], 0
-    candidates = here
-    for shift in (20, 10, 0):
-        counts = np.zeros(2048, np.int64)
-        for magnitude in here:
-            counts[u64(magnitude >> u32(shift) & u32(2047 if shift == 20 else 1023))] += 1
-        pattern = 2047
-        while counts[pattern] < left:
-            left -= counts[pattern]
+        return u32(_MAGNITUDE), 0, -1
+    if count >= len(bits):
+        return u32(1), 0, 0
+    found, left, here, equals = u32(0), count, bits, 0
+    for shift, width in ((20, 2047), (10, 1023), (0, 1023)):
+        counts = np.zeros((2, 2048), np.uint32)  # two, since a machine is slow to add to the same number twice in a row
+        for i in range(len(here)):
+            counts[u64(i & 1), u64(here[u64(i)] >> u32(shift) & u32(width))] += u32(1)
+        pattern = width
+        while counts[0, pattern] + counts[1, pattern] < left:
+            left -= i64(counts[0, pattern] + counts[1, pattern])
             pattern -= 1
         found |= u32(pattern << shift)
+        equals = i64(counts[0, pattern] + counts[1, pattern])
         if shift:
-            candidates, inside = np.empty(counts[pattern] + 1, np.uint32), 0
-            for magnitude in here:
-                candidates[u64(inside)] = magnitude
-                inside += magnitude >> u32(shift) == found >> u32(shift)
-            here = candidates[:inside]
-    return found, left if found else 0
+            inside, at = np.empty(equals + 1, np.uint32), u64(0)
+            for pattern in here:
+                inside[at] = pattern
+                at += u64((pattern & _MAGNITUDE) >> u32(shift) == found >> u32(shift))
+            here = inside[:equals]
+    return (found, left, equals) if found else (u32(1), 0, 0)

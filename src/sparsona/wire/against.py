@@ -155,12 +155,12 @@ def _bound(part: Positions, layout: Sequence[int] | None) -> float:
     return positions.bound(part.size, *positions.by_tensor(part.size, part.indices, layout))
 
 
-def _by_tensor(base: Positions, layout: Sequence[int] | None) -> tuple[list[int] | None, list[int] | None]:
+def _by_tensor(base: Positions, layout: Sequence[int] | None) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
     """How many positions of each tensor are in `base`, and how many are not."""
     if layout is None:
         return None, None
     counts, _ = positions.by_tensor(base.size, base.indices, layout)
-    return counts, [n - k for n, k in zip(layout, counts, strict=True)]
+    return counts, tuple(n - k for n, k in zip(layout, counts, strict=True))
 
 
 def _ordered(values: Numbers) -> npt.NDArray[np.unsignedinteger]:

@@ -22,7 +22,7 @@ from sparsona.compiled import KERNEL, bit_length, compiled, i64, u64
 from sparsona.errors import WireError
 from sparsona.message import Vector
 from sparsona.wire import rans, symbols, tables
-from sparsona.wire.buffers import Reader, varint
+from sparsona.wire.buffers import Bytes, Reader, varint
 from sparsona.wire.fields import Patterns
 from sparsona.wire.rans import Contexts, Ints, Symbols, Words
 
@@ -274,9 +274,14 @@ def _contexts(counts: Patterns, most: int) -> tuple[int, Contexts, Ints, int]:
     return log, cut, merged, best // (8 * 4096)
 
 
+@compiled
 def _context_of(cuts: Contexts) -> Contexts:
-    """The context of each expected bit length."""
-    return np.searchsorted(cuts, np.arange(EXPECTED), side="right").astype(np.uint8)
+    """The context of each expected bit length: how many of the cuts lie at or below it."""
+    out = np.zeros(EXPECTED, np.uint8)
+    for cut in cuts:
+        for bin in range(cut, EXPECTED):
+            out[bin] += 1
+    return out
 
 
 def encode(values: Vector, reference: Vector) -> bytes | None:
@@ -284,19 +289,22 @@ def encode(values: Vector, reference: Vector) -> bytes | None:
     if len(values) < _FEW:
         return None
     patterns, others = (np.require(v, np.float32, KERNEL).view(np.uint32) for v in (values, reference))
-    found, counts, plain, bits = split(patterns, others)
-    log, cuts, merged, cost = _contexts(counts, symbols.most_contexts(len(values), FAR, MOST_CONTEXTS))
-    if cost + bits // 8 >= 4 * len(values):
+    start, plain, bits = _encode(patterns, others, symbols.most_contexts(len(values), FAR, MOST_CONTEXTS))
+    if not len(start):
         return None
+    return b"".join((start.data, varint(bits), plain.astype("<u4", copy=False).view(np.uint8).data[: (bits + 7) // 8]))
+
+
+@compiled
+def _encode(patterns: Patterns, others: Patterns, most: int) -> tuple[Bytes, Patterns, int]:
+    """The coded symbols (none if they do not pay), the plain bits as words, and how many bits."""
+    found, counts, plain, bits = split(patterns, others)
+    log, cuts, merged, cost = _contexts(counts, most)
+    if cost + bits // 8 >= 4 * len(patterns):
+        return np.zeros(0, np.uint8), plain, bits
     table = tables.quantise(merged)
-    words = _push(found, _context_of(cuts), rans.frequencies(tables.SCALE[table], BITS))
-    return b"".join(
-        [
-            bytes([log]) + cuts.tobytes() + tables.write_bytes(table),
-            varint(len(words)) + symbols.to_bytes(words),
-            varint(bits) + plain.astype("<u4", copy=False).tobytes()[: (bits + 7) // 8],
-        ]
-    )
+    words = _push(found, _context_of(cuts), tables.frequencies(table, BITS))
+    return tables.joined(log, cuts, table, words), plain, bits
 
 
 def decode(reader: Reader, reference: Vector) -> Vector:
@@ -309,7 +317,7 @@ def decode(reader: Reader, reference: Vector) -> Vector:
     if log > most:
         raise WireError(f"{what} ask for 2**{log} contexts, at most 2**{most} are possible")
     cuts = reader.array("u1", (1 << log) - 1, what)
-    if (np.diff(cuts.astype(np.int64)) < 0).any():
+    if cuts.tolist() != sorted(cuts.tolist()):
         raise WireError(f"the contexts of {what} are not in order")
     table = tables.read_bytes(reader, SYMBOLS << log, what).reshape(1 << log, -1)
     count = reader.varint(f"the length of {what}", most=len(reference) + 8)
@@ -319,8 +327,16 @@ def decode(reader: Reader, reference: Vector) -> Vector:
     plain = np.zeros(len(rest) // 4 + 3, "<u4")
     plain.view(np.uint8)[: len(rest)] = rest
     others = np.require(reference, np.float32, KERNEL).view(np.uint32)
-    freq = rans.frequencies(tables.SCALE[table], BITS)
-    out = np.empty(len(others), np.uint32)
-    if not _unite(words, plain.astype(np.uint32, copy=False), others, _context_of(cuts), freq, bits, out):
+    out, fine = _decode(words, plain.astype(np.uint32, copy=False), others, cuts, table, bits)
+    if not fine:
         raise WireError(f"{what} do not fit their reference and their table of frequencies")
     return out.view(np.float32)
+
+
+@compiled
+def _decode(
+    words: Words, plain: Patterns, reference: Patterns, cuts: Contexts, table: Bytes, bits: int
+) -> tuple[Patterns, bool]:
+    out = np.empty(len(reference), np.uint32)
+    freq = tables.frequencies(table, BITS)
+    return out, _unite(words, plain, reference, _context_of(cuts), freq, bits, out)

@@ -21,7 +21,7 @@ from sparsona.wire import fields, positions, rans, symbols, tables
 from sparsona.wire import signs as signs_
 from sparsona.wire.buffers import Bytes, Reader, varint
 from sparsona.wire.fields import Patterns
-from sparsona.wire.rans import Contexts, Ints, Symbols
+from sparsona.wire.rans import Contexts, Ints, Symbols, Words
 
 RAW, PALETTE, FIELDS, HOLES, POWERS = range(5)
 _MANTISSA = np.uint32(0x7FFFFF)
@@ -152,8 +152,7 @@ def _encode_powers(patterns: Patterns, below: int) -> bytes | None:
     exponents = (patterns >> np.uint32(23) & np.uint32(255)).astype(np.uint8)
     exponent_of = np.unique(exponents)
     signs = signs_.write(patterns)
-    used = np.packbits(np.isin(np.arange(256), exponent_of))
-    start = bytes([POWERS, len(signs) > 0]) + tables.write_bytes(used)
+    start = bytes([POWERS, len(signs) > 0]) + _used(exponent_of).tobytes()
     end = varint(len(signs)) + signs.tobytes() if len(signs) else _bits(patterns >> np.uint32(31))
     body: bytes | None = b""
     if len(exponent_of) > 1:
@@ -191,27 +190,27 @@ HAZARD: Ints = np.array([0] + [tables.STEPS[(b + 1) % 16] << (b + 1) // 16 >> 8 
 
 
 @compiled
-def _nearest_hazard(one: int, both: int, hazard: Ints) -> int:
+def _nearest_hazard(one: int, both: int) -> int:
     target = (one << 24) // both
     best = 1
     for byte in range(2, 255):
-        if abs(hazard[byte] - target) < abs(hazard[best] - target):
+        if abs(HAZARD[byte] - target) < abs(HAZARD[best] - target):
             best = byte
     return best
 
 
 @compiled
-def _quantise_hazards(places: Ints, hazard: Ints) -> Bytes:
+def _quantise_hazards(places: Ints) -> Bytes:
     out = np.zeros(len(places), np.uint8)
     for place in range(len(places)):
         zero, one = places[place]
         if one:
-            out[place] = _nearest_hazard(one, zero + one, hazard) if zero else 255
+            out[place] = _nearest_hazard(one, zero + one) if zero else 255
     return out
 
 
 @compiled
-def _zero_weights(hazards: Bytes, exponent_of: Contexts, width: int, hazard: Ints) -> Ints:
+def _zero_weights(hazards: Bytes, exponent_of: Contexts, width: int) -> Ints:
     """For each exponent, how likely each number of zeros at the end is; what is possible has a weight above zero."""
     out = np.zeros((len(exponent_of), width + 1), np.int64)
     for rank in range(len(exponent_of)):
@@ -219,7 +218,7 @@ def _zero_weights(hazards: Bytes, exponent_of: Contexts, width: int, hazard: Int
         for bit in range(width):
             byte = hazards[exponent_of[rank] + bit]
             if possible and byte:
-                one = max(1, (left * hazard[byte]) >> 24)
+                one = max(1, (left * HAZARD[byte]) >> 24)
                 out[rank, bit] = one
                 left = max(1, left - one)
                 possible = byte < 255
@@ -228,23 +227,33 @@ def _zero_weights(hazards: Bytes, exponent_of: Contexts, width: int, hazard: Int
     return out
 
 
-def _survey(patterns: Patterns) -> tuple[Contexts, Ints, int, int, int]:
-    """The exponents that occur, the zeros at the end of their mantissas, and the cheapest way without the signs."""
+@compiled
+def _survey(patterns: Patterns) -> tuple[Contexts, Contexts, Ints, int, int, int]:
+    """The exponents that occur, their ranks, the zeros at the end of their mantissas, and the cheapest way without the
+    signs.
+    """
     fine, zeros = fields.survey(patterns)
-    exponent_of = np.flatnonzero(zeros.any(axis=1)).astype(np.uint8)
-    fine, zeros = fine.reshape(256, -1)[exponent_of].reshape(-1), zeros[exponent_of]
-    return exponent_of, zeros, *fields.choose(fine, zeros, exponent_of)
+    exponent_of, ranks, many = np.empty(256, np.uint8), np.zeros(256, np.uint8), 0
+    for exponent in range(256):
+        if zeros[exponent].any():
+            exponent_of[many], ranks[exponent] = exponent, many
+            fine[many << fields.DEEPEST : (many + 1) << fields.DEEPEST] = fine[
+                exponent << fields.DEEPEST : (exponent + 1) << fields.DEEPEST
+            ]
+            zeros[many] = zeros[exponent]
+            many += 1
+    exponent_of, zeros = exponent_of[:many].copy(), zeros[:many].copy()
+    guess, extra, coded = fields.choose(fine[: many << fields.DEEPEST], zeros, exponent_of)
+    return exponent_of, ranks, zeros, guess, extra, coded
 
 
 def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
     if len(patterns) >= 4 * _SAMPLE and below < 4 * len(patterns):
         sample = np.ascontiguousarray(patterns[:: len(patterns) // _SAMPLE | 1])
         # contexts will hardly save more than the signs cost
-        if _survey(sample)[2] * len(patterns) >= below * len(sample):
+        if _survey(sample)[3] * len(patterns) >= below * len(sample):
             return None
-    exponent_of, zeros, guess, extra, coded = _survey(patterns)
-    ranks = np.zeros(256, np.uint8)
-    ranks[exponent_of] = np.arange(len(exponent_of))
+    exponent_of, ranks, zeros, guess, extra, coded = _survey(patterns)
     least = guess - 3 * len(patterns) // 8  # contexts, of which there are at most eight, save three bits a symbol
     if least >= below:
         return None
@@ -259,18 +268,31 @@ def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
     if body is None:
         return None
     flags = extra | coded << 3 | signed << 4
-    used = np.packbits(np.isin(np.arange(256), exponent_of))
-    out = [bytes([FIELDS, flags]), tables.write_bytes(used), body]
+    out: list[bytes | memoryview] = [bytes([FIELDS, flags]), _used(exponent_of).data, body]
     if coded:
-        hazards = _quantise_hazards(fields.place_counts(zeros, exponent_of, 23 - extra), HAZARD)
         bits = _zero_bits(len(patterns), exponent_of)
-        freq = rans.frequencies(_zero_weights(hazards, exponent_of, 23 - extra, HAZARD), bits)
-        stream = rans.push(ends, own, freq, rans.starts(freq), bits)
-        out += [tables.write_bytes(hazards), varint(len(stream)), symbols.to_bytes(stream)]
+        out.append(_encode_ends(ends, own, zeros, exponent_of, 23 - extra, bits).data)
     if signed:
-        out += [varint(len(signs)), signs.tobytes()]
-    out.append(words.astype("<u4", copy=False).tobytes()[: (plain + 7) // 8])
+        out += [varint(len(signs)), signs.data]
+    out.append(words.astype("<u4", copy=False).view(np.uint8).data[: (plain + 7) // 8])
     return b"".join(out)
+
+
+@compiled
+def _used(exponent_of: Contexts) -> Bytes:
+    """The exponents that occur as a bitmap, the highest bit of a byte first, in short."""
+    bits = np.zeros(32, np.uint8)
+    for exponent in exponent_of:
+        bits[exponent >> 3] |= 128 >> (exponent & 7)
+    return tables.shortened(bits)
+
+
+@compiled
+def _encode_ends(ends: Symbols, own: Contexts, zeros: Ints, exponent_of: Contexts, width: int, bits: int) -> Bytes:
+    """How many zeros each mantissa ends in, given the rank of its exponent."""
+    hazards = _quantise_hazards(fields.place_counts(zeros, exponent_of, width))
+    freq = rans.frequencies(_zero_weights(hazards, exponent_of, width), bits)
+    return tables.with_words(tables.shortened(hazards), rans.push(ends, own, freq, rans.starts(freq), bits))
 
 
 def _decode_fields(reader: Reader, count: int) -> Patterns:
@@ -300,12 +322,19 @@ def _decode_ends(reader: Reader, own: Contexts, exponent_of: Contexts, width: in
     """How many zeros each mantissa ends in, given the rank of its exponent."""
     hazards = tables.read_bytes(reader, fields.PLACES, "zeros at the end")
     bits = _zero_bits(len(own), exponent_of)
-    freq = rans.frequencies(_zero_weights(hazards, exponent_of, width, HAZARD), bits)
     stream = symbols.read_words(reader, len(own), "zeros at the end")
-    ends, fine = rans.pull(stream, own, freq, rans.starts(freq), rans.slots(freq, bits), bits)
+    ends, fine = _pull_ends(stream, own, hazards, exponent_of, width, bits)
     if not fine:
         raise WireError("zeros at the end do not fit their table of frequencies")
     return ends
+
+
+@compiled
+def _pull_ends(
+    words: Words, own: Contexts, hazards: Bytes, exponent_of: Contexts, width: int, bits: int
+) -> tuple[Symbols, bool]:
+    freq = rans.frequencies(_zero_weights(hazards, exponent_of, width), bits)
+    return rans.pull(words, own, freq, rans.starts(freq), rans.slots(freq, bits), bits)
 
 
 def _zero_bits(count: int, exponent_of: Contexts) -> int:

@@ -12,6 +12,8 @@ and on", which costs nothing extra, for a geometric gap has no memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -182,34 +184,56 @@ def _pull(
     return 2 if over else 0
 
 
-def encode(indices: IndexSet, tensors: Sequence[int], counts: Sequence[int]) -> bytes:
-    """`indices` in consecutive ranges of lengths `tensors`, of which they hold `counts`; each has its own density."""
+@dataclass(frozen=True, eq=False)
+class _Model:
+    """What follows from how many positions each tensor has: see :func:`_models`. Nobody writes to it."""
+
+    tensors: Ints
+    counts: Ints
+    freq: Ints
+    tops: Ints
+    lows: Ints
+    plain_bytes: int
+
+
+@lru_cache(maxsize=64)
+def _model(tensors: tuple[int, ...], counts: tuple[int, ...]) -> _Model:
+    """Methods that keep a share of each tensor send as many positions again and again."""
     sizes, present = np.array(tensors, np.int64), np.array(counts, np.int64)
     freq, tops, lows = _models(sizes, present)
-    symbols, ends, plain = _split(indices, sizes, present, tops, lows)
-    words = _push(symbols, ends, freq, _lanes(len(indices)))
-    rest = plain.astype("<u4", copy=False).tobytes()[: _plain_bytes(present, sizes, lows)]
+    return _Model(sizes, present, freq, tops, lows, (int((present * lows)[present < sizes].sum()) + 7) // 8)
+
+
+def encode(indices: IndexSet, tensors: Sequence[int], counts: Sequence[int]) -> bytes:
+    """`indices` in consecutive ranges of lengths `tensors`, of which they hold `counts`; each has its own density."""
+    model = _model(tuple(tensors), tuple(counts))
+    words, plain = _encode(indices, model.tensors, model.counts, model.freq, model.tops, model.lows)
+    rest = plain.astype("<u4", copy=False).tobytes()[: model.plain_bytes]
     return varint(len(words)) + to_bytes(words) + rest
+
+
+@compiled
+def _encode(
+    indices: IndexSet, tensors: Ints, counts: Ints, freq: Ints, tops: Ints, lows: Ints
+) -> tuple[Words, PlainWords]:
+    symbols, ends, plain = _split(indices, tensors, counts, tops, lows)
+    return _push(symbols, ends, freq, _lanes(len(indices))), plain
 
 
 def decode(reader: Reader, tensors: Sequence[int], counts: Sequence[int]) -> IndexSet:
     """The positions again; `counts` are within `tensors`."""
-    sizes, present = np.array(tensors, np.int64), np.array(counts, np.int64)
-    freq, tops, lows = _models(sizes, present)
+    model = _model(tuple(tensors), tuple(counts))
     length = reader.varint("the length of coded positions", most=reader.remaining // 2)
     words = reader.array("<u2", length, "coded positions").astype(np.uint16)
-    rest = reader.array("u1", _plain_bytes(present, sizes, lows), "coded positions")
+    rest = reader.array("u1", model.plain_bytes, "coded positions")
     plain = np.zeros(len(rest) // 4 + 2, "<u4")
     plain.view(np.uint8)[: len(rest)] = rest
-    out = np.empty(int(present.sum()), np.int64)
-    wrong = _pull(words, plain.astype(np.uint32, copy=False), sizes, present, freq, tops, lows, out)
+    out = np.empty(sum(counts), np.int64)
+    kernel = model.tensors, model.counts, model.freq, model.tops, model.lows
+    wrong = _pull(words, plain.astype(np.uint32, copy=False), *kernel, out)
     if wrong:
         what = (
             "a coded position is beyond its tensor" if wrong == 1 else "coded positions are followed by something else"
         )
         raise WireError(what)
     return out
-
-
-def _plain_bytes(counts: Ints, tensors: Ints, lows: Ints) -> int:
-    return (int((counts * lows)[counts < tensors].sum()) + 7) // 8

@@ -66,7 +66,7 @@ def encode(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> Piece
     counts, known = by_tensor(size, indices, tensors)
     mask = np.zeros(size, np.uint8)
     mask[indices] = 1
-    widths, structured = rows.survey(mask, indices, known)
+    widths, structured = rows.survey(mask, indices, known, counts)
     # what gaps cost is known beforehand to a few bytes: only the better of the two is coded, and only if it may win
     head = _tensor_head(known, counts)
     whole, split = _gap_bits((size,), (len(indices),)), _gap_bits(known, counts) + 8 * len(head)
@@ -134,7 +134,8 @@ def decode(reader: Reader, size: int, count: int, tensors: Sequence[int] | None)
     return out
 
 
-def fingerprint(tensors: Sequence[int]) -> bytes:
+@lru_cache(maxsize=64)
+def fingerprint(tensors: tuple[int, ...]) -> bytes:
     """Two bytes by which the receiver sees that it knows the same tensors."""
     return (zlib.crc32(np.array(tensors, "<i8").tobytes()) & 0xFFFF).to_bytes(2, "little")
 
@@ -142,7 +143,7 @@ def fingerprint(tensors: Sequence[int]) -> bytes:
 def checked(reader: Reader, tensors: Sequence[int] | None) -> tuple[int, ...]:
     """The tensors that positions are coded for: the receiver's own, if the fingerprint agrees."""
     told = bytes(reader.take(2, "the fingerprint of a layout"))
-    if tensors is None or fingerprint(tensors) != told:
+    if tensors is None or fingerprint(tuple(tensors)) != told:
         raise WireError("positions are coded for a layout that the receiver does not have")
     return tuple(tensors)
 
@@ -195,12 +196,13 @@ def _others(size: int, indices: IndexSet) -> IndexSet:
     return np.flatnonzero(mask)
 
 
-def _gap_bits(tensors: Sequence[int], counts: Sequence[int]) -> int:
+@lru_cache(maxsize=1024)
+def _gap_bits(tensors: tuple[int, ...], counts: tuple[int, ...]) -> int:
     pairs = np.array([(k, n - k) for n, k in zip(tensors, counts, strict=True)], np.int64)
     return sum(rans.entropy(pair) for pair in pairs) >> 12
 
 
-def _tensor_head(tensors: Sequence[int], counts: Sequence[int]) -> bytes:
+def _tensor_head(tensors: tuple[int, ...], counts: Sequence[int]) -> bytes:
     return fingerprint(tensors) + b"".join(varint(k) for k in counts[:-1])
 
 
@@ -212,11 +214,10 @@ def _tensor_counts(reader: Reader, tensors: Sequence[int], count: int) -> list[i
     return counts
 
 
-def _encode_grid(mask: Bytes, tensors: Sequence[int], widths: list[int], shared: bool, below: int) -> bytes | None:
+def _encode_grid(mask: Bytes, tensors: tuple[int, ...], widths: list[int], shared: bool, below: int) -> bytes | None:
     told = b"".join(varint(w) for w, n in zip(widths, tensors, strict=True) if n >= rows.SMALLEST)
     start = bytes([GRID | _LAYOUT]) + fingerprint(tensors) + told if shared else bytes([GRID]) + told
-    ends = np.cumsum(tensors)
-    body = grid.write(mask, ends, np.array(widths, np.int64), max(0, below - len(start)))
+    body = grid.write(mask, _ends(tensors), np.array(widths, np.int64), max(0, below - len(start)))
     out = start + varint(len(body)) + body.tobytes()
     return out if len(body) and len(out) < below else None
 

@@ -71,7 +71,8 @@ def fingerprint(parts: Mapping[str, Part]) -> bytes:
 
 def made_of(part: Part) -> dict[str, Any]:
     """The arrays and numbers of a part, by name; the part itself if it is one."""
-    names = _names(type(part))
+    kind: type = type(part)
+    names = _names(kind)
     return {name: getattr(part, name) for name in names} if names else {"": part}
 
 
@@ -84,7 +85,7 @@ def _names(kind: type) -> tuple[str, ...]:
 def content(part: Part | None) -> tuple[Any, ...]:
     """What tells a part from all that differ from it in one bit: its kind, its numbers, and digests of its arrays."""
     held = made_of(part).values() if part is not None else ()
-    return type(part), *((x.dtype, xxhash.xxh3_128_digest(x)) if isinstance(x, np.ndarray) else x for x in held)
+    return type(part), *((x.dtype, xxhash.xxh3_128_digest(x.data)) if isinstance(x, np.ndarray) else x for x in held)
 
 
 def same(one: Part, other: Part) -> bool:

@@ -101,12 +101,14 @@ def _clustered(mask: Bytes, sample: IndexSet, end: int, density: float) -> bool:
     return _neighbours(mask, sample, end) > 1.02 * chance + 5 * math.sqrt(chance * (1 - density)) + 1
 
 
-def survey(mask: Bytes, indices: IndexSet, tensors: Sequence[int]) -> tuple[list[int], bool]:
-    """The row lengths of `tensors` (1 where there are none to see), and whether the mask is structured at all."""
-    widths, structured, first = [], False, 0
-    bounds = np.searchsorted(indices, np.cumsum([0, *tensors])).tolist()
-    for size, start, stop in zip(tensors, bounds[:-1], bounds[1:], strict=True):
-        width, count = 1, stop - start
+def survey(mask: Bytes, indices: IndexSet, tensors: Sequence[int], counts: Sequence[int]) -> tuple[list[int], bool]:
+    """The row lengths of `tensors` (1 where there are none to see), and whether the mask is structured at all.
+
+    `counts` says how many positions are in each tensor.
+    """
+    widths, structured, first, stop = [], False, 0, 0
+    for size, count in zip(tensors, counts, strict=True):
+        width, start, stop = 1, stop, stop + count
         if size >= SMALLEST and min(count, size - count) >= _FEWEST:
             lengths = _row_lengths(size)
             glance = np.ascontiguousarray(indices[start : stop : -(-count // _GLANCE)])

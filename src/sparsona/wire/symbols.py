@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from sparsona.compiled import compiled
+from sparsona.compiled import compiled, i64
 from sparsona.errors import WireError
 from sparsona.wire import rans, tables
-from sparsona.wire.buffers import Reader, varint
+from sparsona.wire.buffers import Bytes, Reader
 from sparsona.wire.rans import Contexts, Ints, Symbols, Words
 
 EACH = 128
@@ -40,11 +40,13 @@ def most_contexts(symbols: int, alphabet: int, most: int) -> int:
     return max(0, min(most, (symbols // EACH).bit_length() - 1, (2 * symbols // alphabet).bit_length() - 1))
 
 
+@compiled
 def _cuts(counts: Ints) -> Contexts:
     """Seven bounds that split the symbols, whose means have these counts, into eight contexts of about equal weight."""
-    reached = np.cumsum(counts)
-    shares = [(int(reached[-1]) * i + 7) // 8 for i in range(1, 8)]
-    return (np.searchsorted(reached, shares, side="left") + 1).clip(0, 255).astype(np.uint8)
+    reached, out = np.cumsum(counts), np.empty(7, np.uint8)
+    for i in range(7):
+        out[i] = min(np.searchsorted(reached, (reached[-1] * (i + 1) + 7) // 8) + 1, 255)
+    return out
 
 
 @compiled
@@ -69,23 +71,37 @@ def _bits_of(counts: Ints) -> int:
 
 def encode(symbols: Symbols, levels: Contexts, below: int) -> bytes | None:
     """The code of `symbols`, `levels[s]` being the level of symbol s; None if it would not be below `below` bytes."""
+    count = len(symbols)
+    out = _encode(symbols, levels, below, table_bits(count), most_contexts(count, len(levels), 3)).tobytes()
+    return out if 0 < len(out) < below else None
+
+
+@compiled
+def _encode(symbols: Symbols, levels: Contexts, below: int, bits: int, most: int) -> Bytes:
+    """The same, empty if it is longer; frequencies are out of 2**bits, `most` is log2 of the most contexts."""
     size = len(levels)
     means, counts = rans.means(symbols, levels)
     cuts = _cuts(counts)
     contexts, finest = _joint(symbols, means, cuts, size)
-    logs = range(1 + most_contexts(len(symbols), size, 3))
-    choices = [finest.reshape(1 << log, -1, size).sum(axis=1) for log in logs]
-    costs = [_bits_of(counts) for counts in choices]
-    log = costs.index(min(costs))
-    bits = table_bits(len(symbols))
-    if costs[log] >= below * 8 * 4096 or 2 * (choices[log] > 0).sum(axis=1).max() > 1 << bits:
-        return None
-    kept = cuts[(8 >> log) - 1 :: 8 >> log]
-    table = tables.quantise(choices[log])
-    freq = rans.frequencies(tables.SCALE[table], bits)
-    words = rans.push(symbols, contexts >> np.uint8(3 - log), freq, rans.starts(freq), bits)
-    out = bytes([log]) + kept.tobytes() + tables.write_bytes(table) + varint(len(words)) + to_bytes(words)
-    return out if len(out) < below else None
+    log, cost, best = 0, i64(1) << 62, finest
+    for tried in range(most + 1):
+        choice = np.zeros((1 << tried, size), np.int64)
+        for row in range(8):
+            choice[row >> (3 - tried)] += finest[row]
+        here = _bits_of(choice)
+        if here < cost:
+            log, cost, best = tried, here, choice
+    used = 0
+    for row in best:
+        used = max(used, (row > 0).sum())
+    if cost >= below * 8 * 4096 or 2 * used > 1 << bits:
+        return np.zeros(0, np.uint8)
+    table = tables.quantise(best)
+    freq = tables.frequencies(table, bits)
+    for i in range(len(contexts)):
+        contexts[i] >>= np.uint8(3 - log)
+    words = rans.push(symbols, contexts, freq, rans.starts(freq), bits)
+    return tables.joined(log, cuts[(8 >> log) - 1 :: 8 >> log], table, words)
 
 
 def decode(reader: Reader, count: int, levels: Contexts, what: str) -> Symbols:
@@ -96,17 +112,21 @@ def decode(reader: Reader, count: int, levels: Contexts, what: str) -> Symbols:
         raise WireError(f"{what} asks for 2**{log} contexts, at most 2**{most} are possible")
     cuts = reader.array("u1", (1 << log) - 1, what)
     table = tables.read_bytes(reader, len(levels) << log, what).reshape(1 << log, -1)
-    words = read_words(reader, count, what)
-    bits = table_bits(count)
-    freq = rans.frequencies(tables.SCALE[table], bits)
-    start, slot = rans.starts(freq), rans.slots(freq, bits)
-    if log:
-        symbols, fine = rans.pull_trail(words, count, levels, cuts, freq, start, slot, bits)
-    else:
-        symbols, fine = rans.pull(words, np.zeros(count, np.uint8), freq, start, slot, bits)
+    symbols, fine = _decode(read_words(reader, count, what), count, levels, cuts, table, table_bits(count))
     if not fine:
         raise WireError(f"{what} does not fit its table of frequencies")
     return symbols
+
+
+@compiled
+def _decode(
+    words: Words, count: int, levels: Contexts, cuts: Contexts, table: Bytes, bits: int
+) -> tuple[Symbols, bool]:
+    freq = tables.frequencies(table, bits)
+    start, slot = rans.starts(freq), rans.slots(freq, bits)
+    if len(cuts):
+        return rans.pull_trail(words, count, levels, cuts, freq, start, slot, bits)
+    return rans.pull(words, np.zeros(count, np.uint8), freq, start, slot, bits)
 
 
 def to_bytes(words: Words) -> bytes:

@@ -9,8 +9,9 @@ import numpy as np
 
 from sparsona.compiled import compiled, i64
 from sparsona.errors import WireError
+from sparsona.wire import rans
 from sparsona.wire.buffers import Bytes, Reader
-from sparsona.wire.rans import Ints
+from sparsona.wire.rans import Contexts, Ints, Words
 
 STEPS = (65536, 68438, 71468, 74632, 77936, 81386, 84990, 88752,
           92682, 96785, 101070, 105545, 110218, 115098, 120194, 125515)  # fmt: skip
@@ -21,22 +22,23 @@ SCALE: Ints = np.array([0] + [STEPS[(b - 1) % 16] << (b - 1) // 16 for b in rang
 
 
 @compiled
-def _nearest(target: int, scale: Ints) -> int:
+def _nearest(target: int) -> int:
     """The byte from 1 to 255 whose weight is closest to `target`."""
     low, high = 1, 255
     while low < high:
         middle = (low + high + 1) >> 1
-        if scale[middle] <= target:
+        if SCALE[middle] <= target:
             low = middle
         else:
             high = middle - 1
-    if low < 255 and target - scale[low] > scale[low + 1] - target:
+    if low < 255 and target - SCALE[low] > SCALE[low + 1] - target:
         low += 1
     return low
 
 
 @compiled
-def _quantise(counts: Ints, scale: Ints) -> Bytes:
+def quantise(counts: Ints) -> Bytes:
+    """The bytes that stand for rows of `counts`; a count of zero is byte zero, and no other is."""
     out = np.zeros(counts.shape, np.uint8)
     for row in range(counts.shape[0]):
         top = 1
@@ -45,22 +47,48 @@ def _quantise(counts: Ints, scale: Ints) -> Bytes:
         for i in range(counts.shape[1]):
             if counts[row, i] > 0:
                 # (scale * count) / top without overflow: counts stay below 2**31
-                out[row, i] = _nearest((scale[255] * counts[row, i]) // top, scale)
+                out[row, i] = _nearest((SCALE[255] * counts[row, i]) // top)
     return out
 
 
-def quantise(counts: Ints) -> Bytes:
-    """The bytes that stand for rows of `counts`; a count of zero is byte zero, and no other is."""
-    return _quantise(counts, SCALE)
+@compiled
+def frequencies(table: Bytes, bits: int) -> Ints:
+    """The frequencies out of 2**bits that rows of bytes stand for."""
+    weights = np.empty(table.shape, np.int64)
+    for row in range(table.shape[0]):
+        for i in range(table.shape[1]):
+            weights[row, i] = SCALE[table[row, i]]
+    return rans.frequencies(weights, bits)
 
 
-def write_bytes(table: Bytes) -> bytes:
-    """`table` with its zeros as runs: a zero byte, then how many more zeros follow (at most 255).
+@compiled
+def with_words(start: Bytes, words: Words) -> Bytes:
+    """Some bytes, the number of words as a varint, and the words, the lower byte first."""
+    out = np.empty(len(start) + 10 + 2 * len(words), np.uint8)
+    out[: len(start)] = start
+    at, number = len(start), len(words)
+    while number > 127:
+        out[at] = number & 127 | 128
+        number >>= 7
+        at += 1
+    out[at] = number
+    at += 1
+    for word in words:
+        out[at] = word & 255
+        out[at + 1] = word >> 8
+        at += 2
+    return out[:at]
 
-    >>> write_bytes(np.array([7, 0, 0, 0, 9], np.uint8)).hex()
-    '07000209'
-    """
-    return _shorten(np.ascontiguousarray(table).reshape(-1)).tobytes()
+
+@compiled
+def joined(log: int, cuts: Contexts, table: Bytes, words: Words) -> Bytes:
+    """Symbols as bytes: log2 of how many contexts there are, their cuts, their table, and the words."""
+    short = shortened(table.reshape(-1))
+    start = np.empty(1 + len(cuts) + len(short), np.uint8)
+    start[0] = log
+    start[1 : 1 + len(cuts)] = cuts
+    start[1 + len(cuts) :] = short
+    return with_words(start, words)
 
 
 def read_bytes(reader: Reader, count: int, what: str) -> Bytes:
@@ -75,7 +103,12 @@ def read_bytes(reader: Reader, count: int, what: str) -> Bytes:
 
 
 @compiled
-def _shorten(flat: Bytes) -> Bytes:
+def shortened(flat: Bytes) -> Bytes:
+    """A table with its zeros as runs: a zero byte, then how many more zeros follow (at most 255).
+
+    >>> shortened(np.array([7, 0, 0, 0, 9], np.uint8))
+    array([7, 0, 2, 9], dtype=uint8)
+    """
     out = np.empty(2 * len(flat), np.uint8)
     at, size = 0, 0
     while at < len(flat):
@@ -109,7 +142,7 @@ def _lengthen(data: Bytes, count: int) -> tuple[Bytes, int, int]:
 
 @compiled
 def cost(counts: Ints) -> int:
-    """About how many bytes :func:`write_bytes` takes for a table of these counts."""
+    """About how many bytes :func:`shortened` takes for a table of these counts."""
     present, changes = 0, 0
     for i in range(len(counts)):
         present += counts[i] > 0
