@@ -60,11 +60,12 @@ class Limit:
         return 16 * self.elements + 1024 * (self.parts + 1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Frame:
     """An encoded message, and where its bytes went.
 
-    The bytes are in pieces that follow each other: frames for many clients share the piece that is the same.
+    The bytes are in pieces that follow each other: frames for many clients share the piece that is the same. Frames
+    are equal if their bytes are, however they are cut.
     """
 
     pieces: tuple[bytes, ...]
@@ -74,6 +75,12 @@ class Frame:
     def data(self) -> bytes:
         """All bytes in one piece."""
         return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Frame) and (self.data, self.ledger) == (other.data, other.ledger)
+
+    def __hash__(self) -> int:
+        return hash(self.data)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         """Pickled for another process, the pieces may go beside the pickle, without copies."""
