@@ -8,8 +8,8 @@ MNIST: their content costs nothing. Every row trains the same model on as many s
 
     (a)  a bare loop as one writes it in torch: one process, default threads
     (b)  the limit: a process a core, one thread each, channels_last, weights and gradients in flat buffers; clients
-         are trained and nothing is sent, merged or measured
-    (c)  sparsona on the pool: everything encoded, sent, decoded and merged; evaluation off, as in (a) and (b)
+         are trained and nothing is sent, aggregated or measured
+    (c)  sparsona on the pool: everything encoded, sent, decoded and aggregated; evaluation off, as in (a) and (b)
 
     W1   convnet2, 10 clients x 6,000 samples, batch 64                    samples a second
     W2   cnn-mcmahan, 10 clients x 1,000 samples, batch 64                 samples a second
@@ -264,7 +264,7 @@ def loop_of(setup: Setup, engine: Engine, work: Work, evaluation: Evaluation) ->
 
 
 def ours(work: Work, method: str, way: Way, worker_pool: WorkerPool[JobGroup], workers: int) -> float:
-    """Sparsona on the pool, from the first downlink of a round to the merged model."""
+    """Sparsona on the pool, from the first downlink of a round to the aggregated model."""
     setup = work.setup(method, way)
     engine = Pool(setup, workers, worker_pool)
     loop = loop_of(setup, engine, work, Evaluation(every=0))
@@ -289,7 +289,7 @@ def timed(spent: dict[str, float]) -> Iterator[None]:
     places: list[tuple[Any, str, str]] = [
         (client_module, "encode", "encode"), (client_module, "decode", "decode"),
         (rounds_module, "encode", "encode"), (rounds_module, "decode", "decode"),
-        (Rounds, "_merge", "merge"), (ModelRunner, "scores", "evaluate"), (ModelRunner, "train", "train"),
+        (Rounds, "_aggregate", "aggregate"), (ModelRunner, "scores", "evaluate"), (ModelRunner, "train", "train"),
     ]  # fmt: skip
     saved = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
     for owner, name, what in places:
@@ -474,7 +474,7 @@ def breakdown(work: Work, methods: list[str]) -> list[str]:
     for method in methods:
         print(f"{work.name}: shares of a round, {method} ...", file=sys.stderr, flush=True)
         found[method] = shares_of_a_round(work, method, tested=work.samples // 6)
-    whats = ["train", "encode", "decode", "merge", "evaluate", "other"]
+    whats = ["train", "encode", "decode", "aggregate", "evaluate", "other"]
     out = ["| | " + " | ".join(whats) + " | all but train |", "|---" * (2 + len(whats)) + "|"]
     for method, shares in found.items():
         cells = [f"{100 * shares.get(what, 0.0):.1f} %" for what in whats]
