@@ -142,7 +142,7 @@ def fluke(work: Work, workers: int) -> float:
     from fluke import DDict, FlukeENV
     from fluke.algorithms.fedavg import FedAVG
     from fluke.data import DataContainer, DataSplitter
-    from fluke.server import ServerState
+    from fluke.server import Server
 
     inputs, targets = work.inputs(), work.targets()
     everyone = inputs.repeat(work.clients, 1, 1, 1), targets.repeat(work.clients)
@@ -162,16 +162,16 @@ def fluke(work: Work, workers: int) -> float:
     )
     algorithm = FedAVG(work.clients, splitter, hyper)
     marks: list[float] = []
-    aggregate = ServerState.aggregate
+    aggregate = Server.aggregate
 
     def timed(self, *args, **kwargs):
         out = aggregate(self, *args, **kwargs)
         marks.append(time.perf_counter())
         return out
 
-    ServerState.aggregate = timed
+    Server.aggregate = timed
     try:
         algorithm.run(n_rounds=work.rounds + 1, eligible_perc=work.sampled / work.clients)
     finally:
-        ServerState.aggregate = aggregate
+        Server.aggregate = aggregate
     return _speed(work, marks)
