@@ -6,7 +6,9 @@ They stay out of the lock. A way to have them without touching this environment:
     ../peers/bin/python benchmarks/simulation.py
 
 fluke-fl pulls a torchvision that must fit the build of torch; it does without, so uninstall that if it does not fit.
-Each is used as its documentation says, with evaluation off; a round to warm up is not counted.
+Each is used as its documentation says, with evaluation off; a round to warm up is not counted. Each runs in a process
+of its own, `python benchmarks/peers.py NAME WORKERS WORK`, which prints the rate last: Flower and Ray change the
+environment for all that is started later, and what the peers load would count as memory of Sparsona.
 """
 
 # mypy: ignore-errors
@@ -14,15 +16,14 @@ Each is used as its documentation says, with evaluation off; a round to warm up 
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 import time
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
-
-if TYPE_CHECKING:
-    from simulation import Work
+from simulation import Work
 
 RATE = 0.01
 
@@ -175,3 +176,8 @@ def fluke(work: Work, workers: int) -> float:
     finally:
         Server.aggregate = aggregate
     return _speed(work, marks)
+
+
+if __name__ == "__main__":
+    name, workers, work = sys.argv[1:]
+    print({"pfl": pfl, "flwr": flower, "fluke": fluke}[name](Work.of(json.loads(work)), int(workers)))

@@ -27,6 +27,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib.util
+import json
 import math
 import multiprocessing
 import os
@@ -36,7 +37,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -115,6 +116,15 @@ class Work:
     def each(self) -> int:
         """How many units a client's turn counts."""
         return 1 if self.unit == "updates" else self.samples
+
+    def as_json(self) -> str:
+        """All but the ways, which are sparsona's."""
+        return json.dumps({field.name: getattr(self, field.name) for field in fields(self) if field.name != "ways"})
+
+    @staticmethod
+    def of(given: dict[str, Any]) -> Work:
+        """The work that :meth:`as_json` has written."""
+        return Work(**{**given, "shape": tuple(given["shape"])})
 
     def inputs(self) -> torch.Tensor:
         """Prepared samples of one client."""
@@ -334,18 +344,16 @@ def shares_of_a_round(work: Work, method: str, tested: int) -> dict[str, float]:
 
 def peers(fedjax: Path | None) -> dict[str, Callable[[Work, int], float]]:
     """The peers that are installed beside Sparsona, and FedJAX where its interpreter is given. See docs/speed.md."""
-    sys.path.insert(0, str(Path(__file__).parent))
-    import peers as measured
-
-    known: dict[str, Callable[[Work, int], float]] = {
-        "pfl": measured.pfl,
-        "flwr": measured.flower,
-        "fluke": measured.fluke,
-    }
-    found = {name: function for name, function in known.items() if importlib.util.find_spec(name) is not None}
+    installed = [name for name in ("pfl", "flwr", "fluke") if importlib.util.find_spec(name) is not None]
+    found: dict[str, Callable[[Work, int], float]] = {name: partial(peer_rate, name) for name in installed}
     if fedjax is not None:
         found["fedjax"] = partial(fedjax_rate, fedjax)
     return found
+
+
+def peer_rate(name: str, work: Work, workers: int) -> float:
+    """FedAvg on a peer, in a process of its own."""
+    return printed_rate([sys.executable, str(Path(__file__).parent / "peers.py"), name, str(workers), work.as_json()])
 
 
 def fedjax_rate(python: Path, work: Work, workers: int) -> float:
@@ -355,9 +363,15 @@ def fedjax_rate(python: Path, work: Work, workers: int) -> float:
     sizes = {"inputs": math.prod(work.shape), "hidden": HIDDEN, "classes": CLASSES}
     asked = sizes | {name: getattr(work, name) for name in ("clients", "samples", "sampled", "batch", "rounds")}
     script = Path(__file__).parent / "fedjax_peer.py"
-    options = [f"--{name}={value}" for name, value in asked.items()]
-    done = subprocess.run([python, script, *options], check=True, capture_output=True, text=True)
-    return float(done.stdout)
+    return printed_rate([str(python), str(script), *(f"--{name}={value}" for name, value in asked.items())])
+
+
+def printed_rate(command: list[str]) -> float:
+    """The rate that a process prints last. If it fails, the error is the last line of what it says."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise InputError((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
+    return float(done.stdout.split()[-1])
 
 
 # Memory --------------------------------------------------------------------------------------------------------------
