@@ -38,7 +38,7 @@ test-network: $(READY)
 # Ray is large and stays out of the lock: an environment of its own, which finds the rest in the first one.
 test-cluster: $(READY)
 	if $(MAKE) --no-print-directory $(CLUSTER)/.ready; then \
-	  timeout --kill-after=30 600 $(CLUSTER)/bin/python -m pytest --durations=5 -m network tests/engines/test_ray.py tests/many; \
+	  timeout --kill-after=30 420 $(CLUSTER)/bin/python -m pytest --durations=5 -m network tests/engines/test_ray.py tests/many; \
 	else \
 	  echo "SKIPPED: the tests on a cluster need Ray, which could not be installed (see above)"; \
 	fi

@@ -6,7 +6,9 @@ They stay out of the lock. A way to have them without touching this environment:
     ../peers/bin/python benchmarks/simulation.py
 
 fluke-fl pulls a torchvision that must fit the build of torch; it does without, so uninstall that if it does not fit.
-Each is used as its documentation says, with evaluation off; a round to warm up is not counted.
+Each is used as its documentation says, with evaluation off; a round to warm up is not counted. Each runs in a process
+of its own, `python benchmarks/peers.py NAME WORKERS WORK`, which prints the rate last: Flower and Ray change the
+environment for all that is started later, and what the peers load would count as memory of Sparsona.
 """
 
 # mypy: ignore-errors
@@ -14,15 +16,14 @@ Each is used as its documentation says, with evaluation off; a round to warm up 
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 import time
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
-
-if TYPE_CHECKING:
-    from simulation import Work
+from simulation import Work
 
 RATE = 0.01
 
@@ -142,7 +143,7 @@ def fluke(work: Work, workers: int) -> float:
     from fluke import DDict, FlukeENV
     from fluke.algorithms.fedavg import FedAVG
     from fluke.data import DataContainer, DataSplitter
-    from fluke.server import ServerState
+    from fluke.server import Server
 
     inputs, targets = work.inputs(), work.targets()
     everyone = inputs.repeat(work.clients, 1, 1, 1), targets.repeat(work.clients)
@@ -162,16 +163,21 @@ def fluke(work: Work, workers: int) -> float:
     )
     algorithm = FedAVG(work.clients, splitter, hyper)
     marks: list[float] = []
-    aggregate = ServerState.aggregate
+    aggregate = Server.aggregate
 
     def timed(self, *args, **kwargs):
         out = aggregate(self, *args, **kwargs)
         marks.append(time.perf_counter())
         return out
 
-    ServerState.aggregate = timed
+    Server.aggregate = timed
     try:
         algorithm.run(n_rounds=work.rounds + 1, eligible_perc=work.sampled / work.clients)
     finally:
-        ServerState.aggregate = aggregate
+        Server.aggregate = aggregate
     return _speed(work, marks)
+
+
+if __name__ == "__main__":
+    name, workers, work = sys.argv[1:]
+    print({"pfl": pfl, "flwr": flower, "fluke": fluke}[name](Work.of(json.loads(work)), int(workers)))

@@ -1,15 +1,15 @@
 """How fast a federation is simulated: bare torch loops, Sparsona, and the peers that are installed beside it.
 
     python benchmarks/simulation.py [--quick] [--works W1 W3] [--methods fedavg fedpse fedspa] [--out tables.md]
-                                    [--fedjax PYTHON]
+                                    [--repeats N] [--fedjax PYTHON]
 
 A table for each work, all in one run, so that ratios hold whatever the machine. Samples are random, of the shape of
 MNIST: their content costs nothing. Every row trains the same model on as many samples with the same batches:
 
     (a)  a bare loop as one writes it in torch: one process, default threads
     (b)  the limit: a process a core, one thread each, channels_last, weights and gradients in flat buffers; clients
-         are trained and nothing is sent, merged or measured
-    (c)  sparsona on the pool: everything encoded, sent, decoded and merged; evaluation off, as in (a) and (b)
+         are trained and nothing is sent, aggregated or measured
+    (c)  sparsona on the pool: everything encoded, sent, decoded and aggregated; evaluation off, as in (a) and (b)
 
     W1   convnet2, 10 clients x 6,000 samples, batch 64                    samples a second
     W2   cnn-mcmahan, 10 clients x 1,000 samples, batch 64                 samples a second
@@ -18,8 +18,13 @@ MNIST: their content costs nothing. Every row trains the same model on as many s
     W5   W3 with 2,000 clients, 200 a round                                client updates a second
     W6   W4 with 2,000 clients, 200 a round                                client updates a second
 
+All rows are measured in turn, (b) between them, and then again, as often as `--repeats` says: by default 3 times for W3
+to W6, where a row takes a second or two, and once for W1, W2 and with `--quick`. The median counts: the machine may be
+faster at one time than at another.
+
 Memory is the most that all processes of a row held together. The last table says where the time of a W1 round goes when
-everyone is also tested in every round. FedJAX is measured by another interpreter (benchmarks/fedjax_peer.py says how).
+everyone is also tested in every round. Peers run in processes of their own (benchmarks/peers.py), FedJAX with another
+interpreter (benchmarks/fedjax_peer.py).
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib.util
+import json
 import math
 import multiprocessing
 import os
@@ -36,7 +42,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -98,7 +104,8 @@ PLAIN = Way()
 
 @dataclass(frozen=True)
 class Work:
-    """One thing to be measured: `clients` of `samples` each, `sampled` of them a round."""
+    """One thing to be measured: `clients` of `samples` each, `sampled` of them a round. Every row is measured `repeats`
+    times."""
 
     name: str
     model: str
@@ -110,11 +117,21 @@ class Work:
     unit: str
     ways: tuple[Way, ...] = (PLAIN,)
     shape: tuple[int, ...] = (1, 28, 28)
+    repeats: int = 1
 
     @property
     def each(self) -> int:
         """How many units a client's turn counts."""
         return 1 if self.unit == "updates" else self.samples
+
+    def as_json(self) -> str:
+        """All but the ways, which are sparsona's."""
+        return json.dumps({field.name: getattr(self, field.name) for field in fields(self) if field.name != "ways"})
+
+    @staticmethod
+    def of(given: dict[str, Any]) -> Work:
+        """The work that :meth:`as_json` has written."""
+        return Work(**{**given, "shape": tuple(given["shape"])})
 
     def inputs(self) -> torch.Tensor:
         """Prepared samples of one client."""
@@ -155,10 +172,10 @@ TINY = (PLAIN, Way(packing="plain"))
 WORKS = (
     Work("W1", "convnet2", 10, 6000, 10, 64, 3, "samples"),
     Work("W2", "cnn-mcmahan", 10, 1000, 10, 64, 3, "samples"),
-    Work("W3", "mlp", 200, 30, 20, 10, 100, "updates", TINY),
-    Work("W4", "mlp", 200, 30, 20, 10, 100, "updates", TINY, (1, 8, 8)),
-    Work("W5", "mlp", 2000, 30, 200, 10, 10, "updates", TINY),
-    Work("W6", "mlp", 2000, 30, 200, 10, 10, "updates", TINY, (1, 8, 8)),
+    Work("W3", "mlp", 200, 30, 20, 10, 100, "updates", TINY, repeats=3),
+    Work("W4", "mlp", 200, 30, 20, 10, 100, "updates", TINY, (1, 8, 8), repeats=3),
+    Work("W5", "mlp", 2000, 30, 200, 10, 10, "updates", TINY, repeats=3),
+    Work("W6", "mlp", 2000, 30, 200, 10, 10, "updates", TINY, (1, 8, 8), repeats=3),
 )
 
 
@@ -264,7 +281,7 @@ def loop_of(setup: Setup, engine: Engine, work: Work, evaluation: Evaluation) ->
 
 
 def ours(work: Work, method: str, way: Way, worker_pool: WorkerPool[JobGroup], workers: int) -> float:
-    """Sparsona on the pool, from the first downlink of a round to the merged model."""
+    """Sparsona on the pool, from the first downlink of a round to the aggregated model."""
     setup = work.setup(method, way)
     engine = Pool(setup, workers, worker_pool)
     loop = loop_of(setup, engine, work, Evaluation(every=0))
@@ -289,7 +306,7 @@ def timed(spent: dict[str, float]) -> Iterator[None]:
     places: list[tuple[Any, str, str]] = [
         (client_module, "encode", "encode"), (client_module, "decode", "decode"),
         (rounds_module, "encode", "encode"), (rounds_module, "decode", "decode"),
-        (Rounds, "_merge", "merge"), (ModelRunner, "scores", "evaluate"), (ModelRunner, "train", "train"),
+        (Rounds, "_aggregate", "aggregate"), (ModelRunner, "scores", "evaluate"), (ModelRunner, "train", "train"),
     ]  # fmt: skip
     saved = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
     for owner, name, what in places:
@@ -334,18 +351,16 @@ def shares_of_a_round(work: Work, method: str, tested: int) -> dict[str, float]:
 
 def peers(fedjax: Path | None) -> dict[str, Callable[[Work, int], float]]:
     """The peers that are installed beside Sparsona, and FedJAX where its interpreter is given. See docs/speed.md."""
-    sys.path.insert(0, str(Path(__file__).parent))
-    import peers as measured
-
-    known: dict[str, Callable[[Work, int], float]] = {
-        "pfl": measured.pfl,
-        "flwr": measured.flower,
-        "fluke": measured.fluke,
-    }
-    found = {name: function for name, function in known.items() if importlib.util.find_spec(name) is not None}
+    installed = [name for name in ("pfl", "flwr", "fluke") if importlib.util.find_spec(name) is not None]
+    found: dict[str, Callable[[Work, int], float]] = {name: partial(peer_rate, name) for name in installed}
     if fedjax is not None:
         found["fedjax"] = partial(fedjax_rate, fedjax)
     return found
+
+
+def peer_rate(name: str, work: Work, workers: int) -> float:
+    """FedAvg on a peer, in a process of its own."""
+    return printed_rate([sys.executable, str(Path(__file__).parent / "peers.py"), name, str(workers), work.as_json()])
 
 
 def fedjax_rate(python: Path, work: Work, workers: int) -> float:
@@ -355,9 +370,15 @@ def fedjax_rate(python: Path, work: Work, workers: int) -> float:
     sizes = {"inputs": math.prod(work.shape), "hidden": HIDDEN, "classes": CLASSES}
     asked = sizes | {name: getattr(work, name) for name in ("clients", "samples", "sampled", "batch", "rounds")}
     script = Path(__file__).parent / "fedjax_peer.py"
-    options = [f"--{name}={value}" for name, value in asked.items()]
-    done = subprocess.run([python, script, *options], check=True, capture_output=True, text=True)
-    return float(done.stdout)
+    return printed_rate([str(python), str(script), *(f"--{name}={value}" for name, value in asked.items())])
+
+
+def printed_rate(command: list[str]) -> float:
+    """The rate that a process prints last. If it fails, the error is the last line of what it says."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise InputError((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
+    return float(done.stdout.split()[-1])
 
 
 # Memory --------------------------------------------------------------------------------------------------------------
@@ -384,10 +405,13 @@ def main() -> None:
     parser.add_argument("--works", nargs="+", default=[work.name for work in WORKS], metavar="W")
     parser.add_argument("--methods", nargs="+", default=["fedavg", "fedpse", "fedspa"], metavar="METHOD")
     parser.add_argument("--workers", type=int, default=cores())
+    parser.add_argument("--repeats", type=int, metavar="N", help="how often every row is measured")
     parser.add_argument("--out", type=Path, help="also write the tables to this file")
     parser.add_argument("--fedjax", type=Path, metavar="PYTHON", help="an interpreter that has FedJAX")
     asked = parser.parse_args()
     works = [quick(work) if asked.quick else work for work in WORKS if work.name in asked.works]
+    if asked.repeats is not None:
+        works = [replace(work, repeats=max(1, asked.repeats)) for work in works]
     methods = [name for name in asked.methods if name in METHODS.names()]
     lines = [
         f"{datetime.date.today()}, {platform.processor() or platform.machine()}, {asked.workers} cores, "
@@ -413,7 +437,7 @@ def quick(work: Work) -> Work:
         "W5": {"rounds": 2},
         "W6": {"rounds": 2},
     }
-    return replace(work, **fewer[work.name])  # type: ignore[arg-type]
+    return replace(work, repeats=1, **fewer[work.name])  # type: ignore[arg-type]
 
 
 @dataclass
@@ -425,47 +449,67 @@ class Row:
 
 
 def tables(works: list[Work], methods: list[str], workers: int, fedjax: Path | None) -> list[str]:
-    """A table a work. (b) is measured again between the other rows: the machine may be faster at one time than at
-    another."""
+    """A table a work."""
     out: list[str] = []
     known = peers(fedjax)
     with WorkerPool[JobGroup](workers) as worker_pool:
         for work in works:
             rows: dict[str, Row] = {}
-
-            def measure(name: str, function: Callable[[], float], work: Work = work, rows: Any = rows) -> None:
-                print(f"{work.name}: {name} ...", file=sys.stderr, flush=True)
-                rows.setdefault(name, Row()).rates.append(function())
-
-            measure(BARE, partial(bare, work))
-            measure(LIMIT, partial(limit, work, workers))
-            for method in methods:
-                for way in work.ways:
-                    name = f"(c) sparsona {method}{way}"
-                    measure(name, partial(ours, work, method, way, worker_pool, workers))
-                    rows[name].mb = peak_mb([os.getpid(), *(process.pid for process in worker_pool.processes)])
-                measure(LIMIT, partial(limit, work, workers))
-            for name, function in known.items():
-                try:
-                    measure(name, partial(function, work, workers))
-                except Exception as error:  # noqa: BLE001  (a peer may fail in any way)
-                    del rows[name]
-                    print(f"{name} left out: {type(error).__name__}: {error}", file=sys.stderr)
-            out += ["", *table_of(work, rows, [name for name in known if name in rows])]
+            failed: dict[str, str] = {}
+            for _ in range(work.repeats):
+                measure(work, rows, methods, {k: v for k, v in known.items() if k not in failed}, worker_pool, failed)
+            out += ["", *table_of(work, rows, [name for name in known if name not in failed])]
+            out += [f"{name} is left out: {why}" for name, why in failed.items()]
     return out
+
+
+def measure(
+    work: Work,
+    rows: dict[str, Row],
+    methods: list[str],
+    known: dict[str, Callable[[Work, int], float]],
+    worker_pool: WorkerPool[JobGroup],
+    failed: dict[str, str],
+) -> None:
+    """Every row of a work once, and (b) between them. A peer that fails has no row, and is `failed` with the reason."""
+    workers = worker_pool.size
+
+    def note(name: str, function: Callable[[], float]) -> None:
+        print(f"{work.name}: {name} ...", file=sys.stderr, flush=True)
+        rate = function()
+        rows.setdefault(name, Row()).rates.append(rate)
+
+    note(BARE, partial(bare, work))
+    note(LIMIT, partial(limit, work, workers))
+    for method in methods:
+        for way in work.ways:
+            name = f"(c) sparsona {method}{way}"
+            note(name, partial(ours, work, method, way, worker_pool, workers))
+            peak = peak_mb([os.getpid(), *(process.pid for process in worker_pool.processes)])
+            rows[name].mb = max(rows[name].mb, peak)
+        note(LIMIT, partial(limit, work, workers))
+    for name, function in known.items():
+        try:
+            note(name, partial(function, work, workers))
+        except Exception as error:  # noqa: BLE001  (a peer may fail in any way)
+            rows.pop(name, None)
+            failed[name] = f"{type(error).__name__}: {error}"
+            print(f"{name} is left out: {failed[name]}", file=sys.stderr, flush=True)
 
 
 def table_of(work: Work, rows: dict[str, Row], named: list[str]) -> list[str]:
     rates = {name: float(np.median(row.rates)) for name, row in rows.items()}
     fastest = max(named, key=lambda name: rates[name], default="")
-    heads = [work.name, f"{work.unit}/s", "of (a)", "of (b)", f"of {fastest}" if fastest else "", "MB"]
+    heads = [work.name, f"{work.unit}/s", "from", "to", "of (a)", "of (b)", f"of {fastest}" if fastest else "", "MB"]
     out = [f"| {' | '.join(heads)} |", "|---|" + "--:|" * (len(heads) - 1)]
     for name, rate in rates.items():
+        row = rows[name]
+        spread = [f"{min(row.rates):,.0f}", f"{max(row.rates):,.0f}"] if len(row.rates) > 1 else ["", ""]
         shares = [f"{rate / rates[base]:.2f}" if base else "" for base in (BARE, LIMIT, fastest)]
-        cells = [name, f"{rate:,.0f}", *shares, f"{rows[name].mb:,.0f}" if rows[name].mb else ""]
+        cells = [name, f"{rate:,.0f}", *spread, *shares, f"{row.mb:,.0f}" if row.mb else ""]
         out.append(f"| {' | '.join(cells)} |")
-    spread = rows[LIMIT].rates
-    return [*out, "", f"(b) was measured {len(spread)} times, from {min(spread):,.0f} to {max(spread):,.0f}."]
+    often = "once" if work.repeats == 1 else f"{work.repeats} times"
+    return [*out, "", f"Every row was measured {often}, (b) {len(rows[LIMIT].rates)} times; the median counts."]
 
 
 def breakdown(work: Work, methods: list[str]) -> list[str]:
@@ -474,7 +518,7 @@ def breakdown(work: Work, methods: list[str]) -> list[str]:
     for method in methods:
         print(f"{work.name}: shares of a round, {method} ...", file=sys.stderr, flush=True)
         found[method] = shares_of_a_round(work, method, tested=work.samples // 6)
-    whats = ["train", "encode", "decode", "merge", "evaluate", "other"]
+    whats = ["train", "encode", "decode", "aggregate", "evaluate", "other"]
     out = ["| | " + " | ".join(whats) + " | all but train |", "|---" * (2 + len(whats)) + "|"]
     for method, shares in found.items():
         cells = [f"{100 * shares.get(what, 0.0):.1f} %" for what in whats]
