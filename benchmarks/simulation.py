@@ -9,7 +9,8 @@ MNIST: their content costs nothing. Every row trains the same model on as many s
     (a)  a bare loop as one writes it in torch: one process, default threads
     (b)  the limit: a process a core, one thread each, channels_last, weights and gradients in flat buffers; clients
          are trained and nothing is sent, aggregated or measured
-    (c)  sparsona on the pool: everything encoded, sent, decoded and aggregated; evaluation off, as in (a) and (b)
+    (c)  sparsona, on the pool unless its row says otherwise: everything encoded, sent, decoded and aggregated;
+         evaluation off, as in (a) and (b)
 
     W1   convnet2, 10 clients x 6,000 samples, batch 64                    samples a second
     W2   cnn-mcmahan, 10 clients x 1,000 samples, batch 64                 samples a second
@@ -89,6 +90,7 @@ class Way:
 
     trainer: TrainerName | Literal["auto"] = "auto"
     packing: PackingName = "tight"
+    engine: Literal["pool", "inprocess"] = "pool"
 
     def __str__(self) -> str:
         default, chosen = Way(), []
@@ -96,6 +98,8 @@ class Way:
             chosen.append(f", --trainer {self.trainer}")
         if self.packing != default.packing:
             chosen.append(f" --packing {self.packing}")
+        if self.engine != default.engine:
+            chosen.append(f" --engine {self.engine}")
         return "".join(chosen)
 
 
@@ -168,7 +172,7 @@ class Work:
         return Setup(*means, choose_trainer(way.trainer, flat.module, data.inputs, "cpu"), way.packing)
 
 
-TINY = (PLAIN, Way(packing="plain"))
+TINY = (PLAIN, Way(packing="plain"), Way(engine="inprocess"), Way(packing="plain", engine="inprocess"))
 WORKS = (
     Work("W1", "convnet2", 10, 6000, 10, 64, 3, "samples"),
     Work("W2", "cnn-mcmahan", 10, 1000, 10, 64, 3, "samples"),
@@ -281,11 +285,11 @@ def loop_of(setup: Setup, engine: Engine, work: Work, evaluation: Evaluation) ->
 
 
 def ours(work: Work, method: str, way: Way, worker_pool: WorkerPool[JobGroup], workers: int) -> float:
-    """Sparsona on the pool, from the first downlink of a round to the aggregated model."""
+    """Sparsona from the first downlink of a round to the aggregated model."""
     setup = work.setup(method, way)
-    engine = Pool(setup, workers, worker_pool)
+    engine: Engine = Pool(setup, workers, worker_pool) if way.engine == "pool" else InProcess(setup)
     loop = loop_of(setup, engine, work, Evaluation(every=0))
-    forget_peak([os.getpid(), *(process.pid for process in engine.processes)])
+    forget_peak([os.getpid(), *(process.pid for process in worker_pool.processes)])
 
     def round_() -> None:
         loop.run_log.write(loop._round(loop.done).values())
@@ -485,7 +489,8 @@ def measure(
         for way in work.ways:
             name = f"(c) sparsona {method}{way}"
             note(name, partial(ours, work, method, way, worker_pool, workers))
-            peak = peak_mb([os.getpid(), *(process.pid for process in worker_pool.processes)])
+            workers_used = worker_pool.processes if way.engine == "pool" else []
+            peak = peak_mb([os.getpid(), *(process.pid for process in workers_used)])
             rows[name].mb = max(rows[name].mb, peak)
         note(LIMIT, partial(limit, work, workers))
     for name, function in known.items():

@@ -35,7 +35,7 @@ from sparsona.methods import METHODS
 from sparsona.models._build import build_model
 from sparsona.partition._split import federate
 from sparsona.registry import split_spec
-from sparsona.training.fused import choose_trainer
+from sparsona.training.fused import TrainerName, choose_trainer
 from sparsona.training.objective import Objective, multilabel
 from sparsona.training.runner import ModelRunner
 from sparsona.training.vector import Flat
@@ -186,8 +186,8 @@ def _resolve(experiment: Experiment, given: Mapping[str, Any], data: Dataset) ->
 
 
 def _engine(experiment: Experiment, setup: Setup, seconds: float) -> str:
-    """The pool, unless its start would take longer than it saves. Results do not depend on the choice."""
-    if min(experiment.workers or cores(), cores()) < 2 or experiment.device != "cpu":
+    """The pool, unless it would take longer than it saves. Results do not depend on the choice."""
+    if min(experiment.workers or cores(), cores()) < FEWEST[setup.trainer] or experiment.device != "cpu":
         return "inprocess"
     return "pool" if seconds > WORTHWHILE and picklable(setup) else "inprocess"
 
@@ -206,6 +206,10 @@ def _seconds(experiment: Experiment, setup: Setup, runner: ModelRunner) -> float
 
 
 SECONDS_A_STEP, SECONDS_A_FLOP = 3e-4, 1e-11
+FEWEST: Mapping[TrainerName, int] = {"plain": 2, "fused": 4}
+"""Workers from which on the pool pays. A turn of a tiny net is shorter than the way to a worker and back: two workers
+were no faster than one process (docs/speed.md), and for more than two it is a guess."""
+
 WORTHWHILE = 10.0
 """Seconds of work on one core from which on worker processes, which take two or three to start, pay."""
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from engine_helpers import alive
@@ -79,13 +80,19 @@ def test_interrupted_and_killed_it_goes_on_with_the_same_digest(tmp_path: Path) 
 
 
 def test_small_work_stays_in_this_process_and_large_work_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def engine(**settings: Any) -> str:
+        return prepare({"method": "fedavg", "trainer": "plain", **settings}).experiment.engine
+
     monkeypatch.setattr("sparsona.prepare.cores", lambda: 2)
-    assert prepare({"method": "fedavg"}).experiment.engine == "inprocess"
-    assert prepare({"method": "fedavg", "rounds": 5000}).experiment.engine == "pool"
-    assert prepare({"method": "fedavg", "rounds": 5000, "workers": 1}).experiment.engine == "inprocess"
-    assert prepare({"method": "fedavg", "engine": "pool"}).experiment.engine == "pool"
+    assert engine() == "inprocess"
+    assert engine(rounds=5000) == "pool"
+    assert engine(rounds=5000, workers=1) == "inprocess"
+    assert engine(engine="pool") == "pool"
+    assert engine(rounds=5000, trainer="fused") == "inprocess", "its turns are shorter than the way to a worker"
+    monkeypatch.setattr("sparsona.prepare.cores", lambda: 4)
+    assert engine(rounds=5000, trainer="fused") == "pool"
     monkeypatch.setattr("sparsona.prepare.cores", lambda: 1)
-    assert prepare({"method": "fedavg", "rounds": 5000}).experiment.engine == "inprocess"
+    assert engine(rounds=5000) == "inprocess"
 
 
 def test_the_choice_is_written_down(tmp_path: Path) -> None:
