@@ -43,9 +43,11 @@ def most_contexts(symbols: int, alphabet: int, most: int) -> int:
 @compiled
 def _cuts(counts: Ints) -> Contexts:
     """Seven bounds that split the symbols, whose means have these counts, into eight contexts of about equal weight."""
-    reached, out = np.cumsum(counts), np.empty(7, np.uint8)
+    reached, at, out = np.cumsum(counts), 0, np.empty(7, np.uint8)
     for i in range(7):
-        out[i] = min(np.searchsorted(reached, (reached[-1] * (i + 1) + 7) // 8) + 1, 255)
+        while reached[at] < (reached[-1] * (i + 1) + 7) // 8:
+            at += 1
+        out[i] = min(at + 1, 255)
     return out
 
 

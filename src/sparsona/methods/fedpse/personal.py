@@ -23,19 +23,21 @@ class Common:
     """The positions and values that are largest over all clients, ready to be compared with each client's.
 
     `rank` is the place of each position among the chosen ones, -1 for the others. `bounds` are the ends of the spans
-    that are compared each by itself.
+    that are compared each by itself, `cuts` the places of these ends among the chosen ones.
     """
 
     support: Sparse
     rank: Ranks
     bounds: Ints
+    cuts: Ints
 
     @classmethod
     def of(cls, support: Sparse, spans: Sequence[slice]) -> Common:
         """The common choice, ready to be compared."""
         rank = np.full(support.size, -1, np.int32)
         rank[support.indices] = np.arange(len(support.indices), dtype=np.int32)
-        return cls(support, rank, np.array([(span.start, span.stop) for span in spans], np.int64))
+        bounds = np.array([(span.start, span.stop) for span in spans], np.int64)
+        return cls(support, rank, bounds, support.indices.searchsorted(bounds))
 
     def personal(self, update: Sparse, seed: Seed) -> tuple[IndexSet, float]:
         """The positions for the client that sent `update`, as many in each span as the common ones are, and the
@@ -50,17 +52,19 @@ class Common:
         (array([2, 5]), 0.0)
         """
         common, own = (part.indices.view(np.uint64) for part in (self.support, update))
-        return _personal(self.rank, common, self.support.values, own, update.values, self.bounds, seed)
+        cuts = update.indices.searchsorted(self.bounds)
+        return _personal(self.rank, common, self.support.values, self.cuts, own, update.values, cuts, seed)
 
 
 @compiled
 def _personal(
-    rank: Ranks, common: Places, values: Vector, own: Places, sent: Vector, bounds: Ints, seed: Seed
+    rank: Ranks, common: Places, values: Vector, cuts: Ints, own: Places, sent: Vector, own_cuts: Ints, seed: Seed
 ) -> tuple[IndexSet, float]:
+    """Span `number` has the entries cuts[number, 0] to cuts[number, 1] of `common`, and likewise of `own`."""
     out, many, total = np.empty(len(common), np.uint64), 0, 0.0
-    for number in range(len(bounds)):
-        first, last = np.searchsorted(common, bounds[number].view(np.uint64))
-        begin, end = np.searchsorted(own, bounds[number].view(np.uint64))
+    for number in range(len(cuts)):
+        first, last = cuts[number]
+        begin, end = own_cuts[number]
         span, his, chance = common[first:last], own[begin:end], stream(seed, number)
         in_own, in_common, both, product, norm, sent_norm = _compare(
             rank, first, values[first:last], his, sent[begin:end]
