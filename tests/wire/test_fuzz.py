@@ -10,6 +10,7 @@ import pytest
 from wire_cases import LAYOUT, Case, cases, same, seal
 
 from sparsona.errors import WireError
+from sparsona.message import Positions, Sparse
 from sparsona.wire import Limit, Reference, decode, encode
 
 LIMIT = Limit(elements=20_000, parts=16)
@@ -90,6 +91,9 @@ def test_mutated_and_random_frames(chunk: int) -> None:
         decoded += 1
         assert sealed or not hostile or hostile in intact
         assert all(part is not None for part in message.parts.values())
+        for part in message.parts.values():
+            if isinstance(part, Positions | Sparse):
+                Positions(part.size, part.indices)  # refuses what is not sorted, distinct and within the size
         if decoded % 8 == 0:  # what came out is a message like any other
             assert same(decode(encode(message, layout).data, LIMIT, layout), message)
     assert several_lines == 0
