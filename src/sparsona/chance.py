@@ -25,6 +25,10 @@ def _bytes(number: int) -> bytes:
     return number.to_bytes(4 * max(1, (number.bit_length() + 31) // 32), "little")
 
 
+def _words(data: bytes) -> npt.NDArray[np.uint32]:
+    return np.frombuffer(data, "<u4").astype(np.uint32)
+
+
 @dataclass(frozen=True)
 class Chance:
     """The source of all randomness of one run.
@@ -44,12 +48,13 @@ class Chance:
 
         Compiled code derives the streams of all layers from it: see :mod:`sparsona.streams`.
         """
-        data = b"".join((_bytes(self.seed), _number(purpose), _bytes(int(round)), _number(client)))
-        return np.frombuffer(data, "<u4").astype(np.uint32)
+        return _words(self._names(purpose, round, client))
+
+    def _names(self, purpose: str, round: int, client: str) -> bytes:
+        return b"".join((_bytes(self.seed), _number(purpose), _bytes(int(round)), _number(client)))
 
     def _sequence(self, purpose: str, round: int, client: str, layer: int) -> np.random.SeedSequence:
-        data = (_bytes(self.seed), _number(purpose), _bytes(int(round)), _number(client), _bytes(int(layer)))
-        return np.random.SeedSequence(np.frombuffer(b"".join(data), "<u4").astype(np.uint32))
+        return np.random.SeedSequence(_words(self._names(purpose, round, client) + _bytes(int(layer))))
 
     def rng(self, purpose: str, *, round: int = 0, client: str = "", layer: int = 0) -> np.random.Generator:
         """A generator of its own for this purpose."""

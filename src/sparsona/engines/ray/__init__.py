@@ -174,13 +174,14 @@ class RayEngine:
         sent: list[Any] = []
         downs = tuple(tuple(self._stored(piece, sent) for piece in job.down) for job in group.jobs)
         states: SharedFiles | HandedOver
+        references = group.references
         if worker.sees_files:
-            self.references.publish(group.references)
+            self.references.publish(references)
             files = tuple(ticket.absolute() for ticket in tickets)
             states = SharedFiles(files, self.references.folder.absolute(), self._marked(files[0]))
         else:
-            states = HandedOver(tuple(ticket.state() for ticket in tickets), group.references)
-            sent += [self._stored_reference(name) for name in group.references]
+            states = HandedOver(tuple(ticket.state() for ticket in tickets), references)
+            sent += [self._stored_reference(name) for name in references]
         bare = tuple(replace(job, down=()) for job in group.jobs)
         worker.groups[worker.actor.work.remote(RemoteRequest(bare, downs, states), *sent)] = group
 
