@@ -11,7 +11,7 @@ import pytest
 import sparsona
 from sparsona.experiment import build
 from sparsona.reproduce import PAPERS
-from sparsona.reproduce.pfedgate import gates, masks
+from sparsona.reproduce.pfedgate.gates import gates, masks
 
 
 @pytest.mark.parametrize("quick", [False, True])

@@ -103,7 +103,7 @@ def test_what_the_server_knew_can_be_read(tmp_path: Path) -> None:
     state = server_state(tmp_path / "short", ServerState)
     assert sorted(state.distance) == ["c0", "c1", "c2"]
     assert all(0 <= d <= 1 for d in state.distance.values())
-    done = finished(small(True), tmp_path)
+    done = finished(small(True).cases, tmp_path)
     assert list(done) == ["short"]
     assert score(done["short"], "ft") is None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatch
 from functools import partial
@@ -346,9 +346,9 @@ def last_validation(folder: RunDirectory) -> dict[str, float]:
     return found
 
 
-def finished(paper: Paper, out: Path) -> dict[str, Summary]:
+def finished(cases: Iterable[Case], out: Path) -> dict[str, Summary]:
     """The summaries of the cases whose run directories are there and done, by name: for drawings."""
-    folders = {case.name: RunDirectory(out / case.name) for case in paper.cases}
+    folders = {case.name: RunDirectory(out / case.name) for case in cases}
     return {name: folder.summary() for name, folder in folders.items() if folder.summary_file.exists()}
 
 

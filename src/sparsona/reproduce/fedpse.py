@@ -312,7 +312,7 @@ def _draw_switch(runs: Path, to: Path, study: str, what: str, on: str, off: str)
     """FedPSE with and without one of its parts over lambda, at both points."""
     from matplotlib.figure import Figure
 
-    done = finished(fedpse(True), runs)
+    done = finished(fedpse(True).cases, runs)
     names = {on: [_fm(r, "fedpse") for r in LAMBDAS], off: [f"{_fm(r, 'fedpse')}-{study}" for r in LAMBDAS]}
     if any(name not in done for group in names.values() for name in group):
         return False

@@ -269,7 +269,7 @@ def _megabytes(summary: Summary) -> float:
 
 def _draw_communication(runs: Path, to: Path) -> bool:
     """Figure 1: accuracy over the bytes that really travelled, with the sparsity at each of FedSpa's points."""
-    done = finished(fedspa(True), runs)
+    done = finished(fedspa(True).cases, runs)
     grid = [(d, point) for d in MODELS if name_of(d, "0.3", "fedspa-dst") in done for point in ("pre", "post")]
 
     def draw(axes: Any, data: str, point: str) -> None:
@@ -290,7 +290,7 @@ def _draw_communication(runs: Path, to: Path) -> bool:
 
 def _draw_rounds(runs: Path, to: Path) -> bool:
     """Figure 3: accuracy of the clients' models over the rounds."""
-    done = finished(fedspa(True), runs)
+    done = finished(fedspa(True).cases, runs)
     grid = [(data, setting) for data in MODELS for setting in SETTINGS if name_of(data, setting, "fedspa-dst") in done]
 
     def draw(axes: Any, data: str, setting: str) -> None:
@@ -304,7 +304,7 @@ def _draw_rounds(runs: Path, to: Path) -> bool:
 
 def _draw_sparsity(runs: Path, to: Path) -> bool:
     """Figure 4: FedSpa (DST) at different sparsities over the rounds."""
-    done = finished(fedspa(True), runs)
+    done = finished(fedspa(True).cases, runs)
     grid = [(data, "0.3") for data in MODELS if name_of(data, "0.3", "sparsity-0.2") in done]
 
     def draw(axes: Any, data: str, setting: str) -> None:

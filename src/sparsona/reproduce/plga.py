@@ -264,7 +264,7 @@ def _at_equal_seconds(runs: Path, to: Path) -> bool:
 
 def _on_phones(runs: Path) -> dict[str, list[curves.Mark]]:
     """The curves of the finished runs on phones, by row."""
-    done = [name for name in finished(plga(True), runs) if name.startswith("phones-")]
+    done = [name for name in finished(plga(True).cases, runs) if name.startswith("phones-")]
     return {name.removeprefix("phones-").rpartition("-")[0]: curves.marks(runs / name, "pre") for name in done}
 
 

@@ -18,7 +18,9 @@ from sparsona.methods._personal import Own
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.pfedgate import ClientState, PFedGate, ServerState
 from sparsona.methods.pfedgate.gate import Design, Gate
-from sparsona.testing import LEAKY, Recorder, _arrays, _run, check_method, tiny_setup
+from sparsona.testing import check_method, tiny_setup
+from sparsona.testing.privacy import LEAKY, Recorder, arrays
+from sparsona.testing.tiny import run
 from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local
 from sparsona.training.runner import ModelRunner
@@ -83,7 +85,7 @@ def test_the_gate_is_in_no_message(options: dict[str, Any]) -> None:
     """No stretch of four numbers of any gate that a client ever had, nor of its optimiser's memory, is found in what
     anybody sends, nor in a downlink."""
     method = make_method("pfedgate", options)
-    rounds = _run(method, engine=Recorder, config=LEAKY)
+    rounds = run(method, engine=Recorder, config=LEAKY)
     engine = rounds.engine
     assert isinstance(engine, Recorder)
     states = [state for known in engine.states.values() for state in known]
@@ -92,14 +94,14 @@ def test_the_gate_is_in_no_message(options: dict[str, Any]) -> None:
     memories = [state.moments.first for state in states if state.moments is not None]
     assert len(memories) == 9
     assert all(len(memory) and memory.any() for memory in memories)
-    arrays = [*(state.gate for state in states), *memories]
-    secrets = {chunk.tobytes() for array in arrays for chunk in _fours(array)}
+    private = [*(state.gate for state in states), *memories]
+    secrets = {chunk.tobytes() for array in private for chunk in _fours(array)}
     assert len(secrets) > 1000
     layout = rounds.setup.task.layout
     for _, message in engine.sent:
         assert set(message) == {"update", "examples"}
         assert len(message.blocks("update").values) <= layout.size
-        held = b"".join(array.tobytes() for array in _arrays(message))
+        held = b"".join(array.tobytes() for array in arrays(message))
         assert not any(chunk in held for chunk in secrets)
     down = method.send(rounds.server, "c1", ServerContext(rounds.setup.task, 3))
     assert set(down) == {"weights"}

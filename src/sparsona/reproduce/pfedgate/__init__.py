@@ -1,0 +1,61 @@
+"""pFedGate's tables: table 1 with its densities, partial participation, new clients, ablations, gates in a dendrogram.
+
+Fashion-MNIST with the LEAF net, the paper's for EMNIST, stands in for EMNIST, whose 62 classes are not to be had
+everywhere. `quick` has LeNet5, which is the LEAF net with a quarter of its width, 2,000 images, 10 clients of about 120
+training images, 60 rounds of three batches of 40, and three seeds; its studies have one, but for new clients. Where the
+gate starts is studied on the LEAF net itself (`leaf-*`): 1,000 images, 4 clients, 80 rounds. The paper has 100 clients,
+400 rounds and batches of 128. All methods choose their learning rate among three on validation images; pFedGate's gate
+has the paper's 0.1 there. The paper's mean over the clients is weighted by their sizes: the tables have both.
+"""
+
+from __future__ import annotations
+
+from sparsona.methods.pfedgate import ServerState
+from sparsona.prepare import Prepared
+from sparsona.reproduce import MEASURED, PAPERS, Paper, Runs, server_scores, spread
+from sparsona.reproduce._verdicts import bottom, by_size, newcomers, values
+from sparsona.reproduce.pfedgate.claims import claims
+from sparsona.reproduce.pfedgate.gates import dendrogram_of, masks_table
+from sparsona.reproduce.pfedgate.plan import MODELS, cases
+from sparsona.runs.directory import RunDirectory
+
+
+@PAPERS.add
+def pfedgate(quick: bool) -> Paper:
+    """The experiments of the pFedGate paper, at a laptop's length or whole."""
+    drawings = {f"pfedgate-dendrogram-{data}.png": dendrogram_of(data) for data in MODELS}
+    return Paper(
+        "pFedGate: Efficient Personalized Federated Learning via Sparse Model-Adaptation",
+        list(cases(quick)),
+        list(claims(quick)),
+        drawings={**drawings, "pfedgate-masks.md": masks_table},
+        extra=_server,
+        tables={"Means weighted by the clients' sizes, as the paper has them, and bottom deciles": _weighted},
+    )
+
+
+def _server(folder: RunDirectory, prepared: Prepared) -> dict[str, float]:
+    return server_scores(folder, prepared, ServerState) if prepared.experiment.method == "pfedgate" else {}
+
+
+def _weighted(runs: Runs) -> str:
+    columns = (
+        "row",
+        "weighted, `pre`",
+        "`post`",
+        "bottom decile, `pre`",
+        "`post`",
+        "validation, `post`",
+        "new, `post`",
+    )
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for row, own in runs.items():
+        if row.startswith(MEASURED):
+            continue
+        cells = [
+            spread(list(values(runs, row, point, by).values())) for by in (by_size, bottom) for point in ("pre", "post")
+        ]
+        checked = [run["validation"]["post"] for run in own.values() if "post" in run.get("validation", {})]
+        new = list(values(runs, row, "post", newcomers).values())
+        lines.append(f"| {row} | {' | '.join(cells)} | {spread(checked)} | {spread(new)} |")
+    return "\n".join(lines) if len(lines) > 2 else ""

@@ -1,0 +1,209 @@
+"""What is run for pFedGate: the rows of its tables, and how each is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparsona.reproduce import Case, Grid
+from sparsona.reproduce._excerpt import AS_IT_IS, excerpt
+
+TABLE_1: dict[str, tuple[tuple[float, float] | tuple[float, None], ...]] = {
+    # on EMNIST and on cifar-10: mean, weighted by the clients' sizes, and bottom decile
+    "local": ((0.7191, None), (0.6191, None)),
+    "fedavg": ((0.8254, 0.7507), (0.6833, 0.6022)),
+    "fedavg-ft": ((0.8319, 0.7683), (0.6991, 0.6155)),
+    "fedem": ((0.8341, 0.7659), (0.7243, 0.6288)),
+    "heterofl": ((0.8564, 0.7776), (0.7097, 0.6364)),
+    "pfedgate-1": ((0.8711, 0.8143), (0.7518, 0.6667)),
+    "pfedgate-0.5": ((0.8728, 0.8115), (0.7407, 0.6421)),
+    "pfedgate-0.3": ((0.8709, 0.8252), (0.7365, 0.6439)),
+}
+ON_CIFAR = {"ditto": 0.7314, "fedmask": 0.7054}
+"""Printed for cifar-10 only (fedmask: table 13, for table 1 repeats FedEM's cell)."""
+BASELINES: dict[str, dict[str, Any]] = {
+    "local": {},
+    "fedavg": {},
+    "fedrep": {},
+    "fedper": {},
+    "heterofl": {},
+    "heterofl-all-labels": {"test_labels": "all"},
+    "ditto": {},
+    "per-fedavg": {},
+    "pfedme": {},
+    "fedmask": {},
+    "pfedme-fedem": {"variant": "fedem", "lambda_": 1.0},
+    "lg-fedavg": {},
+    "fedem": {},
+    "fedmd": {},
+}
+"""The rows beside pFedGate, with their options. fedavg at `ft` is FedAvg-FT."""
+RARE = ("pfedme-fedem", "lg-fedavg", "fedem", "fedmd")
+"""Left to the whole command."""
+PLAIN = ("per-fedavg", "pfedme")
+"""These refuse momentum. Their rates are ten times as high instead: as much as a momentum of 0.9 makes of it."""
+PUBLIC = {"fashion-mnist": "mnist", "cifar-10": "cifar-100"}
+"""What FedMD's clients know in common."""
+MODELS = {"fashion-mnist": "leaf-cnn", "cifar-10": "lenet-cifar"}
+RATES = (0.1, 0.03, 0.01)
+"""The rates with a momentum of 0.9 among which validation images choose, the paper's for EMNIST first."""
+GATE_RATES = {
+    # of the gate, by density: the paper's table 7
+    "fashion-mnist": {1.0: 0.1, 0.5: 0.1, 0.3: 0.5, 0.1: 0.5},
+    "cifar-10": {1.0: 0.05, 0.5: 1.5, 0.3: 1.5, 0.1: 1.5},
+}
+SMALL = "lenet5"
+EXCERPT, CLIENTS, ROUNDS, BATCH = 2000, 10, 60, 40
+"""These are for `quick`."""
+SEEDS = (1, 2, 3)
+SOME: dict[str, Any] = {"density": 0.5, "paths": "one", "knapsack": "greedy"}
+"""The authors' code as it comes, at density 0.5, but for where the gate starts."""
+STARTS = {True: 3.0, False: 0.0}
+"""`quick` takes too few steps for the paper's start; it is a row of its own there."""
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "no-pre-norm": {"pre_norm": False},
+    "no-post-norm": {"post_norm": False},
+    "no-sigmoid": {"sigmoid": False},
+    "client-wise": {"gate_of": "client"},
+}
+PRINTED = {"": 87.28, "no-pre-norm": 86.25, "no-post-norm": 87.14, "no-sigmoid": 83.55, "client-wise": 84.83}
+"""Table 4, EMNIST at density 0.5."""
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One line of a table: what it is called, the method with its options, and what else is different.
+
+    A `study` has the first rate of the grid under `quick`, and one seed unless clients join in it.
+    """
+
+    name: str
+    method: str
+    options: Mapping[str, Any]
+    more: Mapping[str, Any] = field(default_factory=dict)
+    study: bool = False
+    rare: bool = False
+    only_quick: bool = False
+
+
+def cases(quick: bool) -> Iterator[Case]:
+    """All runs, at a laptop's length or whole."""
+    if quick:
+        yield from _leaf()
+    for number, data in enumerate(MODELS):
+        if quick and data == "cifar-10":
+            continue
+        for place, row in enumerate(_rows()):
+            if row.rare if quick else row.only_quick:
+                continue
+            for seed in SEEDS[: 1 if quick and row.study and "new_clients" not in row.more else None]:
+                name = f"{data}-{row.name}"
+                printed = TABLE_1.get(row.name, ((None, None),) * 2)[number][0]
+                if data == "cifar-10":
+                    printed = ON_CIFAR.get(row.name, printed)
+                cost = 1e4 * number + 1e3 * seed + place + (500 if row.study else 0)
+                settings, grid = _settings(quick, data, row, seed), _grid(quick, row)
+                yield Case(f"{name}-{seed}", f"{data}, {settings['model']}", settings, printed, cost, name, grid)
+
+
+def _leaf() -> Iterator[Case]:
+    """The paper's net, rates and steps on few clients: does its gate leave where it starts?
+
+    `relu` cuts the outputs at zero, as the authors' net does: the run to be compared with that of the authors' code.
+    """
+    variants: dict[str, dict[str, Any]] = {
+        "0.5-start-0": {},
+        "0.5-start-0-relu": {"logit_relu": True},
+        "0.5-start-3": {"gate_start": 3.0},
+        "1-start-0": {"density": 1.0},
+        "1-start-3": {"density": 1.0, "gate_start": 3.0},
+    }
+    for place, (variant, options) in enumerate(variants.items()):
+        row = TableRow("", "pfedgate", {**SOME, "gate_start": 0.0, **options}, study=True)
+        settings = _settings(True, "fashion-mnist", row, 1) | {
+            "data": excerpt("fashion-mnist", 1000), "model": "leaf-cnn", "clients": 4, "rounds": 80, "packing": "plain",
+        }  # fmt: skip
+        name, table = f"leaf-{variant}", "fashion-mnist, leaf-cnn, 4 clients, 80 rounds"
+        yield Case(f"{name}-1", table, settings, cost=place, row=name)
+
+
+def _rows() -> Iterator[TableRow]:
+    for name in ("local", "fedavg"):
+        yield TableRow(name, name, {})
+    for density in (0.5, 1.0, 0.3):
+        yield TableRow(f"pfedgate-{density:g}", "pfedgate", {**SOME, "density": density})
+    yield TableRow("pfedgate-0.5-open", "pfedgate", {**SOME, "gate_start": 3.0}, rare=True)
+    yield TableRow("pfedgate-0.5-closed", "pfedgate", {**SOME, "gate_start": 0.0}, only_quick=True)
+    for name, options in BASELINES.items():
+        if name not in ("local", "fedavg"):
+            method = name.removesuffix("-fedem").removesuffix("-all-labels")
+            yield TableRow(name, method, options, rare=name in RARE)
+    for name, options in ABLATIONS.items():
+        yield TableRow(f"pfedgate-0.5-{name}", "pfedgate", {**SOME, **options}, study=True)
+    new = {"new_clients": 0.2}
+    yield TableRow("fedavg-new", "fedavg", {}, new, study=True)
+    for epochs in (1, 5, 10):
+        options = {**SOME, "new_epochs": epochs}
+        yield TableRow(f"pfedgate-0.5-new-{epochs}", "pfedgate", options, new, study=True)
+    yield TableRow("pfedgate-mixed", "pfedgate", {**SOME, "density": (0.5, 0.1), "split": "paper"}, study=True)
+    yield TableRow("pfedgate-0.5-channels", "pfedgate", {**SOME, "split": "channel"}, study=True)
+    yield TableRow("pfedgate-0.5-two-paths", "pfedgate", {**SOME, "paths": "two"}, study=True)
+    yield TableRow("pfedgate-0.5-exact", "pfedgate", {**SOME, "knapsack": "exact"}, study=True)
+    sampled = {"schedule": {"sample": 0.2}}
+    yield TableRow("pfedgate-0.5-20%", "pfedgate", SOME, sampled, study=True)
+    yield TableRow("fedavg-20%", "fedavg", {}, sampled, study=True)
+    for blocks in (2, 10):
+        yield TableRow(f"pfedgate-0.5-blocks-{blocks}", "pfedgate", {**SOME, "blocks": blocks}, study=True)
+    for epochs in (2, 4, 8):
+        more = {"epochs": epochs}
+        yield TableRow(f"pfedgate-0.5-epochs-{epochs}", "pfedgate", SOME, more, study=True, rare=True)
+    for alpha in (0.1, 0.01):
+        skewed = {"partition": f"dirichlet-classes:{alpha}"}
+        yield TableRow(f"pfedgate-1-alpha-{alpha}", "pfedgate", {**SOME, "density": 1.0}, skewed, study=True, rare=True)
+    yield TableRow("pfedgate-0.3-repo", "pfedgate", {**SOME, "density": 0.3, "ste": "repo"}, study=True, rare=True)
+    yield TableRow("pfedgate-0.5-one-by-one", "pfedgate", {**SOME, "test_batch": 1}, study=True, rare=True)
+
+
+def _grid(quick: bool, row: TableRow) -> Grid | None:
+    """The rates among which validation images choose; nothing for a study under `quick`."""
+    if quick and row.study:
+        return None
+    factor = 10 if row.method in PLAIN else 1
+    rates = tuple(round(factor * rate, 4) for rate in RATES)
+    return Grid("training.lr", rates, 20 if quick else 50, point="post", validation=0.25)
+
+
+def _settings(quick: bool, data: str, row: TableRow, seed: int) -> dict[str, Any]:
+    options, more = dict(row.options), dict(row.more)
+    if row.method == "pfedgate":
+        density = options["density"]
+        usual = GATE_RATES[data][0.5 if isinstance(density, tuple) else density]
+        options = {"gate_start": STARTS[quick], **options, "gate_lr": 0.1 if quick else usual}
+    if row.method == "fedmd":
+        options |= {"public": PUBLIC[data], "align": 5000}
+    training: dict[str, Any] = {
+        "batch": BATCH if quick else 128,
+        "momentum": 0.0 if row.method in PLAIN else 0.9,
+        "weight_decay": 5e-4,
+        "clip": 10.0,
+        "drops": [0.75],
+        "epochs": more.pop("epochs", 1),
+    }
+    if _grid(quick, row) is None:
+        training["lr"] = RATES[0] * (10 if row.method in PLAIN else 1)
+    return {
+        "method": row.method,
+        "data": excerpt(data, EXCERPT) if quick else data,
+        "columns": AS_IT_IS if quick else {},
+        "model": SMALL if quick else MODELS[data],
+        "clients": CLIENTS if quick else 100,
+        "partition": "dirichlet-classes:0.4",
+        "rounds": ROUNDS if quick else 400,
+        "seed": seed,
+        "options": options,
+        "training": training,
+        "split": {"use": "pooled", "test": 0.2, "validation": 0.25},
+        "evaluation": {"every": 0 if quick else 50, "post": "participants", "ft": row.name == "fedavg"},
+        **more,
+    }

@@ -1,0 +1,25 @@
+"""The invariants that every method, partition and model must keep; public, so that plug-ins can be held to them too.
+
+>>> from sparsona.methods.fedavg import FedAvg
+>>> check_method(FedAvg())
+"""
+
+from __future__ import annotations
+
+from sparsona.testing.delivery import Event, Observed, Scripted, check_delivery, play
+from sparsona.testing.methods import check_method
+from sparsona.testing.models import check_model
+from sparsona.testing.partitions import check_partitioner
+from sparsona.testing.tiny import tiny_setup
+
+__all__ = [
+    "Event",
+    "Observed",
+    "Scripted",
+    "check_delivery",
+    "check_method",
+    "check_model",
+    "check_partitioner",
+    "play",
+    "tiny_setup",
+]

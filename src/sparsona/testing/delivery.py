@@ -1,0 +1,220 @@
+"""Whether both sides of a method agree whatever becomes of orders and replies."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from sparsona.chance import Chance
+from sparsona.engines.inprocess import InProcess
+from sparsona.errors import ContractError, WireError
+from sparsona.federation.delivery import BUFFERS
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
+from sparsona.federation.schedule import Plan
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Job, Outcome
+from sparsona.message import Message, Part, Sparse, Ternary, Vector
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext
+from sparsona.runs.records import RunLog
+from sparsona.runs.state import digest
+from sparsona.testing.tiny import none_refused, tiny_setup
+from sparsona.training.local import Local
+
+Event: TypeAlias = Literal["ok", "lost", "late", "later", "crashed", "absent", "twice"]
+"""What becomes of one client's turn: its reply arrives, is lost, comes one or two rounds late; it dies before it
+trains; it is not asked; or both its order and its reply are delivered twice."""
+
+SCRIPTS: tuple[tuple[Mapping[ClientId, Event], ...], ...] = (
+    ({"c1": "lost"}, {"c0": "late", "c1": "twice"}, {"c1": "lost", "c2": "crashed"}, {"c2": "lost"}, {}),
+    ({"c0": "later", "c1": "twice"}, {"c1": "lost", "c2": "late"}, {"c1": "absent"}, {"c0": "lost"}, {"c0": "twice"}),
+)
+"""What :func:`check_method` tries: a mapping a round; whoever is not named answers in time."""
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """Everyone takes part, and fares as the script says; after its end all is well."""
+
+    script: Sequence[Mapping[ClientId, Event]]
+
+    def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan:
+        """The plan that the script has for this round."""
+        events = self.script[round] if round < len(self.script) else {}
+
+        def those(*kinds: Event) -> frozenset[ClientId]:
+            return frozenset(client for client in idle if events.get(client, "ok") in kinds)
+
+        delay = {client: 1 if events[client] == "late" else 2 for client in those("late", "later")}
+        invited = tuple(sorted(set(idle) - those("absent")))
+        return Plan(invited, those("crashed"), those("lost"), delay)
+
+
+@dataclass
+class Turns:
+    """What an observer saw: every turn of a client, and every reply that the server has aggregated."""
+
+    fits: dict[tuple[ClientId, int, str], tuple[Any, Message, Fit[Any]]] = dataclasses.field(default_factory=dict)
+    arrivals: list[Arrival] = dataclasses.field(default_factory=list)
+
+
+class Observed:
+    """A method that works as before and writes down its turns; those of evaluations are left out."""
+
+    def __init__(self, method: Method[Any, Any]) -> None:
+        self._method = method
+        self._last: dict[ClientId, tuple[tuple[ClientId, int, str], tuple[Any, Message, Fit[Any]]]] = {}
+        self.turns = Turns()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._method, name)
+
+    def fit(self, state: Any, down: Message, local: Local) -> Fit[Any]:
+        """The method's turn, noted."""
+        with _untouched("fit() changes the client's state", state):
+            fit = self._method.fit(state, down, local)
+        self._last[local.client] = (local.client, local.round, local.phase.name), (state, down, fit)
+        return fit
+
+    def took_place(self, client: ClientId) -> None:
+        """The last turn of this client was one of the protocol."""
+        key, turn = self._last[client]
+        self.turns.fits[key] = turn
+
+    def aggregate(self, server: Any, arrivals: Sequence[Arrival], context: ServerContext) -> Any:
+        """The method's aggregation, noted."""
+        self.turns.arrivals += [dataclasses.replace(a, find_sent=_held_now(a.sent)) for a in arrivals]
+        with _untouched("aggregate() changes the server's state", server):
+            return self._method.aggregate(server, arrivals, context)
+
+
+@contextmanager
+def _untouched(flaw: str, value: Any) -> Iterator[None]:
+    """Raise an error if `value` is changed in place."""
+    before = digest({"value": value})
+    yield
+    if digest({"value": value}) != before:
+        raise ContractError(f"{flaw} in place: make a new one")
+
+
+def _held_now(message: Message) -> Callable[[], Message]:
+    return lambda: message
+
+
+class Repeating(InProcess):
+    """Delivers some orders and their replies twice, and tells an observer which turns are real."""
+
+    def __init__(self, setup: Setup, observed: Observed, script: Sequence[Mapping[ClientId, Event]]) -> None:
+        super().__init__(setup)
+        self.observed = observed
+        self.script = script
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        for job in jobs:
+            (outcome,) = super().run([job])
+            if job.kind == "fit":
+                self.observed.took_place(job.client)
+            yield outcome
+            events = self.script[job.stamp.round] if job.stamp.round < len(self.script) else {}
+            if job.kind == "fit" and events.get(job.client) == "twice":
+                before = digest(self.store.get(job.client))
+                yield from self._again(job)
+                if digest(self.store.get(job.client)) != before:
+                    raise ContractError(f"an order that came twice has changed the state of {job.client}")
+                yield outcome
+
+    def _again(self, job: Job) -> Iterator[Outcome]:
+        """A second delivery of an order: a client with a memory refuses, one without answers the same again."""
+        try:
+            yield from super().run([job])
+        except WireError:
+            return
+
+
+def play(observed: Observed, script: Sequence[Mapping[ClientId, Event]], **changes: Any) -> Rounds:
+    """A run in which everyone fares as the script says, and one round more in which all is well.
+
+    `changes` are other fields of its :class:`~sparsona.federation.setup.Setup`.
+    """
+    setup = dataclasses.replace(tiny_setup(observed._method, rounds=len(script) + 1), method=observed, **changes)  # type: ignore[arg-type]
+    engine = Repeating(setup, observed, script)
+    sizes = {name: len(split.test) for name, split in setup.federation.splits.items()}
+    rounds = Rounds(setup, engine, Scripted(script), Evaluation(every=0), RunLog(sizes, True))
+    rounds.run()
+    none_refused(rounds)
+    return rounds
+
+
+def check_delivery(method: Method[Any, Any], script: Sequence[Mapping[ClientId, Event]]) -> None:
+    """Raise a ContractError unless both sides agree whatever becomes of orders and replies.
+
+    For every aggregated reply: the server knows the downlink that it answers, to the bit, and counts the reply once.
+    For every turn: the client goes on from the right one of the two states that its last turn gave. With error
+    feedback: the residual and what was sent make up the residual that is kept if the reply is lost.
+    """
+    observed = Observed(method)
+    setup = play(observed, script).setup
+    turns = observed.turns
+    seen: set[tuple[ClientId, int, str]] = set()
+    for arrival in turns.arrivals:
+        key = arrival.client, arrival.round, _phase_of(arrival, turns)
+        if key in seen:
+            raise ContractError(f"a reply of {arrival.client} to round {arrival.round + 1} was counted twice")
+        seen.add(key)
+        if not equal(turns.fits[key][1], arrival.sent):
+            raise ContractError(f"the downlink of {arrival.client} in round {arrival.round + 1} is not what it has got")
+    for client in setup.task.clients:
+        _follows(client, turns, seen, type(method).feedback)
+
+
+def _phase_of(arrival: Arrival, turns: Turns) -> str:
+    """The phase whose turn gave this reply."""
+    for (client, round, name), (_, _, fit) in turns.fits.items():
+        if (client, round) == (arrival.client, arrival.round) and equal(fit.reply, arrival.message):
+            return name
+    raise ContractError(f"the reply of {arrival.client} to round {arrival.round + 1} is not what it has sent")
+
+
+def equal(one: Message, other: Message) -> bool:
+    """Whether two messages hold the same parts, bit for bit."""
+    names = [{name for name in m if name != BUFFERS} for m in (one, other)]
+    return names[0] == names[1] and all(
+        digest({"part": one.parts[name]}) == digest({"part": other.parts[name]}) for name in names[0]
+    )
+
+
+def _follows(client: ClientId, turns: Turns, arrived: set[tuple[ClientId, int, str]], feedback: str) -> None:
+    """Each turn of a client starts from what the one before has left for the case that happened."""
+    before: Any = None
+    for key, (state, _, fit) in turns.fits.items():
+        if key[0] != client:
+            continue
+        if before is not None and digest({"state": state}) != digest({"state": before}):
+            raise ContractError(f"{client} does not go on in round {key[1] + 1} from what its last turn has left")
+        if feedback:
+            _conserved(client, key[1], fit, feedback)
+        before = fit.state if key in arrived or not len(fit.reply) else fit.lost
+
+
+def _conserved(client: ClientId, round: int, fit: Fit[Any], feedback: str) -> None:
+    """What is sent is what the residual lacks."""
+    lacking = getattr(fit.lost, feedback) - getattr(fit.state, feedback)
+    sent = np.concatenate([_values(part) for part in fit.reply.parts.values()]) if len(fit.reply) else lacking[:0]
+    lacking, sent = np.sort(lacking[lacking != 0]), np.sort(sent[sent != 0])
+    if len(lacking) != len(sent) or not np.allclose(lacking, sent, rtol=1e-3, atol=1e-6):
+        raise ContractError(
+            f"{client}, round {round + 1}: residual and reply do not add up to what it keeps if that is lost"
+        )
+
+
+def _values(part: Part) -> Vector:
+    if isinstance(part, Sparse):
+        return part.values
+    if isinstance(part, Ternary):
+        return part.dense()
+    return part if isinstance(part, np.ndarray) and part.dtype == np.float32 else np.zeros(0, np.float32)

@@ -1,0 +1,146 @@
+"""What every method keeps to."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sparsona.engines.inprocess import InProcess
+from sparsona.errors import ContractError
+from sparsona.federation.rounds import Rounds
+from sparsona.federation.schedule import Sampled
+from sparsona.federation.worker import Job, Outcome
+from sparsona.method import Method, ServerContext
+from sparsona.runs.checkpoint import Checkpointer
+from sparsona.runs.state import digest, pack, unpack, unpack_like
+from sparsona.testing.delivery import SCRIPTS, check_delivery, equal
+from sparsona.testing.imports import check_imports
+from sparsona.testing.privacy import check_privacy
+from sparsona.testing.tiny import run, tiny_setup
+
+
+def check_method(method: Method[Any, Any]) -> None:
+    """Raise a ContractError that names the check and says what is wrong, if anything is."""
+    before = _fields(method)
+    with _check("declaration"):
+        _declared(method)
+    with _check("imports"):
+        check_imports(method)
+    with _check("send"):
+        _sends(method)
+    with _check("a run of three clients"):
+        reference = run(method)
+    with _check("states on disk"):
+        _round_trips(reference)
+    with _check("the same run twice"):
+        _same("two runs of the same seed", reference, run(method))
+    with _check("replies in another order"):
+        _same("replies in another order", reference, run(method, engine=Backwards))
+    with _check("a single client"):
+        run(method, clients=1, rounds=2)
+    with _check("a sample of the clients"):
+        run(method, schedule=Sampled(sample=0.4))
+    for number, script in enumerate(SCRIPTS, 1):
+        with _check(f"lost, late and repeated messages, script {number}"):
+            check_delivery(method, script)
+    with _check("stop and resume"), tempfile.TemporaryDirectory() as folder:
+        run(method, checkpointer=Checkpointer(Path(folder)), stop=1)
+        resumed = run(method, checkpointer=Checkpointer(Path(folder)), resume=True)
+        _same("a run that was stopped and resumed", reference, resumed)
+    with _check("a new client"):
+        _newcomer(reference)
+    with _check("privacy"):
+        check_privacy(method)
+    with _check("no memory in the method"):
+        _unchanged(before, _fields(method))
+
+
+@contextmanager
+def _check(name: str) -> Iterator[None]:
+    """Whatever goes wrong in this block is a ContractError that begins with the name of the check."""
+    try:
+        yield
+    except ContractError as error:
+        raise ContractError(f"{name}: {error}") from error
+    except Exception as error:
+        raise ContractError(f"{name}: {type(error).__name__}: {error}") from error
+
+
+def _fields(method: Method[Any, Any]) -> dict[str, bytes]:
+    """All that the method object holds, as bytes."""
+    return {name: pickle.dumps(value) for name, value in vars(method).items()}
+
+
+def _unchanged(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> None:
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            raise ContractError(f"{name!r} of the method object has changed: what is remembered belongs into a state")
+
+
+class Backwards(InProcess):
+    """Hands the outcomes over in reverse, as a network might."""
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        return iter(list(super().run(jobs))[::-1])
+
+
+def _digests(rounds: Rounds) -> dict[str, str]:
+    return {"the server": digest(rounds.server), **rounds.engine.store.digests(rounds.setup.task.clients)}
+
+
+def _same(what: str, one: Rounds, other: Rounds) -> None:
+    ours, theirs = _digests(one), _digests(other)
+    for who in ours:
+        if ours[who] != theirs[who]:
+            raise ContractError(f"{what} must give the same bits, but the final state of {who} differs")
+
+
+def _declared(method: Method[Any, Any]) -> None:
+    kind = type(method)
+    if not dataclasses.is_dataclass(kind) or not kind.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        raise ContractError(f"{kind.__name__} must be a frozen dataclass of hyper-parameters")
+    if not (kind.__doc__ or "").strip() or (kind.__doc__ or "").startswith(f"{kind.__name__}("):
+        raise ContractError(f"{kind.__name__} needs a docstring: `sparsona methods` shows its first line")
+
+
+def _sends(method: Method[Any, Any]) -> None:
+    """A downlink is the same when it is asked for again, and the server's state is, too."""
+    task = tiny_setup(method).task
+    server = method.start_server(task)
+    before = digest(server)
+    for client in task.clients:
+        context = ServerContext(task, 0, method.phases(0)[0])
+        one, other = (method.send(server, client, context) for _ in range(2))
+        if digest(server) != before:
+            raise ContractError("send() changes the server's state in place")
+        if not equal(one, other):
+            raise ContractError(f"send() gives {client} another message when it is asked again")
+
+
+def _round_trips(rounds: Rounds) -> None:
+    states = {"the server": rounds.server, **{k: rounds.engine.store.get(k) for k in rounds.setup.task.clients}}
+    for who, state in states.items():
+        data = pack(state)
+        if pack(unpack_like(data, state) if dataclasses.is_dataclass(state) else unpack(data, type(state))) != data:
+            raise ContractError(f"the state of {who} does not survive being written and read")
+
+
+def _newcomer(rounds: Rounds) -> None:
+    """A client that the server never heard of is served, has a model, and can adapt."""
+    setup = rounds.setup
+    name = "somebody new"
+    shares = {**setup.federation.splits, name: setup.federation.splits[setup.task.clients[0]]}
+    wider = dataclasses.replace(setup, federation=dataclasses.replace(setup.federation, splits=shares))
+    later = Rounds(wider, InProcess(wider), rounds.schedule, rounds.evaluation, rounds.run_log)
+    later.server, later.delivery = rounds.server, rounds.delivery
+    before = digest(rounds.server)
+    for outcome in later.finish("adapt", [name]):
+        if "pre" not in outcome.scores:
+            raise ContractError("a new client has no model before it adapts")
+    if digest(rounds.server) != before:
+        raise ContractError("send() changes the server's state in place")

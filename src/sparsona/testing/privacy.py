@@ -1,0 +1,106 @@
+"""Whether anything that a method declares private, or a sample, travels in a message."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from sparsona.engines.inprocess import InProcess
+from sparsona.errors import ContractError, InputError
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Job, Outcome
+from sparsona.message import Message, Vector
+from sparsona.method import ClientId, Method
+from sparsona.testing.tiny import run
+from sparsona.training.config import TrainConfig
+from sparsona.wire import decode
+
+
+class Tap(InProcess):
+    """Keeps every message that clients send."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.sent: list[tuple[ClientId, Message]] = []
+        self._limit, self._lengths = setup.limit(), setup.task.layout.lengths
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        for outcome in super().run(jobs):
+            if outcome.kind == "fit" and outcome.frame.data:
+                message = decode(outcome.frame.data, self._limit, self._lengths, references=self.references.find)
+                self.sent.append((outcome.client, message))
+            yield outcome
+
+
+class Recorder(Tap):
+    """Keeps also every state that clients have had, the first one included. Their replies refer to no other frame."""
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(dataclasses.replace(setup, packing="plain"))
+        self.states = {client: [self.store.get(client).state] for client in setup.task.clients}
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        """Run the turns, and keep what clients remember after each."""
+        for outcome in super().run(jobs):
+            if outcome.kind == "fit":
+                self.states[outcome.client].append(self.store.get(outcome.client).state)
+            yield outcome
+
+
+LEAKY = TrainConfig(epochs=2, batch=16, lr=0.005, momentum=0.9)
+"""A training whose optimiser has a memory to leak. Even a client of one batch takes two steps: after one from a common
+start its own model may be the one it sends."""
+
+
+def check_privacy(method: Method[Any, Any]) -> None:
+    """No sample, and no field of any state of a client that the method declares private, is found in any message.
+
+    What the initial weights hold is known to all and no secret.
+    """
+    try:
+        rounds = run(method, engine=Recorder, config=LEAKY)
+    except InputError:  # it refuses momentum
+        rounds = run(method, engine=Recorder, config=dataclasses.replace(LEAKY, lr=0.05, momentum=0.0))
+    engine, setup = rounds.engine, rounds.setup
+    assert isinstance(engine, Recorder)
+    known = setup.task.initial.tobytes()
+    for client, message in engine.sent:
+        held = b"".join(array.tobytes() for array in arrays(message))
+        share = setup.federation.splits[client]
+        if any(setup.federation.data.inputs[i].tobytes() in held for i in share.train):
+            raise ContractError(f"a training sample of {client} travels in a message")
+        for state, field in product(engine.states[client], type(method).private):
+            for array in arrays(getattr(state, field)):
+                if any(chunk in held and chunk not in known for chunk in _chunks(array)):
+                    raise ContractError(f"{field!r} of {client} is declared private but travels in a message")
+
+
+def arrays(value: Any) -> Iterator[Any]:
+    """All arrays in a message, a state, or what these hold."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, Message):
+        for part in value.parts.values():
+            yield from arrays(part)
+    elif isinstance(value, Mapping):
+        for inner in value.values():
+            yield from arrays(inner)
+    elif isinstance(value, tuple | list):
+        for inner in value:
+            yield from arrays(inner)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from arrays(getattr(value, field.name))
+
+
+def _chunks(array: Vector, length: int = 16) -> Iterator[bytes]:
+    """Stretches that would betray the array; constant ones (zeros, ones) betray nothing."""
+    flat = np.ravel(array)
+    for start in range(0, max(1, len(flat) - length + 1), length):
+        chunk = flat[start : start + length]
+        if len(chunk) >= 4 and len(np.unique(chunk)) > 2:
+            yield chunk.tobytes()

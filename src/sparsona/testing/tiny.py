@@ -1,0 +1,91 @@
+"""A federation of a few small images per client, and runs of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from sparsona.chance import Chance
+from sparsona.data.dataset import Dataset
+from sparsona.engines.inprocess import InProcess
+from sparsona.errors import ContractError
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
+from sparsona.federation.schedule import Sampled, Schedule
+from sparsona.federation.setup import Setup
+from sparsona.method import Method, Task
+from sparsona.partition._split import federate
+from sparsona.runs.checkpoint import Checkpointer
+from sparsona.runs.records import RunLog
+from sparsona.training.config import TrainConfig
+from sparsona.training.objective import classification
+from sparsona.training.vector import Flat
+
+ROUNDS = 3
+
+
+def tiny_setup(method: Method[Any, Any], clients: int = 3, rounds: int = ROUNDS) -> Setup:
+    """A federation of a few small images per client, real enough for every method."""
+    rng = np.random.default_rng(7)
+    count, classes = 40 * max(clients, 2), 4
+    labels = np.arange(count, dtype=np.int64) % classes
+    centres = rng.uniform(0, 160, (classes, 1, 6, 6))
+    inputs = np.clip(centres[labels] + rng.normal(0, 40, (count, 1, 6, 6)), 0, 255).astype(np.uint8)
+    data = Dataset("tiny", inputs, labels, classes, mean=(0.3,), std=(0.3,))
+    chance = Chance(11)
+    federation = federate(data, "dirichlet-classes:1.0" if clients > 1 else "iid", clients, chance)
+    with chance.torch("initial weights"):
+        module = nn.Sequential(
+            nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(48, 5), nn.ReLU(), nn.Linear(5, 4)
+        )
+    flat = Flat(module)
+    names = tuple(sorted(federation.clients))
+    task = Task(flat.layout, flat.read(), names, rounds, (1, 6, 6), classes, chance)
+    return Setup(method, task, federation, module, classification(), TrainConfig(batch=16, lr=0.05))
+
+
+def run(
+    method: Method[Any, Any],
+    *,
+    clients: int = 3,
+    rounds: int = ROUNDS,
+    schedule: Schedule | None = None,
+    engine: type[InProcess] = InProcess,
+    checkpointer: Checkpointer | None = None,
+    stop: int = 0,
+    resume: bool = False,
+    config: TrainConfig | None = None,
+) -> Rounds:
+    """A run of the tiny federation, and the personal models at its end; `stop` interrupts it after so many rounds."""
+    setup = tiny_setup(method, clients, rounds)
+    setup = dataclasses.replace(setup, config=config or setup.config)
+    sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
+    loop = Rounds(setup, engine(setup), schedule or Sampled(), Evaluation(), RunLog(sizes, True), checkpointer)
+    if resume:
+        loop.resume()
+    if stop:
+        stopped = iter(range(stop - 1))
+
+        def interrupt(_: object) -> None:
+            if next(stopped, None) is None:
+                raise KeyboardInterrupt
+
+        try:
+            loop.run(interrupt)
+        except KeyboardInterrupt:
+            return loop
+    loop.run()
+    none_refused(loop)
+    for outcome in loop.finish("personal", setup.task.clients):
+        if outcome.model is None:
+            raise ContractError(f"personal_model() gave no model for {outcome.client}")
+    return loop
+
+
+def none_refused(loop: Rounds) -> None:
+    """Raise an error if the server has refused a reply."""
+    for round, client, reason in loop.refused:
+        raise ContractError(f"the server refuses the honest reply of {client} in round {round + 1}: {reason}")
