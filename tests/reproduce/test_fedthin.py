@@ -16,7 +16,7 @@ from sparsona.reproduce.fedthin import ready
 from sparsona.reproduce.fedthin.analysis import Curve, area, bootstrap, bytes_to, not_inferior
 from sparsona.reproduce.fedthin.cells import carry_out, claimed, correct_of, curve_of, read_cells, work
 from sparsona.reproduce.fedthin.plan import ROWS, SMALL, WHOLE, Cell, chosen, longest, trials, tuning
-from sparsona.reproduce.fedthin.tables import differences, report, scores
+from sparsona.reproduce.fedthin.tables import differences, report, runs, scores
 from sparsona.reproduce.fedthin.tasks import TASKS, rows_to_test, synthetic
 
 CURVE = Curve([0.5, 4.0, 100.0], np.array([[0.2, 0.4], [0.6, 0.8], [1.0, 1.0]]), 0.1)
@@ -131,7 +131,26 @@ def test_a_cell_is_the_same_whoever_runs_it(folder: Path) -> None:
     curve = curve_of(kept)
     assert curve.scores.shape == (2, 20)
     assert [own.mean() for own in correct_of(kept)] == pytest.approx(curve.scores[-1])
-    assert scores([kept, {"diverged": "x"}], lambda c: c.scores[-1])[1].tolist() == [kept["guess"]] * 20
+
+
+def test_runs_that_diverge_score_as_guessing_does_also_if_all_of_them_do(folder: Path) -> None:
+    found = read_cells(folder)
+    (task,) = TINY.tasks
+    trial = chosen(found, task, 0.2, "fedavg", TINY, "accuracy")
+    broken = {
+        name: {"diverged": "x"} if name.startswith(f"digits-0.2-fedavg-t{trial}-") and name.endswith("r3") else run
+        for name, run in found.items()
+    }
+    theirs = runs(broken, TINY, task, 0.2, "fedavg", "accuracy", TINY.rounds)
+    assert all("diverged" in run for run in theirs)
+    assert scores(theirs, lambda c: c.scores[-1]).tolist() == [[0.1] * 20] * len(TINY.seeds)
+
+
+def test_nothing_is_tested_before_all_runs_are_there(folder: Path) -> None:
+    found = read_cells(folder)
+    gone = next(name for name in found if "fedavg" in name and name.endswith("r3"))
+    assert "Holm p" in report(found, TINY)
+    assert "Holm p" not in report({name: run for name, run in found.items() if name != gone}, TINY)
 
 
 def test_a_cell_belongs_to_one_process(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -40,6 +40,18 @@ def area(curve: Curve, low: float = MODELS[0], high: float = MODELS[1]) -> Score
         held = curve.scores[number - 1] if number else curve.start
         total += held * math.log(right / left)
     return np.asarray(total / math.log(high / low))
+
+
+def charged(curve: Curve, share: float) -> Curve:
+    """The curve if each client paid for the initial model, as float32, when it is first asked; `share` of the clients
+    are asked in a round, so after n rounds 1 - (1 - share)^n of them have been, in expectation. For runs that are
+    measured in every round.
+
+    >>> charged(Curve([0.5, 1.0], np.zeros((2, 1)), 0.0), 0.2).spent
+    [0.7, 1.36]
+    """
+    asked = [1 - (1 - share) ** count for count in range(1, len(curve.spent) + 1)]
+    return replace(curve, spent=[round(own + more, 6) for own, more in zip(curve.spent, asked, strict=True)])
 
 
 def bytes_to(curve: Curve, target: float) -> float:
@@ -93,7 +105,7 @@ def bootstrap(differences: Mapping[str, Scores], repeats: int = 10_000, seed: in
 
 
 def not_inferior(effect_low: float, margin: float = 0.005) -> bool:
-    """Whether the lower end of a one-sided 95 % interval is above minus the margin.
+    """Whether the lower end of a 95 % interval is above minus the margin.
 
     >>> not_inferior(-0.004), not_inferior(-0.006)
     (True, False)

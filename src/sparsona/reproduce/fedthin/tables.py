@@ -9,20 +9,22 @@ from typing import Any
 import numpy as np
 
 from sparsona.report.significance import holm, losers
+from sparsona.report.statistics import interval
 from sparsona.reproduce import Kept
 from sparsona.reproduce.fedthin.analysis import (
     MODELS,
     Curve,
-    Effect,
     Scores,
     area,
     bootstrap,
     bytes_to,
+    charged,
     not_inferior,
 )
 from sparsona.reproduce.fedthin.cells import correct_of, curve_of
 from sparsona.reproduce.fedthin.plan import (
     ALONE,
+    BESIDE,
     BY,
     OURS,
     RIVALS,
@@ -39,6 +41,9 @@ from sparsona.reproduce.fedthin.tasks import StudyTask
 
 Reading = Callable[[Curve], Scores]
 """A number a client of a run."""
+LEVEL = 0.05
+UNPAID = (OURS, BESIDE, "fedpse", "fedstc")
+"""Rows whose clients make the initial model from the seed instead of receiving it."""
 
 
 def report(kept: Kept, plan: StudyPlan) -> str:
@@ -61,17 +66,18 @@ def runs(kept: Kept, plan: StudyPlan, task: StudyTask, share: float, row: str, b
     """The chosen trial's runs by seed; nothing unless all seeds are there."""
     trial = chosen(kept, task, share, row, plan, by)
     names = [Cell(task, share, row, trial or 0, seed, rounds, plan).name for seed in plan.seeds]
-    return [kept[name] for name in names] if trial is not None and all(name in kept for name in names) else []
+    if trial is None or any(name not in kept for name in names):
+        return []
+    some = next((run for name, run in kept.items() if name.startswith(f"{task.name}-") and "tests" in run), {})
+    told = {key: some[key] for key in ("tests", "guess") if key in some}
+    return [{**told, **kept[name]} for name in names]
 
 
 def scores(found: Sequence[Mapping[str, Any]], read: Reading) -> Scores:
     """What is read of runs, seeds x clients. A run that diverged has the score of guessing."""
-    curves = [None if "diverged" in run else curve_of(run) for run in found]
-    some = next((curve for curve in curves if curve is not None), None)
-    if some is None:
-        return np.zeros((len(found), 1))
-    guess = np.full(some.scores.shape[1], some.start)
-    return np.array([guess if curve is None else read(curve) for curve in curves])
+    return np.array(
+        [np.full(len(run["tests"]), run["guess"]) if "diverged" in run else read(curve_of(run)) for run in found]
+    )
 
 
 def at_end(curve: Curve) -> Scores:
@@ -95,30 +101,96 @@ def differences(kept: Kept, plan: StudyPlan, share: float, rival: str, by: Choic
 
 
 def _verdicts(kept: Kept, plan: StudyPlan, share: float) -> list[str]:
-    rivals = [rival for rival in RIVALS if len(differences(kept, plan, share, rival, "area", area)) == len(plan.tasks)]
-    if not rivals:
-        return ["The runs of no rival are complete.", ""]
-    by_area = [bootstrap(differences(kept, plan, share, rival, "area", area)) for rival in rivals]
-    at_last = [bootstrap(differences(kept, plan, share, rival, "accuracy", at_end)) for rival in rivals]
-    corrected = holm([effect.p for effect in by_area])
+    rivals = [rival for rival in RIVALS if rival in plan.rows]
+
+    def against(rival: str, by: Choice, read: Reading) -> dict[str, Scores]:
+        return differences(kept, plan, share, rival, by, read)
+
+    needed: tuple[tuple[Choice, Reading], ...] = (("area", area), ("accuracy", at_end))
+    if any(len(against(rival, *how)) < len(plan.tasks) for rival in rivals for how in needed):
+        return ["Not all runs are there, so nothing is tested.", ""]
+    by_area = {rival: against(rival, "area", area) for rival in rivals}
+    at_last = {rival: against(rival, "accuracy", at_end) for rival in rivals}
+    effects = [bootstrap(gaps) for gaps in by_area.values()]
+    corrected = holm([effect.p for effect in effects])
+    better = [p < LEVEL and effect.value > 0 for effect, p in zip(effects, corrected, strict=True)]
+    worse = [p < LEVEL and effect.value < 0 for effect, p in zip(effects, corrected, strict=True)]
     lines = [
-        f"Points of accuracy, FedThin less the rival, with 95 % intervals; area over log bytes from {MODELS[0]:g} to "
-        f"{MODELS[1]:g} float32 models a client; accuracy after {plan.rounds} rounds.", "",
-        "| rival | area | Holm p | accuracy | not inferior by 0.5 points | bytes to `local`, rival : FedThin |",
+        f"Points of accuracy, FedThin less the rival, with 95 % intervals: by the bootstrap, and in the last columns "
+        f"Student's over the tasks' means, with the number of tasks where FedThin is ahead. Area over log bytes from "
+        f"{MODELS[0]:g} to {MODELS[1]:g} float32 models a client.", "",
+        "| rival | area | Holm p | supported | if all paid for the first model | tasks |",
         "|---|---|---|---|---|---|",
     ]  # fmt: skip
-    for rival, first, p, last in zip(rivals, by_area, corrected, at_last, strict=True):
-        lines.append(f"| {rival} | {first} | {p:.4f} | {last} | {_yes(last)} | {_ratio(kept, plan, share, rival)} |")
-    return [*lines, ""]
+    for rival, effect, p, yes in zip(rivals, effects, corrected, better, strict=True):
+        paid = bootstrap(_paid(kept, plan, share, rival))
+        lines.append(f"| {rival} | {effect} | {p:.4f} | {_yes(yes)} | {paid} | {_over_tasks(by_area[rival])} |")
+    lines += [
+        "", f"After {plan.rounds} rounds:", "",
+        "| rival | accuracy | not inferior by 0.5 points | tasks | bytes to `local`, rival : FedThin |",
+        "|---|---|---|---|---|",
+    ]  # fmt: skip
+    last = {rival: bootstrap(gaps) for rival, gaps in at_last.items()}
+    level = {rival: not_inferior(effect.low) for rival, effect in last.items()}
+    lines += [
+        f"| {rival} | {last[rival]} | {_yes(level[rival])} | {_over_tasks(at_last[rival])} "
+        f"| {_ratio(kept, plan, share, rival)} |"
+        for rival in rivals
+    ]
+    return [
+        *lines, "",
+        f"- **Area**: FedThin's is larger against {sum(better)} of {len(rivals)} rivals and smaller against "
+        f"{sum(worse)}; the others are undecided.",
+        f"- **Not inferior** to {sum(level.values())} of {len(rivals)} rivals; to all: {_yes(all(level.values()))}.",
+        f"- **Harm**: {_harm(kept, plan, share)}.", "",
+    ]  # fmt: skip
 
 
-def _yes(effect: Effect) -> str:
-    return "yes" if not_inferior(effect.low) else "no"
+def _yes(answer: bool) -> str:
+    return "yes" if answer else "no"
+
+
+def _paid(kept: Kept, plan: StudyPlan, share: float, rival: str) -> dict[str, Scores]:
+    """Differences of areas if those who derive the initial model from the seed had paid for it as others have."""
+    out = {}
+    for task in plan.tasks:
+        by_row = [
+            scores(
+                runs(kept, plan, task, share, row, "area", plan.rounds),
+                at_end if row == ALONE else (lambda c: area(charged(c, share))) if row in UNPAID else area,
+            )
+            for row in (OURS, rival)
+        ]
+        out[task.name] = by_row[0] - by_row[1]
+    return out
+
+
+def _over_tasks(gaps: Mapping[str, Scores]) -> str:
+    """How many tasks are above zero, and Student's interval of their mean."""
+    means = [float(own.mean()) for own in gaps.values()]
+    found, ahead = interval(means), f"{sum(mean > 0 for mean in means)} of {len(means)}"
+    if found is None or found.half is None:
+        return ahead
+    return f"{ahead} ({100 * found.low:+.2f} to {100 * found.high:+.2f})"
+
+
+def _harm(kept: Kept, plan: StudyPlan, share: float) -> str:
+    """The share of losers, in the mean over tasks: with FedThin, and with `local` against another seed of itself."""
+    told = []
+    for row, name in ((OURS, "with FedThin"), (ALONE, "with `local` of another seed, which is the chance level")):
+        found = [
+            _losing(*(runs(kept, plan, task, share, which, "accuracy", plan.rounds) for which in (row, ALONE)))
+            for task in plan.tasks
+        ]
+        told.append(f"{'-' if None in found else f'{np.mean([x for x in found if x is not None]):.1%}'} {name}")
+    return "clients significantly worse off than with `local`, mean over tasks: " + ", ".join(told)
 
 
 def _ratio(kept: Kept, plan: StudyPlan, share: float, rival: str) -> str:
     """How many times the bytes of FedThin a rival needs to be as good as `local` is in the end: the geometric mean over
     tasks where both get there, and where each does."""
+    if rival == ALONE:
+        return "-"
     found = {row: [_bytes_to_local(kept, plan, task, share, row) for task in plan.tasks] for row in (OURS, rival)}
     pairs = [(a, b) for a, b in zip(found[OURS], found[rival], strict=True) if math.isfinite(a) and 0 < b < math.inf]
     reached = ", ".join(f"{sum(map(math.isfinite, found[row]))} of {len(plan.tasks)}" for row in (rival, OURS))
@@ -128,7 +200,10 @@ def _ratio(kept: Kept, plan: StudyPlan, share: float, rival: str) -> str:
 
 
 def _bytes_to_local(kept: Kept, plan: StudyPlan, task: StudyTask, share: float, row: str) -> float:
-    """The mean over seeds of the models' worth of bytes to the final accuracy of `local`; infinite if one never is."""
+    """The mean over seeds of the models' worth of bytes to the final accuracy of `local`, its mean over seeds; infinite
+    if a seed never gets there, and for `local` itself, which sends nothing."""
+    if row == ALONE:
+        return math.inf
     own = runs(kept, plan, task, share, row, "area", plan.rounds)
     alone = runs(kept, plan, task, share, ALONE, "area", plan.rounds)
     if not own or not alone or any("diverged" in run for run in own):
@@ -151,11 +226,12 @@ def _task(kept: Kept, plan: StudyPlan, task: StudyTask, share: float) -> list[st
         picked = [chosen(kept, task, share, row, plan, by) for by in BY]
         told = [", ".join(f"{k}={v}" for k, v in trials(row, plan)[trial or 0].items()) for trial in picked]
         to_local = _bytes_to_local(kept, plan, task, share, row)
+        losing = _losing(best, alone)
         lines.append(
             f"| {row} | {_mean(scores(cells['area'], at_end if row == ALONE else area))} "
             f"| {_mean(scores(best, at_round(plan.tuning)))} | {_mean(scores(best, at_end))} "
             f"| {_mean(scores(long, at_end)) if long else '-'} | {_spent(best)} "
-            f"| {'-' if math.isinf(to_local) else f'{to_local:.2f}'} | {_losers(best, alone)} "
+            f"| {'-' if math.isinf(to_local) else f'{to_local:.2f}'} | {'-' if losing is None else f'{losing:.1%}'} "
             f"| {np.mean([run.get('flops', 0) for run in best]) / 1e9:.1f} | {'; '.join(dict.fromkeys(told))} |"
         )
     return [*lines, ""]
@@ -172,9 +248,9 @@ def _spent(found: Sequence[Mapping[str, Any]]) -> str:
     return f"{np.mean(spent):.2f}" if spent else "-"
 
 
-def _losers(found: Sequence[Mapping[str, Any]], alone: Sequence[Mapping[str, Any]]) -> str:
+def _losing(found: Sequence[Mapping[str, Any]], alone: Sequence[Mapping[str, Any]]) -> float | None:
     """The share of clients significantly worse off than alone; of `local` against its next seed: the chance level."""
     if not alone or any("diverged" in run for run in (*found, *alone)):
-        return "-"
+        return None
     pairs = zip(found, (*alone[1:], alone[0]) if found == alone else alone, strict=True)
-    return f"{np.mean([losers(correct_of(a), correct_of(b)) for a, b in pairs]):.1%}"
+    return float(np.mean([losers(correct_of(a), correct_of(b)) for a, b in pairs]))
