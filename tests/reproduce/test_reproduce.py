@@ -249,9 +249,8 @@ def test_every_claim_can_be_left_open_with_its_reason_and_its_cost(name: str, qu
     assert len(set(texts)) == len(texts)
     for claim in paper.claims:
         found = claim.check({})
-        assert found.word == "not run"
         assert found.note, claim.text
-        assert claim.cost, claim.text
+        assert (found.word == "not run") == bool(claim.cost), f"{claim.text}: a count needs no run, all else has a cost"
 
 
 def test_no_setting_that_pfednets_rivals_choose_from_is_refused() -> None:

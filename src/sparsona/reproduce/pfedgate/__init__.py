@@ -16,7 +16,7 @@ from sparsona.reproduce import MEASURED, PAPERS, Paper, Runs, server_scores, spr
 from sparsona.reproduce._verdicts import bottom, by_size, newcomers, values
 from sparsona.reproduce.pfedgate.claims import claims
 from sparsona.reproduce.pfedgate.gates import dendrogram_of, masks_table
-from sparsona.reproduce.pfedgate.plan import MODELS, cases
+from sparsona.reproduce.pfedgate.plan import MODELS, cases, printed
 from sparsona.runs.directory import RunDirectory
 
 
@@ -41,6 +41,8 @@ def _server(folder: RunDirectory, prepared: Prepared) -> dict[str, float]:
 def _weighted(runs: Runs) -> str:
     columns = (
         "row",
+        "paper, weighted",
+        "bottom decile",
         "weighted, `pre`",
         "`post`",
         "bottom decile, `pre`",
@@ -57,5 +59,8 @@ def _weighted(runs: Runs) -> str:
         ]
         checked = [run["validation"]["post"] for run in own.values() if "post" in run.get("validation", {})]
         new = list(values(runs, row, "post", newcomers).values())
-        lines.append(f"| {row} | {' | '.join(cells)} | {spread(checked)} | {spread(new)} |")
+        data = next((name for name in MODELS if row.startswith(f"{name}-")), "")
+        paper = printed(data, row.removeprefix(f"{data}-")) if data else (None, None)
+        told = " | ".join("-" if number is None else f"{number:.4f}" for number in paper)
+        lines.append(f"| {row} | {told} | {' | '.join(cells)} | {spread(checked)} | {spread(new)} |")
     return "\n".join(lines) if len(lines) > 2 else ""
