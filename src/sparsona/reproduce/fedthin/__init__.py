@@ -11,7 +11,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from sparsona.reproduce import PAPERS, Kept, Paper, Study
-from sparsona.reproduce.fedthin.cells import read_cells, work
+from sparsona.reproduce.fedthin.cells import read_cells, without_tests_of_trials, work
 from sparsona.reproduce.fedthin.plan import SMALL, WHOLE, Cell, StudyPlan, finals, longest, tuning
 from sparsona.reproduce.fedthin.tables import report
 
@@ -24,7 +24,7 @@ def fedthin(quick: bool) -> Paper:
     def run(out: Path, only: str, say: Callable[[str], None], known: Kept) -> Kept:
         return work(lambda found: ready(found, plan, only), out / "cells", say, known)
 
-    study = Study(run, lambda out: read_cells(out / "cells"), lambda kept: report(kept, plan))
+    study = Study(run, lambda out: without_tests_of_trials(read_cells(out / "cells")), lambda kept: report(kept, plan))
     return Paper("FedThin on a development set" if quick else "FedThin, preregistered", (), study=study)
 
 

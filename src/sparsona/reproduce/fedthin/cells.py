@@ -146,6 +146,19 @@ def read_cells(folder: Path) -> dict[str, dict[str, Any]]:
     return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))}
 
 
+def without_tests_of_trials(found: Kept) -> dict[str, dict[str, Any]]:
+    """Cells as they are kept: trials (seed 0) only have their validation scores, since nothing is chosen by others.
+
+    >>> without_tests_of_trials({"x-t0-s0-r30": {"right": "..."}, "x-t0-s1-r100": {"right": "..."}})
+    {'x-t0-s0-r30': {}, 'x-t0-s1-r100': {'right': '...'}}
+    """
+    tested = ("right", "correct")
+    return {
+        name: {key: value for key, value in run.items() if key not in tested or "-s0-" not in name}
+        for name, run in found.items()
+    }
+
+
 @contextmanager
 def claimed(folder: Path, name: str) -> Iterator[bool]:
     """Whether this process has the cell for itself, for as long as the block runs."""
