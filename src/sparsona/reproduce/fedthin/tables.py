@@ -14,6 +14,7 @@ from sparsona.reproduce import Kept
 from sparsona.reproduce.fedthin.analysis import (
     MODELS,
     Curve,
+    Effect,
     Scores,
     area,
     bootstrap,
@@ -101,49 +102,65 @@ def differences(kept: Kept, plan: StudyPlan, share: float, rival: str, by: Choic
 
 
 def _verdicts(kept: Kept, plan: StudyPlan, share: float) -> list[str]:
+    """The preregistered analyses of one participation, rival by rival and as one verdict each."""
     rivals = [rival for rival in RIVALS if rival in plan.rows]
-
-    def against(rival: str, by: Choice, read: Reading) -> dict[str, Scores]:
-        return differences(kept, plan, share, rival, by, read)
-
-    needed: tuple[tuple[Choice, Reading], ...] = (("area", area), ("accuracy", at_end))
-    if any(len(against(rival, *how)) < len(plan.tasks) for rival in rivals for how in needed):
+    by_area = {rival: differences(kept, plan, share, rival, "area", area) for rival in rivals}
+    at_last = {rival: differences(kept, plan, share, rival, "accuracy", at_end) for rival in rivals}
+    if any(len(gaps) < len(plan.tasks) for gaps in (*by_area.values(), *at_last.values())):
         return ["Not all runs are there, so nothing is tested.", ""]
-    by_area = {rival: against(rival, "area", area) for rival in rivals}
-    at_last = {rival: against(rival, "accuracy", at_end) for rival in rivals}
-    effects = [bootstrap(gaps) for gaps in by_area.values()]
-    corrected = holm([effect.p for effect in effects])
-    better = [p < LEVEL and effect.value > 0 for effect, p in zip(effects, corrected, strict=True)]
-    worse = [p < LEVEL and effect.value < 0 for effect, p in zip(effects, corrected, strict=True)]
-    lines = [
-        f"Points of accuracy, FedThin less the rival, with 95 % intervals: by the bootstrap, and in the last columns "
-        f"Student's over the tasks' means, with the number of tasks where FedThin is ahead. Area over log bytes from "
-        f"{MODELS[0]:g} to {MODELS[1]:g} float32 models a client.", "",
+    paid = {rival: bootstrap(_paid(kept, plan, share, rival)) for rival in rivals}
+    ratios = {rival: _ratio(kept, plan, share, rival) for rival in rivals}
+    return [
+        "Points of accuracy, FedThin less the rival, with 95 % intervals: by the bootstrap, and under `tasks` "
+        "Student's over the tasks' means, with the number of tasks where FedThin is ahead.",
+        "",
+        *_areas(by_area, paid),
+        f"After {plan.rounds} rounds:",
+        "",
+        *_accuracies(at_last, ratios),
+        f"**Harm**: {_harm(kept, plan, share)}.",
+        "",
+    ]
+
+
+def _areas(gaps: Mapping[str, Mapping[str, Scores]], paid: Mapping[str, Effect]) -> list[str]:
+    """The first analysis: areas with Holm's correction, beside them what the protocol does not have."""
+    effects = {rival: bootstrap(own) for rival, own in gaps.items()}
+    corrected = dict(zip(effects, holm([effect.p for effect in effects.values()]), strict=True))
+    larger = [rival for rival, effect in effects.items() if corrected[rival] < LEVEL and effect.value > 0]
+    smaller = [rival for rival, effect in effects.items() if corrected[rival] < LEVEL and effect.value < 0]
+    return [
+        f"Area over log bytes from {MODELS[0]:g} to {MODELS[1]:g} float32 models a client:",
+        "",
         "| rival | area | Holm p | supported | if all paid for the first model | tasks |",
         "|---|---|---|---|---|---|",
-    ]  # fmt: skip
-    for rival, effect, p, yes in zip(rivals, effects, corrected, better, strict=True):
-        paid = bootstrap(_paid(kept, plan, share, rival))
-        lines.append(f"| {rival} | {effect} | {p:.4f} | {_yes(yes)} | {paid} | {_over_tasks(by_area[rival])} |")
-    lines += [
-        "", f"After {plan.rounds} rounds:", "",
+        *(
+            f"| {rival} | {effect} | {corrected[rival]:.4f} | {_yes(rival in larger)} | {paid[rival]} "
+            f"| {_over_tasks(gaps[rival])} |"
+            for rival, effect in effects.items()
+        ),
+        "",
+        f"**Area**: FedThin's is larger against {len(larger)} of {len(effects)} rivals and smaller against "
+        f"{len(smaller)}; the others are undecided.",
+        "",
+    ]
+
+
+def _accuracies(gaps: Mapping[str, Mapping[str, Scores]], ratios: Mapping[str, str]) -> list[str]:
+    """The second and the third analysis: bytes to pay, and whether FedThin is not inferior."""
+    effects = {rival: bootstrap(own) for rival, own in gaps.items()}
+    level = {rival: not_inferior(effect.low) for rival, effect in effects.items()}
+    return [
         "| rival | accuracy | not inferior by 0.5 points | tasks | bytes to `local`, rival : FedThin |",
         "|---|---|---|---|---|",
-    ]  # fmt: skip
-    last = {rival: bootstrap(gaps) for rival, gaps in at_last.items()}
-    level = {rival: not_inferior(effect.low) for rival, effect in last.items()}
-    lines += [
-        f"| {rival} | {last[rival]} | {_yes(level[rival])} | {_over_tasks(at_last[rival])} "
-        f"| {_ratio(kept, plan, share, rival)} |"
-        for rival in rivals
+        *(
+            f"| {rival} | {effect} | {_yes(level[rival])} | {_over_tasks(gaps[rival])} | {ratios[rival]} |"
+            for rival, effect in effects.items()
+        ),
+        "",
+        f"**Not inferior** to {sum(level.values())} of {len(level)} rivals; to all: {_yes(all(level.values()))}.",
+        "",
     ]
-    return [
-        *lines, "",
-        f"- **Area**: FedThin's is larger against {sum(better)} of {len(rivals)} rivals and smaller against "
-        f"{sum(worse)}; the others are undecided.",
-        f"- **Not inferior** to {sum(level.values())} of {len(rivals)} rivals; to all: {_yes(all(level.values()))}.",
-        f"- **Harm**: {_harm(kept, plan, share)}.", "",
-    ]  # fmt: skip
 
 
 def _yes(answer: bool) -> str:
