@@ -25,7 +25,7 @@ from sparsona.training.fused import MOST, TrainerName, choose_trainer, unfit
 from sparsona.training.job import Proximal, Trained
 from sparsona.training.local import Local
 from sparsona.training.objective import classification, multilabel, regression
-from sparsona.training.runner import ModelRunner
+from sparsona.training.runner import Minibatch, ModelRunner, Vectors
 
 CONFIGS = [
     TrainConfig(batch=8, lr=0.1),
@@ -185,3 +185,30 @@ def test_who_asks_for_it_in_vain_is_told(caplog: pytest.LogCaptureFixture) -> No
     chosen = sparsona.run("fedavg", model=conv, **settings)
     assert caplog.text == ""
     assert asked.summary["digest"] == chosen.summary["digest"]
+
+
+@pytest.mark.parametrize("change", [{}, {"weight_decay": 0.05}, {"clip": 0.02}, {"weight_decay": 0.1, "clip": 0.05}])
+@pytest.mark.parametrize("net", ["relu", "three", "one"])
+def test_own_steps_of_a_method_see_the_same_gradients(net: str, change: dict[str, Any]) -> None:
+    setup = perceptron_setup(FedAvg(), module=nets()[net])
+    config = TrainConfig(batch=8, lr=0.1, **change)
+    seen: dict[TrainerName, list[np.ndarray[Any, Any]]] = {}
+    losses = []
+    trainers: tuple[TrainerName, ...] = ("plain", "fused")
+    for trainer in trainers:
+        runner = ModelRunner(setup.module, setup.federation.data, setup.objective, setup.task.chance, trainer=trainer)
+        local = Local("c1", 0, setup.task, config, setup.federation.splits["c1"], runner)
+        mine = seen.setdefault(trainer, [])
+
+        def step(vectors: Vectors, batches: tuple[Minibatch, ...], mine: list[Any] = mine) -> Vectors:
+            (w,) = vectors
+            mine.append(batches[0].gradient(w))
+            return (w - np.float32(0.1) * mine[-1],)
+
+        mine.extend(local.iterate((setup.task.initial,), step))
+        losses.append(runner.loss)
+        assert runner.flops > 0
+    assert len(seen["plain"]) == len(seen["fused"]) > 2
+    for one, other in zip(seen["plain"], seen["fused"], strict=True):
+        assert one == pytest.approx(other, abs=2e-5)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)

@@ -187,16 +187,16 @@ class FusedTrainer:
         kernels.backward(weights, out, self._layers, values, errors, start, len(chosen), one, one)
         return float(total)
 
-    def gradient(self, weights: Vector, chosen: Indices) -> Vector:
-        """The gradient of the mean loss over some samples."""
-        out = np.zeros(len(weights), np.float32)
+    def gradient(self, weights: Vector, chosen: Indices) -> tuple[Vector, float]:
+        """The gradient of the mean loss over some samples, and that loss."""
+        out, loss = np.zeros(len(weights), np.float32), 0.0
         samples, share = self._samples, np.full(len(chosen), 1 / max(len(chosen), 1), np.float32)
         for start in range(0, len(chosen), PIECE):
             place = slice(start, start + PIECE)
             values, _ = self._room(len(chosen[place]))
             kernels.gather(samples.raw, samples.scale, samples.shift, samples.missing, chosen[place], values)
-            self._add_gradient(weights, chosen[place], share[place], out)
-        return out
+            loss += self._add_gradient(weights, chosen[place], share[place], out) / len(chosen[place])
+        return out, loss
 
     def outputs(self, weights: Vector, chosen: Indices) -> torch.Tensor:
         """The model's outputs for some samples."""

@@ -235,7 +235,7 @@ class ModelRunner:
         """The gradient of the mean loss over these samples, in evaluation mode."""
         if self._fused is not None:
             self.count(len(indices))
-            return self._fused.gradient(weights, indices)
+            return self._fused.gradient(weights, indices)[0]
         self.flat.load(weights)
         self.flat.module.eval()
         self.flat.gradient.zero_()
@@ -306,8 +306,9 @@ class ModelRunner:
         total, seen = torch.zeros((), device=self.device), 0
         self.flat.load(start[0])
         self.flat.module.train()
+        fused = None if config.augment else self._fused
         for chosen in batches:
-            drawn = tuple(Minibatch(self, indices, config) for indices in chosen)
+            drawn = tuple(Minibatch(self, indices, config, fused) for indices in chosen)
             with np.errstate(over="ignore", invalid="ignore"):  # divergence is named below
                 vectors = step(vectors, drawn)
             total += sum((batch.total for batch in drawn), torch.zeros((), device=self.device))
@@ -321,19 +322,38 @@ class ModelRunner:
 class Minibatch:
     """The samples of one step, and derivatives of their mean loss in training mode; zero where buffers stand.
 
-    The config's weight decay is part of the loss. Its clip bounds the gradient without the weight decay.
+    The config's weight decay is part of the loss. Its clip bounds the gradient without the weight decay. Gradients are
+    the fused trainer's where there is one.
     """
 
-    def __init__(self, runner: ModelRunner, indices: Indices, config: TrainConfig) -> None:
+    def __init__(
+        self, runner: ModelRunner, indices: Indices, config: TrainConfig, fused: FusedTrainer | None = None
+    ) -> None:
         self._runner = runner
         self._config = config
-        self._rule = StepRule(runner.flat.weights[: runner.layout.size], config, config.lr)
-        self._inputs, self._targets = runner.batch(indices, config.augment)
+        self._indices = indices
+        self._fused = fused
         self.total = torch.zeros((), device=runner.device)
         self.seen = 0
 
+    @cached_property
+    def _samples(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The inputs and targets: an augmented batch is the same for all derivatives."""
+        return self._runner.batch(self._indices, self._config.augment)
+
+    @cached_property
+    def _rule(self) -> StepRule:
+        runner = self._runner
+        return StepRule(runner.flat.weights[: runner.layout.size], self._config, self._config.lr)
+
     def gradient(self, weights: Vector) -> Vector:
         """The gradient at `weights`."""
+        if self._fused is not None:
+            found, loss = self._fused.gradient(weights, self._indices)
+            self._count(len(self._indices), loss * len(self._indices))
+            if self._config.clip is not None or self._config.weight_decay:
+                StepRule(view_of(weights), self._config, self._config.lr).prepare(torch.from_numpy(found))
+            return found
         flat = self._runner.flat
         flat.load(weights)
         flat.gradient.zero_()
@@ -356,11 +376,15 @@ class Minibatch:
 
     def _loss(self) -> torch.Tensor:
         runner = self._runner
-        losses = runner.objective.loss(_outputs(runner.flat.module(self._inputs)), self._targets)
-        self.total = self.total + losses.detach().sum()
-        self.seen += len(losses)
-        runner.count(len(losses))
+        inputs, targets = self._samples
+        losses = runner.objective.loss(_outputs(runner.flat.module(inputs)), targets)
+        self._count(len(losses), losses.detach().sum())
         return losses.mean()
+
+    def _count(self, samples: int, loss: torch.Tensor | float) -> None:
+        self.total = self.total + loss
+        self.seen += samples
+        self._runner.count(samples)
 
     def _whole(self, gradient: torch.Tensor) -> Vector:
         out = np.zeros(self._runner.layout.size, np.float32)
