@@ -153,3 +153,11 @@ def test_a_plain_step_is_one_axpy_in_place() -> None:
         rule.step(gradient)
     assert [event.key for event in profile.key_averages() if event.key.startswith("aten::")] == ["aten::add_"]
     assert torch.equal(gradient, torch.ones(3))
+
+
+def test_moving_spans_holds_no_moments_of_the_whole_vector() -> None:
+    """A sliced step is small only if nothing beside it is as long as the model."""
+    rule = StepRule(torch.zeros(1000), TrainConfig(momentum=0.9), RATE)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        rule.step_spans([(slice(0, 10), torch.ones(10))])
+    assert 0 < sum(max(0, event.self_cpu_memory_usage) for event in profile.key_averages()) < 4 * 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeAlias
 
 import torch
@@ -55,8 +56,13 @@ class StepRule:
         self._rate = rate
         self._mask = mask
         self._pull = pull
-        self._optimizer: Optimizer = config.make_optimizer(rate, weights, saved)
+        self._saved = saved
         self._spans: dict[tuple[int, int], StepRule] = {}
+
+    @cached_property
+    def _optimizer(self) -> Optimizer:
+        """Made by the first step: where only spans move, no moments of the whole vector are held."""
+        return self._config.make_optimizer(self._rate, self._weights, self._saved)
 
     def step(self, gradient: torch.Tensor) -> None:
         """Move the weights along a loss's gradient, which is overwritten."""

@@ -57,7 +57,7 @@ UNTESTED = (
 
 def claims(quick: bool) -> Iterator[Claim]:
     """All claims of the paper, those that cannot be run here included."""
-    rest = "`sparsona reproduce pfedgate --quick`: three CPU minutes a run" if quick else WHOLE
+    rest = "`sparsona reproduce pfedgate --quick`: a CPU minute or two a run" if quick else WHOLE
     for data in MODELS if not quick else ("fashion-mnist",):
 
         def of(*names: str, data: str = data) -> tuple[str, ...]:
