@@ -29,7 +29,7 @@ def test_cases_are_valid_and_named_once(quick: bool) -> None:
     if not quick:
         assert methods >= {"fedem", "fedmd", "lg-fedavg"}
     assert {case.settings["seed"] for case in paper.cases} == {1, 2, 3}
-    assert {claim.check({}).word for claim in paper.claims} == {"not run"}
+    assert {claim.check({}).word for claim in paper.claims if claim.cost} == {"not run"}
 
 
 def test_all_methods_have_the_same_budget_of_rates() -> None:

@@ -35,7 +35,7 @@ def test_every_claim_names_rows_that_exist() -> None:
             assert claim.check({}).word == "not run"
             found = claim.check(runs)
             if found.word == "not run":
-                assert "not on this machine" in found.note
+                assert "not on this machine" in found.note or "no case of ours" in found.note
                 assert claim.cost
             else:
                 equal = claim.text.startswith(("C4", "C6"))
