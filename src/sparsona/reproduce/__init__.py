@@ -462,7 +462,7 @@ def _row(case: Case, runs: Runs) -> list[str]:
     picked = [f"{key.rpartition('.')[2]} {value:g}" for key, value in first.get("chosen", {}).items()]
     return [
         case.of,
-        _number(case.paper),
+        number(case.paper),
         *(spread(list(values(runs, case.of, point).values())) for point in ("pre", "post", "ft")),
         ", ".join(picked) or "-",
         str(len(own)),
@@ -486,8 +486,9 @@ def spread(found: Sequence[float]) -> str:
 
 
 def _scores(summary: Summary) -> str:
-    return ", ".join(f"{point} {_number(score(summary, point))}" for point in ("pre", "post"))
+    return ", ".join(f"{point} {number(score(summary, point))}" for point in ("pre", "post"))
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """A score with four digits; a dash for none."""
     return "-" if value is None else f"{value:.4f}"

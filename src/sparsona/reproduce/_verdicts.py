@@ -111,6 +111,16 @@ def values(runs: Runs, row: str, point: str = "pre", of: Reading = score) -> dic
     return {seed: value for seed, value in sorted(found.items()) if value is not None}
 
 
+def first_seeds(runs: Runs, *rows: str) -> list[Summary] | None:
+    """The run of each row's first seed, for counts that do not depend on it; None where a row is missing.
+
+    >>> first_seeds({"a": {2: {"flops": 7}, 1: {"flops": 5}}}, "a"), first_seeds({}, "a")
+    ([{'flops': 5}], None)
+    """
+    found = [runs.get(row) for row in rows]
+    return [own[min(own)] for own in found if own] if all(found) else None
+
+
 def interval(found: Iterable[float]) -> Difference:
     """The mean of several numbers with its 95 % interval by Student's t.
 

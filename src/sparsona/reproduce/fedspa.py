@@ -17,7 +17,19 @@ from sparsona.methods._masked import ServerState
 from sparsona.prepare import Prepared
 from sparsona.report.curves import curve
 from sparsona.reproduce import PAPERS, Case, Paper, Runs, Summary, finished, score, server_scores
-from sparsona.reproduce._verdicts import At, Check, Claim, above, any_of, exceeds, extra, fact, never, within
+from sparsona.reproduce._verdicts import (
+    At,
+    Check,
+    Claim,
+    above,
+    any_of,
+    exceeds,
+    extra,
+    fact,
+    first_seeds,
+    never,
+    within,
+)
 from sparsona.runs.directory import RunDirectory
 
 MODELS = {"fashion-mnist": "lenet5", "cifar-10": "lenet-cifar"}
@@ -148,9 +160,10 @@ def _share(data: str, method: str, count: str, at_most: float, rival: str = "fed
     rows = tuple(name_of(data, "0.3", m) for m in (method, rival))
 
     def test(runs: Runs) -> tuple[bool, str] | None:
-        if not all(runs.get(row) for row in rows):
+        pair = first_seeds(runs, *rows)
+        if pair is None:
             return None
-        one, other = (next(iter(runs[row].values()))[count] for row in rows)
+        one, other = (run[count] for run in pair)
         pairs = {way: one[way] / other[way] for way in one} if isinstance(one, dict) else {"in all": one / other}
         return max(pairs.values()) < at_most, ", ".join(f"{way} {share:.4f}" for way, share in sorted(pairs.items()))
 
@@ -190,11 +203,8 @@ def _of(data: str) -> Iterator[Claim]:
     for setting in ("0.3", "0.5"):
         for rival in ("ditto", "sub-fedavg", "fedavg", "fedspa-rsm", "subsampling", "local"):
             printed = _printed(data, setting, rival)
-            ahead = TABLE_1[data]["fedspa-dst"], TABLE_1[data][rival]
-            rows = ["fedspa-dst", rival]
             place = list(SETTINGS).index(setting)
-            if ahead[1][place] > ahead[0][place]:  # Ditto on EMNIST-L
-                rows.reverse()
+            rows = sorted(("fedspa-dst", rival), key=lambda row: -TABLE_1[data][row][place])
             for point in ("pre", "post"):
                 yield Claim(
                     f"C2: {data}, {setting}: {rows[0]} above {rows[1]} at `{point}` ({printed})",

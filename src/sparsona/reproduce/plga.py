@@ -21,7 +21,7 @@ from typing import Any
 from sparsona.files import write_atomically
 from sparsona.prepare import Prepared
 from sparsona.report import curves
-from sparsona.reproduce import PAPERS, Case, Claim, Grid, Paper, Runs, finished, lines_of, spread
+from sparsona.reproduce import PAPERS, Case, Claim, Grid, Paper, Runs, finished, lines_of, number, spread
 from sparsona.reproduce._excerpt import AS_IT_IS, excerpt
 from sparsona.reproduce._verdicts import (
     At,
@@ -181,11 +181,12 @@ def _claims(quick: bool) -> Iterator[Claim]:
                 yield Claim(f"{text}, {where}", check, cost)
     for order in ORDERS:
         cost = "`sparsona reproduce plga --quick --only 'digits-*'`: half a CPU hour"
-        rows = f"digits-{order}-plga", f"digits-{order}-plga-eq10"
-        yield Claim(f"4.2: equation (11) above (10), PLGA at the client point, digits, {order}",
-                    above(*rows, of=CLIENT), cost)  # fmt: skip
-        rows = f"digits-{order}-lga", f"digits-{order}-lga-eq10"
-        yield Claim(f"equation (11) above (10), LGA at `pre`, digits, {order}", above(*rows), cost)
+        for text, method, of in (
+            ("4.2: equation (11) above (10), PLGA at the client point", "plga", CLIENT),
+            ("equation (11) above (10), LGA at `pre`", "lga", score),
+        ):
+            rows = f"digits-{order}-{method}", f"digits-{order}-{method}-eq10"
+            yield Claim(f"{text}, digits, {order}", above(*rows, of=of), cost)
     reason, cost = "the paper's 800 rounds", "`sparsona reproduce plga --only 'cifar-10-*'`: about 60 CPU hours"
     if quick:
         yield Claim("Table 2 on CIFAR-10: PLGA 46.11 above LGA 44.06 above the others", never(reason), cost)
@@ -230,16 +231,16 @@ def _held_by_all(folder: RunDirectory, prepared: Prepared) -> Mapping[str, float
 def _table(runs: Runs) -> str:
     columns = ("row", "order", "paper's client", "client", "server (`pre`)", "seeds", "rate")
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    for number, data in enumerate(SIZES):
+    for place, data in enumerate(SIZES):
         for order in ORDERS:
             for name, row in ROWS.items():
                 own = f"{data}-{order}-{name}"
                 client, server = (list(values(runs, own, "pre", of).values()) for of in (CLIENT, score))
                 if client:
-                    printed = row.paper[number]
+                    printed = row.paper[place]
                     rate = next(iter(runs[own].values()))["chosen"]["training.lr"]
                     shown = "LGA's" if row.method == "plga" else spread(server)
-                    cells = [f"{data}-{name}", order, "-" if printed is None else f"{printed:.4f}", spread(client),
+                    cells = [f"{data}-{name}", order, number(printed), spread(client),
                              shown, str(interval(client).seeds), f"{rate:g}"]  # fmt: skip
                     lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) if len(lines) > 2 else ""

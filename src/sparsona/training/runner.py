@@ -306,9 +306,8 @@ class ModelRunner:
         total, seen = torch.zeros((), device=self.device), 0
         self.flat.load(start[0])
         self.flat.module.train()
-        fused = None if config.augment else self._fused
         for chosen in batches:
-            drawn = tuple(Minibatch(self, indices, config, fused) for indices in chosen)
+            drawn = tuple(Minibatch(self, indices, config) for indices in chosen)
             with np.errstate(over="ignore", invalid="ignore"):  # divergence is named below
                 vectors = step(vectors, drawn)
             total += sum((batch.total for batch in drawn), torch.zeros((), device=self.device))
@@ -326,13 +325,11 @@ class Minibatch:
     the fused trainer's where there is one.
     """
 
-    def __init__(
-        self, runner: ModelRunner, indices: Indices, config: TrainConfig, fused: FusedTrainer | None = None
-    ) -> None:
+    def __init__(self, runner: ModelRunner, indices: Indices, config: TrainConfig) -> None:
         self._runner = runner
         self._config = config
         self._indices = indices
-        self._fused = fused
+        self._fused = None if config.augment else runner._fused
         self.total = torch.zeros((), device=runner.device)
         self.seen = 0
 

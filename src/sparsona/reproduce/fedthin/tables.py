@@ -91,13 +91,20 @@ def at_round(rounds: int) -> Reading:
     return lambda curve: np.asarray(curve.scores[min(rounds, len(curve.scores)) - 1])
 
 
-def differences(kept: Kept, plan: StudyPlan, share: float, rival: str, by: Choice, read: Reading) -> dict[str, Scores]:
-    """FedThin less a rival, by task. `local` sends nothing: its last score counts whatever the bytes."""
+def differences(
+    kept: Kept, plan: StudyPlan, share: float, rival: str, by: Choice, read: Reading, unpaid: Reading | None = None
+) -> dict[str, Scores]:
+    """FedThin less a rival, by task. `local` sends nothing: its last score counts whatever the bytes. Rows that make
+    the initial model themselves are read by `unpaid`, where that is given."""
+
+    def reading(row: str) -> Reading:
+        return at_end if row == ALONE else unpaid if unpaid and row in UNPAID else read
+
     out: dict[str, Scores] = {}
     for task in plan.tasks:
         mine, theirs = (runs(kept, plan, task, share, row, by, plan.rounds) for row in (OURS, rival))
         if mine and theirs:
-            out[task.name] = scores(mine, read) - scores(theirs, at_end if rival == ALONE else read)
+            out[task.name] = scores(mine, reading(OURS)) - scores(theirs, reading(rival))
     return out
 
 
@@ -108,7 +115,10 @@ def _verdicts(kept: Kept, plan: StudyPlan, share: float) -> list[str]:
     at_last = {rival: differences(kept, plan, share, rival, "accuracy", at_end) for rival in rivals}
     if any(len(gaps) < len(plan.tasks) for gaps in (*by_area.values(), *at_last.values())):
         return ["Not all runs are there, so nothing is tested.", ""]
-    paid = {rival: bootstrap(_paid(kept, plan, share, rival)) for rival in rivals}
+    paid = {
+        rival: bootstrap(differences(kept, plan, share, rival, "area", area, lambda curve: area(charged(curve, share))))
+        for rival in rivals
+    }
     ratios = {rival: _ratio(kept, plan, share, rival) for rival in rivals}
     return [
         "Points of accuracy, FedThin less the rival, with 95 % intervals: by the bootstrap, and under `tasks` "
@@ -165,21 +175,6 @@ def _accuracies(gaps: Mapping[str, Mapping[str, Scores]], ratios: Mapping[str, s
 
 def _yes(answer: bool) -> str:
     return "yes" if answer else "no"
-
-
-def _paid(kept: Kept, plan: StudyPlan, share: float, rival: str) -> dict[str, Scores]:
-    """Differences of areas if those who derive the initial model from the seed had paid for it as others have."""
-    out = {}
-    for task in plan.tasks:
-        by_row = [
-            scores(
-                runs(kept, plan, task, share, row, "area", plan.rounds),
-                at_end if row == ALONE else (lambda c: area(charged(c, share))) if row in UNPAID else area,
-            )
-            for row in (OURS, rival)
-        ]
-        out[task.name] = by_row[0] - by_row[1]
-    return out
 
 
 def _over_tasks(gaps: Mapping[str, Scores]) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sparsona.methods.pfedgate import ServerState
 from sparsona.prepare import Prepared
-from sparsona.reproduce import MEASURED, PAPERS, Paper, Runs, server_scores, spread
+from sparsona.reproduce import MEASURED, PAPERS, Paper, Runs, number, server_scores, spread
 from sparsona.reproduce._verdicts import bottom, by_size, newcomers, values
 from sparsona.reproduce.pfedgate.claims import claims
 from sparsona.reproduce.pfedgate.gates import dendrogram_of, masks_table
@@ -61,6 +61,6 @@ def _weighted(runs: Runs) -> str:
         new = list(values(runs, row, "post", newcomers).values())
         data = next((name for name in MODELS if row.startswith(f"{name}-")), "")
         paper = printed(data, row.removeprefix(f"{data}-")) if data else (None, None)
-        told = " | ".join("-" if number is None else f"{number:.4f}" for number in paper)
+        told = " | ".join(map(number, paper))
         lines.append(f"| {row} | {told} | {' | '.join(cells)} | {spread(checked)} | {spread(new)} |")
     return "\n".join(lines) if len(lines) > 2 else ""

@@ -30,8 +30,6 @@ from sparsona.reproduce.pfedgate.plan import ABLATIONS, BASELINES, MODELS, PRINT
 from sparsona.training.vector import Flat
 
 WHOLE = "`sparsona reproduce pfedgate`: about 250 CPU hours"
-
-
 LONG = "the paper's lengths"
 NO_DATA = "the data are not on this machine"
 GET = "about 300 CPU hours, once `sparsona data get {}` has run"
@@ -63,6 +61,10 @@ def claims(quick: bool) -> Iterator[Claim]:
         def of(*names: str, data: str = data) -> tuple[str, ...]:
             return tuple(f"{data}-{name}" for name in names)
 
+        def end(name: str, data: str = data) -> At:
+            """A row after local training, weighted."""
+            return At(f"{data}-{name}", "post", by_size)
+
         rivals = [name for name in BASELINES if not quick or name not in RARE]
         for point in ("pre", "post"):
             for what, read_by in (("weighted mean", by_size), ("bottom decile", bottom)):
@@ -78,14 +80,7 @@ def claims(quick: bool) -> Iterator[Claim]:
                 rest,
             )
         whole, half, third, few, other = (
-            At(row, "post", by_size)
-            for row in of(
-                "pfedgate-1",
-                "pfedgate-0.5",
-                "pfedgate-0.3",
-                "pfedgate-0.5-20%",
-                "pfedgate-0.5-closed" if quick else "pfedgate-0.5-open",
-            )
+            end(f"pfedgate-{name}") for name in ("1", "0.5", "0.3", "0.5-20%", "0.5-closed" if quick else "0.5-open")
         )
         zero, three = (other, half) if quick else (half, other)
         yield Claim(
@@ -99,29 +94,29 @@ def claims(quick: bool) -> Iterator[Claim]:
         yield Claim(
             f"Table 3: {data}: 20 % participation costs FedAvg more than a point, weighted, `post` (paper: 1.45 to 3.56"
             " for the baselines)",
-            exceeds(At(of("fedavg")[0], "post", by_size), At(of("fedavg-20%")[0], "post", by_size), 0.01),
+            exceeds(end("fedavg"), end("fedavg-20%"), 0.01),
             rest,
         )
         yield Claim(
             f"Figure 5: {data}: densities of 0.5 and 0.1 side by side lose at most 2.5 points on 0.5, weighted, `post`",
-            loses(half, At(of("pfedgate-mixed")[0], "post", by_size), 0.025),
+            loses(half, end("pfedgate-mixed"), 0.025),
             rest,
         )
         for name in ABLATIONS:
             yield Claim(
                 f"C4: {data}: the whole gate above {name}, weighted, `post`"
                 f" (paper, EMNIST: {PRINTED['']} and {PRINTED[name]})",
-                above(*of("pfedgate-0.5", f"pfedgate-0.5-{name}"), point="post", of=by_size),
+                exceeds(end("pfedgate-0.5"), end(f"pfedgate-0.5-{name}")),
                 rest,
             )
         yield Claim(
             f"C5: {data}: five blocks a tensor above two, weighted, `post`",
-            above(*of("pfedgate-0.5", "pfedgate-0.5-blocks-2"), point="post", of=by_size),
+            exceeds(end("pfedgate-0.5"), end("pfedgate-0.5-blocks-2")),
             rest,
         )
         yield Claim(
             f"C5: {data}: ten blocks a tensor gain less than a point on five, weighted, `post`",
-            loses(At(of("pfedgate-0.5-blocks-10")[0], "post", by_size), half, 0.01),
+            loses(end("pfedgate-0.5-blocks-10"), half, 0.01),
             rest,
         )
         for epochs in (1, 5, 10):
@@ -143,7 +138,7 @@ def claims(quick: bool) -> Iterator[Claim]:
         )
         yield Claim(
             f"{data}: HeteroFL's own-label mask at the test is worth something, weighted, `post`",
-            above(*of("heterofl", "heterofl-all-labels"), point="post", of=by_size),
+            exceeds(end("heterofl"), end("heterofl-all-labels")),
             rest,
         )
         yield Claim(
@@ -169,7 +164,7 @@ def claims(quick: bool) -> Iterator[Claim]:
         for rival in ("fedavg", "local"):
             yield Claim(
                 f"against it: {data}: `{rival}` at `post` is above pFedGate 0.5 at `post`, weighted",
-                above(*of(rival, "pfedgate-0.5"), point="post", of=by_size),
+                exceeds(end(rival), end("pfedgate-0.5")),
                 rest,
             )
         yield Claim(
@@ -184,12 +179,12 @@ def claims(quick: bool) -> Iterator[Claim]:
         )
         yield Claim(
             f"C8: {data}: 8 local epochs are at least a point below one (paper: 2.5), weighted, `post`",
-            exceeds(half, At(of("pfedgate-0.5-epochs-8")[0], "post", by_size), 0.01),
+            exceeds(half, end("pfedgate-0.5-epochs-8"), 0.01),
             WHOLE,
         )
         yield Claim(
             f"C9: {data}: accuracy falls from alpha = 0.4 to 0.01 at density 1, weighted, `post` (paper: by 2.55)",
-            exceeds(whole, At(of("pfedgate-1-alpha-0.01")[0], "post", by_size)),
+            exceeds(whole, end("pfedgate-1-alpha-0.01")),
             WHOLE,
         )
     for model in MODELS.values():

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from sparsona.reproduce import Runs, score
-from sparsona.reproduce._verdicts import At, Check, Claim, above, fact, loses, never, within
+from sparsona.reproduce._verdicts import At, Check, Claim, above, fact, first_seeds, loses, never, within
 from sparsona.reproduce.pfednet.plan import BEST, COMPARED, GAMMAS, LEVELS, ROUNDED, SEEDS, TUNED
 
 
 def _falls(data: str, rows_by_amount: Mapping[float, str], way: int) -> Check:
     """Whether bytes up change one way from value to value."""
-    names, amounts = [f"{data}-{row}" for row in rows_by_amount.values()], list(rows_by_amount)
+    names, amounts = _at(data, *rows_by_amount.values()), list(rows_by_amount)
 
     def test(runs: Runs) -> tuple[bool, str] | None:
-        rows = [runs.get(name) for name in names]
-        if not all(rows):
+        rows = first_seeds(runs, *names)
+        if rows is None:
             return None
-        sent = [row[min(row)]["bytes"]["up"] for row in rows if row]
+        sent = [run["bytes"]["up"] for run in rows]
         falls = [way * count for count in sent]
         return falls == sorted(falls), ", ".join(f"{a:g}: {n:,}" for a, n in zip(amounts, sent, strict=True))
 
@@ -28,15 +28,15 @@ def _better_than(data: str, one: str, other: str) -> Check:
     """Whether a row has fewer bytes up than another and at most half a point less accuracy."""
 
     def test(runs: Runs) -> tuple[bool, str] | None:
-        pair = [runs.get(f"{data}-{row}") for row in (one, other)]
-        if not all(pair):
+        pair = first_seeds(runs, *_at(data, one, other))
+        if pair is None:
             return None
-        a, b = (own[min(own)] for own in pair if own)
+        a, b = pair
         gap = (score(a, "pre") or 0.0) - (score(b, "pre") or 0.0)
         share = a["bytes"]["up"] / b["bytes"]["up"]
         return share < 1 and gap >= -0.005, f"{share:.3f} of the bytes, {gap:+.4f} at `pre`, one seed"
 
-    return fact(test, f"{data}-{one}", f"{data}-{other}")
+    return fact(test, *_at(data, one, other))
 
 
 def _at(data: str, *variants: str) -> tuple[str, ...]:
@@ -47,10 +47,10 @@ def _saved(one: str, other: str, at_most: float, *ways: str) -> Check:
     """Whether a row takes at most so much of another's bytes, all `ways` together."""
 
     def test(runs: Runs) -> tuple[bool, str] | None:
-        few, plain = runs.get(one), runs.get(other)
-        if not plain or not few:
+        pair = first_seeds(runs, one, other)
+        if pair is None:
             return None
-        counts = [sum(run["bytes"][way] for way in ways) for run in (few[min(few)], plain[min(plain)])]
+        counts = [sum(run["bytes"][way] for way in ways) for run in pair]
         return counts[0] <= at_most * counts[1], f"{counts[0] / counts[1]:.3f} of the bytes"
 
     return fact(test, one, other)
