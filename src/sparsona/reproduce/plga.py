@@ -97,7 +97,7 @@ def plga(quick: bool) -> Paper:
 
 def _cases(quick: bool) -> Iterator[Case]:
     split = {"use": "train", "test": 0.2, "validation": 0.0}
-    for number, data in enumerate(SIZES):
+    for nth, data in enumerate(SIZES):
         size = SIZES[data].get(quick)
         if size is None:
             continue
@@ -124,7 +124,7 @@ def _cases(quick: bool) -> Iterator[Case]:
                             "split": split,
                             "evaluation": {"every": 1, "post": "participants"},
                         },
-                        cost=1e6 * (10 * number + seed) + 100 * ORDERS.index(order) + place,
+                        cost=1e6 * (10 * nth + seed) + 100 * ORDERS.index(order) + place,
                         row=f"{data}-{order}-{name}",
                         grid=Grid("training.lr", size["rates"], max(6, size["rounds"] // 3)),
                     )
