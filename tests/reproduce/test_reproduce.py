@@ -276,6 +276,23 @@ def test_seeds_of_a_row_differ_in_nothing_else() -> None:
             assert own[0].name == own[0].of
 
 
+def test_fedspa_is_sooner_only_where_it_gets_there_first() -> None:
+    claims = {claim.text: claim for claim in PAPERS.get("fedspa")(False).claims if claim.text.startswith("C3: fashion")}
+    claim = next(own for text, own in claims.items() if "85%" in text and "than fedavg" in text)
+
+    def told(mine: float | None, other: float | None) -> tuple[str, str]:
+        found = {"fashion-mnist-0.3-fedspa-dst": mine, "fashion-mnist-0.3-fedavg": other}
+        extras = {row: {} if rounds is None else {"rounds to 0.85": rounds} for row, rounds in found.items()}
+        verdict = claim.check({row: {1: {"extra": own}} for row, own in extras.items()})
+        return verdict.word, verdict.note
+
+    assert told(20.0, 45.0) == ("yes", "rounds: 20 and 45, first seed")
+    assert told(45.0, 45.0)[0] == "no"
+    assert told(None, 45.0) == ("no", "rounds: never and 45, first seed")
+    assert told(45.0, None)[0] == "yes"
+    assert told(None, None)[0] == "not run"
+
+
 def _distances_of(means: list[float], variances: list[float]) -> Runs:
     pairs = zip((0, 0.5, 1), means, variances, strict=True)
     return {

@@ -139,4 +139,14 @@ def test_the_table_of_verdicts_says_what_is_missing_and_what_it_would_cost() -> 
         "| two | not run | no data; a day |",
     ]
     assert verdicts(claims, {})[2] == "| one | not run | missing: a, b; an hour |"
+
+
+def test_longer_runs_decide_where_they_can() -> None:
+    claims = [Claim("one", above("a", "b"), "an hour"), Claim("two", above("a", "c"), "a day")]
+    runs = rows(a=[0.9, 0.9], b=[0.5, 0.5], c=[0.8, 0.8])
+    longer = rows(a=[0.9, 0.9], b=[0.95, 0.95])
+    assert verdicts(claims, runs, longer)[2:] == [
+        "| one | no | the longer runs: -0.0500 ± 0.0000, 2 seeds |",
+        "| two | yes | +0.1000 ± 0.0000, 2 seeds |",
+    ]
     assert spread([0.5]) == "0.5000"

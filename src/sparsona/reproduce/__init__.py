@@ -391,8 +391,8 @@ COLUMNS = ("run", "paper", "pre", "post", "ft", "chosen", "seeds", "MB up", "MB 
 """Of a table: the paper's number, ours at three points, bytes really sent and values only, work, time, rounds."""
 
 
-def report(paper: Paper, name: str, quick: bool, out: Path, kept: Results) -> str:
-    """The tables and the claims as markdown."""
+def report(paper: Paper, name: str, quick: bool, out: Path, kept: Results, longer: Runs | None = None) -> str:
+    """The tables and the claims as markdown. A claim that `longer` runs settle has their verdict."""
     runs = runs_of(paper, kept)
     command = f"sparsona reproduce {name}{' --quick' if quick else ''}"
     done = sum(len(own) for row, own in runs.items() if not row.startswith(MEASURED))
@@ -409,15 +409,22 @@ def report(paper: Paper, name: str, quick: bool, out: Path, kept: Results) -> st
         text = make(runs)
         lines += [f"## {title}", "", text, ""] if text else []
     if paper.claims:
-        lines += ["## Claims", "", *verdicts(paper.claims, runs)]
+        lines += ["## Claims", "", *verdicts(paper.claims, runs, longer)]
     return "\n".join(lines) + "\n"
 
 
-def verdicts(claims: Sequence[Claim], runs: Runs) -> list[str]:
-    """A table with a row for each claim: the verdict, and what it rests on or what would settle it."""
+def verdicts(claims: Sequence[Claim], runs: Runs, longer: Runs | None = None) -> list[str]:
+    """A table with a row for each claim: the verdict, and what it rests on or what would settle it.
+
+    The `longer` runs decide where they can, and the evidence says so.
+    """
     lines = ["| claim | verdict | evidence |", "|---|---|---|"]
     for claim in claims:
-        found = claim.check(runs)
+        found = claim.check(longer or {})
+        if longer and found.word != "not run":
+            found = Verdict(found.word, f"the longer runs: {found.note}")
+        else:
+            found = claim.check(runs)
         note = "; ".join(filter(None, (found.note, claim.cost if found.word == "not run" else "")))
         lines.append(f"| {claim.text} | {found.word} | {note} |")
     return lines
@@ -431,6 +438,8 @@ def card(names: Sequence[str], results: Path, text: str) -> str:
     """A card with its tables and verdicts made anew of the kept results of these papers, `quick` and whole."""
     parts = []
     for name in names:
+        whole = Results.read(results_file(results, name, quick=False))
+        longer = runs_of(PAPERS.get(name)(False), whole) if whole.runs and _same_claims(name) else {}
         for quick in (True, False):
             kept = Results.read(results_file(results, name, quick))
             if kept.runs or quick:
@@ -440,7 +449,7 @@ def card(names: Sequence[str], results: Path, text: str) -> str:
                     parts += [f"## {paper.title}", "", body.replace("\n## ", "\n### ").strip(), ""]
                     continue
                 shown = paper if quick or not _same_claims(name) else replace(paper, claims=())
-                body = report(shown, name, quick, Path(), kept).partition("\n\n")[2]
+                body = report(shown, name, quick, Path(), kept, longer if quick else {}).partition("\n\n")[2]
                 parts += [f"## {paper.title}", "", body.replace("\n## ", "\n### ").strip(), ""]
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
