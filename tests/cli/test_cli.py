@@ -46,6 +46,19 @@ def test_a_run_leaves_everything_that_is_promised(sparsona: Any, tmp_path: Path)
     assert written["model"] == "mlp"
 
 
+def test_models_that_run_away_are_named_at_the_end(sparsona: Any) -> None:
+    one_step = ("--model", "logistic", "--rounds", 3, "--clients", 4, "--quiet", "--set", "training.steps=1")
+    code, _, err = sparsona("run", "fedavg", *one_step, "--set", "training.lr=300", "--out", "far")
+    assert code == 0
+    assert err.startswith("warning: the training loss rose for 4 of 4 clients (median ")
+    assert err.endswith("their models run away; try a smaller training.lr\n")
+    assert sparsona("run", "fedavg", *one_step, "--set", "training.lr=0.1", "--out", "near") == (0, "", "")
+    compared = ("compare", "fedavg", *one_step, "--seeds", 1, "--out", "both")
+    code, _, err = sparsona(*compared, "--set", "training.lr=300")
+    assert code == 0
+    assert "fedavg-seed0: warning: the training loss rose for 4 of 4 clients" in err
+
+
 def test_the_experiment_file_runs_again_to_the_same_digest(sparsona: Any, tmp_path: Path) -> None:
     sparsona(
         "run", "fedavg", "--rounds", 2, "--clients", 3, "--sample", 0.5, "--eval-every", 2, "--out", "a", "--quiet"

@@ -43,6 +43,17 @@ def test_reports_and_the_picked_round() -> None:
     assert last["worst"] == 0.4
 
 
+def test_the_first_and_the_last_loss_of_every_client_that_trained(tmp_path: Path) -> None:
+    run_log = RunLog({"a": 1, "b": 1, "c": 1}, higher_is_better=True, file=tmp_path / "records.jsonl")
+    assert run_log.losses() == {}
+    for round, losses in enumerate([{"a": 1.0}, {"a": 9.0, "b": 2.0}, {"a": 1.05, "b": 2.5, "c": math.nan}], 1):
+        run_log.write(ClientRecord(round, client, loss=loss) for client, loss in losses.items())
+    assert run_log.losses() == {"clients": 2, "rose": 1, "first": 1.5, "last": 1.775}
+    again = RunLog({}, higher_is_better=True, file=tmp_path / "records.jsonl")
+    again.rewind(run_log.length(), 3)
+    assert again.losses() == run_log.losses()
+
+
 def test_rewind_forgets_what_came_after_the_checkpoint(tmp_path: Path) -> None:
     file = tmp_path / "records.jsonl"
     run_log = RunLog({"a": 1}, True, file)

@@ -58,7 +58,9 @@ def compare(
         raise InputError("compare what? give methods: sparsona methods lists them")
     from sparsona.report import compared as show
     from sparsona.report.comparison import Budget, compare
+    from sparsona.report.console import runaway
     from sparsona.report.html import write_report
+    from sparsona.runs.directory import RunDirectory
     from sparsona.studies.contest import (
         Contest,
         ContestWatcher,
@@ -98,7 +100,11 @@ def compare(
         raise typer.Exit(130) from None
     for name, reason in failed.items():
         err.print(f"{name} left the comparison: {reason}", soft_wrap=True, highlight=False)
-    found = compare(measured_groups(runs), contest.budget)
+    groups = measured_groups(runs)
+    for run in (one for group in groups.values() for one in group if one.finished):
+        if warning := runaway(RunDirectory(run.path).summary()):
+            err.print(f"{run.path.name}: {warning}", soft_wrap=True, highlight=False)
+    found = compare(groups, contest.budget)
     experiment = prepared.experiment
     seed_range = f"seeds {contest.seeds[0]} to {contest.seeds[-1]}" if len(contest.seeds) > 1 else f"seed {first}"
     clients = f"{experiment.clients} clients, {experiment.partition}, {experiment.rounds} rounds"

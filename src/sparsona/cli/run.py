@@ -112,4 +112,6 @@ def _execute(prepared: Prepared, folder: Path, resume: bool, tensorboard: bool, 
     if not quiet:
         out.print(show.closing(result.summary))
         out.print(show.traffic(result.summary), soft_wrap=True)
+    if warning := show.runaway(result.summary):
+        err.print(warning, soft_wrap=True, highlight=False)
     return result

@@ -94,6 +94,21 @@ def closing(summary: Mapping[str, Any]) -> Table:
     return table
 
 
+def runaway(summary: Mapping[str, Any]) -> str:
+    """A warning where the training loss rose for more than half of the clients; nothing otherwise.
+
+    >>> runaway({"loss": {"clients": 4, "rose": 3, "first": 0.69, "last": 12.4}})
+    'warning: the training loss rose for 3 of 4 clients (median 0.69, then 12.4): their models run away; ...'
+    >>> runaway({"loss": {"clients": 4, "rose": 2, "first": 0.69, "last": 0.7}})
+    ''
+    """
+    loss = summary.get("loss")
+    if not loss or 2 * loss["rose"] <= loss["clients"]:
+        return ""
+    who = f"{loss['rose']} of {loss['clients']} clients (median {loss['first']:.3g}, then {loss['last']:.3g})"
+    return f"warning: the training loss rose for {who}: their models run away; try a smaller training.lr"
+
+
 def traffic(summary: Mapping[str, Any]) -> str:
     """One line on the bytes that were sent."""
     sent, paper = summary["bytes"], summary["paper_bytes"]
