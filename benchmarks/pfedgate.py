@@ -135,7 +135,7 @@ def peak(run: Callable[[], None]) -> int:
 
 def keep(folder: Path, model: str, step: float, memory: float) -> None:
     """Keep the shares of FedAvg's time and memory that a step takes."""
-    kept = Results.read(results_file(folder, "pfedgate", quick=True))
+    kept = Results.read(results_file(folder, "pfedgate", size="quick"))
     shares = {"time": round(step, 2), "memory": round(memory, 2)}
     when = datetime.now(UTC).date().isoformat()
     kept.add(f"{MEASURED}step-{model}", {"extra": shares, "date": when, "machine": machine()})

@@ -163,11 +163,11 @@ def test_a_cell_belongs_to_one_process(tmp_path: Path) -> None:
 
 def test_the_command_keeps_results_and_reads_them_again(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "cells").symlink_to(folder)
-    table = reproduce("fedthin", True, tmp_path, run=False, results=tmp_path)
+    table = reproduce("fedthin", "quick", tmp_path, run=False, results=tmp_path)
     assert table.read_text().startswith("# FedThin on a development set")
     kept = (tmp_path / "fedthin-quick.json").read_text()
     (tmp_path / "cells").unlink()
-    reproduce("fedthin", True, tmp_path, run=False, results=tmp_path)
+    reproduce("fedthin", "quick", tmp_path, run=False, results=tmp_path)
     assert (tmp_path / "fedthin-quick.json").read_text() == kept
 
 

@@ -10,13 +10,13 @@ import pytest
 
 import sparsona
 from sparsona.experiment import build
-from sparsona.reproduce import PAPERS
+from sparsona.reproduce import PAPERS, SIZES, Size
 from sparsona.reproduce.pfedgate.gates import gates, masks
 
 
-@pytest.mark.parametrize("quick", [False, True])
-def test_cases_are_valid_and_named_once(quick: bool) -> None:
-    paper = PAPERS.get("pfedgate")(quick)
+@pytest.mark.parametrize("size", SIZES)
+def test_cases_are_valid_and_named_once(size: Size) -> None:
+    paper = PAPERS.get("pfedgate")(size)
     names = [case.name for case in paper.cases]
     assert len(set(names)) == len(names)
     for case in paper.cases:
@@ -25,22 +25,24 @@ def test_cases_are_valid_and_named_once(quick: bool) -> None:
         plain = case.settings["method"] in ("per-fedavg", "pfedme")
         assert case.settings["training"]["momentum"] == (0.0 if plain else 0.9), case.name
     methods = {case.settings["method"] for case in paper.cases}
-    assert methods >= {"pfedgate", "local", "fedavg", "heterofl", "fedmask", "fedrep", "ditto", "per-fedavg", "pfedme"}
-    if not quick:
+    assert methods >= {"pfedgate", "local", "fedavg", "fedrep"}
+    if size != "day":
+        assert methods >= {"heterofl", "fedmask", "ditto", "per-fedavg", "pfedme"}
+    if size == "whole":
         assert methods >= {"fedem", "fedmd", "lg-fedavg"}
-    assert {case.settings["seed"] for case in paper.cases} == {1, 2, 3}
+    assert {case.settings["seed"] for case in paper.cases} == ({1} if size == "day" else {1, 2, 3})
     assert {claim.check({}).word for claim in paper.claims if claim.cost} == {"not run"}
 
 
 def test_all_methods_have_the_same_budget_of_rates() -> None:
-    for quick in (False, True):
-        grids = {case.of: case.grid for case in PAPERS.get("pfedgate")(quick).cases if case.grid is not None}
-        assert {"fashion-mnist-local", "fashion-mnist-pfedgate-0.3", "fashion-mnist-heterofl"} <= set(grids)
-        assert {(len(grid.values), grid.rounds) for grid in grids.values()} == {(3, 20 if quick else 50)}
+    for size in SIZES:
+        grids = {case.of: case.grid for case in PAPERS.get("pfedgate")(size).cases if case.grid is not None}
+        assert {"fashion-mnist-local", "fashion-mnist-pfedgate-0.3", "fashion-mnist-fedrep"} <= set(grids)
+        assert {(len(grid.values), grid.rounds) for grid in grids.values()} == {(3, 50 if size == "whole" else 20)}
 
 
 def test_the_papers_ablations_are_rows() -> None:
-    rows = {case.of: case.settings["options"] for case in PAPERS.get("pfedgate")(True).cases}
+    rows = {case.of: case.settings["options"] for case in PAPERS.get("pfedgate")("quick").cases}
     base = rows["fashion-mnist-pfedgate-0.5"]
     changes = {
         "no-pre-norm": "pre_norm",
@@ -52,8 +54,9 @@ def test_the_papers_ablations_are_rows() -> None:
         changed = rows[f"fashion-mnist-pfedgate-0.5-{name}"]
         assert {key for key in changed if changed[key] != base.get(key)} == {option}
     assert rows["fashion-mnist-pfedgate-0.5-closed"] == {**base, "gate_start": 0.0}, "the paper's start"
-    whole = {case.of: case.settings["options"] for case in PAPERS.get("pfedgate")(False).cases}
-    assert whole["fashion-mnist-pfedgate-0.5"]["gate_start"] == 0.0
+    for size in ("day", "whole"):
+        longer = {case.of: case.settings["options"] for case in PAPERS.get("pfedgate")(size).cases}
+        assert longer["fashion-mnist-pfedgate-0.5"]["gate_start"] == 0.0
     assert rows["fashion-mnist-pfedgate-mixed"]["density"] == (0.5, 0.1)
 
 
@@ -70,7 +73,7 @@ def test_masks_of_a_run(tmp_path: Path) -> None:
     assert 0 < found.trained < found.evaluated
     assert found.sent >= found.density - 0.05
     assert found.choices >= 1
-    table = PAPERS.get("pfedgate")(True).drawings["pfedgate-masks.md"]
+    table = PAPERS.get("pfedgate")("quick").drawings["pfedgate-masks.md"]
     assert table(tmp_path, tmp_path / "masks.md")
     assert f"| a | 0.5 | {found.density:.4f} |" in (tmp_path / "masks.md").read_text()
     assert not table(run, tmp_path / "none.md")
@@ -87,7 +90,7 @@ def test_dendrogram_of_the_gates(tmp_path: Path) -> None:
     folder = tmp_path / "fashion-mnist-pfedgate-0.5-1"
     sparsona.run("pfedgate", data="digits", clients=4, rounds=1, out=folder, evaluation={"every": 0})
     assert sorted(gates(folder)) == ["c0", "c1", "c2", "c3"]
-    drawings = PAPERS.get("pfedgate")(True).drawings
+    drawings = PAPERS.get("pfedgate")("quick").drawings
     assert drawings["pfedgate-dendrogram-fashion-mnist.png"](tmp_path, tmp_path / "tree.png")
     assert (tmp_path / "tree.png").stat().st_size > 1000
     assert not drawings["pfedgate-dendrogram-cifar-10.png"](tmp_path, tmp_path / "other.png")

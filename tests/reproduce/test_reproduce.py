@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,10 +15,12 @@ from sparsona.reproduce import (
     BEGIN,
     END,
     PAPERS,
+    SIZES,
     Case,
     Grid,
     Paper,
     Runs,
+    Size,
     card,
     finished,
     reproduce,
@@ -34,9 +36,9 @@ from sparsona.reproduce.fedpse import METHODS, TABLE_1, fedpse, name_of
 
 
 @PAPERS.add
-def small(quick: bool) -> Paper:
+def small(size: Size) -> Paper:
     """Two runs and a claim about them."""
-    rounds = 2 if quick else 4
+    rounds = {"quick": 2, "day": 3, "whole": 4}[size]
     settings: dict[str, Any] = {"data": "digits", "clients": 3, "rounds": rounds, "partition": "sorted:1.0"}
     cases = [
         Case("long", "a table", {**settings, "method": "fedavg"}, paper=0.75, cost=9),
@@ -60,7 +62,7 @@ NAME = "test-reproduce"
 
 def test_all_cases_are_run_cheap_ones_first_and_only_once(tmp_path: Path) -> None:
     said: list[str] = []
-    table = reproduce(NAME, True, tmp_path, say=said.append, results=tmp_path).read_text()
+    table = reproduce(NAME, "quick", tmp_path, say=said.append, results=tmp_path).read_text()
     order = [line.split()[1].rstrip(":") for line in said if line.endswith(" s")]
     assert order == ["short", "other", "long"]
     assert "| long | 0.7500 | 0." in table
@@ -69,7 +71,7 @@ def test_all_cases_are_run_cheap_ones_first_and_only_once(tmp_path: Path) -> Non
     assert "3 of 3 runs are finished" in table
     assert (tmp_path / "drawing.txt").exists()
     before = (tmp_path / "long" / "summary.json").stat().st_mtime_ns
-    again = reproduce(NAME, True, tmp_path, say=said.append, results=tmp_path)
+    again = reproduce(NAME, "quick", tmp_path, say=said.append, results=tmp_path)
     assert again.read_text() == table
     assert (tmp_path / "long" / "summary.json").stat().st_mtime_ns == before
 
@@ -80,12 +82,12 @@ def test_an_interrupted_case_is_continued(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        reproduce(NAME, True, tmp_path / "broken", "short", stop)
+        reproduce(NAME, "quick", tmp_path / "broken", "short", stop)
     assert not (tmp_path / "broken" / "short" / "summary.json").exists()
     lines: list[str] = []
-    reproduce(NAME, True, tmp_path / "broken", "short", lines.append)
+    reproduce(NAME, "quick", tmp_path / "broken", "short", lines.append)
     assert not any("round 1 of" in line for line in lines), "the first round is not run again"
-    reproduce(NAME, True, tmp_path / "whole", "short", lines.append)
+    reproduce(NAME, "quick", tmp_path / "whole", "short", lines.append)
     digests = [
         json.loads((tmp_path / way / "short" / "summary.json").read_text())["digest"] for way in ("broken", "whole")
     ]
@@ -93,26 +95,26 @@ def test_an_interrupted_case_is_continued(tmp_path: Path) -> None:
 
 
 def test_the_table_can_be_made_of_what_is_there(tmp_path: Path) -> None:
-    table = reproduce(NAME, True, tmp_path, run=False).read_text()
+    table = reproduce(NAME, "quick", tmp_path, run=False).read_text()
     assert "0 of 3 runs are finished" in table
     assert "| it is short | not run | missing: short; a minute |" in table
 
 
 def test_what_the_server_knew_can_be_read(tmp_path: Path) -> None:
-    reproduce(NAME, True, tmp_path, "short", lambda text: None)
+    reproduce(NAME, "quick", tmp_path, "short", lambda text: None)
     state = server_state(tmp_path / "short", ServerState)
     assert sorted(state.distance) == ["c0", "c1", "c2"]
     assert all(0 <= d <= 1 for d in state.distance.values())
-    done = finished(small(True).cases, tmp_path)
+    done = finished(small("quick").cases, tmp_path)
     assert list(done) == ["short"]
     assert score(done["short"], "ft") is None
 
 
 def test_what_is_watched_is_kept_by_round_also_of_a_run_that_was_interrupted(tmp_path: Path) -> None:
     """FedPSE's correlation distances, as its claim C7 wants them."""
-    watch = fedpse(True).watch
+    watch = fedpse("quick").watch
     settings = {"data": "digits", "clients": 3, "rounds": 3, "partition": "sorted:1.0", "method": "fedpse"}
-    PAPERS._found[f"{NAME}-watch"] = lambda quick: Paper("w", [Case("a", "t", settings)], watch=watch)
+    PAPERS._found[f"{NAME}-watch"] = lambda size: Paper("w", [Case("a", "t", settings)], watch=watch)
 
     def stop(text: str) -> None:
         if "round 2 of" in text:
@@ -120,11 +122,11 @@ def test_what_is_watched_is_kept_by_round_also_of_a_run_that_was_interrupted(tmp
 
     try:
         with pytest.raises(KeyboardInterrupt):
-            reproduce(f"{NAME}-watch", True, tmp_path, say=stop, results=tmp_path)
-        reproduce(f"{NAME}-watch", True, tmp_path, say=lambda text: None, results=tmp_path)
+            reproduce(f"{NAME}-watch", "quick", tmp_path, say=stop, results=tmp_path)
+        reproduce(f"{NAME}-watch", "quick", tmp_path, say=lambda text: None, results=tmp_path)
     finally:
         del PAPERS._found[f"{NAME}-watch"]
-    found = Results.read(results_file(tmp_path, f"{NAME}-watch", True)).runs["a"]["watched"]
+    found = Results.read(results_file(tmp_path, f"{NAME}-watch", "quick")).runs["a"]["watched"]
     assert set(found) == {"distance", "distance_variance"}
     assert len(found["distance"]) == 3
     last = server_state(tmp_path / "a", ServerState).distance.values()
@@ -137,37 +139,41 @@ def test_the_servers_own_vector_can_be_scored(tmp_path: Path) -> None:
     from sparsona.prepare import prepare
     from sparsona.runs.directory import RunDirectory
 
-    reproduce(NAME, True, tmp_path, "long", lambda text: None)
+    reproduce(NAME, "quick", tmp_path, "long", lambda text: None)
     folder = RunDirectory(tmp_path / "long")
-    found = server_scores(folder, prepare(small(True).cases[0].settings), Mean)
+    found = server_scores(folder, prepare(small("quick").cases[0].settings), Mean)
     told = folder.summary()["accuracy"]["pre"]
     assert found == {"server": pytest.approx(told["mean"]), "server_weighted": pytest.approx(told["weighted"])}
 
 
 def test_unknown_names() -> None:
     with pytest.raises(InputError, match="fedpse"):
-        reproduce("fedpes", True, Path("nowhere"))
+        reproduce("fedpes", "quick", Path("nowhere"))
+    with pytest.raises(InputError, match="quick, day or whole, not 'short'"):
+        reproduce("fedpse", cast(Size, "short"), Path("nowhere"))
+    with pytest.raises(InputError, match="does not come in the size day"):
+        reproduce("pfednet", "day", Path("nowhere"))
     with pytest.raises(InputError, match="no case"):
-        reproduce(NAME, True, Path("nowhere"), only="nothing-*")
+        reproduce(NAME, "quick", Path("nowhere"), only="nothing-*")
 
 
 def test_kept_results_outlive_the_runs(tmp_path: Path) -> None:
     """A case that is kept is not run again without its directory, unless it is asked for or its settings change."""
     said: list[str] = []
-    reproduce(NAME, True, tmp_path / "first", "short", said.append, results=tmp_path / "kept")
-    file = results_file(tmp_path / "kept", NAME, True)
+    reproduce(NAME, "quick", tmp_path / "first", "short", said.append, results=tmp_path / "kept")
+    file = results_file(tmp_path / "kept", NAME, "quick")
     assert file is not None
     before = file.read_text()
-    table = reproduce(NAME, True, tmp_path / "second", "short", said.append, results=tmp_path / "kept").read_text()
+    table = reproduce(NAME, "quick", tmp_path / "second", "short", said.append, results=tmp_path / "kept").read_text()
     assert not (tmp_path / "second" / "short").exists()
     assert "| it is short | yes |" in table
     assert "1 of 3 runs are finished" in table
-    reproduce(NAME, True, tmp_path / "third", "short", said.append, results=tmp_path / "kept", again=True)
+    reproduce(NAME, "quick", tmp_path / "third", "short", said.append, results=tmp_path / "kept", again=True)
     assert (tmp_path / "third" / "short" / "summary.json").exists()
     digest = json.loads(before)["runs"]["short"]["settings"]
     file.write_text(before.replace(digest, "0" * 12))
-    assert runs_of(small(True), Results.read(file)) == {}
-    reproduce(NAME, True, tmp_path / "fourth", "short", said.append, results=tmp_path / "kept")
+    assert runs_of(small("quick"), Results.read(file)) == {}
+    reproduce(NAME, "quick", tmp_path / "fourth", "short", said.append, results=tmp_path / "kept")
     assert (tmp_path / "fourth" / "short").exists()
     found = json.loads(file.read_text())["runs"]["short"]
     assert found["settings"] == digest
@@ -185,13 +191,13 @@ def test_a_grid_is_decided_by_validation_samples_and_tried_once(tmp_path: Path) 
     settings: dict[str, Any] = {"data": "digits", "clients": 3, "rounds": 2, "partition": "iid", "method": "fedavg"}
     grid = Grid("training.lr", (1e-6, 0.1), 1)
     cases = [Case(f"a-{s}", "t", {**settings, "seed": s}, row="a", grid=grid) for s in (4, 5)]
-    PAPERS._found[f"{NAME}-grid"] = lambda quick: Paper("grids", cases)
+    PAPERS._found[f"{NAME}-grid"] = lambda size: Paper("grids", cases)
     said: list[str] = []
     try:
-        reproduce(f"{NAME}-grid", True, tmp_path, say=said.append, results=tmp_path)
+        reproduce(f"{NAME}-grid", "quick", tmp_path, say=said.append, results=tmp_path)
     finally:
         del PAPERS._found[f"{NAME}-grid"]
-    kept = Results.read(results_file(tmp_path, f"{NAME}-grid", True)).runs
+    kept = Results.read(results_file(tmp_path, f"{NAME}-grid", "quick")).runs
     assert sorted(kept) == ["a-4", "a-5", "tune-a-0.1", "tune-a-1e-06"]
     assert [kept[f"a-{s}"]["chosen"] for s in (4, 5)] == [{"training.lr": 0.1}] * 2
     tried = {name: kept[name]["validation"]["pre"] for name in kept if name.startswith("tune")}
@@ -212,8 +218,19 @@ def test_the_same_seed_has_the_same_test_samples_with_and_without_validation_sam
     assert found[0] == found[1]
 
 
+def test_longer_runs_decide_a_verdict_where_there_are_any(tmp_path: Path) -> None:
+    for size, only in (("quick", "short"), ("day", "long"), ("whole", "other")):
+        reproduce(NAME, cast(Size, size), tmp_path / size, only, lambda text: None, results=tmp_path)
+    text = card([NAME], tmp_path, f"{BEGIN}\n{END}\n")
+    assert text.count("### Claims") == 1
+    assert "| it is short | yes | quick: 2 rounds |" in text, "nobody else has run it"
+    for size in ("day", "whole"):
+        reproduce(NAME, cast(Size, size), tmp_path / size, "short", lambda text: None, results=tmp_path)
+    assert "| it is short | yes | whole: 4 rounds |" in card([NAME], tmp_path, text)
+
+
 def test_a_card_is_made_of_kept_results_and_keeps_its_text(tmp_path: Path) -> None:
-    reproduce(NAME, True, tmp_path / "runs", "short", lambda text: None, results=tmp_path)
+    reproduce(NAME, "quick", tmp_path / "runs", "short", lambda text: None, results=tmp_path)
     text = card([NAME], tmp_path, f"# Card\n\nWords.\n\n{BEGIN}\nold\n{END}\n\nMore.\n")
     assert text.startswith("# Card\n\nWords.")
     assert text.endswith("More.\n")
@@ -224,16 +241,17 @@ def test_a_card_is_made_of_kept_results_and_keeps_its_text(tmp_path: Path) -> No
         card([NAME], tmp_path, "# Card")
 
 
-@pytest.mark.parametrize("quick", [True, False])
-def test_the_cases_of_fedpse(quick: bool) -> None:
-    paper = fedpse(quick)
+@pytest.mark.parametrize("size", SIZES)
+def test_the_cases_of_fedpse(size: Size) -> None:
+    paper = fedpse(size)
     names = [case.name for case in paper.cases]
     assert len(set(names)) == len(names)
     for case in paper.cases:
         experiment, _ = build(case.settings)
         assert experiment.training.optimizer == "adam"
         assert experiment.training.batch == 128
-    wanted = [("fashion-mnist", 10, r) for r in (0.0, 0.5, 1.0)] if quick else list(TABLE_1)
+    some = {"quick": (0.0, 0.5, 1.0), "day": (0.5, 1.0)}
+    wanted = list(TABLE_1) if size == "whole" else [("fashion-mnist", 10, ratio) for ratio in some[size]]
     for setting in wanted:
         assert {name_of(*setting, method) for method in METHODS} <= set(names)
     headline = next(case for case in paper.cases if case.name == "fashion-mnist-10-1-fedpse")
@@ -241,10 +259,10 @@ def test_the_cases_of_fedpse(quick: bool) -> None:
     assert {claim.check({}).word for claim in paper.claims} == {"not run"}
 
 
-@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", ["fedpse", "fedspa", "pfedgate", "pfednet", "plga", "spfl"])
-def test_every_claim_can_be_left_open_with_its_reason_and_its_cost(name: str, quick: bool) -> None:
-    paper = PAPERS.get(name)(quick)
+def test_every_claim_can_be_left_open_with_its_reason_and_its_cost(name: str, size: Size) -> None:
+    paper = PAPERS.get(name)(size)
     texts = [claim.text for claim in paper.claims]
     assert len(set(texts)) == len(texts)
     for claim in paper.claims:
@@ -255,7 +273,7 @@ def test_every_claim_can_be_left_open_with_its_reason_and_its_cost(name: str, qu
 
 def test_no_setting_that_pfednets_rivals_choose_from_is_refused() -> None:
     """L2GD may not step further than to the mean."""
-    for case in PAPERS.get("pfednet")(True).cases:
+    for case in PAPERS.get("pfednet")("quick").cases:
         if case.settings["method"] == "l2gd" and case.grid is not None:
             for value in case.grid.values:
                 options = case.grid.applied(case.settings, value)
@@ -267,7 +285,7 @@ def test_no_setting_that_pfednets_rivals_choose_from_is_refused() -> None:
 def test_seeds_of_a_row_differ_in_nothing_else() -> None:
     for name in ("fedpse", "fedspa"):
         rows: dict[str, list[Case]] = {}
-        for case in PAPERS.get(name)(True).cases:
+        for case in PAPERS.get(name)("quick").cases:
             rows.setdefault(case.of, []).append(case)
         assert {len(own) for own in rows.values()} == {1, 3}
         for own in rows.values():
@@ -277,7 +295,9 @@ def test_seeds_of_a_row_differ_in_nothing_else() -> None:
 
 
 def test_fedspa_is_sooner_only_where_it_gets_there_first() -> None:
-    claims = {claim.text: claim for claim in PAPERS.get("fedspa")(False).claims if claim.text.startswith("C3: fashion")}
+    claims = {
+        claim.text: claim for claim in PAPERS.get("fedspa")("whole").claims if claim.text.startswith("C3: fashion")
+    }
     claim = next(own for text, own in claims.items() if "85%" in text and "than fedavg" in text)
 
     def told(mine: float | None, other: float | None) -> tuple[str, str]:
@@ -302,7 +322,7 @@ def _distances_of(means: list[float], variances: list[float]) -> Runs:
 
 
 def test_distances_rise_if_every_step_is_above_the_noise_of_the_clients() -> None:
-    claims = {claim.text: claim for claim in fedpse(True).claims if "N = 10, last round" in claim.text}
+    claims = {claim.text: claim for claim in fedpse("quick").claims if "N = 10, last round" in claim.text}
     mean, variance = claims.values()
     steep = _distances_of([0.3, 0.4, 0.5], [1e-5, 1e-4, 1e-3])
     assert mean.check(steep).word == variance.check(steep).word == "yes"
@@ -321,7 +341,7 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.chdir(tmp_path)
     shell = CliRunner()
-    words = ["reproduce", NAME, "--quick", "--only", "short", "--engine", "inprocess"]
+    words = ["reproduce", NAME, "--size", "quick", "--only", "short", "--engine", "inprocess"]
     assert shell.invoke(app, words).exit_code == 0
     here = tmp_path / "runs" / f"reproduce-{NAME}-quick"
     assert (here / f"{NAME}-quick.json").exists()

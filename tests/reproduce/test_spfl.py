@@ -8,16 +8,16 @@ import pytest
 
 from sparsona.experiment import build
 from sparsona.report.curves import Mark
-from sparsona.reproduce import PAPERS
+from sparsona.reproduce import PAPERS, SIZES, Size
 from sparsona.reproduce.plga import at_second, equal_seconds, held
 from sparsona.reproduce.spfl import GAMMA
 from sparsona.runs.records import ClientRecord
 
 
 @pytest.mark.parametrize("name", ["spfl", "plga"])
-@pytest.mark.parametrize("quick", [True, False])
-def test_every_case_is_an_experiment(name: str, quick: bool) -> None:
-    paper = PAPERS.get(name)(quick)
+@pytest.mark.parametrize("size", SIZES)
+def test_every_case_is_an_experiment(name: str, size: Size) -> None:
+    paper = PAPERS.get(name)(size)
     assert len({case.name for case in paper.cases}) == len(paper.cases)
     for case in paper.cases:
         experiment, _ = build(case.settings)
@@ -27,7 +27,7 @@ def test_every_case_is_an_experiment(name: str, quick: bool) -> None:
 
 def test_every_claim_names_rows_that_exist() -> None:
     for name in ("spfl", "plga"):
-        paper = PAPERS.get(name)(False)
+        paper = PAPERS.get(name)("whole")
         runs: dict[str, dict[int, Any]] = {}
         for case in paper.cases:
             runs.setdefault(case.of, {})[case.seed] = _summary(0.5)
@@ -49,25 +49,27 @@ def _summary(pre: float) -> dict[str, Any]:
 
 def test_spfl_has_its_control() -> None:
     """FedPer with SPFL's two steps and a plain mean, tuned like everyone."""
-    cases = {case.name: case for case in PAPERS.get("spfl")(True).cases}
-    control, ours = cases["mnist-noniid-fedper-2-1"], cases["mnist-noniid-spfl-1"]
-    assert control.settings["training"]["repeats"] == 2
-    assert control.grid == ours.grid
-    for data in ("digits", "mnist", "cifar-10"):
-        assert len({case.grid for case in cases.values() if case.name.startswith(data)}) == 1
+    for size in SIZES:
+        cases = {case.name: case for case in PAPERS.get("spfl")(size).cases}
+        for data in ("mnist", "cifar-10"):
+            control, ours = cases[f"{data}-noniid-fedper-2-1"], cases[f"{data}-noniid-spfl-1"]
+            assert control.settings["training"]["repeats"] == 2
+            assert control.grid == ours.grid
+        for data in ("digits", "mnist", "cifar-10"):
+            assert len({case.grid for case in cases.values() if case.name.startswith(data)}) <= 1
 
 
 def test_gamma_is_varied_around_what_the_other_rows_have() -> None:
-    for quick, usual in ((True, 5), (False, 10)):
-        cases = [c for c in PAPERS.get("spfl")(quick).cases if "spfl" in c.name]
+    for size, usual in (("quick", 5), ("whole", 10)):
+        cases = [c for c in PAPERS.get("spfl")(size).cases if "spfl" in c.name]
         found = {c.name: c.settings["options"]["gamma"] for c in cases}
         assert found["mnist-noniid-spfl-1"] == found["mnist-noniid-spfl-w-1"] == usual
-        assert found["mnist-noniid-spfl-often-1"] == GAMMA[quick]["spfl-often"] < usual
-        assert found["mnist-noniid-spfl-seldom-1"] == GAMMA[quick]["spfl-seldom"] > usual
+        assert found["mnist-noniid-spfl-often-1"] == GAMMA[usual]["spfl-often"] < usual
+        assert found["mnist-noniid-spfl-seldom-1"] == GAMMA[usual]["spfl-seldom"] > usual
 
 
 def test_the_row_that_drops_has_stragglers_that_are_sometimes_on_time() -> None:
-    cases = {case.name: case.settings["schedule"] for case in PAPERS.get("plga")(True).cases}
+    cases = {case.name: case.settings["schedule"] for case in PAPERS.get("plga")("quick").cases}
     assert cases["digits-stored-fedavg-drop-1"] == {"stragglers": 5, "straggling": "absent"}
     assert cases["digits-stored-fedavg-drop-all-1"] == cases["digits-stored-lga-1"] == {"stragglers": 5}
 
@@ -91,11 +93,11 @@ def test_the_first_second_that_is_read_is_one_that_all_have_reached() -> None:
 
 
 def test_plga_is_run_in_both_orders_of_the_samples() -> None:
-    for quick in (True, False):
-        cases = {c.name: c.settings["training"] for c in PAPERS.get("plga")(quick).cases}
+    for size in SIZES:
+        cases = {c.name: c.settings["training"] for c in PAPERS.get("plga")(size).cases}
         for order in ("stored", "shuffled"):
-            assert cases[f"digits-{order}-plga-1"]["order"] == order
-            assert cases[f"mnist-{order}-plga-1"]["order"] == order
+            for data in ("mnist",) if size == "day" else ("mnist", "digits"):
+                assert cases[f"{data}-{order}-plga-1"]["order"] == order
 
 
 def test_stragglers_are_measured_with_the_models_that_they_hold() -> None:

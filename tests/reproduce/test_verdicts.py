@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sparsona.reproduce import spread, verdicts
+from sparsona.reproduce._tables import Part
 from sparsona.reproduce._verdicts import (
     At,
     Claim,
@@ -134,19 +135,21 @@ def test_readings_of_different_kinds_can_be_compared() -> None:
 def test_the_table_of_verdicts_says_what_is_missing_and_what_it_would_cost() -> None:
     claims = [Claim("one", above("a", "b"), "an hour"), Claim("two", never("no data"), "a day")]
     runs = rows(a=[0.9, 0.9], b=[0.5, 0.5])
-    assert verdicts(claims, runs)[2:] == [
+    assert verdicts([Part("quick", claims, runs)])[2:] == [
         "| one | yes | +0.4000 ± 0.0000, 2 seeds |",
         "| two | not run | no data; a day |",
     ]
-    assert verdicts(claims, {})[2] == "| one | not run | missing: a, b; an hour |"
+    assert verdicts([Part("quick", claims, {})])[2] == "| one | not run | missing: a, b; an hour |"
 
 
 def test_longer_runs_decide_where_they_can() -> None:
     claims = [Claim("one", above("a", "b"), "an hour"), Claim("two", above("a", "c"), "a day")]
     runs = rows(a=[0.9, 0.9], b=[0.5, 0.5], c=[0.8, 0.8])
     longer = rows(a=[0.9, 0.9], b=[0.95, 0.95])
-    assert verdicts(claims, runs, longer)[2:] == [
-        "| one | no | the longer runs: -0.0500 ± 0.0000, 2 seeds |",
-        "| two | yes | +0.1000 ± 0.0000, 2 seeds |",
+    parts = [Part("quick", claims, runs), Part("day", [*claims, Claim("three", above("a", "d"), "a week")], longer)]
+    assert verdicts(parts)[2:] == [
+        "| one | no | day: -0.0500 ± 0.0000, 2 seeds |",
+        "| two | yes | quick: +0.1000 ± 0.0000, 2 seeds |",
+        "| three | not run | missing: d; a week |",
     ]
     assert spread([0.5]) == "0.5000"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -18,7 +18,9 @@ def add_to(app: typer.Typer) -> None:
 
 def reproduce(
     paper: Annotated[str, typer.Argument(help="whose experiments: the name of a file in sparsona/reproduce")],
-    quick: Annotated[bool, typer.Option("--quick", help="what a small machine runs within the hour")] = False,
+    size: Annotated[
+        str, typer.Option(help="quick: an hour or two of two cores; day: a day of them; whole: the paper's lengths")
+    ] = "whole",
     folder: Annotated[Path | None, typer.Option("--out", help="folder of the runs [runs/reproduce-PAPER]")] = None,
     only: Annotated[str, typer.Option(help="the cases whose names match this pattern")] = "*",
     results: Annotated[Path | None, typer.Option(help="folder of the kept results [that of --out]")] = None,
@@ -38,11 +40,11 @@ def reproduce(
     from sparsona import reproduce as papers
     from sparsona.federation.resources import Cluster, Resources
 
-    target = folder or Path("runs") / f"reproduce-{paper}{'-quick' if quick else ''}"
+    target = folder or Path("runs") / f"reproduce-{paper}{'' if size == 'whole' else f'-{size}'}"
     try:
         table = papers.reproduce(
             paper,
-            quick,
+            cast(papers.Size, size),
             target,
             only,
             say=lambda text: err.print(text, soft_wrap=True),

@@ -5,7 +5,8 @@ The paper takes 800 rounds of 20 batches of 64 at a learning rate of 0.001. Its 
 by class and never shuffles them, so that a round sees two or three of its six classes: `stored`. `shuffled` is what
 everyone else does. Both are run. `quick` takes digits (60 rounds of 5 batches of 8, five seeds) and 12,000 images of
 mnist (60 rounds of 8 batches of 32, three seeds): a round then sees nearly half of a client's samples, too. 60 is a
-multiple of all stragglers' cycles. Every row chooses its learning rate on validation samples, in a third of the rounds.
+multiple of all stragglers' cycles. `day` has 240 rounds of the same on mnist, and two seeds. Every row chooses its
+learning rate on validation samples, in a third of the rounds (`day`: in a sixth).
 
 The paper's "server" accuracy is `pre` of the methods with one model. Its "client" accuracy is read off the records
 (:func:`held`): each client with the model that it holds, stragglers with their stale ones; under PLGA with the
@@ -21,7 +22,7 @@ from typing import Any
 from sparsona.files import write_atomically
 from sparsona.prepare import Prepared
 from sparsona.report import curves
-from sparsona.reproduce import PAPERS, Case, Claim, Grid, Paper, Runs, finished, lines_of, number, spread
+from sparsona.reproduce import PAPERS, Case, Claim, Grid, Paper, Runs, Size, finished, lines_of, number, spread
 from sparsona.reproduce._excerpt import AS_IT_IS, excerpt
 from sparsona.reproduce._verdicts import (
     At,
@@ -54,21 +55,28 @@ ROWS = {
 }
 RIVALS = ("fedavg-stale", "fedavg-drop", "per-fedavg", "fedasync")
 MAIN = ("fedavg-stale", "lga", "plga", "fedavg-drop", "per-fedavg", "fedasync", "local")
-"""What `quick` runs on mnist."""
-SIZES: dict[str, dict[bool, dict[str, Any]]] = {
-    "digits": {q: {"batch": 8, "steps": 5, "rounds": 60, "rates": (0.05, 0.1, 0.2)} for q in (True, False)},
-    "mnist": {
-        True: {"batch": 32, "steps": 8, "rounds": 60, "rates": (0.05, 0.02, 0.1)},
-        False: {"batch": 64, "steps": 20, "rounds": 800, "rates": (0.001, 0.003, 0.01)},
+"""What `quick` and `day` run on mnist."""
+LENGTHS: dict[str, dict[Size, dict[str, Any]]] = {
+    "digits": {
+        q: {"batch": 8, "steps": 5, "rounds": 60, "tuned": 20, "rates": (0.05, 0.1, 0.2), "seeds": 5}
+        for q in ("quick", "whole")
     },
-    "cifar-10": {False: {"batch": 64, "steps": 20, "rounds": 800, "rates": (0.001, 0.003, 0.01)}},
+    "mnist": {
+        "quick": {"batch": 32, "steps": 8, "rounds": 60, "tuned": 20, "rates": (0.05, 0.02, 0.1), "seeds": 3},
+        "day": {"batch": 32, "steps": 8, "rounds": 240, "tuned": 40, "rates": (0.05, 0.02, 0.1), "seeds": 2},
+        "whole": {"batch": 64, "steps": 20, "rounds": 800, "tuned": 266, "rates": (0.001, 0.003, 0.01), "seeds": 3},
+    },
+    "cifar-10": {
+        "whole": {"batch": 64, "steps": 20, "rounds": 800, "tuned": 266, "rates": (0.001, 0.003, 0.01), "seeds": 3},
+    },
 }
-SEEDS = {"digits": 5, "mnist": 3, "cifar-10": 3}
-COSTS = {
-    True: {"digits": "a quarter of a CPU hour", "mnist": "a CPU hour"},
-    False: {"digits": "a quarter of a CPU hour", "mnist": "about 60 CPU hours", "cifar-10": "about 60 CPU hours"},
+"""Rounds and what is in them, rounds in which a rate is chosen, and how many seeds, by size."""
+COSTS: dict[Size, dict[str, str]] = {
+    "quick": {"digits": "a quarter of a CPU hour", "mnist": "a CPU hour"},
+    "day": {"mnist": "two CPU hours"},
+    "whole": {"digits": "a quarter of a CPU hour", "mnist": "about 60 CPU hours", "cifar-10": "about 60 CPU hours"},
 }
-"""Of a table, by `quick`."""
+"""Of a table."""
 WINDOW = 1.5
 """Seconds between two aggregations of the asynchronous runs."""
 ON_PHONES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -83,64 +91,65 @@ ON_PHONES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @PAPERS.add
-def plga(quick: bool) -> Paper:
+def plga(size: Size) -> Paper:
     """All rows with five stragglers, in both orders, and the race on phones."""
     return Paper(
         title="PLGA: Personalized Heterogeneous Federated Learning with Gradient Similarity, Table 2",
-        cases=list(_cases(quick)),
-        claims=list(_claims(quick)),
+        cases=list(_cases(size)),
+        claims=list(_claims(size)),
         drawings={"plga-seconds.md": _at_equal_seconds, "spfl-seconds.png": _draw},
         tables={"The paper's client and server accuracy": _table},
         extra=_held_by_all,
     )
 
 
-def _cases(quick: bool) -> Iterator[Case]:
+def _cases(size: Size) -> Iterator[Case]:
     split = {"use": "train", "test": 0.2, "validation": 0.0}
-    for nth, data in enumerate(SIZES):
-        size = SIZES[data].get(quick)
-        if size is None:
+    short = size != "whole"
+    for nth, data in enumerate(LENGTHS):
+        length = LENGTHS[data].get(size)
+        if length is None:
             continue
         for order in ORDERS:
-            for seed in range(1, 1 + SEEDS[data]):
+            for seed in range(1, 1 + length["seeds"]):
                 for place, (name, row) in enumerate(ROWS.items()):
-                    if quick and data == "mnist" and name not in MAIN:
+                    if short and data == "mnist" and name not in MAIN:
                         continue
                     yield Case(
                         name=f"{data}-{order}-{name}-{seed}",
                         table=f"{data}, {order} order, five stragglers",
                         settings={
                             "method": row.method,
-                            "data": excerpt(data, EXCERPT) if quick and data != "digits" else data,
-                            "columns": AS_IT_IS if quick and data != "digits" else {},
+                            "data": excerpt(data, EXCERPT) if short and data != "digits" else data,
+                            "columns": AS_IT_IS if short and data != "digits" else {},
                             "model": "auto" if data == "digits" else "spfl-cnn",
                             "clients": 10,
                             "partition": PARTITIONS["noniid"],
-                            "rounds": size["rounds"],
+                            "rounds": length["rounds"],
                             "seed": seed,
                             "options": dict(row.options),
-                            "training": {"batch": size["batch"], "steps": size["steps"], "order": order},
+                            "training": {"batch": length["batch"], "steps": length["steps"], "order": order},
                             "schedule": {"stragglers": 5, **row.schedule},
                             "split": split,
                             "evaluation": {"every": 1, "post": "participants"},
                         },
                         cost=1e6 * (10 * nth + seed) + 100 * ORDERS.index(order) + place,
                         row=f"{data}-{order}-{name}",
-                        grid=Grid("training.lr", size["rates"], max(6, size["rounds"] // 3)),
+                        grid=Grid("training.lr", length["rates"], length["tuned"]),
                     )
-    for name, (method, schedule) in ON_PHONES.items():
+    for name, (method, schedule) in ON_PHONES.items() if size != "day" else ():
         rounds = 30 if "window" in schedule else 10
         yield Case(
             name=f"phones-{name}-1",
             table="mnist, non-IID, on phone-4g",
             settings={
                 "method": method,
-                "data": excerpt("mnist", EXCERPT) if quick else "mnist",
-                "columns": AS_IT_IS if quick else {},
+                "data": excerpt("mnist", EXCERPT) if short else "mnist",
+                "columns": AS_IT_IS if short else {},
                 "model": "spfl-cnn",
                 "clients": 10,
                 "partition": PARTITIONS["noniid"],
-                "rounds": rounds if quick else 10 * rounds,
+                "rounds": rounds if short else 10 * rounds,
                 "seed": 1,
                 "options": {},
                 "training": {"batch": 32, "lr": 0.05, "steps": 10},
@@ -156,16 +165,16 @@ def _cases(quick: bool) -> Iterator[Case]:
 CLIENT = extra("client")
 
 
-def _claims(quick: bool) -> Iterator[Claim]:
-    for data in (d for d in SIZES if quick in SIZES[d]):
+def _claims(size: Size) -> Iterator[Claim]:
+    for data in (d for d in LENGTHS if size in LENGTHS[d]):
         for order in ORDERS:
 
             def at(*names: str, data: str = data, order: str = order) -> tuple[str, ...]:
                 return tuple(f"{data}-{order}-{name}" for name in names)
 
             where = f"{data}, {order}"
-            command = f"sparsona reproduce plga{' --quick' if quick else ''} --only '{data}-{order}-*'"
-            cost = f"`{command}`: {COSTS[quick][data]}"
+            command = f"sparsona reproduce plga --size {size} --only '{data}-{order}-*'"
+            cost = f"`{command}`: {COSTS[size][data]}"
             for text, check in (
                 ("Table 2: PLGA above all others at the paper's client point",
                  above(*at("plga", "lga", *RIVALS), of=CLIENT)),
@@ -179,8 +188,10 @@ def _claims(quick: bool) -> Iterator[Claim]:
                 ("against it: `local` above PLGA at the client point", above(*at("local", "plga"), of=CLIENT)),
             ):  # fmt: skip
                 yield Claim(f"{text}, {where}", check, cost)
+    if size == "day":
+        return
     for order in ORDERS:
-        cost = "`sparsona reproduce plga --quick --only 'digits-*'`: half a CPU hour"
+        cost = "`sparsona reproduce plga --size quick --only 'digits-*'`: half a CPU hour"
         for text, method, of in (
             ("4.2: equation (11) above (10), PLGA at the client point", "plga", CLIENT),
             ("equation (11) above (10), LGA at `pre`", "lga", score),
@@ -188,7 +199,7 @@ def _claims(quick: bool) -> Iterator[Claim]:
             rows = f"digits-{order}-{method}", f"digits-{order}-{method}-eq10"
             yield Claim(f"{text}, digits, {order}", above(*rows, of=of), cost)
     reason, cost = "the paper's 800 rounds", "`sparsona reproduce plga --only 'cifar-10-*'`: about 60 CPU hours"
-    if quick:
+    if size == "quick":
         yield Claim("Table 2 on CIFAR-10: PLGA 46.11 above LGA 44.06 above the others", never(reason), cost)
     yield Claim("Table 2 on EMNIST and CIFAR-100: PLGA 68.18 and 20.73 above LGA 62.02 and 19.41",
                 never("the data are not on this machine"), "about 60 CPU hours each")  # fmt: skip
@@ -231,7 +242,7 @@ def _held_by_all(folder: RunDirectory, prepared: Prepared) -> Mapping[str, float
 def _table(runs: Runs) -> str:
     columns = ("row", "order", "paper's client", "client", "server (`pre`)", "seeds", "rate")
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    for place, data in enumerate(SIZES):
+    for place, data in enumerate(LENGTHS):
         for order in ORDERS:
             for name, row in ROWS.items():
                 own = f"{data}-{order}-{name}"
@@ -272,7 +283,7 @@ def _at_equal_seconds(runs: Path, to: Path) -> bool:
 
 def _on_phones(runs: Path) -> dict[str, list[curves.Mark]]:
     """The curves of the finished runs on phones, by row."""
-    done = [name for name in finished(plga(True).cases, runs) if name.startswith("phones-")]
+    done = [name for name in finished(plga("quick").cases, runs) if name.startswith("phones-")]
     return {name.removeprefix("phones-").rpartition("-")[0]: curves.marks(runs / name, "pre") for name in done}
 
 

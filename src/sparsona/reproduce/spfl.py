@@ -5,8 +5,8 @@ next to nothing: 40 epochs, five seeds.
 The paper takes 100 rounds of an epoch in batches of 128 at a learning rate of 0.01, with weight decay 1e-4 and ten
 seeds. `quick` takes 12 rounds of 10 batches of 32 on 12,000 images, measures similarity every 5 rounds (2 for `often`,
 10 for `seldom`, which the paper's 5 and 20 against 10 stand for), has three seeds, and chooses the learning rate of
-every row on validation samples. FedPer with two steps a batch is SPFL's control: it has its own head, its two steps,
-and a plain mean in place of the similarities.
+every row on validation samples. `day` takes 50 such rounds for SPFL and what its gain is measured by. FedPer with two
+steps a batch is SPFL's control: it has its own head, its two steps, and a plain mean in place of the similarities.
 """
 
 from __future__ import annotations
@@ -19,19 +19,45 @@ from typing import Any
 from sparsona.method import ClientMatrices
 from sparsona.methods._similar import ServerState
 from sparsona.report.drawings import draw_heat_map
-from sparsona.reproduce import PAPERS, Case, Claim, Grid, Paper, server_state
+from sparsona.reproduce import PAPERS, Case, Claim, Grid, Paper, Size, server_state
 from sparsona.reproduce._excerpt import AS_IT_IS, excerpt
 from sparsona.reproduce._verdicts import above, never, within
 
 PARTITIONS = {"noniid": "classes:6:own", "iid": "classes:6:shared"}
 SETTINGS = (("mnist", "noniid"), ("cifar-10", "noniid"), ("mnist", "iid"), ("cifar-10", "iid"), ("digits", "noniid"),
             ("digits", "iid"))  # fmt: skip
-SEEDS = {True: (1, 2, 3), False: tuple(range(1, 11))}
-DIGITS: dict[str, Any] = {"model": "auto", "rounds": 40, "seeds": (1, 2, 3, 4, 5), "rates": (0.05, 0.1, 0.2)}
-"""The paper does not have them. They train in seconds, so that every row has five seeds under `quick`."""
 EXCERPT = 12_000
-RATES = {True: (0.05, 0.02, 0.1), False: (0.01, 0.003, 0.03)}
-"""The rates among which validation samples choose, the usual one first."""
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long a run is: its rounds, what a client does in one, and rounds between two measurements of similarity. A
+    row chooses among `rates`, the usual one first, on validation samples in `tuned` rounds."""
+
+    rounds: int
+    seeds: tuple[int, ...]
+    rates: tuple[float, ...]
+    tuned: int
+    gamma: int
+    training: Mapping[str, Any]
+    model: str = "spfl-cnn"
+
+
+SHORT: dict[str, Any] = {"batch": 32, "steps": 10}
+LENGTHS: dict[Size, Length] = {
+    "quick": Length(12, (1, 2, 3), (0.05, 0.02, 0.1), 5, 5, SHORT),
+    "day": Length(50, (1, 2, 3), (0.05, 0.02, 0.1), 10, 5, SHORT),
+    "whole": Length(100, tuple(range(1, 11)), (0.01, 0.003, 0.03), 20, 10, {"batch": 128, "epochs": 1}),
+}
+ON_DIGITS: dict[str, Any] = {
+    "rounds": 40, "seeds": (1, 2, 3, 4, 5), "rates": (0.05, 0.1, 0.2), "training": {"batch": 8, "epochs": 1},
+    "model": "auto",
+}  # fmt: skip
+DIGITS: dict[Size, Length] = {
+    "quick": Length(**ON_DIGITS, tuned=15, gamma=5),
+    "whole": Length(**ON_DIGITS, tuned=20, gamma=10),
+}
+"""The paper does not have them. They train in seconds, so that every row has five seeds."""
 
 
 @dataclass(frozen=True)
@@ -64,66 +90,68 @@ ROWS = {
     "spfl-seldom": PaperRow("spfl"),
     "spfl-eq7": PaperRow("spfl", {"paper_eq7": True}),
 }
-GAMMA = {True: {"spfl-often": 2, "spfl-seldom": 10}, False: {"spfl-often": 5, "spfl-seldom": 20}}
-"""Rounds between two measurements, by `quick`, where a row has other than the 5 or 10 of all others: Table 7."""
+GAMMA = {5: {"spfl-often": 2, "spfl-seldom": 10}, 10: {"spfl-often": 5, "spfl-seldom": 20}}
+"""Rounds between two measurements where a row has other than the 5 or 10 of all others: Table 7."""
 FEW = ("local", "fedavg", "spfl-w", "spfl")
 """What `quick` runs where labels are not skewed."""
+DAY = ("local", "fedavg", "fedper", "fedper-2", "spfl")
+"""What `day` runs, where labels are skewed."""
 ON_CIFAR = ("local", "fedavg", "fedper-2", "spfl", "spfl-w", "pfedme", "per-fedavg", "fedupdate", "spfl-1", "spfl-w-1")
 
 
 @PAPERS.add
-def spfl(quick: bool) -> Paper:
+def spfl(size: Size) -> Paper:
     """All rows on mnist and cifar-10, both partitions, several seeds."""
     return Paper(
         title="SPFL: Personalized Heterogeneous Federated Learning with Gradient Similarity, Table 1",
-        cases=list(_cases(quick)),
+        cases=list(_cases(size)),
         claims=list(_claims()),
         drawings={"spfl-similarity.png": _draw},
     )
 
 
-def _cases(quick: bool) -> Iterator[Case]:
-    usual: dict[str, Any] = {
-        "model": "spfl-cnn", "rounds": 12 if quick else 100, "seeds": SEEDS[quick], "rates": RATES[quick]
-    }  # fmt: skip
+def _cases(size: Size) -> Iterator[Case]:
     for number, (data, kind) in enumerate(SETTINGS):
         small = data == "digits"
-        size = DIGITS if small else usual
-        training = {"batch": 32, "steps": 10} if quick else {"batch": 128, "epochs": 1}
-        if small:
-            training = {"batch": 8, "epochs": 1}
-        for seed in size["seeds"]:
+        length = (DIGITS if small else LENGTHS).get(size)
+        if length is None:
+            continue
+        cut = size != "whole" and not small
+        for seed in length.seeds:
             for place, (name, row) in enumerate(ROWS.items()):
-                if quick and not _is_quick(name, number):
+                if not _is_in(size, name, number):
                     continue
-                gamma = GAMMA[quick].get(name, 5 if quick else 10)
+                gamma = GAMMA[length.gamma].get(name, length.gamma)
                 yield Case(
                     name=f"{data}-{kind}-{name}-{seed}",
                     table=f"{data}, {kind} ({PARTITIONS[kind]})",
                     settings={
                         "method": row.method,
-                        "data": excerpt(data, EXCERPT) if quick and not small else data,
-                        "columns": AS_IT_IS if quick and not small else {},
-                        "model": size["model"],
+                        "data": excerpt(data, EXCERPT) if cut else data,
+                        "columns": AS_IT_IS if cut else {},
+                        "model": length.model,
                         "clients": 10,
                         "partition": PARTITIONS[kind],
-                        "rounds": size["rounds"],
+                        "rounds": length.rounds,
                         "seed": seed,
                         "options": {**row.options, **({"gamma": gamma} if row.method.startswith("spfl") else {})},
-                        "training": {**training, "weight_decay": 1e-4, **row.training},
+                        "training": {**length.training, "weight_decay": 1e-4, **row.training},
                         "split": {"use": "train", "test": 0.2, "validation": 0.0},
-                        "evaluation": {"every": 0 if quick else 10, "ft": name == "fedavg"},
+                        "evaluation": {"every": 0 if size == "quick" else 10, "ft": name == "fedavg"},
                     },
                     paper=row.paper[number] if number < len(row.paper) else None,
                     cost=1e6 * (10 * number + seed) + place - (1e9 if small else 0),
                     row=f"{data}-{kind}-{name}",
-                    grid=Grid("training.lr", size["rates"], (15 if small else 5) if quick else 20),
+                    grid=Grid("training.lr", length.rates, length.tuned),
                 )
 
 
-def _is_quick(name: str, number: int) -> bool:
-    """Whether `quick` runs a row: all of mnist and digits non-IID, the main ones of cifar-10 non-IID, a few IID."""
-    return number in (0, 4) or (number == 1 and name in ON_CIFAR) or name in FEW
+def _is_in(size: Size, name: str, number: int) -> bool:
+    """Whether a size has a row: `quick` all of mnist and digits non-IID, the main ones of cifar-10 non-IID, a few IID;
+    `day` a few non-IID."""
+    if size == "day":
+        return number in (0, 1) and name in DAY
+    return size == "whole" or number in (0, 4) or (number == 1 and name in ON_CIFAR) or name in FEW
 
 
 RIVALS = ("fedavg", "fedupdate", "per-fedavg", "pfedme", "spfl-w")
@@ -142,7 +170,7 @@ WHOLE = "`sparsona reproduce spfl`: about 150 CPU hours"
 
 def _cost(setting: str) -> str:
     data = setting.removesuffix("-noniid").removesuffix("-iid")
-    return f"`sparsona reproduce spfl --quick --only '{setting}-*'`: {COSTS[data]} a run"
+    return f"`sparsona reproduce spfl --size quick --only '{setting}-*'`: {COSTS[data]} a run"
 
 
 def _claims() -> Iterator[Claim]:

@@ -10,22 +10,24 @@ from collections.abc import Callable
 from fnmatch import fnmatch
 from pathlib import Path
 
-from sparsona.reproduce import PAPERS, Kept, Paper, Study
+from sparsona.reproduce import PAPERS, Kept, Paper, Size, Study
 from sparsona.reproduce.fedthin.cells import read_cells, without_tests_of_trials, work
 from sparsona.reproduce.fedthin.plan import SMALL, WHOLE, Cell, StudyPlan, finals, longest, tuning
 from sparsona.reproduce.fedthin.tables import report
 
 
 @PAPERS.add
-def fedthin(quick: bool) -> Paper:
-    """Our own method against tuned rivals on fresh data; with `quick` a few rows on a development set."""
+def fedthin(size: Size) -> Paper:
+    """Our own method against tuned rivals on fresh data; `quick` has a few rows on a development set."""
+    quick = size == "quick"
     plan = SMALL if quick else WHOLE
 
     def run(out: Path, only: str, say: Callable[[str], None], known: Kept) -> Kept:
         return work(lambda found: ready(found, plan, only), out / "cells", say, known)
 
     study = Study(run, lambda out: without_tests_of_trials(read_cells(out / "cells")), lambda kept: report(kept, plan))
-    return Paper("FedThin on a development set" if quick else "FedThin, preregistered", (), study=study)
+    title = "FedThin on a development set" if quick else "FedThin, preregistered"
+    return Paper(title, (), study=None if size == "day" else study)
 
 
 def ready(found: Kept, plan: StudyPlan, only: str) -> list[Cell]:

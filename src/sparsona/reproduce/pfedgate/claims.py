@@ -9,7 +9,7 @@ from itertools import product
 from sparsona.methods.pfedgate import PFedGate
 from sparsona.methods.pfedgate.blocks import Cut
 from sparsona.models._build import build_model
-from sparsona.reproduce import MEASURED, Runs
+from sparsona.reproduce import MEASURED, Runs, Size
 from sparsona.reproduce._verdicts import (
     At,
     Check,
@@ -53,10 +53,17 @@ UNTESTED = (
 )  # fmt: skip
 
 
-def claims(quick: bool) -> Iterator[Claim]:
+COSTS: dict[Size, str] = {
+    "quick": "`sparsona reproduce pfedgate --size quick`: a CPU minute or two a run",
+    "day": "`sparsona reproduce pfedgate --size day`: about five CPU hours",
+    "whole": WHOLE,
+}
+
+
+def claims(size: Size) -> Iterator[Claim]:
     """All claims of the paper, those that cannot be run here included."""
-    rest = "`sparsona reproduce pfedgate --quick`: a CPU minute or two a run" if quick else WHOLE
-    for data in MODELS if not quick else ("fashion-mnist",):
+    quick, rest = size == "quick", COSTS[size]
+    for data in MODELS if size == "whole" else ("fashion-mnist",):
 
         def of(*names: str, data: str = data) -> tuple[str, ...]:
             return tuple(f"{data}-{name}" for name in names)
@@ -65,7 +72,7 @@ def claims(quick: bool) -> Iterator[Claim]:
             """A row after local training, weighted."""
             return At(f"{data}-{name}", "post", by_size)
 
-        rivals = [name for name in BASELINES if not quick or name not in RARE]
+        rivals = [name for name in BASELINES if size == "whole" or name not in RARE]
         for point in ("pre", "post"):
             for what, read_by in (("weighted mean", by_size), ("bottom decile", bottom)):
                 yield Claim(

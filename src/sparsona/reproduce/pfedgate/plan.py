@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparsona.reproduce import Case, Grid
+from sparsona.reproduce import Case, Grid, Size
 from sparsona.reproduce._excerpt import AS_IT_IS, excerpt
 
 TABLE_1: dict[str, tuple[tuple[float, float | None], ...]] = {
@@ -59,14 +59,34 @@ GATE_RATES = {
     "fashion-mnist": {1.0: 0.1, 0.5: 0.1, 0.3: 0.5, 0.1: 0.5},
     "cifar-10": {1.0: 0.05, 0.5: 1.5, 0.3: 1.5, 0.1: 1.5},
 }
-SMALL = "lenet5"
-EXCERPT, CLIENTS, ROUNDS, BATCH = 2000, 10, 60, 40
-"""These are for `quick`."""
+
+
+@dataclass(frozen=True)
+class Length:
+    """How much there is of everything: images (0: all), clients, rounds, samples in a batch, rounds in which a rate is
+    chosen, rounds between evaluations (0: the last only), and where the gate starts. `model` replaces the paper's."""
+
+    images: int
+    clients: int
+    rounds: int
+    batch: int
+    tuned: int
+    every: int
+    start: float
+    model: str = ""
+
+
+LENGTHS: dict[Size, Length] = {
+    "quick": Length(2_000, 10, 60, 40, 20, 0, 3.0, "lenet5"),
+    "day": Length(10_000, 50, 100, 40, 20, 20, 0.0),
+    "whole": Length(0, 100, 400, 128, 50, 50, 0.0),
+}
+"""`quick` takes too few steps for the paper's start of the gate; it is a row of its own there."""
+DAY = ("local", "fedavg", "fedrep", "pfedgate-1", "pfedgate-0.5", "pfedgate-0.3", "pfedgate-0.5-new-5", "fedavg-new")
+"""The rows of `day`."""
 SEEDS = (1, 2, 3)
 SOME: dict[str, Any] = {"density": 0.5, "paths": "one", "knapsack": "greedy"}
 """The authors' code as it comes, at density 0.5, but for where the gate starts."""
-STARTS = {True: 3.0, False: 0.0}
-"""`quick` takes too few steps for the paper's start; it is a row of its own there."""
 ABLATIONS: dict[str, dict[str, Any]] = {
     "no-pre-norm": {"pre_norm": False},
     "no-post-norm": {"post_norm": False},
@@ -104,20 +124,20 @@ def printed(data: str, row: str) -> tuple[float | None, float | None]:
     return TABLE_1[row][list(MODELS).index(data)] if row in TABLE_1 else (None, None)
 
 
-def cases(quick: bool) -> Iterator[Case]:
-    """All runs, at a laptop's length or whole."""
+def cases(size: Size) -> Iterator[Case]:
+    """All runs, at a laptop's length, a day's or whole."""
+    quick = size == "quick"
     if quick:
         yield from _leaf()
-    for number, data in enumerate(MODELS):
-        if quick and data == "cifar-10":
-            continue
+    for number, data in enumerate(MODELS if size == "whole" else ("fashion-mnist",)):
         for place, row in enumerate(_rows()):
-            if row.rare if quick else row.only_quick:
+            if row.rare if quick else row.only_quick or (size == "day" and row.name not in DAY):
                 continue
-            for seed in SEEDS[: 1 if quick and row.study and "new_clients" not in row.more else None]:
+            one = size == "day" or (quick and row.study and "new_clients" not in row.more)
+            for seed in SEEDS[: 1 if one else None]:
                 name = f"{data}-{row.name}"
                 cost = 1e4 * number + 1e3 * seed + place + (500 if row.study else 0)
-                settings, grid = _settings(quick, data, row, seed), _grid(quick, row)
+                settings, grid = _settings(size, data, row, seed), _grid(size, row)
                 table = f"{data}, {settings['model']}"
                 yield Case(f"{name}-{seed}", table, settings, printed(data, row.name)[0], cost, name, grid)
 
@@ -136,7 +156,7 @@ def _leaf() -> Iterator[Case]:
     }
     for place, (variant, options) in enumerate(variants.items()):
         row = TableRow("", "pfedgate", {**SOME, "gate_start": 0.0, **options}, study=True)
-        settings = _settings(True, "fashion-mnist", row, 1) | {
+        settings = _settings("quick", "fashion-mnist", row, 1) | {
             "data": excerpt("fashion-mnist", 1000), "model": "leaf-cnn", "clients": 4, "rounds": 80, "packing": "plain",
         }  # fmt: skip
         name, table = f"leaf-{variant}", "fashion-mnist, leaf-cnn, 4 clients, 80 rounds"
@@ -180,45 +200,45 @@ def _rows() -> Iterator[TableRow]:
     yield TableRow("pfedgate-0.5-one-by-one", "pfedgate", {**SOME, "test_batch": 1}, study=True, rare=True)
 
 
-def _grid(quick: bool, row: TableRow) -> Grid | None:
-    """The rates among which validation images choose; nothing for a study under `quick`."""
-    if quick and row.study:
+def _grid(size: Size, row: TableRow) -> Grid | None:
+    """The rates among which validation images choose; nothing for a study, but of the whole."""
+    if size != "whole" and row.study:
         return None
     factor = 10 if row.method in PLAIN else 1
     rates = tuple(round(factor * rate, 4) for rate in RATES)
-    return Grid("training.lr", rates, 20 if quick else 50, point="post", validation=0.25)
+    return Grid("training.lr", rates, LENGTHS[size].tuned, point="post", validation=0.25)
 
 
-def _settings(quick: bool, data: str, row: TableRow, seed: int) -> dict[str, Any]:
-    options, more = dict(row.options), dict(row.more)
+def _settings(size: Size, data: str, row: TableRow, seed: int) -> dict[str, Any]:
+    length, options, more = LENGTHS[size], dict(row.options), dict(row.more)
     if row.method == "pfedgate":
         density = options["density"]
         usual = GATE_RATES[data][0.5 if isinstance(density, tuple) else density]
-        options = {"gate_start": STARTS[quick], **options, "gate_lr": 0.1 if quick else usual}
+        options = {"gate_start": length.start, **options, "gate_lr": 0.1 if size == "quick" else usual}
     if row.method == "fedmd":
         options |= {"public": PUBLIC[data], "align": 5000}
     training: dict[str, Any] = {
-        "batch": BATCH if quick else 128,
+        "batch": length.batch,
         "momentum": 0.0 if row.method in PLAIN else 0.9,
         "weight_decay": 5e-4,
         "clip": 10.0,
         "drops": [0.75],
         "epochs": more.pop("epochs", 1),
     }
-    if _grid(quick, row) is None:
+    if _grid(size, row) is None:
         training["lr"] = RATES[0] * (10 if row.method in PLAIN else 1)
     return {
         "method": row.method,
-        "data": excerpt(data, EXCERPT) if quick else data,
-        "columns": AS_IT_IS if quick else {},
-        "model": SMALL if quick else MODELS[data],
-        "clients": CLIENTS if quick else 100,
+        "data": excerpt(data, length.images) if length.images else data,
+        "columns": AS_IT_IS if length.images else {},
+        "model": length.model or MODELS[data],
+        "clients": length.clients,
         "partition": "dirichlet-classes:0.4",
-        "rounds": ROUNDS if quick else 400,
+        "rounds": length.rounds,
         "seed": seed,
         "options": options,
         "training": training,
         "split": {"use": "pooled", "test": 0.2, "validation": 0.25},
-        "evaluation": {"every": 0 if quick else 50, "post": "participants", "ft": row.name == "fedavg"},
+        "evaluation": {"every": length.every, "post": "participants", "ft": row.name == "fedavg"},
         **more,
     }

@@ -10,18 +10,19 @@ rates, or two of them by three values of lambda or of the number of clusters. Th
 
 from __future__ import annotations
 
-from sparsona.reproduce import PAPERS, Paper
+from sparsona.reproduce import PAPERS, Paper, Size
 from sparsona.reproduce.pfednet.claims import claims
 from sparsona.reproduce.pfednet.drawings import draw_bytes, draw_elements, draw_graphs, draw_lambda, means
 from sparsona.reproduce.pfednet.plan import cases
 
 
 @PAPERS.add
-def pfednet(quick: bool) -> Paper:
-    """Every setting with all values of lambda; gamma, levels and sketches where they tell something."""
+def pfednet(size: Size) -> Paper:
+    """Every setting with all values of lambda; gamma, levels and sketches where they tell something. `quick` decides
+    what can be decided here, so there is no `day`."""
     return Paper(
         "pFedNet: Communication Efficient Training of Federated Model Over Unbalanced Labels",
-        list(cases(quick)),
+        [] if size == "day" else list(cases(size == "quick")),
         list(claims()),
         {
             "pfednet-means.md": means,

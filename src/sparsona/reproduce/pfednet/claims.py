@@ -56,9 +56,9 @@ def _saved(one: str, other: str, at_most: float, *ways: str) -> Check:
     return fact(test, one, other)
 
 
-SWEPT = "`sparsona reproduce pfednet --quick`: half a CPU hour for all sweeps"
-TUNING = "`sparsona reproduce pfednet --quick --only '*-tuned-*'`: half a CPU hour"
-ROUNDING = "`sparsona reproduce pfednet --quick --only '*-rounded-*'`: ten CPU minutes"
+SWEPT = "`sparsona reproduce pfednet --size quick`: half a CPU hour for all sweeps"
+TUNING = "`sparsona reproduce pfednet --size quick --only '*-tuned-*'`: half a CPU hour"
+ROUNDING = "`sparsona reproduce pfednet --size quick --only '*-rounded-*'`: ten CPU minutes"
 
 
 def claims() -> Iterator[Claim]:

@@ -1,0 +1,123 @@
+"""What a paper's file declares: its runs, what it claims of them, and in which sizes they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+from sparsona.prepare import Prepared
+from sparsona.reproduce._verdicts import Claim, Runs
+from sparsona.runs.directory import RunDirectory
+
+Size: TypeAlias = Literal["quick", "day", "whole"]
+"""How much is run: what two cores do in an hour or two, what they do in a day, the paper's own lengths."""
+
+SIZES: tuple[Size, ...] = get_args(Size)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What is chosen for a row on validation data before its runs: `key` (``training.lr``), one of `values`. Several
+    keys are joined by commas; a value then has a number for each.
+
+    Each value has one run of `rounds` rounds with the row's first seed, in which the share `validation` of the training
+    samples is kept back; the mean over the clients at `point` decides, and of equals the first. Test samples have no
+    part in it. Rows that share a grid have the same budget.
+    """
+
+    key: str
+    values: tuple[float | tuple[float, ...], ...]
+    rounds: int
+    point: str = "pre"
+    validation: float = 0.2
+
+    def named(self, value: float | tuple[float, ...]) -> dict[str, float]:
+        """
+        >>> Grid("training.lr,options.lam", ((0.1, 3),), 5).named((0.1, 3))
+        {'training.lr': 0.1, 'options.lam': 3}
+        """
+        return dict(zip(self.key.split(","), value if isinstance(value, tuple) else (value,), strict=True))
+
+    def applied(self, settings: Mapping[str, Any], value: float | tuple[float, ...]) -> dict[str, Any]:
+        """The settings with this value in them."""
+        out = dict(settings)
+        for name, number in self.named(value).items():
+            section, _, key = name.rpartition(".")
+            out[section] = {**out.get(section, {}), key: number}
+        return out
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: its directory's name, the table it stands in, the settings, and the paper's number for it, if any.
+
+    Runs of the same `row` differ in their seed only. `grid` leaves one setting to validation data. `cost` orders the
+    cases: the samples that it trains on, or anything that grows with its time.
+    """
+
+    name: str
+    table: str
+    settings: Mapping[str, Any]
+    paper: float | None = None
+    cost: float = 0.0
+    row: str = ""
+    grid: Grid | None = None
+
+    @property
+    def of(self) -> str:
+        """The row of the table that the case belongs to."""
+        return self.row or self.name
+
+    @property
+    def seed(self) -> int:
+        """The case's seed."""
+        return int(self.settings.get("seed", 0))
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The settings, and how one of them is chosen. That an excerpt is not scaled again goes without saying."""
+        settings = {key: value for key, value in self.settings.items() if key != "columns"}
+        if self.grid is None:
+            return settings
+        return {**settings, "grid": [self.grid.key, list(self.grid.values), self.grid.rounds]}
+
+
+Extra: TypeAlias = Callable[[RunDirectory, Prepared], Mapping[str, float]]
+"""Numbers that a paper's claims need beside the summary, read off a finished run."""
+
+
+Kept: TypeAlias = Mapping[str, dict[str, Any]]
+"""What is kept of runs, by name."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """Runs that depend on each other, where the cases of a paper do not.
+
+    `run` carries out those whose names match a pattern, into a folder, and tells about it; runs that are known already
+    are left out. `read` gives the runs that a folder holds. `report` makes markdown of runs.
+    """
+
+    run: Callable[[Path, str, Callable[[str], None], Kept], Kept]
+    read: Callable[[Path], Kept]
+    report: Callable[[Kept], str]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper's runs, its claims, and its drawings: each takes the folder of the runs and the file to write.
+
+    `tables` are made of the runs that are kept: markdown, by title. `extra` reads numbers off a finished run, `watch`
+    off a run's checkpoint after every round. `study` stands in the place of the cases where these depend on each other.
+    """
+
+    title: str
+    cases: Sequence[Case]
+    claims: Sequence[Claim] = ()
+    drawings: Mapping[str, Callable[[Path, Path], bool]] = field(default_factory=dict)
+    tables: Mapping[str, Callable[[Runs], str]] = field(default_factory=dict)
+    extra: Extra | None = None
+    watch: Callable[[RunDirectory], Mapping[str, float]] | None = None
+    study: Study | None = None

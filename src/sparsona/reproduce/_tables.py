@@ -1,0 +1,123 @@
+"""The kept runs of a paper as markdown: tables, and the verdicts on its claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparsona.reproduce._paper import Case, Paper, Size
+from sparsona.reproduce._results import Results
+from sparsona.reproduce._verdicts import Claim, Runs, Summary, interval, score, values
+
+MEASURED = "measured-"
+"""How the names of kept lines begin that are a benchmark's and no case's."""
+
+
+def runs_of(paper: Paper, kept: Results) -> Runs:
+    """The kept runs of a paper's cases by row and seed, and what benchmarks have measured, each a row of its own."""
+    found: dict[str, dict[int, Summary]] = {
+        name: {0: line} for name, line in kept.runs.items() if name.startswith(MEASURED)
+    }
+    for case in paper.cases:
+        run = kept.find(case.name, case.identity)
+        if run is not None:
+            found.setdefault(case.of, {})[case.seed] = run
+    return found
+
+
+COLUMNS = ("run", "paper", "pre", "post", "ft", "chosen", "seeds", "MB up", "MB down", "as papers count, up", "down",
+           "GFLOP", "simulated s", "rounds")  # fmt: skip
+"""Of a table: the paper's number, ours at three points, bytes really sent and values only, work, time, rounds."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The claims of one size, and its runs."""
+
+    size: Size
+    claims: Sequence[Claim]
+    runs: Runs
+
+
+def report(paper: Paper, name: str, size: Size, kept: Results) -> str:
+    """The tables and the claims of one size as markdown."""
+    runs = runs_of(paper, kept)
+    claims = ["## Claims", "", *verdicts([Part(size, paper.claims, runs)])] if paper.claims else []
+    return "\n".join([f"# {paper.title}", "", *tables(paper, name, size, runs), *claims]) + "\n"
+
+
+def tables(paper: Paper, name: str, size: Size, runs: Runs) -> list[str]:
+    """How much has been run, and a table for each of the paper's, as lines of markdown."""
+    command = f"sparsona reproduce {name}{'' if size == 'whole' else f' --size {size}'}"
+    done = sum(len(own) for row, own in runs.items() if not row.startswith(MEASURED))
+    when = sorted({str(run["date"]) for row in runs.values() for run in row.values()})
+    where = sorted({str(run["machine"]) for row in runs.values() for run in row.values()})
+    told = f", {' to '.join(dict.fromkeys((when[0], when[-1])))}, {' and '.join(where)}" if when else ""
+    lines = [f"`{command}`: {done} of {len(paper.cases)} runs are finished{told}.", ""]
+    for table in dict.fromkeys(case.table for case in paper.cases if case.of in runs):
+        lines += [f"## {table}", "", f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+        rows = {case.of: case for case in paper.cases if case.table == table and case.of in runs}
+        lines += [f"| {' | '.join(_row(case, runs))} |" for case in rows.values()]
+        lines.append("")
+    for title, make in paper.tables.items():
+        text = make(runs)
+        lines += [f"## {title}", "", text, ""] if text else []
+    return lines
+
+
+def verdicts(parts: Sequence[Part]) -> list[str]:
+    """A table with a row for each claim: the verdict, and what it rests on or what would settle it.
+
+    The last of the `parts`, the longest runs, decide where they can; where there are several, the evidence says which
+    have. What nobody has decided names the cost of the first.
+    """
+    lines = ["| claim | verdict | evidence |", "|---|---|---|"]
+    for text in dict.fromkeys(claim.text for part in parts for claim in part.claims):
+        for part, claim in ((p, c) for p in reversed(parts) for c in p.claims if c.text == text):
+            found = claim.check(part.runs)
+            if found.word != "not run":
+                break
+        size = f"{part.size}: " if len(parts) > 1 and claim.cost and found.word != "not run" else ""
+        note = "; ".join(filter(None, (found.note, claim.cost if found.word == "not run" else "")))
+        lines.append(f"| {text} | {found.word} | {size}{note} |")
+    return lines
+
+
+def _row(case: Case, runs: Runs) -> list[str]:
+    own = runs[case.of]
+    first = own[min(own)]
+    counts = [first[count][way] / 1e6 for count in ("bytes", "paper_bytes") for way in ("up", "down")]
+    picked = [f"{key.rpartition('.')[2]} {value:g}" for key, value in first.get("chosen", {}).items()]
+    return [
+        case.of,
+        number(case.paper),
+        *(spread(list(values(runs, case.of, point).values())) for point in ("pre", "post", "ft")),
+        ", ".join(picked) or "-",
+        str(len(own)),
+        *(f"{count:,.3f}" for count in counts),
+        f"{first['flops'] / 1e9:,.0f}",
+        f"{first['simulated_seconds']:,.0f}",
+        str(first["rounds"]),
+    ]
+
+
+def spread(found: Sequence[float]) -> str:
+    """A mean with its 95 % interval; of a single number no interval.
+
+    >>> spread([0.5, 0.6]), spread([0.25]), spread([])
+    ('0.5500 ± 0.6353', '0.2500', '-')
+    """
+    if not found:
+        return "-"
+    told = interval(found)
+    return f"{told.value:.4f}" + (f" ± {told.high - told.value:.4f}" if told.seeds > 1 else "")
+
+
+def told_scores(summary: Summary) -> str:
+    """The mean scores of a run in a few words."""
+    return ", ".join(f"{point} {number(score(summary, point))}" for point in ("pre", "post"))
+
+
+def number(value: float | None) -> str:
+    """A score with four digits; a dash for none."""
+    return "-" if value is None else f"{value:.4f}"
