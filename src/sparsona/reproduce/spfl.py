@@ -30,7 +30,7 @@ EXCERPT = 12_000
 
 
 @dataclass(frozen=True)
-class Length:
+class RunLength:
     """How long a run is: its rounds, what a client does in one, and rounds between two measurements of similarity. A
     row chooses among `rates`, the usual one first, on validation samples in `tuned` rounds."""
 
@@ -44,18 +44,18 @@ class Length:
 
 
 SHORT: dict[str, Any] = {"batch": 32, "steps": 10}
-LENGTHS: dict[Size, Length] = {
-    "quick": Length(12, (1, 2, 3), (0.05, 0.02, 0.1), 5, 5, SHORT),
-    "day": Length(50, (1, 2, 3), (0.05, 0.02, 0.1), 10, 5, SHORT),
-    "whole": Length(100, tuple(range(1, 11)), (0.01, 0.003, 0.03), 20, 10, {"batch": 128, "epochs": 1}),
+LENGTHS: dict[Size, RunLength] = {
+    "quick": RunLength(12, (1, 2, 3), (0.05, 0.02, 0.1), 5, 5, SHORT),
+    "day": RunLength(50, (1, 2, 3), (0.05, 0.02, 0.1), 10, 5, SHORT),
+    "whole": RunLength(100, tuple(range(1, 11)), (0.01, 0.003, 0.03), 20, 10, {"batch": 128, "epochs": 1}),
 }
 ON_DIGITS: dict[str, Any] = {
     "rounds": 40, "seeds": (1, 2, 3, 4, 5), "rates": (0.05, 0.1, 0.2), "training": {"batch": 8, "epochs": 1},
     "model": "auto",
 }  # fmt: skip
-DIGITS: dict[Size, Length] = {
-    "quick": Length(**ON_DIGITS, tuned=15, gamma=5),
-    "whole": Length(**ON_DIGITS, tuned=20, gamma=10),
+DIGITS: dict[Size, RunLength] = {
+    "quick": RunLength(**ON_DIGITS, tuned=15, gamma=5),
+    "whole": RunLength(**ON_DIGITS, tuned=20, gamma=10),
 }
 """The paper does not have them. They train in seconds, so that every row has five seeds."""
 

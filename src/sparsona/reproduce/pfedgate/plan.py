@@ -62,7 +62,7 @@ GATE_RATES = {
 
 
 @dataclass(frozen=True)
-class Length:
+class Scale:
     """How much there is of everything: images (0: all), clients, rounds, samples in a batch, rounds in which a rate is
     chosen, rounds between evaluations (0: the last only), and where the gate starts. `model` replaces the paper's."""
 
@@ -76,10 +76,10 @@ class Length:
     model: str = ""
 
 
-LENGTHS: dict[Size, Length] = {
-    "quick": Length(2_000, 10, 60, 40, 20, 0, 3.0, "lenet5"),
-    "day": Length(10_000, 50, 100, 40, 20, 20, 0.0),
-    "whole": Length(0, 100, 400, 128, 50, 50, 0.0),
+SCALES: dict[Size, Scale] = {
+    "quick": Scale(2_000, 10, 60, 40, 20, 0, 3.0, "lenet5"),
+    "day": Scale(10_000, 50, 100, 40, 20, 20, 0.0),
+    "whole": Scale(0, 100, 400, 128, 50, 50, 0.0),
 }
 """`quick` takes too few steps for the paper's start of the gate; it is a row of its own there."""
 DAY = ("local", "fedavg", "fedrep", "pfedgate-1", "pfedgate-0.5", "pfedgate-0.3", "pfedgate-0.5-new-5", "fedavg-new")
@@ -125,7 +125,7 @@ def printed(data: str, row: str) -> tuple[float | None, float | None]:
 
 
 def cases(size: Size) -> Iterator[Case]:
-    """All runs, at a laptop's length, a day's or whole."""
+    """All runs, at a laptop's scale, a day's or whole."""
     quick = size == "quick"
     if quick:
         yield from _leaf()
@@ -206,19 +206,19 @@ def _grid(size: Size, row: TableRow) -> Grid | None:
         return None
     factor = 10 if row.method in PLAIN else 1
     rates = tuple(round(factor * rate, 4) for rate in RATES)
-    return Grid("training.lr", rates, LENGTHS[size].tuned, point="post", validation=0.25)
+    return Grid("training.lr", rates, SCALES[size].tuned, point="post", validation=0.25)
 
 
 def _settings(size: Size, data: str, row: TableRow, seed: int) -> dict[str, Any]:
-    length, options, more = LENGTHS[size], dict(row.options), dict(row.more)
+    scale, options, more = SCALES[size], dict(row.options), dict(row.more)
     if row.method == "pfedgate":
         density = options["density"]
         usual = GATE_RATES[data][0.5 if isinstance(density, tuple) else density]
-        options = {"gate_start": length.start, **options, "gate_lr": 0.1 if size == "quick" else usual}
+        options = {"gate_start": scale.start, **options, "gate_lr": 0.1 if size == "quick" else usual}
     if row.method == "fedmd":
         options |= {"public": PUBLIC[data], "align": 5000}
     training: dict[str, Any] = {
-        "batch": length.batch,
+        "batch": scale.batch,
         "momentum": 0.0 if row.method in PLAIN else 0.9,
         "weight_decay": 5e-4,
         "clip": 10.0,
@@ -229,16 +229,16 @@ def _settings(size: Size, data: str, row: TableRow, seed: int) -> dict[str, Any]
         training["lr"] = RATES[0] * (10 if row.method in PLAIN else 1)
     return {
         "method": row.method,
-        "data": excerpt(data, length.images) if length.images else data,
-        "columns": AS_IT_IS if length.images else {},
-        "model": length.model or MODELS[data],
-        "clients": length.clients,
+        "data": excerpt(data, scale.images) if scale.images else data,
+        "columns": AS_IT_IS if scale.images else {},
+        "model": scale.model or MODELS[data],
+        "clients": scale.clients,
         "partition": "dirichlet-classes:0.4",
-        "rounds": length.rounds,
+        "rounds": scale.rounds,
         "seed": seed,
         "options": options,
         "training": training,
         "split": {"use": "pooled", "test": 0.2, "validation": 0.25},
-        "evaluation": {"every": length.every, "post": "participants", "ft": row.name == "fedavg"},
+        "evaluation": {"every": scale.every, "post": "participants", "ft": row.name == "fedavg"},
         **more,
     }
