@@ -169,7 +169,7 @@ def above(
 ) -> Check:
     """Whether `one` is above all `others` by more than `by`. All must have been run.
 
-    The note tells of the rival that is nearest to it, or furthest above it.
+    The note tells of the rival that decides: the surest to be above it, else the one that is furthest above or nearest.
     """
 
     def check(runs: Runs) -> Verdict:
@@ -184,7 +184,7 @@ def above(
             word = "yes"
         else:
             word = "within noise"
-        rival, gap = min(known.items(), key=lambda pair: pair[1].value)
+        rival, gap = min(known.items(), key=lambda pair: pair[1].high if word == "no" else pair[1].value)
         return Verdict(word, f"{gap} against {rival}" if len(others) > 1 else str(gap))
 
     return check
