@@ -48,7 +48,7 @@ def summary_of(
         "metric": setup.objective.metric_name,
         setup.objective.metric_name: {point: run_log.last(point) for point in POINTS if run_log.last(point)},
         "picked": _picked(run_log),
-        "loss": run_log.losses(),
+        "loss": run_log.losses.told(),
         "bytes": {
             "up": up.total,
             "down": down.total,

@@ -47,15 +47,23 @@ def test_a_run_leaves_everything_that_is_promised(sparsona: Any, tmp_path: Path)
 
 
 def test_models_that_run_away_are_named_at_the_end(sparsona: Any) -> None:
-    one_step = ("--model", "logistic", "--rounds", 3, "--clients", 4, "--quiet", "--set", "training.steps=1")
-    code, _, err = sparsona("run", "fedavg", *one_step, "--set", "training.lr=300", "--out", "far")
+    one_step = ("--model", "logistic", "--clients", 8, "--quiet", "--set", "training.steps=1")
+    code, _, err = sparsona("run", "fedavg", *one_step, "--rounds", 3, "--set", "training.lr=300", "--out", "far")
     assert code == 0
-    assert err.startswith("warning: the training loss rose for 4 of 4 clients (median ")
-    assert err.endswith("their models run away; try a smaller training.lr\n")
-    assert sparsona("run", "fedavg", *one_step, "--set", "training.lr=0.1", "--out", "near") == (0, "", "")
-    compared = ("compare", "fedavg", *one_step, "--seeds", 1, "--out", "both")
-    code, _, err = sparsona(*compared, "--set", "training.lr=300")
+    assert err.startswith("far: warning: the training loss rose for 8 of 8 clients (")
+    assert err.endswith("try smaller steps, training.lr or the method's own\n")
+    near = ("--set", "training.lr=0.1", "--out", "near")
+    assert sparsona("run", "fedavg", *one_step, "--rounds", 3, *near) == (0, "", "")
+    few = ("--rounds", 12, "--sample", 0.25, "--set", "training.lr=300", "--out", "few")
+    assert "warning: the training loss rose for" in sparsona("run", "fedavg", *one_step, *few)[2], "clients come late"
+
+
+def test_a_comparison_names_models_that_run_away_also_where_a_budget_ends_them(sparsona: Any) -> None:
+    shared = ("--model", "logistic", "--clients", 4, "--rounds", 6, "--quiet", "--seeds", 1)
+    far = ("--set", "training.steps=1", "--set", "training.lr=300", "--budget-mb", 0.03)
+    code, _, err = sparsona("compare", "fedavg", *shared, *far, "--out", "both")
     assert code == 0
+    assert not RunDirectory(Path("both") / "fedavg-seed0").summary_file.exists()
     assert "fedavg-seed0: warning: the training loss rose for 4 of 4 clients" in err
 
 

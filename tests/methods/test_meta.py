@@ -185,12 +185,21 @@ def test_iterate_refuses_other_optimisers_and_names_divergence() -> None:
 
 def test_pfedmes_w_moves_at_the_recipes_rate() -> None:
     by_default = fitted(PFedMe(), ONE, ClientState(np.zeros(0, np.float32)))
-    capped = fitted(PFedMe(eta=1 / 15, eta_p=1 / 15), ONE, ClientState(np.zeros(0, np.float32)))
+    capped = fitted(PFedMe(eta=1 / 15, eta_p=1 / 30), ONE, ClientState(np.zeros(0, np.float32)))
     assert sent(by_default) == sent(capped), "0.1 is more than 1 / lambda"
     slow = replace(ONE, lr=0.02)
     assert sent(fitted(PFedMe(), slow, ClientState(np.zeros(0, np.float32)))) == sent(
         fitted(PFedMe(eta=0.02, eta_p=0.02), slow, ClientState(np.zeros(0, np.float32)))
     )
+
+
+def test_pfedme_descends_also_where_the_loss_is_curved_more_than_its_spring() -> None:
+    """With eta_p = 1 / lambda two inner steps would climb where the curvature A is above lambda."""
+    start = np.ones(1, np.float32)  # the quadratic's minimum is at 0
+    for inner in (1, 2, 3):
+        method = PFedMe(lambda_=0.8 * A, inner=inner, mu=0.0)
+        done = method.fit(ClientState(np.zeros(0, np.float32)), Message(weights=start), quadratic(replace(ONE, lr=1e9)))
+        assert 0 < sent(done) < 1, inner
 
 
 def test_per_fedavgs_inner_step_is_the_papers_and_does_not_fall_with_the_rate() -> None:

@@ -42,7 +42,7 @@ def run(
     total = Ledger(values=round(len(scores) * mb * 1e6))
     path = Path(f"{method}-{seed}")
     return MeasuredRun(
-        path, settings, about, measured, len(scores), total, total, {"a": (1, 1), "b": (1, 1)}, 1.0, True
+        path, settings, about, measured, len(scores), total, total, {"a": (1, 1), "b": (1, 1)}, 1.0, True, {}
     )
 
 

@@ -43,15 +43,16 @@ def test_reports_and_the_picked_round() -> None:
     assert last["worst"] == 0.4
 
 
-def test_the_first_and_the_last_loss_of_every_client_that_trained(tmp_path: Path) -> None:
-    run_log = RunLog({"a": 1, "b": 1, "c": 1}, higher_is_better=True, file=tmp_path / "records.jsonl")
-    assert run_log.losses() == {}
-    for round, losses in enumerate([{"a": 1.0}, {"a": 9.0, "b": 2.0}, {"a": 1.05, "b": 2.5, "c": math.nan}], 1):
+def test_losses_are_compared_with_the_first_round_that_trained(tmp_path: Path) -> None:
+    run_log = RunLog(dict.fromkeys("abcd", 1), higher_is_better=True, file=tmp_path / "records.jsonl")
+    assert run_log.losses.told() == {}
+    rounds = [{"a": math.nan}, {"a": 1.0, "b": 3.0, "d": 0.5}, {"a": 1.05}, {"b": 2.5, "c": 400.0}]
+    for round, losses in enumerate(rounds, 1):
         run_log.write(ClientRecord(round, client, loss=loss) for client, loss in losses.items())
-    assert run_log.losses() == {"clients": 2, "rose": 1, "first": 1.5, "last": 1.775}
+    assert run_log.losses.told() == {"clients": 4, "rose": 2, "first": 1.0, "last": 1.05}, "c came late, to a bad model"
     again = RunLog({}, higher_is_better=True, file=tmp_path / "records.jsonl")
-    again.rewind(run_log.length(), 3)
-    assert again.losses() == run_log.losses()
+    again.rewind(run_log.length(), 4)
+    assert again.losses == run_log.losses
 
 
 def test_rewind_forgets_what_came_after_the_checkpoint(tmp_path: Path) -> None:

@@ -60,7 +60,6 @@ def compare(
     from sparsona.report.comparison import Budget, compare
     from sparsona.report.console import runaway
     from sparsona.report.html import write_report
-    from sparsona.runs.directory import RunDirectory
     from sparsona.studies.contest import (
         Contest,
         ContestWatcher,
@@ -101,8 +100,8 @@ def compare(
     for name, reason in failed.items():
         err.print(f"{name} left the comparison: {reason}", soft_wrap=True, highlight=False)
     groups = measured_groups(runs)
-    for run in (one for group in groups.values() for one in group if one.finished):
-        if warning := runaway(RunDirectory(run.path).summary()):
+    for run in (one for group in groups.values() for one in group):
+        if warning := runaway(run.loss):
             err.print(f"{run.path.name}: {warning}", soft_wrap=True, highlight=False)
     found = compare(groups, contest.budget)
     experiment = prepared.experiment

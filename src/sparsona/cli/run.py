@@ -112,6 +112,6 @@ def _execute(prepared: Prepared, folder: Path, resume: bool, tensorboard: bool, 
     if not quiet:
         out.print(show.closing(result.summary))
         out.print(show.traffic(result.summary), soft_wrap=True)
-    if warning := show.runaway(result.summary):
-        err.print(warning, soft_wrap=True, highlight=False)
+    if warning := show.runaway(result.summary["loss"]):
+        err.print(f"{folder}: {warning}", soft_wrap=True, highlight=False)
     return result

@@ -34,9 +34,10 @@ class PFedMe(Method[ServerState, ClientState]):
 
     `lambda_` is the strength of the spring. `inner` is the number of steps of the personal model on every batch. `eta`
     is the step of w_k towards the personal model; where not given, the learning rate, at most 1/lambda. `eta_p` is the
-    step of the personal model; where not given, the same. `mu` is the weight decay of the personal model. `beta` is how
-    far the server goes to the mean. `variant` fedem is FedEM's simplified form: a client's own model, pulled to the
-    mean of all.
+    step of the personal model; where not given, the learning rate, at most 1/(2 lambda): its function is curved by
+    lambda more than the loss, and twice that step overshoots where the loss is curved as much. `mu` is the weight decay
+    of the personal model. `beta` is how far the server goes to the mean. `variant` fedem is FedEM's simplified form: a
+    client's own model, pulled to the mean of all.
     """
 
     lambda_: Positive = 15.0
@@ -68,9 +69,9 @@ class PFedMe(Method[ServerState, ClientState]):
         return Fit(ClientState(theta), Message(weights=sent, examples=local.examples), theta)
 
     def _step(self, local: Local) -> Step:
-        usual = min(local.rate, 1 / self.lambda_)
-        eta_p, pull, mu = (np.float32(v) for v in (self.eta_p or usual, self.lambda_, self.mu))
-        follow = np.float32((self.eta or usual) * self.lambda_)
+        eta = self.eta or min(local.rate, 1 / self.lambda_)
+        eta_p = np.float32(self.eta_p or min(local.rate, 1 / (2 * self.lambda_)))
+        pull, mu, follow = np.float32(self.lambda_), np.float32(self.mu), np.float32(eta * self.lambda_)
 
         def step(vectors: Vectors, batches: tuple[Minibatch, ...]) -> Vectors:
             theta, w = vectors

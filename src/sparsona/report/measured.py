@@ -13,6 +13,7 @@ from sparsona.method import ClientId
 from sparsona.runs.about import About, read_about
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.directory import RunDirectory
+from sparsona.runs.losses import Losses
 from sparsona.runs.records import ClientRecord, by_round
 from sparsona.runs.scores import POINTS, summarise
 from sparsona.wire import Ledger
@@ -40,7 +41,8 @@ class Measurement:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One run, finished or not. `seconds` are real ones; `traffic` is bytes (up, down) by client."""
+    """One run, finished or not. `seconds` are real ones; `traffic` is bytes (up, down) by client; `loss` says whether
+    training losses rose, as in summary.json."""
 
     path: Path
     settings: Mapping[str, Any]
@@ -52,6 +54,7 @@ class MeasuredRun:
     traffic: Mapping[ClientId, tuple[int, int]]
     seconds: float
     finished: bool
+    loss: Mapping[str, float]
 
     @property
     def method(self) -> str:
@@ -112,6 +115,9 @@ def measure(folder: Path) -> MeasuredRun:
     """Read a run. The evaluations that count are those of everybody at `pre`."""
     directory = RunDirectory(folder)
     lines = directory.lines()
+    losses = Losses()
+    for inside in by_round(lines).values():
+        losses.add(inside)
     traffic: dict[ClientId, tuple[int, int]] = {}
     for line in lines:
         sent, got = traffic.get(line.client, (0, 0))
@@ -137,6 +143,7 @@ def measure(folder: Path) -> MeasuredRun:
         traffic=traffic,
         seconds=seconds,
         finished=finished,
+        loss=losses.told(),
     )
 
 

@@ -142,8 +142,16 @@ def _cases(size: Size) -> Iterator[Case]:
                     paper=row.paper[number] if number < len(row.paper) else None,
                     cost=1e6 * (10 * number + seed) + place - (1e9 if small else 0),
                     row=f"{data}-{kind}-{name}",
-                    grid=Grid("training.lr", length.rates, length.tuned),
+                    grid=_grid(length, row),
                 )
+
+
+def _grid(length: RunLength, row: PaperRow) -> Grid:
+    """The rates. pFedMe's spring is weak enough for its rate: w moves by at most 1/lambda times a gradient."""
+    if row.method != "pfedme":
+        return Grid("training.lr", length.rates, length.tuned)
+    pairs = tuple((rate, min(15.0, round(1 / rate, 4))) for rate in length.rates)
+    return Grid("training.lr,options.lambda_", pairs, length.tuned)
 
 
 def _is_in(size: Size, name: str, number: int) -> bool:

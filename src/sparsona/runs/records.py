@@ -8,11 +8,11 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from sparsona.errors import RunError
 from sparsona.method import ClientId
+from sparsona.runs.losses import Losses
 from sparsona.runs.scores import POINTS, summarise
 from sparsona.wire import Ledger
 
@@ -125,10 +125,6 @@ class RoundReport:
     validation: Mapping[str, float | None]
 
 
-RISE = 1.1
-"""A loss has risen if its last value is so many times its first: less is noise of the batches."""
-
-
 class RunLog:
     """The lines of a run, kept in memory by the round and, where there is a file, appended to it."""
 
@@ -143,7 +139,7 @@ class RunLog:
         self._done = 0
         self.rounds: list[RoundReport] = []
         self.scores: dict[ClientId, dict[str, float]] = {}
-        self._losses: dict[ClientId, tuple[float, float]] = {}
+        self.losses = Losses()
 
     def write(self, lines: Iterable[ClientRecord]) -> RoundReport:
         """Append a round. Nothing of it is valid until the checkpoint that follows names the file's new length."""
@@ -189,8 +185,7 @@ class RunLog:
         for line in lines:
             if line.test:
                 self.scores[line.client] = {**self.scores.get(line.client, {}), **line.test}
-            if math.isfinite(line.loss):
-                self._losses[line.client] = (self._losses.get(line.client, (line.loss,))[0], line.loss)
+        self.losses.add(lines)
         self._done += 1
         report = RoundReport(
             round=self._done,
@@ -213,16 +208,6 @@ class RunLog:
             if point in report.scores:
                 return report.scores[point]
         return None
-
-    def losses(self) -> dict[str, float]:
-        """Of the clients that have trained: how many there are, for how many the training loss rose, and the medians of
-        their first and last losses. A loss that rises marks models that run away without leaving the finite numbers."""
-        pairs = list(self._losses.values())
-        if not pairs:
-            return {}
-        rose = sum(last > RISE * first for first, last in pairs)
-        firsts, lasts = zip(*pairs, strict=True)
-        return {"clients": len(pairs), "rose": rose, "first": median(firsts), "last": median(lasts)}
 
     def picked(self, point: str) -> RoundReport | None:
         """The round whose mean validation score at this point was best; the earliest of equals."""

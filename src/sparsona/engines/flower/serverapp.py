@@ -300,6 +300,6 @@ def app(grid: MessageGrid, context: Any) -> None:
     out = Console(width=120)
     out.print(show.closing(summary))
     out.print(show.traffic(summary), soft_wrap=True)
-    if warning := show.runaway(summary):
+    if warning := show.runaway(summary["loss"]):
         out.print(warning, soft_wrap=True, highlight=False)
     print(f"digest {summary['digest']}, {time.monotonic() - began:.1f} s", flush=True)

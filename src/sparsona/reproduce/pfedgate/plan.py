@@ -206,6 +206,9 @@ def _grid(size: Size, row: TableRow) -> Grid | None:
         return None
     factor = 10 if row.method in PLAIN else 1
     rates = tuple(round(factor * rate, 4) for rate in RATES)
+    if row.name == "pfedme":  # a spring is weak enough for its rate: w moves by at most 1/lambda times a gradient
+        pairs = tuple((rate, round(1 / rate, 4)) for rate in rates)
+        return Grid("training.lr,options.lambda_", pairs, SCALES[size].tuned, point="post", validation=0.25)
     return Grid("training.lr", rates, SCALES[size].tuned, point="post", validation=0.25)
 
 
