@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparsona.reproduce import spread, verdicts
+from sparsona.reproduce import verdicts
 from sparsona.reproduce._tables import Part
 from sparsona.reproduce._verdicts import (
     At,
@@ -143,13 +143,12 @@ def test_the_table_of_verdicts_says_what_is_missing_and_what_it_would_cost() -> 
 
 
 def test_longer_runs_decide_where_they_can() -> None:
-    claims = [Claim("one", above("a", "b"), "an hour"), Claim("two", above("a", "c"), "a day")]
-    runs = rows(a=[0.9, 0.9], b=[0.5, 0.5], c=[0.8, 0.8])
-    longer = rows(a=[0.9, 0.9], b=[0.95, 0.95])
-    parts = [Part("quick", claims, runs), Part("day", [*claims, Claim("three", above("a", "d"), "a week")], longer)]
-    assert verdicts(parts)[2:] == [
-        "| one | no | day: -0.0500 ± 0.0000, 2 seeds |",
-        "| two | yes | quick: +0.1000 ± 0.0000, 2 seeds |",
-        "| three | not run | missing: d; a week |",
-    ]
-    assert spread([0.5]) == "0.5000"
+    claims = [Claim(name, above("a", rival), "an hour") for name, rival in (("one", "b"), ("two", "c"), ("three", "d"))]
+    runs = rows(a=[0.9, 0.9], b=[0.5, 0.5], c=[0.8, 0.8], d=[0.7, 0.7])
+    longer = rows(a=[0.9, 0.9], b=[0.95, 0.95], d=[0.5, 0.99])
+    parts = [Part("quick", claims, runs), Part("day", [*claims, Claim("four", above("a", "e"), "a week")], longer)]
+    one, two, three, four = verdicts(parts)[2:]
+    assert one == "| one | no | day, no: -0.0500 ± 0.0000, 2 seeds; quick, yes: +0.4000 ± 0.0000, 2 seeds |"
+    assert two == "| two | yes | quick, yes: +0.1000 ± 0.0000, 2 seeds |"
+    assert three.startswith("| three | yes | day, within noise: "), "the longer runs have not decided"
+    assert four == "| four | not run | missing: e; a week |"

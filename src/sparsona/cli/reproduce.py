@@ -19,7 +19,10 @@ def add_to(app: typer.Typer) -> None:
 def reproduce(
     paper: Annotated[str, typer.Argument(help="whose experiments: the name of a file in sparsona/reproduce")],
     size: Annotated[
-        str, typer.Option(help="quick: an hour or two of two cores; day: a day of them; whole: the paper's lengths")
+        str,
+        typer.Option(
+            help="quick: short runs; day: the rows that decide most, longer; whole: every row, as long or longer"
+        ),
     ] = "whole",
     folder: Annotated[Path | None, typer.Option("--out", help="folder of the runs [runs/reproduce-PAPER]")] = None,
     only: Annotated[str, typer.Option(help="the cases whose names match this pattern")] = "*",

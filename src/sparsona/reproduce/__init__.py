@@ -26,10 +26,10 @@ from sparsona.many.choice import place_for
 from sparsona.many.plan import Loader, RunPlan
 from sparsona.prepare import Prepared
 from sparsona.registry import Registry
-from sparsona.reproduce._paper import SIZES, Case, Extra, Grid, Kept, Paper, Size, Study
+from sparsona.reproduce._paper import SIZES, Case, Grid, Kept, Paper, Size, Study
 from sparsona.reproduce._results import Results, compact
 from sparsona.reproduce._tables import MEASURED, Part, number, report, runs_of, spread, tables, told_scores, verdicts
-from sparsona.reproduce._verdicts import Check, Claim, Runs, Summary, Verdict, score
+from sparsona.reproduce._verdicts import Claim, Runs, Summary, score
 from sparsona.runs.about import read_about
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.directory import RunDirectory
@@ -37,8 +37,8 @@ from sparsona.runs.records import ClientRecord, RoundReport
 from sparsona.runs.scores import summarise
 from sparsona.training.runner import ModelRunner
 
-__all__ = ["MEASURED", "Case", "Check", "Claim", "Extra", "Grid", "Kept", "Paper", "Runs", "Size", "Study", "Summary",
-           "Verdict", "number", "reproduce", "runs_of", "score", "spread", "verdicts"]  # fmt: skip
+__all__ = ["MEASURED", "SIZES", "Case", "Claim", "Grid", "Kept", "Paper", "Runs", "Size", "Study", "Summary",
+           "number", "reproduce", "runs_of", "score", "spread", "verdicts"]  # fmt: skip
 
 
 PAPERS: Registry[Callable[[Size], Paper]] = Registry("paper", __name__)

@@ -12,7 +12,8 @@ from sparsona.reproduce._verdicts import Claim, Runs
 from sparsona.runs.directory import RunDirectory
 
 Size: TypeAlias = Literal["quick", "day", "whole"]
-"""How much is run: what two cores do in an hour or two, what they do in a day, the paper's own lengths."""
+"""How much is run: every claim in short runs, an hour or two of two cores; the rows that decide most at a length that
+decides, up to a day; every row at that length or at the paper's."""
 
 SIZES: tuple[Size, ...] = get_args(Size)
 

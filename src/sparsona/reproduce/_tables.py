@@ -68,18 +68,22 @@ def tables(paper: Paper, name: str, size: Size, runs: Runs) -> list[str]:
 def verdicts(parts: Sequence[Part]) -> list[str]:
     """A table with a row for each claim: the verdict, and what it rests on or what would settle it.
 
-    The last of the `parts`, the longest runs, decide where they can; where there are several, the evidence says which
-    have. What nobody has decided names the cost of the first.
+    Of several sizes the longest that says yes or no decides. The evidence names every size that was run, also one that
+    says something else: it may have more seeds. What nobody has run names the cost of the shortest.
     """
     lines = ["| claim | verdict | evidence |", "|---|---|---|"]
     for text in dict.fromkeys(claim.text for part in parts for claim in part.claims):
-        for part, claim in ((p, c) for p in reversed(parts) for c in p.claims if c.text == text):
-            found = claim.check(part.runs)
-            if found.word != "not run":
-                break
-        size = f"{part.size}: " if len(parts) > 1 and claim.cost and found.word != "not run" else ""
-        note = "; ".join(filter(None, (found.note, claim.cost if found.word == "not run" else "")))
-        lines.append(f"| {text} | {found.word} | {size}{note} |")
+        asked = [(part, claim) for part in reversed(parts) for claim in part.claims if claim.text == text]
+        ran = [(part.size, found) for part, claim in asked if (found := claim.check(part.runs)).word != "not run"]
+        if ran:
+            _, decides = next((pair for pair in ran if pair[1].word in ("yes", "no")), ran[0])
+            several = len(parts) > 1 and asked[-1][1].cost
+            notes = [f"{size}, {found.word}: {found.note}" if several else found.note for size, found in ran]
+            word, note = decides.word, "; ".join(notes if several else notes[:1])
+        else:
+            part, claim = asked[-1]
+            word, note = "not run", "; ".join(filter(None, (claim.check(part.runs).note, claim.cost)))
+        lines.append(f"| {text} | {word} | {note} |")
     return lines
 
 

@@ -5,11 +5,13 @@ paper: 100 clients, 10 a round, batch 128, learning rate 0.1 * 0.998^t, weight d
 CIFAR images cropped and flipped. All methods are measured at `pre` and `post`; fedavg at `ft` is `fedavg-ft`. `quick`
 takes one local epoch for five and few rounds; Ditto then trains an epoch for each of its two models. The whole has the
 paper's five epochs, and every row chooses its learning rate on validation samples, in a tenth of the rounds.
-Fashion-MNIST under the most skewed labels has three seeds for the methods, all else one; the first of them is `day`.
+Fashion-MNIST under the most skewed labels has three seeds for the methods, all else one. `day` is the part of the whole
+that decides most: there, one seed of six methods and three studies.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from sparsona.reproduce._verdicts import (
     At,
     Check,
     Claim,
+    Verdict,
     above,
     any_of,
     exceeds,
@@ -29,6 +32,7 @@ from sparsona.reproduce._verdicts import (
     fact,
     first_seeds,
     never,
+    values,
     within,
 )
 from sparsona.runs.directory import RunDirectory
@@ -188,20 +192,20 @@ def _inside(data: str, point: str) -> Check:
 
 
 def _sooner(data: str, rival: str, goal: float) -> Check:
-    """Whether FedSpa (DST) gets to an accuracy at `pre` in fewer rounds than a rival. Who never gets there is later."""
+    """Whether FedSpa (DST) gets to an accuracy at `pre` in fewer rounds than a rival, with every seed that both have.
+    Who never gets there is later."""
     rows = tuple(name_of(data, "0.3", m) for m in ("fedspa-dst", rival))
 
-    def test(runs: Runs) -> tuple[bool, str] | None:
-        pair = first_seeds(runs, *rows)
-        if pair is None:
-            return None
-        mine, other = ((run.get("extra") or {}).get(_goal(goal)) for run in pair)
-        if mine is None and other is None:
-            return None
-        told = " and ".join("never" if found is None else f"{found:g}" for found in (mine, other))
-        return mine is not None and (other is None or mine < other), f"rounds: {told}, first seed"
+    def check(runs: Runs) -> Verdict:
+        mine, other = (values(runs, row, of=extra(_goal(goal))) for row in rows)
+        pairs = [(mine[seed], other[seed]) for seed in sorted(mine.keys() & other.keys())]
+        if not pairs:
+            return Verdict("not run", "nobody has counted the rounds")
+        sooner = {0 < one < (two or math.inf) for one, two in pairs}
+        told = ", ".join(" and ".join(f"{rounds:g}" if rounds else "never" for rounds in pair) for pair in pairs)
+        return Verdict("within noise" if len(sooner) > 1 else "yes" if True in sooner else "no", f"rounds: {told}")
 
-    return fact(test, *rows)
+    return check
 
 
 def _goal(goal: float) -> str:
@@ -209,11 +213,12 @@ def _goal(goal: float) -> str:
 
 
 def _read(folder: RunDirectory, prepared: Prepared) -> dict[str, float]:
-    """The first measured rounds with an accuracy at `pre`, and what the server's own vector scores under FedSpa."""
+    """The first measured rounds with an accuracy at `pre`, 0 for never, and what the server's own vector scores under
+    FedSpa."""
     rounds, scores = curve(folder.path, "pre")
     reached = {goal: [r for r, score in zip(rounds, scores, strict=True) if score >= goal] for goal in GOALS}
     own = server_scores(folder, prepared, ServerState) if prepared.experiment.method == "fedspa" else {}
-    return own | {_goal(goal): float(found[0]) for goal, found in reached.items() if found}
+    return own | {_goal(goal): float(found[0]) if found else 0.0 for goal, found in reached.items()}
 
 
 FULL = "`sparsona reproduce fedspa`: about 60 CPU hours with these nets"

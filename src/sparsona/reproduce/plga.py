@@ -73,7 +73,7 @@ LENGTHS: dict[str, dict[Size, dict[str, Any]]] = {
 """Rounds and what is in them, rounds in which a rate is chosen, and how many seeds, by size."""
 COSTS: dict[Size, dict[str, str]] = {
     "quick": {"digits": "a quarter of a CPU hour", "mnist": "a CPU hour"},
-    "day": {"mnist": "two CPU hours"},
+    "day": {"mnist": "a CPU hour"},
     "whole": {"digits": "a quarter of a CPU hour", "mnist": "about 60 CPU hours", "cifar-10": "about 60 CPU hours"},
 }
 """Of a table."""

@@ -6,7 +6,7 @@ training images, 60 rounds of three batches of 40, and three seeds; its studies 
 the LEAF net, 10,000 images, 50 clients, 100 rounds, and one seed of the rows that decide most. Where the gate starts is
 studied on the LEAF net itself (`leaf-*`): 1,000 images, 4 clients, 80 rounds. The paper has 100 clients, 400 rounds and
 batches of 128. All methods choose their learning rate among three on validation images; pFedGate's gate has the paper's
-0.1 there. The paper's mean over the clients is weighted by their sizes: the tables have both.
+rate for its density (`quick`: 0.1). The paper's mean over the clients is weighted by their sizes: the tables have both.
 """
 
 from __future__ import annotations

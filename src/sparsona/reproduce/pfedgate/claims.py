@@ -55,7 +55,8 @@ UNTESTED = (
 
 COSTS: dict[Size, str] = {
     "quick": "`sparsona reproduce pfedgate --size quick`: a CPU minute or two a run",
-    "day": "`sparsona reproduce pfedgate --size day`: about five CPU hours",
+    "day": "`sparsona reproduce pfedgate --size day` (`local`, FedAvg, FedRep, three densities): about five CPU hours;"
+    " other rows are in `--size quick`",
     "whole": WHOLE,
 }
 

@@ -101,7 +101,7 @@ PRINTED = {"": 87.28, "no-pre-norm": 86.25, "no-post-norm": 87.14, "no-sigmoid":
 class TableRow:
     """One line of a table: what it is called, the method with its options, and what else is different.
 
-    A `study` has the first rate of the grid under `quick`, and one seed unless clients join in it.
+    A `study` has the first rate of the grid, but in the whole; under `quick` one seed unless clients join in it.
     """
 
     name: str
