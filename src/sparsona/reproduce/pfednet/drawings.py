@@ -36,10 +36,16 @@ def _done(runs: Path) -> dict[str, Summary]:
     return finished(cases(False), runs) | finished(cases(True), runs)
 
 
+def by_seed(done: Mapping[str, Summary], data: str, variant: str, point: str = "pre") -> dict[int, float]:
+    """The scores of the seeds that are finished. Seeds may be missing where a folder holds a part of the runs."""
+    found = {seed: done.get(name_of(data, variant, seed)) for seed in range(100)}
+    scores = {seed: score(one, point) for seed, one in found.items() if one is not None}
+    return {seed: value for seed, value in scores.items() if value is not None}
+
+
 def averages(done: Mapping[str, Summary], data: str, variant: str, point: str = "pre") -> Array:
-    """The scores of the seeds that are finished, in their order."""
-    found = [done.get(name_of(data, variant, seed)) for seed in range(100)]
-    return np.array([score(one, point) for one in found if one is not None and score(one, point) is not None])
+    """The same in the order of the seeds."""
+    return np.array(list(by_seed(done, data, variant, point).values()))
 
 
 def _validation(folder: Path) -> float:
@@ -55,10 +61,10 @@ def means(runs: Path, to: Path) -> bool:
     for data in (*SEEDS, "twins", "heads"):
         prefix = f"{data}-"
         mine = [name[len(prefix) :].rpartition("-")[0] for name in done if name.startswith(prefix)]
-        alone, together = averages(done, data, "local"), averages(done, data, "fedavg")
-        if not len(alone) or not len(together):
+        ends = {name: by_seed(done, data, name) for name in ("local", "fedavg")}
+        if not all(ends.values()):
             continue
-        name, better = max((("local", alone), ("fedavg", together)), key=lambda pair: float(pair[1].mean()))
+        name, better = max(ends.items(), key=lambda pair: float(np.mean(list(pair[1].values()))))
         lines += [
             f"## {data}",
             "",
@@ -67,13 +73,14 @@ def means(runs: Path, to: Path) -> bool:
         lines += ["|---|---|---|---|---|---|---|---|---|---|"]
         checked: dict[str, float] = {}
         for variant in dict.fromkeys(mine):
-            pre, post = averages(done, data, variant), averages(done, data, variant, "post")
-            gap = pre - better[: len(pre)]
-            first = done[name_of(data, variant, 0)]
-            checked[variant] = float(np.mean([_validation(runs / name_of(data, variant, s)) for s in range(len(pre))]))
+            own, pre = by_seed(done, data, variant), averages(done, data, variant)
+            post = averages(done, data, variant, "post")
+            gap = np.array([value - better[seed] for seed, value in own.items() if seed in better])
+            first = done[name_of(data, variant, min(own))]
+            checked[variant] = float(np.mean([_validation(runs / name_of(data, variant, seed)) for seed in own]))
             lines.append(
-                f"| {variant} | {first['options'].get('lam', '')} | {len(pre)} | {_spread(pre)} "
-                f"| {_spread(gap, sign=True)} | {post.mean():.4f} | {checked[variant]:.4f} "
+                f"| {variant} | {first['options'].get('lam', '')} | {len(own)} | {_spread(pre)} "
+                f"| {_spread(gap, sign=True) if len(gap) else '-'} | {post.mean():.4f} | {checked[variant]:.4f} "
                 f"| {first['flops'] / 1e6:,.1f} | {first['bytes']['up']:,} | {first['bytes']['down']:,} |"
             )
         tuned = averages(done, data, "fedavg", "ft")
