@@ -184,3 +184,8 @@ def test_plain_packing_changes_bytes_and_nothing_else() -> None:
     assert tight["digest"] == plain["digest"]
     for way in ("up", "down"):
         assert tight["bytes"][way] < plain["bytes"][way]
+
+
+def test_what_is_no_method_is_named() -> None:
+    with pytest.raises(InputError, match="or a Method such as FedAvg\\(\\), not a dict"):
+        sparsona.run({"method": "fedavg"})  # type: ignore[arg-type]

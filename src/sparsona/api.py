@@ -20,7 +20,7 @@ from torch import nn
 from sparsona.data import Columns
 from sparsona.data.dataset import Dataset
 from sparsona.engines import ENGINES
-from sparsona.errors import RunError
+from sparsona.errors import InputError, RunError
 from sparsona.experiment import Experiment, assign, build, read, to_toml
 from sparsona.export.card import GIVEN, ModelCard, layers
 from sparsona.export.files import model_bytes, read_model
@@ -172,6 +172,8 @@ def run(
     settings["model"] = model if isinstance(model, str) else GIVEN
     if isinstance(method, str):
         settings["method"] = method
+    elif not issubclass(kind := type(method), Method):
+        raise InputError(f"a method is a name such as 'fedavg', or a Method such as FedAvg(), not a {kind.__name__}")
     if isinstance(schedule, Mapping):
         settings["schedule"] = schedule
     prepared = prepare(
