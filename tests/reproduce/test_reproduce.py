@@ -196,8 +196,13 @@ def test_a_grid_is_decided_by_validation_samples_and_tried_once(tmp_path: Path) 
     said: list[str] = []
     try:
         reproduce(f"{NAME}-grid", "quick", tmp_path, say=said.append, results=tmp_path)
+        reproduce(f"{NAME}-grid", "whole", tmp_path / "whole", only="a-4", say=said.append, results=tmp_path)
+        reproduce(f"{NAME}-grid", "quick", tmp_path / "again", only="a-4", say=[].append, results=tmp_path, again=True)
     finally:
         del PAPERS._found[f"{NAME}-grid"]
+    assert sorted(Results.read(results_file(tmp_path, f"{NAME}-grid", "whole")).runs) == ["a-4"], "taken over"
+    assert not (tmp_path / "whole" / "a-4").exists()
+    assert (tmp_path / "again" / "tune-a-0.1" / "summary.json").exists(), "trials too"
     kept = Results.read(results_file(tmp_path, f"{NAME}-grid", "quick")).runs
     assert sorted(kept) == ["a-4", "a-5", "tune-a-0.1", "tune-a-1e-06"]
     assert [kept[f"a-{s}"]["chosen"] for s in (4, 5)] == [{"training.lr": 0.1}] * 2

@@ -83,8 +83,9 @@ def reproduce(
     if run:
         resources = resources or Resources()
         where = {"engine": engine, "workers": resources.workers, "cluster": asdict(resources.cluster)}
-        session = _Session(paper, out, kept, where, lambda: report(paper, name, size, kept), say)
-        session.run(chosen, [case for case in chosen if again or not kept.find(case.name, case.identity)])
+        others = [Results.read(results_file(results, name, other)) for other in SIZES if other != size]
+        session = _Session(paper, out, kept, others, where, lambda: report(paper, name, size, kept), say)
+        session.run(chosen, again)
     write_atomically(table, report(paper, name, size, kept))
     for file, draw in paper.drawings.items():
         if draw(out, out / file):
@@ -116,27 +117,30 @@ class _Session:
         paper: Paper,
         out: Path,
         kept: Results,
+        others: Sequence[Results],
         where: Mapping[str, Any],
         table: Callable[[], str],
         say: Callable[[str], None],
     ) -> None:
-        """`where` are the settings that say where the work is done; `table` makes the text of results.md."""
+        """`others` are the results of other sizes; `where` are the settings that say where the work is done; `table`
+        makes the text of results.md."""
         self.paper, self.out, self.kept = paper, out, kept
-        self._where, self._table, self._say = where, table, say
+        self._others, self._where, self._table, self._say = others, where, table, say
         self._loader = Loader()
         self._titles: dict[str, str] = {}
         self._cases: dict[str, Case] = {}
         self._choices: dict[str, dict[str, float]] = {}
         self._settings: dict[str, dict[str, Any]] = {}
 
-    def run(self, chosen: Sequence[Case], todo: Sequence[Case]) -> None:
-        """Make the runs of `todo`, of all that were chosen."""
+    def run(self, chosen: Sequence[Case], again: bool) -> None:
+        """Make the runs that were chosen and are not kept, or all of them `again`, with what chooses their settings."""
+        todo = [case for case in chosen if again or not self._is_kept(case)]
         if not todo:
             return
         planned: dict[str, Planned] = {}
         for case in todo:
             title = f"[{chosen.index(case) + 1}/{len(chosen)}] {case.name}"
-            trials = [trial for trial in self._trials(case) if not self.kept.find(trial.name, trial.identity)]
+            trials = [trial for trial in self._trials(case) if again or not self._is_kept(trial)]
             for one in (*trials, case):
                 if one.name not in planned:
                     self._titles[one.name], self._cases[one.name] = title, one
@@ -146,6 +150,15 @@ class _Session:
         longest = self._prepare({**max(todo, key=lambda case: case.cost).settings, **self._where}, todo[-1].name)
         with place_for(longest, len(planned), self.out, engine, self._loader) as place:
             run_many(list(planned.values()), place, Watcher(round=self._round, ended=self._ended))
+
+    def _is_kept(self, case: Case) -> bool:
+        """Whether the same run is kept, in this size or in another, from which it is then taken over."""
+        if self.kept.find(case.name, case.identity):
+            return True
+        found = next(filter(None, (other.find(case.name, case.identity) for other in self._others)), None)
+        if found is not None:
+            self.kept.add(case.name, found)
+        return found is not None
 
     def _prepare(self, settings: Mapping[str, Any], name: str) -> Prepared:
         return self._loader.prepare(settings, f"the case {name}")
