@@ -64,7 +64,9 @@ def test_a_comparison_names_models_that_run_away_also_where_a_budget_ends_them(s
     code, _, err = sparsona("compare", "fedavg", *shared, *far, "--out", "both")
     assert code == 0
     assert not RunDirectory(Path("both") / "fedavg-seed0").summary_file.exists()
-    assert "fedavg-seed0: warning: the training loss rose for 4 of 4 clients" in err
+    told = "fedavg-seed0: warning: the training loss rose for 4 of 4 clients"
+    assert told in err
+    assert told in (Path("both") / "report.html").read_text(encoding="utf-8"), "also in the report"
 
 
 def test_the_experiment_file_runs_again_to_the_same_digest(sparsona: Any, tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ def compare(
         raise InputError("compare what? give methods: sparsona methods lists them")
     from sparsona.report import compared as show
     from sparsona.report.comparison import Budget, compare
-    from sparsona.report.console import runaway
     from sparsona.report.html import write_report
+    from sparsona.report.words import runaway
     from sparsona.studies.contest import (
         Contest,
         ContestWatcher,

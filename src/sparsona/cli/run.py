@@ -92,6 +92,7 @@ def _execute(prepared: Prepared, folder: Path, resume: bool, tensorboard: bool, 
     from sparsona.api import execute
     from sparsona.report import console as show
     from sparsona.report.tensorboard import scalars, told_to
+    from sparsona.report.words import runaway
     from sparsona.runs.directory import RunDirectory
     from sparsona.runs.records import RoundReport
 
@@ -112,6 +113,6 @@ def _execute(prepared: Prepared, folder: Path, resume: bool, tensorboard: bool, 
     if not quiet:
         out.print(show.closing(result.summary))
         out.print(show.traffic(result.summary), soft_wrap=True)
-    if warning := show.runaway(result.summary["loss"]):
+    if warning := runaway(result.summary["loss"]):
         err.print(f"{folder}: {warning}", soft_wrap=True, highlight=False)
     return result

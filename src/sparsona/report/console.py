@@ -94,21 +94,6 @@ def closing(summary: Mapping[str, Any]) -> Table:
     return table
 
 
-def runaway(loss: Mapping[str, float]) -> str:
-    """A warning where the training loss rose for more than half of the clients; nothing otherwise.
-
-    >>> runaway({"clients": 4, "rose": 3, "first": 0.69, "last": 12.4})
-    'warning: the training loss rose for 3 of 4 clients (0.69 in the first round, 12.4 in the end; medians): ...'
-    >>> runaway({"clients": 4, "rose": 2, "first": 0.69, "last": 0.7}), runaway({})
-    ('', '')
-    """
-    if not loss or 2 * loss["rose"] <= loss["clients"]:
-        return ""
-    medians = f"({loss['first']:.3g} in the first round, {loss['last']:.3g} in the end; medians)"
-    advice = "the models may be running away; try smaller steps, training.lr or the method's own"
-    return f"warning: the training loss rose for {loss['rose']:g} of {loss['clients']:g} clients {medians}: {advice}"
-
-
 def traffic(summary: Mapping[str, Any]) -> str:
     """One line on the bytes that were sent."""
     sent, paper = summary["bytes"], summary["paper_bytes"]

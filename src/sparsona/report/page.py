@@ -18,7 +18,7 @@ from sparsona.report.comparison import ALONE, Budget, Comparison, ComparisonRow,
 from sparsona.report.groups import group_runs
 from sparsona.report.measured import MeasuredRun, Measurement, bottom_decile, mean_score
 from sparsona.report.statistics import Interval
-from sparsona.report.words import Answer, answer
+from sparsona.report.words import Answer, answer, runaway
 from sparsona.wire import Ledger
 
 ENTRIES = 400
@@ -60,6 +60,7 @@ def page_data(runs: Sequence[MeasuredRun], budget: Budget, notes: Sequence[str] 
             label: (group[0].path / "experiment.toml").read_text(encoding="utf-8") for label, group in groups.items()
         },
         "notes": list(notes),
+        "warnings": [f"{run.path.name}: {told}" for run in runs if (told := runaway(run.loss))],
     }
     return data, advice
 

@@ -296,10 +296,11 @@ def app(grid: MessageGrid, context: Any) -> None:
     from rich.console import Console
 
     from sparsona.report import console as show
+    from sparsona.report.words import runaway
 
     out = Console(width=120)
     out.print(show.closing(summary))
     out.print(show.traffic(summary), soft_wrap=True)
-    if warning := show.runaway(summary["loss"]):
+    if warning := runaway(summary["loss"]):
         out.print(warning, soft_wrap=True, highlight=False)
     print(f"digest {summary['digest']}, {time.monotonic() - began:.1f} s", flush=True)

@@ -199,6 +199,7 @@
       const text = node("pre", {}, command);
       now.append(node("div", { class: "command" }, text, copy));
     }
+    for (const line of data.warnings) now.before(node("p", { class: "warning" }, line));
     if (data.notes.length) now.after(node("details", { id: "notes" }, node("summary", {}, "How this came about"), node("ul", {}, ...data.notes.map((line) => node("li", {}, line)))));
     byId("nav").append(node("a", { href: "#answer" }, "The answer"));
   }
