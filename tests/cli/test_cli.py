@@ -51,7 +51,7 @@ def test_models_that_run_away_are_named_at_the_end(sparsona: Any) -> None:
     code, _, err = sparsona("run", "fedavg", *one_step, "--rounds", 3, "--set", "training.lr=300", "--out", "far")
     assert code == 0
     assert err.startswith("far: warning: the training loss rose for 8 of 8 clients (")
-    assert err.endswith("try smaller steps, training.lr or the method's own\n")
+    assert err.endswith("try smaller steps: training.lr, or options of the method\n")
     near = ("--set", "training.lr=0.1", "--out", "near")
     assert sparsona("run", "fedavg", *one_step, "--rounds", 3, *near) == (0, "", "")
     few = ("--rounds", 12, "--sample", 0.25, "--set", "training.lr=300", "--out", "few")

@@ -54,7 +54,7 @@ def runaway(loss: Mapping[str, float]) -> str:
     if not loss or 2 * loss["rose"] <= loss["clients"]:
         return ""
     medians = f"({loss['first']:.3g} in the first round, {loss['last']:.3g} in the end; medians)"
-    advice = "the models may be running away; try smaller steps, training.lr or the method's own"
+    advice = "the models may be running away; try smaller steps: training.lr, or options of the method"
     return f"warning: the training loss rose for {loss['rose']:g} of {loss['clients']:g} clients {medians}: {advice}"
 
 
