@@ -192,11 +192,11 @@ def _rows() -> Iterator[TableRow]:
         yield TableRow(f"pfedgate-0.5-blocks-{blocks}", "pfedgate", {**SOME, "blocks": blocks}, study=True)
     for epochs in (2, 4, 8):
         more = {"epochs": epochs}
-        yield TableRow(f"pfedgate-0.5-epochs-{epochs}", "pfedgate", SOME, more, study=True, rare=True)
+        yield TableRow(f"pfedgate-0.5-epochs-{epochs}", "pfedgate", SOME, more, study=True)
     for alpha in (0.1, 0.01):
         skewed = {"partition": f"dirichlet-classes:{alpha}"}
-        yield TableRow(f"pfedgate-1-alpha-{alpha}", "pfedgate", {**SOME, "density": 1.0}, skewed, study=True, rare=True)
-    yield TableRow("pfedgate-0.3-repo", "pfedgate", {**SOME, "density": 0.3, "ste": "repo"}, study=True, rare=True)
+        yield TableRow(f"pfedgate-1-alpha-{alpha}", "pfedgate", {**SOME, "density": 1.0}, skewed, study=True)
+    yield TableRow("pfedgate-0.3-repo", "pfedgate", {**SOME, "density": 0.3, "ste": "repo"}, study=True)
     yield TableRow("pfedgate-0.5-one-by-one", "pfedgate", {**SOME, "test_batch": 1}, study=True, rare=True)
 
 
