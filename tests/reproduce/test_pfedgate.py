@@ -60,6 +60,14 @@ def test_the_papers_ablations_are_rows() -> None:
     assert rows["fashion-mnist-pfedgate-mixed"]["density"] == (0.5, 0.1)
 
 
+def test_a_client_with_next_to_nothing_has_no_masks(tmp_path: Path) -> None:
+    options = {"density": 0.5, "paths": "one", "knapsack": "greedy"}
+    skewed = {"data": "digits", "clients": 12, "partition": "dirichlet-classes:0.01"}
+    done = sparsona.run("pfedgate", **skewed, rounds=1, out=tmp_path / "a", options=options)
+    assert min(one.train for one in done.clients) == 1
+    assert np.isfinite(masks(tmp_path / "a").trained)
+
+
 def test_masks_of_a_run(tmp_path: Path) -> None:
     """Choices and densities as the blocks' sizes give them; in training mode a norm ties the scales to its bias."""
     options = {"density": 0.5, "paths": "one", "knapsack": "greedy"}

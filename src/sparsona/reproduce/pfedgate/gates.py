@@ -83,6 +83,8 @@ def masks(run: Path) -> Masks:
     rows = []
     for client, model in gates(run).items():
         share, sizes = setup.federation.splits[client], model.cut.sizes / model.cut.sizes.sum()
+        if len(share.train) < 2 or not len(share.test):
+            continue  # no batch to look at: labels may be so skewed that a client has next to nothing
         tested = scales(model, share.test, model.batch, False) if model.batch else model.frozen[None]
         evaluated, trained = (scales(model, share.train, setup.config.batch, mode) for mode in (False, True))
         kept = trained != 0
