@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sparsona.experiment import build
-from sparsona.reproduce import reproduce
+from sparsona.reproduce import Kept, reproduce
 from sparsona.reproduce.fedthin import ready
 from sparsona.reproduce.fedthin.analysis import Curve, area, bootstrap, bytes_to, not_inferior
 from sparsona.reproduce.fedthin.cells import carry_out, claimed, correct_of, curve_of, read_cells, work
@@ -87,16 +87,23 @@ def test_the_generator_is_the_papers() -> None:
 TINY = replace(SMALL, shares=(0.2,), rows=("local", "fedavg", "fedthin"), trials=2, tuning=2, rounds=3, longest=12)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("study")
-
-
 @pytest.fixture(scope="module", autouse=True)
 def data(tmp_path_factory: pytest.TempPathFactory) -> object:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARSONA_DATA", str(tmp_path_factory.mktemp("data")))
         yield
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory, data: object) -> tuple[Path, Kept, list[str]]:
+    """A tiny study: its folder, its runs and what was told. Tests may run in any order and in several processes."""
+    folder, told = tmp_path_factory.mktemp("study"), list[str]()
+    return folder, work(lambda known: ready(dict(known), TINY, "*"), folder, told.append, {}), told
+
+
+@pytest.fixture(scope="module")
+def folder(study: tuple[Path, Kept, list[str]]) -> Path:
+    return study[0]
 
 
 def test_every_cell_is_an_experiment() -> None:
@@ -105,17 +112,17 @@ def test_every_cell_is_an_experiment() -> None:
         assert experiment.training.steps == 10 // ROWS[cell.row].models
 
 
-def test_the_whole_way_of_a_tiny_study(folder: Path) -> None:
-    told: list[str] = []
-    found = work(lambda known: ready(dict(known), TINY, "*"), folder, told.append, {})
+def test_the_whole_way_of_a_tiny_study(study: tuple[Path, Kept, list[str]]) -> None:
+    folder, found, told = study
     (task,) = TINY.tasks
     assert sum(name.endswith("r2") for name in found) == 3 * TINY.trials
     for row in TINY.rows:
         assert chosen(found, task, 0.2, row, TINY, "accuracy") is not None
     assert {cell.row for cell in longest(found, TINY)} == {"local", "fedavg", "fedthin"}
     assert len(told) == len(found)
-    assert work(lambda known: ready(dict(known), TINY, "*"), folder, told.append, {}) == found
-    assert len(told) == len(found), "nothing is run twice"
+    again: list[str] = []
+    assert work(lambda known: ready(dict(known), TINY, "*"), folder, again.append, {}) == found
+    assert again == [], "nothing is run twice"
     gap = differences(found, TINY, 0.2, "fedavg", "accuracy", lambda curve: curve.scores[-1])
     assert gap["digits"].shape == (2, 20)
     text = report(found, TINY)
