@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from torch import nn
 
 from sparsona.errors import WireError
 from sparsona.layout import Layout
@@ -43,11 +44,18 @@ def test_cut_covers_the_model(net: str) -> None:
     assert len(cut) == NETS[net][2]
     assert cut.sizes.sum() == layout.size
     assert sum(cut.first) == len(layout.tensors)
+    last = [tensor.size for tensor in layout.tensors if tensor.name.startswith(f"{layout.layers[-1]}.")]
+    assert cut.sizes[np.array(cut.output)].sum() == sum(last)
+
+
+def test_a_single_layer_has_no_output_layer_of_its_own() -> None:
+    """Else a linear model would be kept whole whatever its density."""
+    assert not any(Cut.of(Layout.of(nn.Linear(4, 2)), 4).output)
 
 
 def test_mean_by_block_over_those_who_sent_it() -> None:
     """The example of the paper's appendix A: four clients keep {0, 2}, {1, 2}, {0, 1} and {0, 1, 2}."""
-    cut = Cut((0, 2, 3, 6), (True, False, False), (True, True, True))
+    cut = Cut((0, 2, 3, 6), (True, False, False), (True, True, True), (False, False, False))
     kept = [[0, 2], [1, 2], [0, 1], [0, 1, 2]]
     rng, examples = np.random.default_rng(0), np.array([10, 20, 30, 40])
     updates = rng.normal(size=(4, 6)).astype(np.float32)
@@ -62,13 +70,13 @@ def test_mean_by_block_over_those_who_sent_it() -> None:
 
 
 def test_a_block_that_nobody_sent_is_zero() -> None:
-    cut = Cut((0, 2, 3), (True, False), (True, True))
+    cut = Cut((0, 2, 3), (True, False), (True, True), (False, False))
     mean = blockwise_mean(cut, [(3.0, Blocks(2, np.array([1]), np.array([5.0], np.float32)))])
     assert mean.tolist() == [0, 0, 5]
 
 
 def test_blocks_that_do_not_fit_are_refused() -> None:
-    cut = Cut((0, 2, 3), (True, False), (True, True))
+    cut = Cut((0, 2, 3), (True, False), (True, True), (False, False))
     for part in (Blocks(2, np.array([0]), np.zeros(1, np.float32)), Blocks(3, np.array([0]), np.zeros(2, np.float32))):
         with pytest.raises(WireError, match="do not fit"):
             cut.spread(part)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 import torch
@@ -127,6 +129,33 @@ def test_a_tenth_needs_the_papers_split() -> None:
     assert 0.2 <= equal.sizes[Budget(0.1, 0.1).choose(equal, half)].sum() / layout.size < 0.201
     kept = Budget(0.1, 0.1).choose(paper, half)
     assert 0.099 < paper.sizes[kept].sum() / layout.size <= 0.1
+
+
+@pytest.mark.parametrize(("name", "shape", "outputs"), [("leaf-cnn", (1, 28, 28), 62), ("lenet5", (1, 28, 28), 10),
+                                                        ("lenet-cifar", (3, 32, 32), 10)])  # fmt: skip
+def test_in_the_papers_nets_and_densities_the_whole_output_layer_fits_anyway(
+    name: str, shape: tuple[int, ...], outputs: int
+) -> None:
+    cut, rng = cut_of(name, shape, outputs), np.random.default_rng(0)
+    for density in (0.3, 0.5):
+        for _ in range(20):
+            importance = rng.uniform(0, 1, len(cut)).astype(np.float32)
+            always, by_size = (Budget(density, LEAST, whole_output=w).choose(cut, importance) for w in (True, False))
+            assert np.array_equal(always, by_size)
+
+
+@pytest.mark.parametrize("way", ["greedy", "exact"])
+def test_the_output_layer_is_kept_and_takes_its_room_from_the_others(way: Literal["greedy", "exact"]) -> None:
+    """In a small net it is as large as the rest; as the paper has it, classes go."""
+    cut = Cut.of(Layout.of(nn.Sequential(nn.Linear(60, 40), nn.Linear(40, 30))), 5)
+    output, importance = np.array(cut.output), np.where(cut.output, 0.1, 0.9).astype(np.float32)
+    for density in (0.5, 0.6):
+        whole = Budget(density, LEAST, way, whole_output=True).choose(cut, importance)
+        assert whole[output].all()
+        assert cut.sizes[whole].sum() <= density * cut.sizes.sum()
+        assert not Budget(density, LEAST, way).choose(cut, importance)[output].all()
+    tenth = Budget(0.1, 0.1, way, whole_output=True).choose(cut, importance)
+    assert np.array_equal(tenth, output | np.array(cut.first)), "denser than asked for: nothing is left to take from"
 
 
 @pytest.mark.parametrize("density", [0.25, 0.3, 0.5, 0.8])

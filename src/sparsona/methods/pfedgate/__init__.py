@@ -47,14 +47,15 @@ class PFedGate(Method[ServerState, ClientState]):
 
     `density` is the share of weights that is kept; several are dealt out to clients in turn. `blocks` is the number of
     blocks of a tensor. `split` cuts equal blocks, or a first one as small as the least density (paper), or between
-    output channels. `knapsack` chooses blocks exactly, as in the paper, or greedily, as in the authors' code. `ste`
-    gives dropped blocks a gradient (paper) or not (repo). `paths` is how many linear paths the gate has. `gate_lr` is
-    the gate's learning rate. `gate_pool` averages images over so many pixels before the gate. `gate_start` is the logit
-    of the scales at the start: 0, the paper's, halves every layer, 3 nearly keeps them. `pre_norm` normalises the
-    gate's inputs. `post_norm` normalises its logits. `sigmoid` squashes importance and scale. `gate_of` client gives a
-    block one scale whatever the batch. `logit_relu` cuts the net's outputs at zero, as the authors' code does. `slim`
-    skips dropped blocks where `ste` is repo. `test_batch` is how many test samples share a model (0: all). `new_epochs`
-    is how long a new client trains its gate.
+    output channels. `whole_output` keeps all of the output layer, whatever the density: a class whose weights are
+    dropped cannot be predicted (the paper keeps its first block). `knapsack` chooses blocks exactly, as in the paper,
+    or greedily, as in the authors' code. `ste` gives dropped blocks a gradient (paper) or not (repo). `paths` is how
+    many linear paths the gate has. `gate_lr` is the gate's learning rate. `gate_pool` averages images over so many
+    pixels before the gate. `gate_start` is the logit of the scales at the start: 0, the paper's, halves every layer, 3
+    nearly keeps them. `pre_norm` normalises the gate's inputs. `post_norm` normalises its logits. `sigmoid` squashes
+    importance and scale. `gate_of` client gives a block one scale whatever the batch. `logit_relu` cuts the net's
+    outputs at zero, as the authors' code does. `slim` skips dropped blocks where `ste` is repo. `test_batch` is how
+    many test samples share a model (0: all). `new_epochs` is how long a new client trains its gate.
     """
 
     private: ClassVar[tuple[str, ...]] = ("gate", "moments")
@@ -62,6 +63,7 @@ class PFedGate(Method[ServerState, ClientState]):
     density: Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)] = 0.5
     blocks: Annotated[int, Field(ge=1)] = 5
     split: Literal["equal", "paper", "channel"] = "equal"
+    whole_output: bool = True
     knapsack: Literal["greedy", "exact"] = "exact"
     ste: Literal["paper", "repo"] = "paper"
     paths: Literal["one", "two"] = "two"
@@ -151,7 +153,7 @@ class PFedGate(Method[ServerState, ClientState]):
 
     def _budget(self, state: ClientState) -> Budget:
         smallest = min(self._densities()) if self.split == "paper" else state.density
-        return Budget(state.density, self._least(smallest), self.knapsack)
+        return Budget(state.density, self._least(smallest), self.knapsack, self.whole_output)
 
     def _design(self, task: Task) -> Design:
         blocks = len(self._cut(task.layout))

@@ -50,12 +50,14 @@ def channel_split(shape: tuple[int, ...], count: int) -> list[int]:
 class Cut:
     """Where the blocks of a model begin and end: block l is ``bounds[l]:bounds[l + 1]`` of the trainable weights.
 
-    `first` marks the first block of every tensor, `linear` the blocks of linear layers.
+    `first` marks the first block of every tensor, `linear` the blocks of linear layers, `output` those of the last
+    layer of several.
     """
 
     bounds: tuple[int, ...]
     first: tuple[bool, ...]
     linear: tuple[bool, ...]
+    output: tuple[bool, ...]
 
     @classmethod
     def of(cls, layout: Layout, count: int, first_share: float | None = None, by_channel: bool = False) -> Cut:
@@ -66,7 +68,7 @@ class Cut:
         (0, 2, 4, 6, 8, 9, 10)
         """
         flat_layers = {t.name.rpartition(".")[0] for t in layout.tensors if len(t.shape) == 2}
-        bounds, first, linear = [0], [], []
+        bounds, first, linear, output = [0], [], [], []
         for tensor in layout.tensors:
             if by_channel:
                 sizes = channel_split(tensor.shape, count)
@@ -78,7 +80,8 @@ class Cut:
                 bounds.append(bounds[-1] + size)
                 first.append(i == 0)
                 linear.append(tensor.name.rpartition(".")[0] in flat_layers)
-        return cls(tuple(bounds), tuple(first), tuple(linear))
+                output.append(tensor.name.rpartition(".")[0] in layout.layers[1:][-1:])
+        return cls(tuple(bounds), tuple(first), tuple(linear), tuple(output))
 
     def __len__(self) -> int:
         return len(self.first)
@@ -117,7 +120,7 @@ class Cut:
 def blockwise_mean(cut: Cut, replies: Iterable[tuple[float, Blocks]]) -> Vector:
     """The mean of each block by weights, over those who sent it; 0 where nobody did. One pass, summed in float64.
 
-    >>> cut = Cut((0, 1, 2), (True, False), (True, True))
+    >>> cut = Cut((0, 1, 2), (True, False), (True, True), (False, False))
     >>> blockwise_mean(cut, [(1, Blocks(2, np.array([0]), np.array([4.0]))), (3, Blocks(2, [0, 1], [8.0, 5.0]))])
     array([7., 5.], dtype=float32)
     """

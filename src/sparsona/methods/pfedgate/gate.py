@@ -160,23 +160,26 @@ class Gate(nn.Module):
 
 @dataclass(frozen=True)
 class Budget:
-    """How much of the model a client keeps, and how the blocks are chosen: `least` of every tensor is always kept."""
+    """How much of the model a client keeps, and how the blocks are chosen: `least` of every tensor is always kept, and
+    the output layer as a whole if `whole_output` says so."""
 
     density: float
     least: float
     knapsack: Literal["greedy", "exact"] = "greedy"
+    whole_output: bool = False
 
     def choose(self, cut: Cut, importance: Vector) -> Mask:
-        """I*: the first block of every tensor, and of the others the most important that fit.
+        """I*: the blocks that are always kept, and of the others the most important that fit.
 
         The greedy way is that of the authors' code: linear layers and the others have budgets of their own, and blocks
-        are taken by importance. The exact one is the paper's: one budget, the best choice. Both see it in tenths.
+        are taken by importance. The exact one is the paper's: one budget, the best choice. Both see it in tenths. What
+        is always kept takes its room from the others; only if it has none to take is the model denser than asked for.
         """
-        kept = np.array(cut.first)
         if self.density >= 1:
             return np.ones(len(cut), np.bool_)
+        first, linear, sizes = np.array(cut.first), np.array(cut.linear), cut.sizes
+        kept = first | np.array(cut.output) if self.whole_output else first.copy()
         values = np.rint(10 * importance).astype(np.int64)
-        linear, sizes = np.array(cut.linear), cut.sizes
         if self.knapsack == "exact":
             room = int(self.density * sizes.sum() + 1e-9) - int(sizes[kept].sum())
             free = np.flatnonzero(~kept)
@@ -184,8 +187,9 @@ class Budget:
                 kept[free[knapsack.exact(values[free], sizes[free], room)]] = True
             return kept
         for group in (linear, ~linear):
-            free = np.flatnonzero(group & ~np.array(cut.first))
-            room = round((self.density - self.least) * int(sizes[free].sum()))
+            room = round((self.density - self.least) * int(sizes[group & ~first].sum()))
+            room -= int(sizes[group & kept & ~first].sum())
+            free = np.flatnonzero(group & ~kept)
             kept[free[knapsack.greedy(values[free], sizes[free], room)]] = True
         return kept
 

@@ -109,6 +109,17 @@ def claims(size: Size) -> Iterator[Claim]:
             loses(half, end("pfedgate-mixed"), 0.025),
             rest,
         )
+        yield Claim(
+            f"ours: {data}: the same if the output layer is always kept (`whole_output`)",
+            loses(half, end("pfedgate-mixed-whole-output"), 0.025),
+            rest,
+        )
+        for what, row in (("densities of 0.5 and 0.1", "mixed"), ("two blocks a tensor", "0.5-blocks-2")):
+            yield Claim(
+                f"ours: {data}: with {what} a whole output layer is worth something, weighted, `post`",
+                exceeds(end(f"pfedgate-{row}-whole-output"), end(f"pfedgate-{row}")),
+                rest,
+            )
         for name in ABLATIONS:
             yield Claim(
                 f"C4: {data}: the whole gate above {name}, weighted, `post`"
