@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from sparsona.reproduce import verdicts
+from sparsona.reproduce._noise import widened
 from sparsona.reproduce._tables import Part
 from sparsona.reproduce._verdicts import (
     At,
     Claim,
+    Verdict,
     above,
     any_of,
     bottom,
@@ -152,3 +154,24 @@ def test_longer_runs_decide_where_they_can() -> None:
     assert two == "| two | yes | quick, yes: +0.1000 ± 0.0000, 2 seeds |"
     assert three.startswith("| three | yes | day, within noise: "), "the longer runs have not decided"
     assert four == "| four | not run | missing: e; a week |"
+
+
+def test_a_single_seed_is_as_unsure_as_other_rows_seeds_show() -> None:
+    """Over five seeds two rows are 0.08 apart, give or take 0.1: with one seed 0.05 is then nothing."""
+    runs = rows(a=[0.5, 0.7, 0.5, 0.7, 0.5], b=[0.5] * 5, c=[0.55])
+    assert above("c", "b")({**runs, "c": {0: run(0.55, 10_000)}, "b": {0: run(0.5, 10_000)}}).word == "yes"
+    (known,) = widened([{**runs, "c": {0: run(0.55, 10_000)}}])
+    found = above("c", "b")(known)
+    assert found.word == "within noise"
+    assert "test samples of one seed times 5.0" in found.note
+    calm = widened([rows(a=[0.5, 0.501], b=[0.5, 0.5], c=[0.7])])[0]
+    assert difference(calm, At("c"), At("b")).factor == 1, "never narrower"  # type: ignore[union-attr]
+
+
+def test_a_single_seed_of_sampled_clients_decides_nothing_by_itself() -> None:
+    sampled = {"a": {0: run(0.9, sampled=True)}, "b": {0: run(0.5, sampled=True)}}
+    assert above("a", "b")(widened([sampled])[0]) == Verdict("within noise", "+0.4000, one seed")
+    others = {row: {seed: run(0.5 + 0.01 * seed, sampled=True) for seed in (1, 2)} for row in ("c", "d")}
+    assert above("a", "b")(widened([sampled, others])[0]).word == "yes", "another size tells how much seeds differ"
+    elsewhere = {"c": {s: run(0.5 + 0.2 * s, table="x") for s in (1, 2)}, "d": {s: run(0.5, table="y") for s in (1, 2)}}
+    assert widened([elsewhere])[0]["c"][1]["widened"]["pre"] == 1, "rows of two tables are not compared"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from sparsona.reproduce._noise import widened
 from sparsona.reproduce._paper import Case, Paper, Size
 from sparsona.reproduce._results import Results
-from sparsona.reproduce._verdicts import Claim, Runs, Summary, interval, score, values
+from sparsona.reproduce._verdicts import SAMPLED, TABLE, Claim, Runs, Summary, interval, score, values
 
 MEASURED = "measured-"
 """How the names of kept lines begin that are a benchmark's and no case's."""
@@ -21,7 +22,8 @@ def runs_of(paper: Paper, kept: Results) -> Runs:
     for case in paper.cases:
         run = kept.find(case.name, case.identity)
         if run is not None:
-            found.setdefault(case.of, {})[case.seed] = run
+            sampled = (case.settings.get("schedule") or {}).get("sample", 1.0) < 1
+            found.setdefault(case.of, {})[case.seed] = {**run, TABLE: case.table, SAMPLED: sampled}
     return found
 
 
@@ -71,6 +73,8 @@ def verdicts(parts: Sequence[Part]) -> list[str]:
     Of several sizes the longest that says yes or no decides. The evidence names every size that was run, also one that
     says something else: it may have more seeds. What nobody has run names the cost of the shortest.
     """
+    known = widened([part.runs for part in parts])
+    parts = [replace(part, runs=runs) for part, runs in zip(parts, known, strict=True)]
     lines = ["| claim | verdict | evidence |", "|---|---|---|"]
     for text in dict.fromkeys(claim.text for part in parts for claim in part.claims):
         asked = [(part, claim) for part in reversed(parts) for claim in part.claims if claim.text == text]

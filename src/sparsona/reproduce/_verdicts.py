@@ -1,8 +1,9 @@
 """Whether a claim holds: yes, no, within noise or not run, with an interval over the seeds.
 
 Runs of one row differ in their seed only. Two rows are compared seed by seed, over the seeds that both have: the mean
-of the differences and its 95 % interval by Student's t. A single seed has the interval of its test samples instead,
-which leaves out what another seed would change; the note says so.
+of the differences and its 95 % interval by Student's t. A single seed has the interval of its test samples instead.
+That leaves out what another seed would change, so it is widened by as much as rows with several seeds spread wider than
+their test samples say (`_noise.py`); the note tells.
 """
 
 from __future__ import annotations
@@ -56,12 +57,16 @@ class Difference:
     low: float
     high: float
     seeds: int
+    factor: float = 1.0
+    """By how much the interval of one seed's test samples was widened."""
 
     def __str__(self) -> str:
         if math.isinf(self.low):
             return f"{self.value:+.4f}, one seed"
         half = f"{self.value:+.4f} ± {self.high - self.value:.4f}"
-        return f"{half}, test samples of one seed" if self.seeds == 1 else f"{half}, {self.seeds} seeds"
+        if self.seeds > 1:
+            return f"{half}, {self.seeds} seeds"
+        return f"{half}, test samples of one seed" + (f" times {self.factor:.1f}" if self.factor > 1 else "")
 
 
 def score(summary: Summary, point: str) -> float | None:
@@ -158,10 +163,21 @@ def difference(runs: Runs, one: At, other: At) -> Difference | None:
     gap, samples = a[seed] - b[seed], runs[one.row][seed].get("test_samples")
     shares = all(0 <= value <= 1 for value in (a[seed], b[seed]))
     few = any(at.of in (bottom, newcomers, lag) for at in (one, other))  # they rest on a few clients' samples
-    if not samples or not shares or few:
+    factor = max(runs[at.row][seed].get(WIDENED, {}).get(at.point, 1.0) for at in (one, other))
+    if not samples or not shares or few or math.isinf(factor):
         return Difference(gap, -math.inf, math.inf, 1)
-    half = 1.96 * math.sqrt((a[seed] * (1 - a[seed]) + b[seed] * (1 - b[seed])) / samples)
-    return Difference(gap, gap - half, gap + half, 1)
+    half = 1.96 * factor * deviation(a[seed], b[seed], samples)
+    return Difference(gap, gap - half, gap + half, 1, factor)
+
+
+def deviation(one: float, other: float, samples: int) -> float:
+    """The standard deviation of the difference of two shares of so many samples, each drawn for itself."""
+    return math.sqrt((one * (1 - one) + other * (1 - other)) / samples)
+
+
+TABLE, SAMPLED, WIDENED = "table", "sampled", "widened"
+"""What is known of a run beside its numbers: the table it stands in, whether only some clients are asked in a round,
+and by how much the interval of its test samples is widened, by evaluation point."""
 
 
 def above(
