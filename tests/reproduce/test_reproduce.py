@@ -316,7 +316,8 @@ def test_fedspa_is_sooner_only_where_it_gets_there_first_with_every_seed() -> No
     assert told([45.0], [45.0])[0] == "no"
     assert told([0.0], [45.0]) == ("no", "rounds: never and 45")
     assert told([45.0], [0.0])[0] == "yes"
-    assert told([0.0], [0.0]) == ("no", "rounds: never and never")
+    assert told([0.0], [20.0]) == ("no", "rounds: never and 20")
+    assert told([0.0], [0.0])[0] == "not run", "too short to tell"
     assert told([20.0, 50.0], [45.0, 45.0]) == ("within noise", "rounds: 20 and 45, 50 and 45")
     assert told([20.0], [None])[0] == "not run", "nobody has looked"
     assert told([None, 20.0], [45.0, 45.0]) == ("yes", "rounds: 20 and 45"), "seeds that both have"

@@ -193,7 +193,7 @@ def _inside(data: str, point: str) -> Check:
 
 def _sooner(data: str, rival: str, goal: float) -> Check:
     """Whether FedSpa (DST) gets to an accuracy at `pre` in fewer rounds than a rival, with every seed that both have.
-    Who never gets there is later."""
+    Who never gets there is later; where neither does, the run was too short to tell."""
     rows = tuple(name_of(data, "0.3", m) for m in ("fedspa-dst", rival))
 
     def check(runs: Runs) -> Verdict:
@@ -201,6 +201,8 @@ def _sooner(data: str, rival: str, goal: float) -> Check:
         pairs = [(mine[seed], other[seed]) for seed in sorted(mine.keys() & other.keys())]
         if not pairs:
             return Verdict("not run", "nobody has counted the rounds")
+        if not any(map(any, pairs)):
+            return Verdict("not run", "neither gets there in the rounds that were run")
         sooner = {0 < one < (two or math.inf) for one, two in pairs}
         told = ", ".join(" and ".join(f"{rounds:g}" if rounds else "never" for rounds in pair) for pair in pairs)
         return Verdict("within noise" if len(sooner) > 1 else "yes" if True in sooner else "no", f"rounds: {told}")
