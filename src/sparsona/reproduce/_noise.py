@@ -15,7 +15,7 @@ from statistics import mean, stdev
 from sparsona.reproduce._verdicts import SAMPLED, TABLE, WIDENED, Runs, Summary, deviation, values
 
 EVERY = ""
-POINTS = ("pre", "post", "ft")
+POINTS = ("pre", "post")
 
 
 def widened(parts: Sequence[Runs]) -> list[Runs]:
@@ -49,7 +49,8 @@ def widened(parts: Sequence[Runs]) -> list[Runs]:
         return factors.get((point, table, sampled), usual)
 
     def told(run: Summary) -> Summary:
-        return {**run, WIDENED: {point: of(run, point) for point in POINTS}}
+        by_point = {point: of(run, point) for point in POINTS}
+        return {**run, WIDENED: {**by_point, "ft": by_point["post"]}}  # both come after local training
 
     return [{row: {seed: told(run) for seed, run in own.items()} for row, own in runs.items()} for runs in parts]
 
