@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from sparsona.reproduce import verdicts
-from sparsona.reproduce._noise import widened
+from sparsona.reproduce import PAPERS, runs_of, verdicts
+from sparsona.reproduce._noise import with_noise
+from sparsona.reproduce._results import Results, digest_of
 from sparsona.reproduce._tables import Part
 from sparsona.reproduce._verdicts import (
     At,
@@ -157,21 +158,46 @@ def test_longer_runs_decide_where_they_can() -> None:
 
 
 def test_a_single_seed_is_as_unsure_as_other_rows_seeds_show() -> None:
-    """Over five seeds two rows are 0.08 apart, give or take 0.1: with one seed 0.05 is then nothing."""
-    runs = rows(a=[0.5, 0.7, 0.5, 0.7, 0.5], b=[0.5] * 5, c=[0.55])
-    assert above("c", "b")({**runs, "c": {0: run(0.55, 10_000)}, "b": {0: run(0.5, 10_000)}}).word == "yes"
-    (known,) = widened([{**runs, "c": {0: run(0.55, 10_000)}}])
-    found = above("c", "b")(known)
+    """Over five seeds rows are apart by 0.1, give or take: with one seed 0.05 is then nothing, whatever its samples."""
+    runs = rows(a=[0.5, 0.7, 0.5, 0.7, 0.5], b=[0.5] * 5, d=[0.6] * 5)
+    one = {"c": {0: run(0.55, 10_000)}, "e": {0: run(0.5, 10_000)}}
+    assert above("c", "e")(one).word == "yes"
+    found = above("c", "e")(with_noise([{**runs, **one}])[0])
     assert found.word == "within noise"
-    assert "test samples of one seed times 5.0" in found.note
-    calm = widened([rows(a=[0.5, 0.501], b=[0.5, 0.5], c=[0.7])])[0]
-    assert difference(calm, At("c"), At("b")).factor == 1, "never narrower"  # type: ignore[union-attr]
+    assert found.note.endswith("test samples of one seed and what seeds differ by")
+    wide = difference(with_noise([{**runs, **one}])[0], At("c"), At("e"))
+    assert wide is not None
+    assert wide.high - wide.value == pytest.approx(1.96 * 0.0870, abs=0.001)
+    calm = with_noise([rows(a=[0.5, 0.501], b=[0.5, 0.5], d=[0.5, 0.5], c=[0.7])])[0]
+    assert calm["c"][0]["noise"] == {"pre": 0, "post": 0, "ft": 0}, "never narrower"
 
 
 def test_a_single_seed_of_sampled_clients_decides_nothing_by_itself() -> None:
     sampled = {"a": {0: run(0.9, sampled=True)}, "b": {0: run(0.5, sampled=True)}}
-    assert above("a", "b")(widened([sampled])[0]) == Verdict("within noise", "+0.4000, one seed")
-    others = {row: {seed: run(0.5 + 0.01 * seed, sampled=True) for seed in (1, 2)} for row in ("c", "d")}
-    assert above("a", "b")(widened([sampled, others])[0]).word == "yes", "another size tells how much seeds differ"
-    elsewhere = {"c": {s: run(0.5 + 0.2 * s, table="x") for s in (1, 2)}, "d": {s: run(0.5, table="y") for s in (1, 2)}}
-    assert widened([elsewhere])[0]["c"][1]["widened"]["pre"] == 1, "rows of two tables are not compared"
+    assert above("a", "b")(with_noise([sampled])[0]) == Verdict("within noise", "+0.4000, one seed of sampled clients")
+    others = {
+        row: {seed: run(0.5 + step * seed, sampled=True) for seed in (1, 2)}
+        for row, step in (("c", 0.01), ("d", 0.03), ("e", 0.05))
+    }
+    assert above("a", "b")(with_noise([sampled, others])[0]).word == "yes", "another size tells how much seeds differ"
+    del others["e"]
+    assert above("a", "b")(with_noise([sampled, others])[0]).word == "within noise", "one pair of rows is not enough"
+
+
+def test_a_table_of_three_rows_tells_of_itself_and_others_of_all() -> None:
+    wild = {
+        row: {s: run(0.5 + step * s, table="x") for s in (1, 2)} for row, step in (("a", 0), ("b", 0.1), ("c", 0.2))
+    }
+    calm = {row: {s: run(0.5, table="y") for s in (1, 2)} for row in ("d", "e", "f")}
+    alone = {"g": {1: run(0.5, table="z")}}
+    noise = {row: own[1]["noise"]["pre"] for row, own in with_noise([{**wild, **calm, **alone}])[0].items()}
+    assert noise["a"] > noise["g"] > noise["d"] == 0
+
+
+def test_what_is_known_of_a_run_comes_from_its_case() -> None:
+    paper = PAPERS.get("fedpse")("quick")
+    case = next(case for case in paper.cases if case.name == "fashion-mnist-10-1-fedpse-sample-0.2")
+    kept = Results(runs={case.name: {"settings": digest_of(case.identity)}})
+    assert runs_of(paper, kept)[case.of][case.seed] | {"settings": ""} == {
+        "settings": "", "table": case.table, "sampled": True,
+    }  # fmt: skip

@@ -12,45 +12,45 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from statistics import mean, stdev
 
-from sparsona.reproduce._verdicts import SAMPLED, TABLE, WIDENED, Runs, Summary, deviation, values
+from sparsona.reproduce._verdicts import NOISE, SAMPLED, TABLE, Runs, Summary, values, variance
 
 EVERY = ""
 POINTS = ("pre", "post")
 
 
-def widened(parts: Sequence[Runs]) -> list[Runs]:
-    """The runs of a paper's sizes, each with the factor by which the interval of a single seed is widened.
+def with_noise(parts: Sequence[Runs]) -> list[Runs]:
+    """The runs of a paper's sizes, each with what seeds add to the variance of a difference, by evaluation point.
 
-    It is the ratio of two standard deviations, of a difference between two rows over their seeds and over their test
-    samples: root of the mean square over pairs of rows of one table that have two seeds or more in common, and at least
-    1. A run's own table gives it, or all tables where its own has fewer than three such pairs. Runs that ask some of
-    their clients in a round have factors of their own, infinite where no such pair is known: who is asked last may
-    decide more than the method.
+    It is the variance of the difference between two rows over their seeds, less that over their test samples: the mean
+    over pairs of rows of one table that have two seeds or more in common, and at least 0. A run's own table gives it if
+    it has three such pairs, else all tables together; without three pairs it is taken for 0. Runs that ask some of
+    their clients in a round have numbers of their own, infinite where there are no three pairs: who is asked last may
+    decide more than the method. It is read off the plain means over clients, and used for every reading.
 
     >>> def run(mean): return {"metric": "accuracy", "accuracy": {"pre": {"mean": mean}}, "test_samples": 5000}
-    >>> rows = {"a": {1: run(0.5), 2: run(0.7)}, "b": {1: run(0.5), 2: run(0.5)}}
-    >>> [(seed, round(one[WIDENED]["pre"], 1)) for seed, one in widened([rows])[0]["a"].items()]
-    [(1, 14.4), (2, 14.4)]
+    >>> rows = {name: {1: run(0.5), 2: run(0.5 + more)} for name, more in (("a", 0.0), ("b", 0.2), ("c", 0.1))}
+    >>> round(with_noise([rows])[0]["a"][1][NOISE]["pre"], 4)
+    0.0099
     """
-    ratios: dict[tuple[str, str, bool], list[float]] = {}
+    found: dict[tuple[str, str, bool], list[float]] = {}
     for runs in parts:
         for one, other in combinations(runs, 2):
             for point in POINTS:
-                found = _ratio(runs, one, other, point)
-                if found is not None:
+                more = _excess(runs, one, other, point)
+                if more is not None:
                     table, sampled = _place(runs[one], runs[other])
-                    for tables in (table, EVERY):
-                        ratios.setdefault((point, tables, sampled), []).append(found)
-    factors = {key: max(1.0, math.sqrt(mean(found))) for key, found in ratios.items() if len(found) > 2 or not key[1]}
+                    for tables in {table, EVERY}:
+                        found.setdefault((point, tables, sampled), []).append(more)
+    known = {key: max(0.0, mean(pairs)) for key, pairs in found.items() if len(pairs) > 2}
 
     def of(run: Summary, point: str) -> float:
         table, sampled = _place({0: run})
-        usual = factors.get((point, EVERY, sampled), math.inf if sampled else 1.0)
-        return factors.get((point, table, sampled), usual)
+        usual = known.get((point, EVERY, sampled), math.inf if sampled else 0.0)
+        return known.get((point, table, sampled), usual)
 
     def told(run: Summary) -> Summary:
         by_point = {point: of(run, point) for point in POINTS}
-        return {**run, WIDENED: {**by_point, "ft": by_point["post"]}}  # both come after local training
+        return {**run, NOISE: {**by_point, "ft": by_point["post"]}}  # both come after local training
 
     return [{row: {seed: told(run) for seed, run in own.items()} for row, own in runs.items()} for runs in parts]
 
@@ -61,9 +61,9 @@ def _place(*rows: Mapping[int, Summary]) -> tuple[str, bool]:
     return str(runs[0].get(TABLE, EVERY)), any(run.get(SAMPLED) for run in runs)
 
 
-def _ratio(runs: Runs, one: str, other: str, point: str) -> float | None:
-    """The variance of the difference of two rows over their seeds, in units of that over their test samples; None where
-    they are of two tables, or have fewer than two seeds in common."""
+def _excess(runs: Runs, one: str, other: str, point: str) -> float | None:
+    """The variance of the difference of two rows over their seeds, less that over their test samples; None where they
+    are of two tables, or have fewer than two seeds in common."""
     if len({run.get(TABLE) for row in (one, other) for run in runs[row].values()}) > 1:
         return None
     a, b = (values(runs, row, point) for row in (one, other))
@@ -71,5 +71,5 @@ def _ratio(runs: Runs, one: str, other: str, point: str) -> float | None:
     samples = [runs[one][seed].get("test_samples") or 0 for seed in both]
     if len(both) < 2 or not all(samples) or not all(0 <= x <= 1 for own in (a, b) for x in own.values()):
         return None
-    expected = mean(deviation(a[seed], b[seed], count) ** 2 for seed, count in zip(both, samples, strict=True))
-    return stdev(a[seed] - b[seed] for seed in both) ** 2 / expected if expected > 0 else None
+    expected = mean(variance(a[seed], b[seed], count) for seed, count in zip(both, samples, strict=True))
+    return stdev(a[seed] - b[seed] for seed in both) ** 2 - expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sparsona.reproduce._noise import widened
+from sparsona.reproduce._noise import with_noise
 from sparsona.reproduce._paper import Case, Paper, Size
 from sparsona.reproduce._results import Results
 from sparsona.reproduce._verdicts import SAMPLED, TABLE, Claim, Runs, Summary, interval, score, values
@@ -73,7 +73,7 @@ def verdicts(parts: Sequence[Part]) -> list[str]:
     Of several sizes the longest that says yes or no decides. The evidence names every size that was run, also one that
     says something else: it may have more seeds. What nobody has run names the cost of the shortest.
     """
-    known = widened([part.runs for part in parts])
+    known = with_noise([part.runs for part in parts])
     parts = [replace(part, runs=runs) for part, runs in zip(parts, known, strict=True)]
     lines = ["| claim | verdict | evidence |", "|---|---|---|"]
     for text in dict.fromkeys(claim.text for part in parts for claim in part.claims):

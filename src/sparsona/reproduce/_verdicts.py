@@ -2,8 +2,8 @@
 
 Runs of one row differ in their seed only. Two rows are compared seed by seed, over the seeds that both have: the mean
 of the differences and its 95 % interval by Student's t. A single seed has the interval of its test samples instead.
-That leaves out what another seed would change, so it is widened by as much as rows with several seeds spread wider than
-their test samples say (`_noise.py`); the note tells.
+That leaves out what another seed would change, so it is widened by what rows with several seeds show (`_noise.py`); the
+note tells.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ Summary: TypeAlias = Mapping[str, Any]
 
 Runs: TypeAlias = Mapping[str, Mapping[int, Summary]]
 """The finished runs: by row, and within a row by seed."""
+
+TABLE, SAMPLED, NOISE = "table", "sampled", "noise"
+"""What is known of a run beside its numbers: the table it stands in, whether only some clients are asked in a round,
+and the variance that other seeds would add to a difference, by evaluation point."""
 
 Word: TypeAlias = Literal["yes", "no", "within noise", "not run"]
 
@@ -57,16 +61,16 @@ class Difference:
     low: float
     high: float
     seeds: int
-    factor: float = 1.0
-    """By how much the interval of one seed's test samples was widened."""
+    noise: float = 0.0
+    """The standard deviation that other seeds would add to that of one seed's test samples."""
 
     def __str__(self) -> str:
         if math.isinf(self.low):
-            return f"{self.value:+.4f}, one seed"
+            return f"{self.value:+.4f}, one seed" + (" of sampled clients" if math.isinf(self.noise) else "")
         half = f"{self.value:+.4f} ± {self.high - self.value:.4f}"
         if self.seeds > 1:
             return f"{half}, {self.seeds} seeds"
-        return f"{half}, test samples of one seed" + (f" times {self.factor:.1f}" if self.factor > 1 else "")
+        return f"{half}, test samples of one seed" + (" and what seeds differ by" if self.noise > 0 else "")
 
 
 def score(summary: Summary, point: str) -> float | None:
@@ -130,7 +134,7 @@ def interval(found: Iterable[float]) -> Difference:
     """The mean of several numbers with its 95 % interval by Student's t.
 
     >>> interval([0.1, 0.2, 0.3])
-    Difference(value=0.2, low=-0.0484..., high=0.4484..., seeds=3)
+    Difference(value=0.2, low=-0.0484..., high=0.4484..., seeds=3, noise=0.0)
     """
     from scipy.stats import t
 
@@ -163,21 +167,16 @@ def difference(runs: Runs, one: At, other: At) -> Difference | None:
     gap, samples = a[seed] - b[seed], runs[one.row][seed].get("test_samples")
     shares = all(0 <= value <= 1 for value in (a[seed], b[seed]))
     few = any(at.of in (bottom, newcomers, lag) for at in (one, other))  # they rest on a few clients' samples
-    factor = max(runs[at.row][seed].get(WIDENED, {}).get(at.point, 1.0) for at in (one, other))
-    if not samples or not shares or few or math.isinf(factor):
-        return Difference(gap, -math.inf, math.inf, 1)
-    half = 1.96 * factor * deviation(a[seed], b[seed], samples)
-    return Difference(gap, gap - half, gap + half, 1, factor)
+    noise = max(runs[at.row][seed].get(NOISE, {}).get(at.point, 0.0) for at in (one, other))
+    if not samples or not shares or few or math.isinf(noise):
+        return Difference(gap, -math.inf, math.inf, 1, noise)
+    half = 1.96 * math.sqrt(variance(a[seed], b[seed], samples) + noise)
+    return Difference(gap, gap - half, gap + half, 1, math.sqrt(noise))
 
 
-def deviation(one: float, other: float, samples: int) -> float:
-    """The standard deviation of the difference of two shares of so many samples, each drawn for itself."""
-    return math.sqrt((one * (1 - one) + other * (1 - other)) / samples)
-
-
-TABLE, SAMPLED, WIDENED = "table", "sampled", "widened"
-"""What is known of a run beside its numbers: the table it stands in, whether only some clients are asked in a round,
-and by how much the interval of its test samples is widened, by evaluation point."""
+def variance(one: float, other: float, samples: int) -> float:
+    """The variance of the difference of two shares of so many samples, each drawn for itself."""
+    return (one * (1 - one) + other * (1 - other)) / samples
 
 
 def above(

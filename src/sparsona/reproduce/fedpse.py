@@ -3,7 +3,7 @@
 All models are measured at `pre`, `post` and, under FedAvg, at `ft`: fedavg at `ft` is `fedavg-ft`, without a second
 training of the same global model. The paper trains to convergence and does not say how many rounds; its listing says
 100. `quick` takes 10 rounds of a quarter of an epoch on images and 30 whole epochs on texts; the headline
-is run again with 8 whole epochs. Ten clients of Fashion-MNIST have three seeds, all else one. In the whole every row
+is run again with 8 whole epochs. Ten clients of Fashion-MNIST have three seeds, most else one. In the whole every row
 chooses its learning rate on validation samples, in five rounds; `day` is the part of it that decides most: ten clients
 of Fashion-MNIST, lambda 1 and 0.5, and FedPSE at 0, in 100 rounds of half an epoch.
 """

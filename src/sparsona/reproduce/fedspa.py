@@ -193,7 +193,7 @@ def _inside(data: str, point: str) -> Check:
 
 def _sooner(data: str, rival: str, goal: float) -> Check:
     """Whether FedSpa (DST) gets to an accuracy at `pre` in fewer rounds than a rival, with every seed that both have.
-    Who never gets there is later; where neither does, the run was too short to tell."""
+    Who never gets there is later; where neither does with any seed, the runs were too short to tell."""
     rows = tuple(name_of(data, "0.3", m) for m in ("fedspa-dst", rival))
 
     def check(runs: Runs) -> Verdict:

@@ -51,6 +51,12 @@ def test_cut_covers_the_model(net: str) -> None:
 def test_a_single_layer_has_no_output_layer_of_its_own() -> None:
     """Else a linear model would be kept whole whatever its density."""
     assert not any(Cut.of(Layout.of(nn.Linear(4, 2)), 4).output)
+    assert not any(Cut.of(Layout.of(nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2))), 4).output)
+
+
+def test_a_norm_at_the_end_is_no_output_layer() -> None:
+    cut = Cut.of(Layout.of(nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2), nn.BatchNorm1d(2))), 1)
+    assert cut.output == (False, False, True, True, False, False)
 
 
 def test_mean_by_block_over_those_who_sent_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -136,26 +137,52 @@ def test_a_tenth_needs_the_papers_split() -> None:
 def test_in_the_papers_nets_and_densities_the_whole_output_layer_fits_anyway(
     name: str, shape: tuple[int, ...], outputs: int
 ) -> None:
-    cut, rng = cut_of(name, shape, outputs), np.random.default_rng(0)
-    for density in (0.3, 0.5):
-        for _ in range(20):
+    rng, layout = np.random.default_rng(0), Layout.of(MODELS.get(name)(shape, outputs))
+    for density, cut in product((0.3, 0.5), (Cut.of(layout, 5), Cut.of(layout, 10), Cut.of(layout, 5, None, True))):
+        least = min(cut.sizes[0] / cut.sizes[:5].sum(), LEAST) if len(cut) < 60 else 0.1
+        for turn in range(20):
             importance = rng.uniform(0, 1, len(cut)).astype(np.float32)
-            always, by_size = (Budget(density, LEAST, whole_output=w).choose(cut, importance) for w in (True, False))
+            importance[np.array(cut.output)] *= turn % 2  # not even if the gate thinks nothing of it
+            always, by_size = (Budget(density, least, whole_output=w).choose(cut, importance) for w in (True, False))
             assert np.array_equal(always, by_size)
 
 
 @pytest.mark.parametrize("way", ["greedy", "exact"])
 def test_the_output_layer_is_kept_and_takes_its_room_from_the_others(way: Literal["greedy", "exact"]) -> None:
-    """In a small net it is as large as the rest; as the paper has it, classes go."""
-    cut = Cut.of(Layout.of(nn.Sequential(nn.Linear(60, 40), nn.Linear(40, 30))), 5)
+    """In a small net it is a quarter of the model; as the paper has it, classes go."""
+    cut = Cut.of(Layout.of(nn.Sequential(nn.Linear(60, 40), nn.Linear(40, 16))), 5)
     output, importance = np.array(cut.output), np.where(cut.output, 0.1, 0.9).astype(np.float32)
-    for density in (0.5, 0.6):
+    for density in (0.45, 0.5, 0.6):
         whole = Budget(density, LEAST, way, whole_output=True).choose(cut, importance)
         assert whole[output].all()
         assert cut.sizes[whole].sum() <= density * cut.sizes.sum()
         assert not Budget(density, LEAST, way).choose(cut, importance)[output].all()
-    tenth = Budget(0.1, 0.1, way, whole_output=True).choose(cut, importance)
-    assert np.array_equal(tenth, output | np.array(cut.first)), "denser than asked for: nothing is left to take from"
+    small = Cut.of(Layout.of(nn.Sequential(nn.Linear(60, 40), nn.Linear(40, 2))), 5, 0.1)
+    tenth = Budget(0.1, 0.1, way, whole_output=True).choose(small, np.ones(len(small), np.float32))
+    assert np.array_equal(tenth, np.array(small.output) | np.array(small.first)), "nothing is left to take from"
+    assert small.sizes[tenth].sum() < 0.15 * small.sizes.sum()
+
+
+@pytest.mark.parametrize("way", ["greedy", "exact"])
+@pytest.mark.parametrize("density", [0.3, 0.5])
+def test_an_output_layer_that_is_half_of_the_net_is_cut_like_the_others(
+    way: Literal["greedy", "exact"], density: float
+) -> None:
+    """convnet2 has 46 % of its weights there: kept whole, it would leave nothing to choose."""
+    cut, rng = cut_of("convnet2", (1, 28, 28), 10), np.random.default_rng(0)
+    for _ in range(10):
+        importance = rng.uniform(0, 1, len(cut)).astype(np.float32)
+        asked, not_asked = (Budget(density, LEAST, way, whole_output=w).choose(cut, importance) for w in (True, False))
+        assert np.array_equal(asked, not_asked)
+        assert cut.sizes[asked].sum() <= density * cut.sizes.sum()
+
+
+def test_what_the_output_layer_takes_too_much_the_other_layers_give() -> None:
+    net = nn.Sequential(nn.Conv2d(4, 8, 5), nn.Flatten(), nn.Linear(8, 20))
+    cut = Cut.of(Layout.of(net), 5)
+    kept = Budget(0.5, LEAST, "greedy", whole_output=True).choose(cut, np.ones(len(cut), np.float32))
+    assert kept[np.array(cut.output)].all()
+    assert cut.sizes[kept].sum() <= 0.5 * cut.sizes.sum()
 
 
 @pytest.mark.parametrize("density", [0.25, 0.3, 0.5, 0.8])

@@ -47,15 +47,15 @@ class PFedGate(Method[ServerState, ClientState]):
 
     `density` is the share of weights that is kept; several are dealt out to clients in turn. `blocks` is the number of
     blocks of a tensor. `split` cuts equal blocks, or a first one as small as the least density (paper), or between
-    output channels. `whole_output` keeps all of the output layer, whatever the density: a class whose weights are
-    dropped cannot be predicted (the paper keeps its first block). `knapsack` chooses blocks exactly, as in the paper,
-    or greedily, as in the authors' code. `ste` gives dropped blocks a gradient (paper) or not (repo). `paths` is how
-    many linear paths the gate has. `gate_lr` is the gate's learning rate. `gate_pool` averages images over so many
-    pixels before the gate. `gate_start` is the logit of the scales at the start: 0, the paper's, halves every layer, 3
-    nearly keeps them. `pre_norm` normalises the gate's inputs. `post_norm` normalises its logits. `sigmoid` squashes
-    importance and scale. `gate_of` client gives a block one scale whatever the batch. `logit_relu` cuts the net's
-    outputs at zero, as the authors' code does. `slim` skips dropped blocks where `ste` is repo. `test_batch` is how
-    many test samples share a model (0: all). `new_epochs` is how long a new client trains its gate.
+    output channels. `whole_output` keeps all of the output layer, unless it takes more than half of the density: a
+    class whose weights are dropped cannot be predicted (the paper keeps its first block). `knapsack` chooses blocks
+    exactly, as in the paper, or greedily, as in the authors' code. `ste` gives dropped blocks a gradient (paper) or not
+    (repo). `paths` is how many linear paths the gate has. `gate_lr` is the gate's learning rate. `gate_pool` averages
+    images over so many pixels before the gate. `gate_start` is the logit of the scales at the start: 0, the paper's,
+    halves every layer, 3 nearly keeps them. `pre_norm` normalises the gate's inputs. `post_norm` normalises its logits.
+    `sigmoid` squashes importance and scale. `gate_of` client gives a block one scale whatever the batch. `logit_relu`
+    cuts the net's outputs at zero, as the authors' code does. `slim` skips dropped blocks where `ste` is repo.
+    `test_batch` is how many test samples share a model (0: all). `new_epochs` is how long a new client trains its gate.
     """
 
     private: ClassVar[tuple[str, ...]] = ("gate", "moments")

@@ -51,7 +51,7 @@ class Cut:
     """Where the blocks of a model begin and end: block l is ``bounds[l]:bounds[l + 1]`` of the trainable weights.
 
     `first` marks the first block of every tensor, `linear` the blocks of linear layers, `output` those of the last
-    layer of several.
+    layer with a matrix or more, if there are several.
     """
 
     bounds: tuple[int, ...]
@@ -68,6 +68,8 @@ class Cut:
         (0, 2, 4, 6, 8, 9, 10)
         """
         flat_layers = {t.name.rpartition(".")[0] for t in layout.tensors if len(t.shape) == 2}
+        layers = dict.fromkeys(t.name.rpartition(".")[0] for t in layout.tensors if len(t.shape) > 1)  # norms are none
+        head = list(layers)[1:][-1:]
         bounds, first, linear, output = [0], [], [], []
         for tensor in layout.tensors:
             if by_channel:
@@ -80,7 +82,7 @@ class Cut:
                 bounds.append(bounds[-1] + size)
                 first.append(i == 0)
                 linear.append(tensor.name.rpartition(".")[0] in flat_layers)
-                output.append(tensor.name.rpartition(".")[0] in layout.layers[1:][-1:])
+                output.append(tensor.name.rpartition(".")[0] in head)
         return cls(tuple(bounds), tuple(first), tuple(linear), tuple(output))
 
     def __len__(self) -> int:
