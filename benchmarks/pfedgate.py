@@ -26,7 +26,8 @@ from sparsona.chance import Chance
 from sparsona.data.dataset import Dataset
 from sparsona.message import Vector
 from sparsona.methods.pfedgate.blocks import Cut
-from sparsona.methods.pfedgate.gate import Budget, Design, Gated, Gating, block_scales, ready
+from sparsona.methods.pfedgate.gate import Design, Gated, Gating, block_scales, ready
+from sparsona.methods.pfedgate.knapsack import Budget
 from sparsona.models import MODELS
 from sparsona.reproduce import MEASURED, results_file
 from sparsona.reproduce._results import Results, machine

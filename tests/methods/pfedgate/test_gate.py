@@ -14,7 +14,8 @@ from torch import nn
 from sparsona.errors import InputError
 from sparsona.layout import Layout
 from sparsona.methods.pfedgate.blocks import Cut
-from sparsona.methods.pfedgate.gate import Budget, Design, Gate, Gated, Gating, Scores, SwitchNorm2d, gated
+from sparsona.methods.pfedgate.gate import Design, Gate, Gated, Gating, Scores, SwitchNorm2d, gated
+from sparsona.methods.pfedgate.knapsack import Budget
 from sparsona.models import MODELS
 from sparsona.testing import tiny_setup
 from sparsona.training.config import TrainConfig
@@ -138,8 +139,8 @@ def test_in_the_papers_nets_and_densities_the_whole_output_layer_fits_anyway(
     name: str, shape: tuple[int, ...], outputs: int
 ) -> None:
     rng, layout = np.random.default_rng(0), Layout.of(MODELS.get(name)(shape, outputs))
-    for density, cut in product((0.3, 0.5), (Cut.of(layout, 5), Cut.of(layout, 10), Cut.of(layout, 5, None, True))):
-        least = min(cut.sizes[0] / cut.sizes[:5].sum(), LEAST) if len(cut) < 60 else 0.1
+    cuts = ((Cut.of(layout, 5), LEAST), (Cut.of(layout, 10), 0.1), (Cut.of(layout, 5, by_channel=True), LEAST))
+    for density, (cut, least) in product((0.3, 0.5), cuts):
         for turn in range(20):
             importance = rng.uniform(0, 1, len(cut)).astype(np.float32)
             importance[np.array(cut.output)] *= turn % 2  # not even if the gate thinks nothing of it

@@ -26,7 +26,7 @@ from sparsona.reproduce._verdicts import (
     newcomers,
     within,
 )
-from sparsona.reproduce.pfedgate.plan import ABLATIONS, BASELINES, DAY, MODELS, PRINTED, RARE, SCALES
+from sparsona.reproduce.pfedgate.plan import ABLATIONS, BASELINES, MODELS, PRINTED, SCALES, rows
 from sparsona.training.vector import Flat
 
 WHOLE = "`sparsona reproduce pfedgate`: about 250 CPU hours"
@@ -72,8 +72,8 @@ def claims(size: Size) -> Iterator[Claim]:
             """A row after local training, weighted."""
             return At(f"{data}-{name}", "post", by_size)
 
-        rivals = [r for r in BASELINES if (r in DAY if size == "day" else size == "whole" or r not in RARE)]
-        told = f"{', '.join(rivals)}" if size == "day" else "all baselines of this table"
+        rivals = [row.name for row in rows(size) if row.name in BASELINES]
+        told = ", ".join(rivals) if size == "day" else "all baselines of this table"
         for point in ("pre", "post"):
             for what, read_by in (("weighted mean", by_size), ("bottom decile", bottom)):
                 yield Claim(

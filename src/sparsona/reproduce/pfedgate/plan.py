@@ -137,9 +137,7 @@ def cases(size: Size) -> Iterator[Case]:
     if size == "quick":
         yield from _leaf()
     for number, data in enumerate(MODELS if size == "whole" else ("fashion-mnist",)):
-        for place, row in enumerate(_rows()):
-            if not is_in(size, row):
-                continue
+        for place, row in enumerate(rows(size)):
             few = row.study and not row.more.keys() & {"new_clients", "schedule"}
             one = size != "whole" and (few or (size == "day" and row.only_short))
             for seed in SEEDS[: 1 if one else None]:
@@ -150,9 +148,11 @@ def cases(size: Size) -> Iterator[Case]:
                 yield Case(f"{name}-{seed}", table, settings, printed(data, row.name)[0], cost, name, grid)
 
 
-def is_in(size: Size, row: TableRow) -> bool:
-    """Whether a size has a row."""
-    return row.name in DAY if size == "day" else not (row.rare if size == "quick" else row.only_short)
+def rows(size: Size) -> Iterator[TableRow]:
+    """The rows of a size."""
+    for row in _rows():
+        if row.name in DAY if size == "day" else not (row.rare if size == "quick" else row.only_short):
+            yield row
 
 
 def _leaf() -> Iterator[Case]:
