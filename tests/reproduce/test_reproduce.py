@@ -33,7 +33,8 @@ from sparsona.reproduce import (
 )
 from sparsona.reproduce._results import Results
 from sparsona.reproduce._verdicts import Claim, fact
-from sparsona.reproduce.fedpse import METHODS, TABLE_1, fedpse, name_of
+from sparsona.reproduce.fedpse import fedpse
+from sparsona.reproduce.fedpse.plan import METHODS, TABLE_1, name_of
 
 
 @PAPERS.add
@@ -329,7 +330,7 @@ def test_a_day_has_the_rows_that_it_names_and_the_whole_has_them_too(name: str) 
         {case.of for case in PAPERS.get(name)(size).cases} for size in (cast(Size, "day"), cast(Size, "whole"))
     )
     assert day - {"fashion-mnist-pfedgate-0.5-closed"} < whole, "the whole starts closed, as the paper does"
-    module = import_module(f"sparsona.reproduce.{name}" + (".plan" if name == "pfedgate" else ""))
+    module = import_module(f"sparsona.reproduce.{name}" + ("" if name in ("plga", "spfl") else ".plan"))
     named = module.MAIN if name == "plga" else module.DAY
     for row in named:
         assert any(own == row or own.endswith(f"-{row}") for own in day), row

@@ -1,25 +1,14 @@
-"""Table 1 of FedSpa, its sparsity sweep, ERK against uniform, and its figures 1, 3 and 4, on nets that a CPU can train.
-
-CIFAR-10 with the small `lenet-cifar` for VGG11, and Fashion-MNIST with the paper's LeNet5 for EMNIST-Letters. As in the
-paper: 100 clients, 10 a round, batch 128, learning rate 0.1 * 0.998^t, weight decay 5e-4, gradients clipped at 10, and
-CIFAR images cropped and flipped. All methods are measured at `pre` and `post`; fedavg at `ft` is `fedavg-ft`. `quick`
-takes one local epoch for five and few rounds; Ditto then trains an epoch for each of its two models. The whole has the
-paper's five epochs, and every row chooses its learning rate on validation samples, in a tenth of the rounds.
-Fashion-MNIST under the most skewed labels has three seeds for the methods, all else one. `day` is the part of the whole
-that decides most: there, three seeds of FedSpa and FedAvg, and one of four methods and three studies.
-"""
+"""What the FedSpa paper claims, row against row, and what one would say against it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
 
 from sparsona.methods._masked import ServerState
 from sparsona.prepare import Prepared
 from sparsona.report.curves import curve
-from sparsona.reproduce import PAPERS, Case, Grid, Paper, Runs, Size, Summary, finished, score, server_scores
+from sparsona.reproduce import Runs, server_scores
 from sparsona.reproduce._verdicts import (
     At,
     Check,
@@ -35,141 +24,11 @@ from sparsona.reproduce._verdicts import (
     values,
     within,
 )
+from sparsona.reproduce.fedspa.plan import MODELS, SETTINGS, SWEEP, TABLE_1, name_of
 from sparsona.runs.directory import RunDirectory
 
-MODELS = {"fashion-mnist": "lenet5", "cifar-10": "lenet-cifar"}
-SAMPLES = {"fashion-mnist": 600, "cifar-10": 500}
-SETTINGS = {"iid": "iid", "0.5": "dirichlet-clients:0.5", "0.3": "dirichlet-clients:0.3"}
-METHODS: dict[str, tuple[str, dict[str, Any]]] = {
-    "local": ("local", {}),
-    "fedavg": ("fedavg", {}),
-    "ditto": ("ditto", {"form": "shrink", "lam": 0.5}),
-    "sub-fedavg": ("sub-fedavg", {}),
-    "subsampling": ("subsampling", {}),
-    "fedspa-rsm": ("fedspa", {"search": "rsm"}),
-    "fedspa-dst": ("fedspa", {}),
-}
-SWEEP = (0.2, 0.4, 0.6, 0.8)
-STUDIES: dict[str, dict[str, Any]] = {
-    **{f"sparsity-{s:g}": {"density": round(1 - s, 3)} for s in SWEEP},
-    "uniform": {"init": "uniform"},
-    "rsm-different": {"search": "rsm", "same_init": False},
-    "different": {"same_init": False},
-    "random": {"regrow": "random"},
-    "count": {"agg": "count"},
-}
-TABLE_1 = {
-    # IID, setting A, setting B: CIFAR-10 with VGG11 has gamma 0.5 and 0.3, EMNIST-L with LeNet5 0.2 and 0.1
-    "cifar-10": {
-        "fedspa-dst": (83.4, 86.6, 88.2),
-        "fedspa-rsm": (84.5, 82.1, 80.9),
-        "ditto": (83.5, 86.4, 87.8),
-        "fedavg": (84.8, 82.0, 81.4),
-        "sub-fedavg": (71.8, 78.3, 79.6),
-        "local": (42.5, 63.6, 69.4),
-        "subsampling": (83.0, 78.9, 76.7),
-    },
-    "fashion-mnist": {
-        "fedspa-dst": (92.2, 95.3, 96.5),
-        "fedspa-rsm": (92.9, 91.9, 90.6),
-        "ditto": (92.9, 95.9, 97.0),
-        "fedavg": (93.5, 92.3, 90.9),
-        "sub-fedavg": (90.7, 94.9, 96.4),
-        "local": (77.6, 87.8, 91.6),
-        "subsampling": (93.3, 92.0, 91.3),
-    },
-}
-SEEDS = (1, 2, 3)
-DAY = {
-    **dict.fromkeys(("fedspa-dst", "fedavg"), SEEDS),
-    **dict.fromkeys(("fedspa-rsm", "ditto", "sub-fedavg", "local", "uniform", "random", "count"), (1,)),
-}
-"""The rows of the whole that a day of two cores can run, on Fashion-MNIST under the most skewed labels, and their
-seeds: three for the headline, one for all else."""
-ROUNDS = {True: {"fashion-mnist": 30, "cifar-10": 20}, False: {"fashion-mnist": 150, "cifar-10": 200}}
-RATES = (0.1, 0.05)
-"""Of the whole; the first is the paper's. All rates fall by 0.998 a round."""
 GOALS = (0.80, 0.85)
 """The accuracies at `pre` whose rounds are counted (C3)."""
-COLOURS = dict(
-    zip(METHODS, ("grey", "tab:blue", "tab:orange", "tab:green", "tab:purple", "tab:pink", "tab:red"), strict=True)
-)
-
-
-@PAPERS.add
-def fedspa(size: Size) -> Paper:
-    """Two data sets by three settings by seven methods, and the studies of FedSpa under the most skewed labels."""
-    day = {name_of("fashion-mnist", "0.3", row): seeds for row, seeds in DAY.items()}
-    return Paper(
-        title="FedSpa: Achieving Personalized Federated Learning with Sparse Local Models",
-        cases=[case for case in _cases(size == "quick") if size != "day" or case.seed in day.get(case.of, ())],
-        claims=CLAIMS,
-        extra=_read,
-        drawings={
-            "fedspa-communication.png": _draw_communication,
-            "fedspa-rounds.png": _draw_rounds,
-            "fedspa-sparsity.png": _draw_sparsity,
-        },
-    )
-
-
-def name_of(data: str, setting: str, method: str) -> str:
-    """The run of a method, or of a study of FedSpa, in a setting.
-
-    >>> name_of("cifar-10", "0.3", "fedspa-dst")
-    'cifar-10-0.3-fedspa-dst'
-    """
-    return f"{data}-{setting}-{method}"
-
-
-def _cases(quick: bool) -> Iterator[Case]:
-    for data in MODELS:
-        for setting in SETTINGS:
-            for label, (method, options) in METHODS.items():
-                if not quick or data == "fashion-mnist" or setting == "0.3":
-                    for seed in SEEDS if (data, setting) == ("fashion-mnist", "0.3") else (1,):
-                        yield _case(data, setting, label, method, options, quick, seed)
-        for setting in ("iid", "0.3"):
-            for study, options in STUDIES.items():
-                if not quick or (data == "fashion-mnist" and (setting == "0.3" or study == "rsm-different")):
-                    yield _case(data, setting, study, "fedspa", options, quick)
-
-
-def _case(
-    data: str, setting: str, label: str, method: str, options: dict[str, Any], quick: bool, seed: int = 1
-) -> Case:
-    rounds, epochs = ROUNDS[quick][data], 1 if quick else 5
-    length: dict[str, Any] = {"epochs": epochs}
-    if method == "ditto":
-        options = {**options, "global_epochs": 1 if quick else 2, "personal_epochs": 1 if quick else 3}
-    if method == "sub-fedavg" and quick:  # one epoch, counted in steps: it compares two moments of a training
-        length = {"steps": -(-SAMPLES[data] // 128)}
-    printed = TABLE_1[data].get(label)
-    source = "CIFAR-10, VGG11" if data == "cifar-10" else "EMNIST-L, LeNet5, gamma 0.2 and 0.1 for 0.5 and 0.3"
-    row = name_of(data, setting, label)
-    return Case(
-        name=row if seed == 1 else f"{row}-{seed}",
-        table=f"{data}, {MODELS[data]}, {SETTINGS[setting]}, {epochs} local epochs (paper: {source})",
-        settings={
-            "method": method,
-            "data": data,
-            "model": MODELS[data],
-            "clients": 100,
-            "partition": SETTINGS[setting],
-            "rounds": rounds,
-            "seed": seed,
-            "options": options,
-            "training": {"batch": 128, "lr": 0.1, "decay": 0.998, "weight_decay": 5e-4, "clip": 10.0, **length}
-            | ({"augment": True} if data == "cifar-10" else {}),
-            "schedule": {"sample": 0.1},
-            "split": {"validation": 0.0},
-            "evaluation": {"every": rounds // 5 if quick else 5, "post": "participants", "ft": label == "fedavg"},
-        },
-        paper=printed[list(SETTINGS).index(setting)] / 100 if printed else None,
-        cost=rounds * epochs * (2 if method == "ditto" and quick else 1) * (2 if data == "cifar-10" else 1),
-        row=row,
-        grid=None if quick else Grid("training.lr", RATES, rounds // 10),
-    )
 
 
 def _share(data: str, method: str, count: str, at_most: float, rival: str = "fedavg") -> Check:
@@ -218,7 +77,7 @@ def _goal(goal: float) -> str:
     return f"rounds to {goal:.2f}"
 
 
-def _read(folder: RunDirectory, prepared: Prepared) -> dict[str, float]:
+def read_extra(folder: RunDirectory, prepared: Prepared) -> dict[str, float]:
     """The first measured rounds with an accuracy at `pre`, 0 for never, and what the server's own vector scores under
     FedSpa."""
     rounds, scores = curve(folder.path, "pre")
@@ -364,74 +223,3 @@ CLAIMS = [
     Claim("C5: CIFAR-100 with ResNet18: ERK 66.9, uniform 56.3 with 34 % fewer operations",
           never("neither the data nor a GPU; ERK's counts for ResNet18 are tested"), "about 1,200 CPU hours"),
 ]  # fmt: skip
-
-
-def _megabytes(summary: Summary) -> float:
-    return float(summary["bytes"]["up"] + summary["bytes"]["down"]) / 1e6
-
-
-def _draw_communication(runs: Path, to: Path) -> bool:
-    """Figure 1: accuracy over the bytes that really travelled, with the sparsity at each of FedSpa's points."""
-    done = finished(fedspa("quick").cases, runs)
-    grid = [(d, point) for d in MODELS if name_of(d, "0.3", "fedspa-dst") in done for point in ("pre", "post")]
-
-    def draw(axes: Any, data: str, point: str) -> None:
-        for label in METHODS:
-            found = done.get(name_of(data, "0.3", label))
-            if found is not None:
-                axes.plot(_megabytes(found), score(found, point), "o", color=COLOURS[label], label=label)
-        swept = {0.5: "fedspa-dst", **{s: f"sparsity-{s:g}" for s in SWEEP}}
-        points = {s: done.get(name_of(data, "0.3", name)) for s, name in sorted(swept.items())}
-        known = {s: (_megabytes(f), score(f, point)) for s, f in points.items() if f is not None}
-        axes.plot(*zip(*known.values(), strict=True), "-", color=COLOURS["fedspa-dst"], marker=".")
-        for sparsity, where in known.items():
-            axes.annotate(f"{sparsity:g}", where, (0, 5), textcoords="offset points", ha="center", fontsize=8)
-        axes.set_xlabel("MB sent, up and down")
-
-    return _draw(grid, draw, to)
-
-
-def _draw_rounds(runs: Path, to: Path) -> bool:
-    """Figure 3: accuracy of the clients' models over the rounds."""
-    done = finished(fedspa("quick").cases, runs)
-    grid = [(data, setting) for data in MODELS for setting in SETTINGS if name_of(data, setting, "fedspa-dst") in done]
-
-    def draw(axes: Any, data: str, setting: str) -> None:
-        for label in METHODS:
-            if name_of(data, setting, label) in done:
-                axes.plot(*curve(runs / name_of(data, setting, label), "pre"), color=COLOURS[label], label=label)
-        axes.set_xlabel("round")
-
-    return _draw(grid, draw, to)
-
-
-def _draw_sparsity(runs: Path, to: Path) -> bool:
-    """Figure 4: FedSpa (DST) at different sparsities over the rounds."""
-    done = finished(fedspa("quick").cases, runs)
-    grid = [(data, "0.3") for data in MODELS if name_of(data, "0.3", "sparsity-0.2") in done]
-
-    def draw(axes: Any, data: str, setting: str) -> None:
-        for sparsity in sorted((*SWEEP, 0.5)):
-            name = name_of(data, setting, "fedspa-dst" if sparsity == 0.5 else f"sparsity-{sparsity:g}")
-            if name in done:
-                axes.plot(*curve(runs / name, "pre"), label=f"sparsity {sparsity:g}")
-        axes.set_xlabel("round")
-
-    return _draw(grid, draw, to)
-
-
-def _draw(grid: Sequence[tuple[str, str]], draw: Callable[[Any, str, str], None], to: Path) -> bool:
-    """One panel a cell of `grid`; nothing where there is none."""
-    from matplotlib.figure import Figure
-
-    if not grid:
-        return False
-    figure = Figure(figsize=(1 + 3.6 * len(grid), 3.4), layout="constrained")
-    for axes, cell in zip(figure.subplots(1, len(grid), squeeze=False)[0], grid, strict=True):
-        draw(axes, *cell)
-        axes.set_title(f"{cell[0]}, {cell[1]}", fontsize=10)
-        axes.grid(alpha=0.3)
-    figure.axes[0].set_ylabel("mean test accuracy")
-    figure.axes[-1].legend(fontsize=7)
-    figure.savefig(to, dpi=120)
-    return True
