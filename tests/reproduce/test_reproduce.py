@@ -33,14 +33,12 @@ from sparsona.reproduce import (
 )
 from sparsona.reproduce._results import Results
 from sparsona.reproduce._verdicts import Claim, fact
-from sparsona.reproduce.fedpse import fedpse
-from sparsona.reproduce.fedpse.plan import METHODS, TABLE_1, name_of
 
 
 @PAPERS.add
 def small(size: Size) -> Paper:
     """Two runs and a claim about them."""
-    rounds = {"quick": 2, "day": 3, "whole": 4}[size]
+    rounds = {"quick": 2, "day": 3, "whole": 4, "paper": 5}[size]
     settings: dict[str, Any] = {"data": "digits", "clients": 3, "rounds": rounds, "partition": "sorted:1.0"}
     cases = [
         Case("long", "a table", {**settings, "method": "fedavg"}, paper=0.75, cost=9),
@@ -114,7 +112,7 @@ def test_what_the_server_knew_can_be_read(tmp_path: Path) -> None:
 
 def test_what_is_watched_is_kept_by_round_also_of_a_run_that_was_interrupted(tmp_path: Path) -> None:
     """FedPSE's correlation distances, as its claim C7 wants them."""
-    watch = fedpse("quick").watch
+    watch = PAPERS.get("fedpse")("quick").watch
     settings = {"data": "digits", "clients": 3, "rounds": 3, "partition": "sorted:1.0", "method": "fedpse"}
     PAPERS._found[f"{NAME}-watch"] = lambda size: Paper("w", [Case("a", "t", settings)], watch=watch)
 
@@ -249,24 +247,6 @@ def test_a_card_is_made_of_kept_results_and_keeps_its_text(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_the_cases_of_fedpse(size: Size) -> None:
-    paper = fedpse(size)
-    names = [case.name for case in paper.cases]
-    assert len(set(names)) == len(names)
-    for case in paper.cases:
-        experiment, _ = build(case.settings)
-        assert experiment.training.optimizer == "adam"
-        assert experiment.training.batch == 128
-    some = {"quick": (0.0, 0.5, 1.0), "day": (0.5, 1.0)}
-    wanted = list(TABLE_1) if size == "whole" else [("fashion-mnist", 10, ratio) for ratio in some[size]]
-    for setting in wanted:
-        assert {name_of(*setting, method) for method in METHODS} <= set(names)
-    headline = next(case for case in paper.cases if case.name == "fashion-mnist-10-1-fedpse")
-    assert headline.paper == 0.9334
-    assert {claim.check({}).word for claim in paper.claims} == {"not run"}
-
-
-@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", ["fedpse", "fedspa", "pfedgate", "pfednet", "plga", "spfl"])
 def test_every_claim_can_be_left_open_with_its_reason_and_its_cost(name: str, size: Size) -> None:
     paper = PAPERS.get(name)(size)
@@ -301,29 +281,6 @@ def test_seeds_of_a_row_differ_in_nothing_else() -> None:
             assert own[0].name == own[0].of
 
 
-def test_fedspa_is_sooner_only_where_it_gets_there_first_with_every_seed() -> None:
-    claims = {claim.text: claim for claim in PAPERS.get("fedspa")("day").claims if claim.text.startswith("C3: fashion")}
-    claim = next(own for text, own in claims.items() if "85%" in text and "than fedavg" in text)
-
-    def told(mine: list[float | None], other: list[float | None]) -> tuple[str, str]:
-        runs: dict[str, dict[int, Any]] = {}
-        for row, found in (("fedspa-dst", mine), ("fedavg", other)):
-            lines = [{} if rounds is None else {"extra": {"rounds to 0.85": rounds}} for rounds in found]
-            runs[f"fashion-mnist-0.3-{row}"] = dict(enumerate(lines, 1))
-        verdict = claim.check(runs)
-        return verdict.word, verdict.note
-
-    assert told([20.0], [45.0]) == ("yes", "rounds: 20 and 45")
-    assert told([45.0], [45.0])[0] == "no"
-    assert told([0.0], [45.0]) == ("no", "rounds: never and 45")
-    assert told([45.0], [0.0])[0] == "yes"
-    assert told([0.0], [20.0]) == ("no", "rounds: never and 20")
-    assert told([0.0], [0.0])[0] == "not run", "too short to tell"
-    assert told([20.0, 50.0], [45.0, 45.0]) == ("within noise", "rounds: 20 and 45, 50 and 45")
-    assert told([20.0], [None])[0] == "not run", "nobody has looked"
-    assert told([None, 20.0], [45.0, 45.0]) == ("yes", "rounds: 20 and 45"), "seeds that both have"
-
-
 @pytest.mark.parametrize("name", ["fedpse", "fedspa", "pfedgate", "plga", "spfl"])
 def test_a_day_has_the_rows_that_it_names_and_the_whole_has_them_too(name: str) -> None:
     day, whole = (
@@ -336,26 +293,6 @@ def test_a_day_has_the_rows_that_it_names_and_the_whole_has_them_too(name: str) 
         assert any(own == row or own.endswith(f"-{row}") for own in day), row
     for case in PAPERS.get(name)("day").cases:
         build(case.settings, case.name)
-
-
-def _distances_of(means: list[float], variances: list[float]) -> Runs:
-    pairs = zip((0, 0.5, 1), means, variances, strict=True)
-    return {
-        f"fashion-mnist-10-{ratio:g}-fedpse": {1: {"extra": {"distance": mean, "distance_variance": variance}}}
-        for ratio, mean, variance in pairs
-    }
-
-
-def test_distances_rise_if_every_step_is_above_the_noise_of_the_clients() -> None:
-    claims = {claim.text: claim for claim in fedpse("quick").claims if "N = 10, last round" in claim.text}
-    mean, variance = claims.values()
-    steep = _distances_of([0.3, 0.4, 0.5], [1e-5, 1e-4, 1e-3])
-    assert mean.check(steep).word == variance.check(steep).word == "yes"
-    flat = _distances_of([0.3, 0.4, 0.402], [1e-5, 1e-4, 1.1e-4])
-    assert mean.check(flat).word == variance.check(flat).word == "within noise"
-    falling = _distances_of([0.3, 0.5, 0.4], [1e-5, 1e-3, 1e-4])
-    assert mean.check(falling).word == variance.check(falling).word == "no"
-    assert mean.check({}).note == "missing: lambda = 0, 0.5, 1"
 
 
 def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,8 @@ def reproduce(
     size: Annotated[
         str,
         typer.Option(
-            help="quick: short runs; day: the rows that decide most, longer; whole: every row, as long or longer"
+            help="quick: short runs; day: the rows that decide most, longer; whole: every row, as long or longer;"
+            " paper: its own data, nets and lengths, for a cluster"
         ),
     ] = "whole",
     folder: Annotated[Path | None, typer.Option("--out", help="folder of the runs [runs/reproduce-PAPER]")] = None,

@@ -11,9 +11,10 @@ from sparsona.prepare import Prepared
 from sparsona.reproduce._verdicts import Claim, Runs
 from sparsona.runs.directory import RunDirectory
 
-Size: TypeAlias = Literal["quick", "day", "whole"]
+Size: TypeAlias = Literal["quick", "day", "whole", "paper"]
 """How much is run: every claim in short runs, an hour or two of two cores; the rows that decide most at a length that
-decides, up to a day; every row at that length or at the paper's."""
+decides, up to a day; every row at that length or at the paper's; and for a cluster what only the paper's own data sets,
+nets and lengths can settle."""
 
 SIZES: tuple[Size, ...] = get_args(Size)
 

@@ -27,7 +27,7 @@ def fedthin(size: Size) -> Paper:
 
     study = Study(run, lambda out: without_tests_of_trials(read_cells(out / "cells")), lambda kept: report(kept, plan))
     title = "FedThin on a development set" if quick else "FedThin, preregistered"
-    return Paper(title, (), study=None if size == "day" else study)
+    return Paper(title, (), study=None if size in ("day", "paper") else study)
 
 
 def ready(found: Kept, plan: StudyPlan, only: str) -> list[Cell]:
