@@ -27,6 +27,7 @@ from sparsona.reproduce._verdicts import (
     loses,
     never,
     newcomers,
+    score,
     within,
 )
 
@@ -147,12 +148,12 @@ def test_the_table_of_verdicts_says_what_is_missing_and_what_it_would_cost() -> 
 
 def test_longer_runs_decide_where_they_can() -> None:
     claims = [Claim(name, above("a", rival), "an hour") for name, rival in (("one", "b"), ("two", "c"), ("three", "d"))]
-    runs = rows(a=[0.9, 0.9], b=[0.5, 0.5], c=[0.8, 0.8], d=[0.7, 0.7])
-    longer = rows(a=[0.9, 0.9], b=[0.95, 0.95], d=[0.5, 0.99])
+    runs = rows(a=[0.9] * 3, b=[0.5] * 3, c=[0.8] * 3, d=[0.7] * 3)
+    longer = rows(a=[0.9] * 3, b=[0.95] * 3, d=[0.5, 0.99, 0.8])
     parts = [Part("quick", claims, runs), Part("day", [*claims, Claim("four", above("a", "e"), "a week")], longer)]
     one, two, three, four = verdicts(parts)[2:]
-    assert one == "| one | no | day, no: -0.0500 ± 0.0000, 2 seeds; quick, yes: +0.4000 ± 0.0000, 2 seeds |"
-    assert two == "| two | yes | quick, yes: +0.1000 ± 0.0000, 2 seeds |"
+    assert one == "| one | no | day, no: -0.0500 ± 0.0000, 3 seeds; quick, yes: +0.4000 ± 0.0000, 3 seeds |"
+    assert two == "| two | yes | quick, yes: +0.1000 ± 0.0000, 3 seeds |"
     assert three.startswith("| three | yes | day, within noise: "), "the longer runs have not decided"
     assert four == "| four | not run | missing: e; a week |"
 
@@ -167,9 +168,36 @@ def test_a_single_seed_is_as_unsure_as_other_rows_seeds_show() -> None:
     assert found.note.endswith("test samples of one seed and what seeds differ by")
     wide = difference(with_noise([{**runs, **one}])[0], At("c"), At("e"))
     assert wide is not None
-    assert wide.high - wide.value == pytest.approx(1.96 * 0.0870, abs=0.001)
+    assert wide.high - wide.value == pytest.approx(2.306 * 0.0870, abs=0.001), "eight degrees of freedom"
     calm = with_noise([rows(a=[0.5, 0.501], b=[0.5, 0.5], d=[0.5, 0.5], c=[0.7])])[0]
-    assert calm["c"][0]["noise"] == {"pre": 0, "post": 0, "ft": 0}, "never narrower"
+    assert {noise.variance for noise in calm["c"][0]["noise"].values()} == {0}, "never narrower"
+
+
+def test_a_second_seed_makes_surer_than_one_and_says_no_more_than_the_table_does() -> None:
+    """Two equal differences are chance: the other rows tell how much seeds differ."""
+    table = rows(a=[0.5, 0.6, 0.5], b=[0.5, 0.5, 0.5], d=[0.55, 0.5, 0.6])
+    pair = {"c": {0: run(0.6), 1: run(0.6)}, "e": {0: run(0.5), 1: run(0.5)}}
+    assert above("c", "e")(pair).note == "+0.1000 ± 0.0000, 2 seeds", "nothing is known of other rows"
+    two = difference(with_noise([{**table, **pair}])[0], At("c"), At("e"))
+    one = difference(with_noise([{**table, **{row: {0: own[0]} for row, own in pair.items()}}])[0], At("c"), At("e"))
+    assert one is not None
+    assert two is not None
+    assert 0.03 < two.high - two.value < one.high - one.value
+    assert str(two).endswith("2 seeds and what seeds differ by")
+    wild = {"c": {0: run(0.9), 1: run(0.3)}, "e": {0: run(0.5), 1: run(0.5)}}
+    own = difference(with_noise([{**rows(a=[0.5] * 3, b=[0.5] * 3, d=[0.5] * 3), **wild}])[0], At("c"), At("e"))
+    assert own is not None
+    assert own.high - own.value > 1.96 * 0.42 / 2**0.5, "their own spread counts where it is larger"
+
+
+def test_weighted_means_have_noise_of_their_own() -> None:
+    """Seeds that differ in the weighted means only."""
+    table = {
+        name: {seed: run(0.5) | {"accuracy": {"pre": {"mean": 0.5, "weighted": 0.5 + seed * step}}} for seed in (0, 1)}
+        for name, step in (("a", 0.0), ("b", 0.2), ("c", 0.1))
+    }
+    noise = with_noise([table])[0]["a"][0]["noise"]
+    assert noise["pre", score].variance == 0 < noise["pre", by_size].variance
 
 
 def test_a_single_seed_of_sampled_clients_decides_nothing_by_itself() -> None:
@@ -190,7 +218,8 @@ def test_a_table_of_three_rows_tells_of_itself_and_others_of_all() -> None:
     }
     calm = {row: {s: run(0.5, table="y") for s in (1, 2)} for row in ("d", "e", "f")}
     alone = {"g": {1: run(0.5, table="z")}}
-    noise = {row: own[1]["noise"]["pre"] for row, own in with_noise([{**wild, **calm, **alone}])[0].items()}
+    found = with_noise([{**wild, **calm, **alone}])[0]
+    noise = {row: own[1]["noise"]["pre", score].variance for row, own in found.items()}
     assert noise["a"] > noise["g"] > noise["d"] == 0
 
 

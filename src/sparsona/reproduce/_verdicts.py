@@ -1,16 +1,15 @@
 """Whether a claim holds: yes, no, within noise or not run, with an interval over the seeds.
 
 Runs of one row differ in their seed only. Two rows are compared seed by seed, over the seeds that both have: the mean
-of the differences and its 95 % interval by Student's t. A single seed has the interval of its test samples instead.
-That leaves out what another seed would change, so it is widened by what rows with several seeds show (`_noise.py`); the
-note tells.
+of the differences and its 95 % interval by Student's t. One or two seeds do not tell how much seeds differ. They have
+the interval of their test samples, widened by what other rows with several seeds show (`_noise.py`); the note tells.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import mean, stdev
 from typing import Any, Literal, TypeAlias
@@ -23,7 +22,10 @@ Runs: TypeAlias = Mapping[str, Mapping[int, Summary]]
 
 TABLE, SAMPLED, NOISE = "table", "sampled", "noise"
 """What is known of a run beside its numbers: the table it stands in, whether only some clients are asked in a round,
-and the variance that other seeds would add to a difference, by evaluation point."""
+and what seeds add to a difference, a `Noise` by evaluation point and reading."""
+
+ENOUGH = 3
+"""So many seeds tell by themselves how much seeds differ."""
 
 Word: TypeAlias = Literal["yes", "no", "within noise", "not run"]
 
@@ -62,15 +64,22 @@ class Difference:
     high: float
     seeds: int
     noise: float = 0.0
-    """The standard deviation that other seeds would add to that of one seed's test samples."""
+    """The standard deviation that seeds add to that of the test samples, where other rows have told it."""
 
     def __str__(self) -> str:
         if math.isinf(self.low):
             return f"{self.value:+.4f}, one seed" + (" of sampled clients" if math.isinf(self.noise) else "")
         half = f"{self.value:+.4f} ± {self.high - self.value:.4f}"
-        if self.seeds > 1:
-            return f"{half}, {self.seeds} seeds"
-        return f"{half}, test samples of one seed" + (" and what seeds differ by" if self.noise > 0 else "")
+        told = f"{self.seeds} seeds" if self.seeds > 1 else "test samples of one seed"
+        return f"{half}, {told}" + (" and what seeds differ by" if self.noise > 0 else "")
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The variance that seeds add to the difference of two rows, and the degrees of freedom behind it."""
+
+    variance: float = 0.0
+    degrees: float = 0.0
 
 
 def score(summary: Summary, point: str) -> float | None:
@@ -156,22 +165,49 @@ class At:
 
 
 def difference(runs: Runs, one: At, other: At) -> Difference | None:
-    """By how much `one` is above `other`; None where they have no seed in common."""
+    """By how much `one` is above `other`; None where they have no seed in common.
+
+    Three seeds or more speak for themselves. Of one or two the variance is that over the test samples and what seeds
+    add to it in other rows, or that of the two, if it is larger; where nothing is known of other rows, two seeds speak
+    for themselves, too.
+    """
     a, b = values(runs, one.row, one.point, one.of), values(runs, other.row, other.point, other.of)
     both = sorted(a.keys() & b.keys())
     if not both:
         return None
-    if len(both) > 1:
-        return interval(a[seed] - b[seed] for seed in both)
-    (seed,) = both
-    gap, samples = a[seed] - b[seed], runs[one.row][seed].get("test_samples")
-    shares = all(0 <= value <= 1 for value in (a[seed], b[seed]))
+    gaps = [a[seed] - b[seed] for seed in both]
+    alone = interval(gaps)
+    noise = max((noise_of(runs[at.row][seed], at) for at in (one, other) for seed in both), key=lambda n: n.variance)
+    if len(both) >= ENOUGH or (len(both) > 1 and not noise.degrees):
+        return alone
+    samples = [runs[one.row][seed].get("test_samples") or 0 for seed in both]
+    shares = all(0 <= own[seed] <= 1 for own in (a, b) for seed in both)
     few = any(at.of in (bottom, newcomers, lag) for at in (one, other))  # they rest on a few clients' samples
-    noise = max(runs[at.row][seed].get(NOISE, {}).get(at.point, 0.0) for at in (one, other))
-    if not samples or not shares or few or math.isinf(noise):
-        return Difference(gap, -math.inf, math.inf, 1, noise)
-    half = 1.96 * math.sqrt(variance(a[seed], b[seed], samples) + noise)
-    return Difference(gap, gap - half, gap + half, 1, math.sqrt(noise))
+    if not all(samples) or not shares or few or math.isinf(noise.variance):
+        return replace(alone, noise=noise.variance) if len(both) == 1 else alone
+    sampling = mean(variance(a[seed], b[seed], count) for seed, count in zip(both, samples, strict=True))
+    spread = max(sampling + noise.variance, stdev(gaps) ** 2 if len(both) > 1 else 0.0)
+    half = quantile(sampling, noise) * math.sqrt(spread / len(both))
+    return replace(alone, low=alone.value - half, high=alone.value + half, noise=math.sqrt(noise.variance))
+
+
+def noise_of(run: Summary, at: At) -> Noise:
+    """What seeds add to a difference in which this run is read so; of a reading that nobody knows, that of the mean."""
+    known: Mapping[tuple[str, Reading], Noise] = run.get(NOISE, {})
+    return known.get((at.point, at.of), known.get((at.point, score), Noise()))
+
+
+def quantile(sampling: float, noise: Noise) -> float:
+    """How many standard deviations make a 95 % interval, if a part of the variance is known from few degrees of freedom
+    (Welch and Satterthwaite).
+
+    >>> round(quantile(1e-4, Noise()), 2), round(quantile(0.0, Noise(1e-4, 4)), 2)
+    (1.96, 2.78)
+    """
+    from scipy.stats import t
+
+    known = noise.variance**2 / noise.degrees if noise.variance > 0 and noise.degrees > 0 else 0.0
+    return float(t.ppf(0.975, (sampling + noise.variance) ** 2 / known if known else math.inf))
 
 
 def variance(one: float, other: float, samples: int) -> float:
