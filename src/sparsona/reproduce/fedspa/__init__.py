@@ -7,19 +7,24 @@ takes one local epoch for five and few rounds; Ditto then trains an epoch for ea
 paper's five epochs, and every row chooses its learning rate on validation samples, in a tenth of the rounds.
 Fashion-MNIST under the most skewed labels has three seeds for the methods, all else one. `day` is the part of the whole
 that decides most: there, three seeds of FedSpa and FedAvg, and one of four methods and three studies.
+
+`paper` is for a cluster: EMNIST-Letters with LeNet5, CIFAR-10 with VGG11 and CIFAR-100 with ResNet18, each IID and in
+the settings A and B, with the paper's rounds, epochs, rates and three seeds; its studies on CIFAR-100. 261 runs, about
+40,000 CPU hours: `sparsona reproduce fedspa --size paper --engine ray` takes them to all nodes.
 """
 
 from __future__ import annotations
 
 from sparsona.reproduce import PAPERS, Paper, Size
-from sparsona.reproduce.fedspa.claims import CLAIMS, read_extra
+from sparsona.reproduce.fedspa.checks import read_extra
+from sparsona.reproduce.fedspa.claims import CLAIMS
 from sparsona.reproduce.fedspa.drawings import draw_communication, draw_rounds, draw_sparsity
 from sparsona.reproduce.fedspa.plan import cases
 
 
 @PAPERS.add
 def fedspa(size: Size) -> Paper:
-    """Two data sets by three settings by seven methods, and the studies of FedSpa under the most skewed labels."""
+    """Data sets by three settings by seven methods, and the studies of FedSpa."""
     return Paper(
         title="FedSpa: Achieving Personalized Federated Learning with Sparse Local Models",
         cases=list(cases(size)),
