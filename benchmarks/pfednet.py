@@ -1,7 +1,7 @@
 """pFedNet's two solvers, the fused-lasso prox of a client and the server's step on Z; and codes for its updates.
 
     python benchmarks/pfednet.py [--lengths 100000 1000000 10000000] [--clients 10 100 1000] [--weights 34826]
-    python benchmarks/pfednet.py --codes fashion-mnist convnet2
+    python benchmarks/pfednet.py --codes fashion-mnist convnet2 [--results docs/papers/results]
 
 Times are CPU times of one thread, so that other work on the machine matters little; the best of three. The prox is
 measured on noise and on a smooth vector with noise, for a gamma that fuses little, much and nearly all, and against
@@ -10,7 +10,8 @@ from nothing and from where the step before ended.
 
 `--codes` takes the updates that pFedNet's clients make on some data with some model, and has each code send the same
 ones: levels by k-means, the fused lasso, QSGD, top-k, ternary. Bytes are those of encoded frames; the error is
-|g - decoded| / |g|. Nothing is carried over to the next round, so this is the error before any error feedback.
+|g - decoded| / |g|. Nothing is carried over to the next round, so this is the error before any error feedback. With
+`--results` both are kept, from which pFedNet's card makes its verdicts on codes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import argparse
 import importlib
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -37,6 +40,8 @@ from sparsona.ops.quantise import quantise, restored
 from sparsona.ops.ternary import ternarise
 from sparsona.ops.topk import top_supports
 from sparsona.prepare import prepare
+from sparsona.reproduce import MEASURED, results_file
+from sparsona.reproduce._results import Results, machine
 from sparsona.wire import encode
 
 
@@ -132,7 +137,8 @@ def updates(data: str, model: str, rounds: int = 8) -> tuple[list[Vector], Layou
     return chosen, prepared.setup.task.layout
 
 
-def codes(data: str, model: str) -> None:
+def codes(data: str, model: str) -> dict[str, float]:
+    """The table of all codes, printed; mean bytes and mean error of each, by its name."""
     given, layout = updates(data, model)
     sizes = [tensor.size for tensor in layout.tensors]
     unit = [typical(g) for g in given]
@@ -171,19 +177,29 @@ def codes(data: str, model: str) -> None:
         **{f"{n} levels": levels(n) for n in (2, 4, 8, 16, 32)},
         **{f"gamma = {c:g} median": levels(0, c) for c in (0.1, 0.3)},
         "gamma = 0.1 median, 8 levels": levels(8, 0.1),
-        **{f"QSGD, {n} steps": qsgd(n) for n in (1, 7, 31)},
-        **{f"top {share:.0%}": top(share) for share in (0.01, 0.1, 0.3)},
-        **{f"ternary, {share:.0%}": signs(share) for share in (0.01, 0.1, 0.3)},
+        **{f"QSGD, {n} step{'s' * (n > 1)}": qsgd(n) for n in (1, 7, 31, 127)},
+        **{f"top {100 * share:g} %": top(share) for share in (0.01, 0.1, 0.3)},
+        **{f"ternary, {100 * share:g} %": signs(share) for share in (0.01, 0.1, 0.3)},
     }
     print(f"\n{len(given)} updates of {layout.size:,} numbers, {data}, {model}\n")
     print("| code | bytes an update | of float32 | error |\n|---|---|---|---|")
+    found: dict[str, float] = {}
     for name, code in ways.items():
         sent, wrong = [], []
         for number, g in enumerate(given):
             message, decoded = code(number, g)
             sent.append(len(encode(message, layout.lengths).data))
             wrong.append(float(np.linalg.norm(g - decoded) / np.linalg.norm(g)))
+        found |= {f"{name}, bytes": round(float(np.mean(sent)), 1), f"{name}, error": round(float(np.mean(wrong)), 4)}
         print(f"| {name} | {np.mean(sent):,.0f} | {np.mean(sent) / (4 * layout.size):.4f} | {np.mean(wrong):.4f} |")
+    return found
+
+
+def keep(folder: Path, model: str, found: Mapping[str, float]) -> None:
+    """Keep what codes take and lose on a model's updates."""
+    kept = Results.read(results_file(folder, "pfednet", size="quick"))
+    when = datetime.now(UTC).date().isoformat()
+    kept.add(f"{MEASURED}codes-{model}", {"extra": dict(found), "date": when, "machine": machine()})
 
 
 def main() -> None:
@@ -192,9 +208,12 @@ def main() -> None:
     parser.add_argument("--clients", type=int, nargs="*", default=[10, 100, 1000])
     parser.add_argument("--weights", type=int, default=34_826)
     parser.add_argument("--codes", nargs=2, metavar=("DATA", "MODEL"))
+    parser.add_argument("--results", type=Path, help="the folder of kept results, for --codes fashion-mnist MODEL")
     given = parser.parse_args()
     if given.codes:
-        codes(*given.codes)
+        found = codes(*given.codes)
+        if given.results and given.codes[0] == "fashion-mnist":
+            keep(given.results, given.codes[1], found)
         return
     prox(given.lengths)
     network_prox(np.eye(3, dtype=np.float32), knn_graph(np.eye(3), 2), 0.1)  # compile

@@ -1,4 +1,4 @@
-"""FedPSE's studies of EWA, DPS and the correlation distance, from the directories of quick runs."""
+"""FedPSE's studies of EWA, DPS and the correlation distance, from the directories of quick runs; its curves."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from sparsona.methods.fedpse.owed import ServerState
+from sparsona.report.curves import draw, marks
 from sparsona.reproduce import finished, score, server_state
-from sparsona.reproduce.fedpse.plan import LAMBDAS, cases, row_of
+from sparsona.reproduce.fedpse.plan import LAMBDAS, METHODS, cases, row_of
 
 VARIANCE = {1.0: 2.0e-3, 0.5: 4.0e-4, 0.0: 2.9e-4}
 """Table 3: the variance of d over ten clients on Fashion-MNIST."""
@@ -72,4 +73,13 @@ def draw_distance(runs: Path, to: Path) -> bool:
     axes.set_ylabel("correlation distance d, a dot a client")
     axes.margins(x=0.2, y=0.3)
     figure.savefig(to, dpi=120)
+    return True
+
+
+def draw_curves(runs: Path, to: Path) -> bool:
+    """The paper's figure 2: accuracy at `pre` in every round, five clients of Fashion-MNIST, lambda = 1, first seed."""
+    folders = {method: runs / f"{row_of(1.0, method, 5)}-curve" for method in METHODS[1:]}
+    if any(not (folder / "summary.json").exists() for folder in folders.values()):
+        return False
+    draw({method: marks(folder, "pre") for method, folder in folders.items()}, to, "pre", ("rounds",), "accuracy")
     return True

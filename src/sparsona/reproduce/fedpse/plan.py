@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from fnmatch import fnmatch
+from functools import cache
 from typing import Any
 
 from sparsona.reproduce import Case, Grid, Size
 
 METHODS = ("local", "fedavg", "fedstc", "fedscr", "fedpse")
-SAMPLES = {"fashion-mnist": 60_000, "mnist": 60_000, "imdb": 25_000}
+CIFAR = "cifar-10"
+SAMPLES = {"fashion-mnist": 60_000, "mnist": 60_000, "imdb": 25_000, CIFAR: 50_000}
+WORK = {"imdb": 0.2, CIFAR: 150.0}
+"""The work of a sample, where it is not that of a 28x28 image in ConvNet2."""
+SECONDS = 2.8e-4
+"""What such an image takes one core, measured: 43 s for a run of `quick`, its evaluations included."""
 BATCH = 128
 ROUNDS = {"fashion-mnist": 10, "mnist": 10, "imdb": 30}
 """How many `quick` runs."""
-RATE = {"fashion-mnist": 1e-3, "mnist": 1e-3, "imdb": 1e-2}
+RATE = {"fashion-mnist": 1e-3, "mnist": 1e-3, "imdb": 1e-2, CIFAR: 1e-3}
 """The ends of the paper's range: at 1e-3 the embedding hardly moves in 20 steps."""
 
 TABLE_1 = {
@@ -45,29 +53,70 @@ TABLE_1 = {
     ("imdb", 10, 1.0): (0.9080, 0.9591, 0.9633, 0.9991),
     ("imdb", 10, 0.5): (0.8900, 0.8922, 0.8901, 0.8951),
     ("imdb", 10, 0.0): (0.8908, 0.8846, 0.8770, 0.8602),
+    (CIFAR, 2, 1.0): (0.7508, 0.7611, 0.7723, 0.8576),
+    (CIFAR, 2, 0.5): (0.7712, 0.7732, 0.7731, 0.7743),
+    (CIFAR, 2, 0.0): (0.7736, 0.7711, 0.7724, 0.7721),
+    (CIFAR, 5, 1.0): (0.7654, 0.7786, 0.7841, 0.8602),
+    (CIFAR, 5, 0.5): (0.7760, 0.7801, 0.7822, 0.7843),
+    (CIFAR, 5, 0.0): (0.7805, 0.7805, 0.7804, 0.7780),
+    (CIFAR, 10, 1.0): (0.7630, 0.7721, 0.7734, 0.8741),
+    (CIFAR, 10, 0.5): (0.7800, 0.7811, 0.7832, 0.7856),
+    (CIFAR, 10, 0.0): (0.7815, 0.7822, 0.7788, 0.7770),
 }
-QUICK = [setting for setting in TABLE_1 if setting[1] == 10 or setting[2] == 1.0]
+TABLE_2 = {
+    # the same, where Table 1 has no such number of clients
+    ("fashion-mnist", 25, 1.0): (0.8045, 0.8553, 0.8612, 0.9021),
+    ("fashion-mnist", 50, 1.0): (0.8071, 0.8343, 0.8531, 0.8939),
+    ("fashion-mnist", 100, 1.0): (0.7921, 0.8211, 0.8344, 0.8772),
+    ("imdb", 25, 1.0): (0.8570, 0.9104, 0.9112, 0.9923),
+    ("imdb", 50, 1.0): (0.8356, 0.9003, 0.9085, 0.9986),
+    ("imdb", 100, 1.0): (0.8401, 0.9036, 0.9101, 0.9975),
+}
+WHOLE = [setting for setting in TABLE_1 if setting[0] != CIFAR]
+QUICK = [setting for setting in WHOLE if setting[1] == 10 or setting[2] == 1.0]
 """The settings of Table 1 that the claims are about: ten clients, or lambda = 1."""
 STUDIED: dict[str, dict[str, Any]] = {"no-ewa": {"ewa": False}, "no-dps": {"dps": False}}
 """FedPSE without one of its parts, by lambda."""
 LAMBDAS = (0.0, 0.5, 1.0)
+BETWEEN = (0.2, 0.4, 0.6, 0.8)
+"""The other lambdas of figures 5 and 8, taken to be in steps of 0.2: the paper prints none."""
+USUAL = 0.9
+"""The paper's p, but for figure 4."""
 SPARSITIES = (0.1, 0.4, 0.7)
-"""The paper's p beside its usual 0.9, for C8."""
+"""Some of the other p of figure 4, for C8."""
+EVERY_P = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, USUAL)
+"""All p of figure 4, for C5."""
+FEW, MANY = (2, 5, 10), (25, 50, 100)
+"""How many clients there are in Table 1, and in Table 2 beside it."""
+ALONE = ((CIFAR, 10, 1.0), ("fashion-mnist", 100, 1.0))
+"""Where `paper` asks what `local` has: on the largest net, and with the least data a client."""
 SAMPLED = (0.2, 0.5)
-"""The shares of the clients that are asked in a round, for C9."""
+"""The shares of the clients that are asked in a round, for C9. Figure 7 prints none."""
+TUNED = "tuned"
+RATES = (1e-3, 3e-3, 1e-2)
+"""What the `tuned` rows of `quick` choose from: both ends of the paper's range, and one between."""
 PARTS: dict[Size, float] = {"quick": 0.25, "day": 0.5, "whole": 1.0}
 """How much of an epoch a client trains in a round, on images."""
 SEEDS = {True: (1, 2, 3), False: (1, 2)}
 """Of Fashion-MNIST with ten clients, by `quick`."""
+THREE = (1, 2, 3)
+"""Of figures 2, 4, 5, 7 and 8 in `paper`: gains of a point need an interval. The paper has seed 1 alone."""
+LENGTH = 100
+"""The rounds of the paper's listing."""
 
 
 def cases(size: Size) -> Iterator[Case]:
-    """All runs: 27 of the 36 settings of Table 1 by 5 methods (CIFAR-10 is left out), or 15 by 5 and the headline again
-    with whole epochs."""
-    if size == "paper":
-        return
-    found = (case if size == "quick" else replace(case, grid=_rates(case)) for case in _all(size))
-    yield from (case for case in found if size != "day" or case.of in DAY)
+    """All runs. The whole has 27 of the 36 settings of Table 1 by 5 methods, `paper` the 9 of CIFAR-10 and what else no
+    other size has; `quick` has 15 by 5, the headline again with whole epochs, and again with rates from validation
+    samples."""
+    if size == "quick":
+        yield from _all(size)
+        yield from _tuned()
+    elif size == "paper":
+        yield from {case.name: replace(case, grid=_rates(case)) for case in _paper()}.values()
+    else:
+        found = (replace(case, grid=_rates(case)) for case in _all(size))
+        yield from (case for case in found if size != "day" or case.of in DAY)
 
 
 def name_of(data: str, clients: int, ratio: float, method: str) -> str:
@@ -81,8 +130,8 @@ def name_of(data: str, clients: int, ratio: float, method: str) -> str:
 
 def _all(size: Size) -> Iterator[Case]:
     quick, part = size == "quick", PARTS[size]
-    rounds = ROUNDS if quick else dict.fromkeys(SAMPLES, 100)
-    for data, clients, ratio in QUICK if quick else TABLE_1:
+    rounds = ROUNDS if quick else dict.fromkeys(SAMPLES, LENGTH)
+    for data, clients, ratio in QUICK if quick else WHOLE:
         for method in METHODS:
             for seed in _seeds(quick, data, clients):
                 yield _case(data, clients, ratio, method, {}, part, rounds[data], seed=seed)
@@ -100,12 +149,56 @@ def _all(size: Size) -> Iterator[Case]:
             for seed in SEEDS[quick]:  # who is asked last decides much
                 yield _case("fashion-mnist", 10, 1.0, method, {}, part, usual, f"sample-{share:g}", seed, share)
     if quick:
-        for ratio in LAMBDAS:
-            for seed in SEEDS[quick]:  # C7: a variance of two clients needs several seeds
-                if (ratio, seed) != (1.0, 1):  # which is in Table 1
-                    yield _case("fashion-mnist", 2, ratio, "fedpse", {}, part, usual, seed=seed)
+        for clients in (2, 5):
+            for ratio in LAMBDAS:
+                for seed in SEEDS[quick]:  # C7: a variance of two clients needs several seeds
+                    if (ratio, seed) != (1.0, 1):  # which is in Table 1
+                        yield _case("fashion-mnist", clients, ratio, "fedpse", {}, part, usual, seed=seed)
         for method in METHODS:
             yield _case("fashion-mnist", 10, 1.0, method, {}, 1.0, 8, "epochs")
+
+
+def _tuned() -> Iterator[Case]:
+    """The headline of `quick` again: each row chooses its rate on validation samples, in half as many rounds."""
+    part, rounds = PARTS["quick"], ROUNDS["fashion-mnist"]
+    for ratio in (1.0, 0.5):
+        for method in METHODS:
+            for seed in SEEDS[True]:
+                case = _case("fashion-mnist", 10, ratio, method, {}, part, rounds, TUNED, seed)
+                table = f"{case.table}, rates chosen on validation samples"
+                yield replace(case, table=table, grid=Grid("training.lr", RATES, rounds // 2))
+
+
+def _paper() -> Iterator[Case]:
+    """What the whole lacks of the paper's tables and figures, at the same length; some rows more than once. Rows of the
+    whole that a mean or a curve needs beside them are here, too: who has run them need not do it again."""
+    fashion = "fashion-mnist"
+    settings = [setting for setting in TABLE_1 if setting[0] == CIFAR]
+    settings += [(data, clients, 1.0) for data in (fashion, "imdb") for clients in (*FEW, *MANY)]  # Table 2
+    for data, clients, ratio in settings:
+        for method in METHODS if (data, clients, ratio) in ALONE else METHODS[1:]:
+            yield _case(data, clients, ratio, method, {}, 1.0, LENGTH)
+    for seed in THREE:
+        for method in METHODS[1:]:
+            yield _every_round(_case(fashion, 5, 1.0, method, {}, 1.0, LENGTH, "curve", seed))  # figure 2
+            for share in SAMPLED:  # figure 7
+                yield _case("imdb", 10, 1.0, method, {}, 1.0, LENGTH, f"sample-{share:g}", seed, share)
+        for clients in FEW:  # figure 4
+            for p in EVERY_P:
+                for ewa in (True, False):
+                    options = ({} if p == USUAL else {"sparsity": p}) | ({} if ewa else STUDIED["no-ewa"])
+                    yield _case(fashion, clients, 1.0, "fedpse", options, 1.0, LENGTH, _variant(p, ewa), seed)
+        for ratio in BETWEEN:  # figures 5 and 8
+            for study, options in ({"": {}} | STUDIED).items():
+                yield _case(fashion, 10, ratio, "fedpse", options, 1.0, LENGTH, study, seed)
+
+
+def _every_round(case: Case) -> Case:
+    return replace(case, settings={**case.settings, "evaluation": {**case.settings["evaluation"], "every": 1}})
+
+
+def _variant(p: float, ewa: bool) -> str:
+    return "-".join(filter(None, ("" if p == USUAL else f"p-{p:g}", "" if ewa else "no-ewa")))
 
 
 DAY = {
@@ -117,7 +210,8 @@ DAY = {
 
 
 def _rates(case: Case) -> Grid:
-    """The rates that a row of the whole chooses from: its usual one, and one between the ends of the paper's range."""
+    """The rates that a row of the whole or of `paper` chooses from: its usual one, and one between the ends of the
+    paper's range."""
     return Grid("training.lr", (RATE[case.settings["data"]], 3e-3), rounds=5)
 
 
@@ -139,9 +233,10 @@ def _case(
 ) -> Case:
     whole = -(-SAMPLES[data] // clients // BATCH)
     steps = None if part == 1 or data == "imdb" else max(1, round(whole * part))
-    every = 10 if rounds == 100 else 0 if method == "fedavg" else rounds // 2
+    every = 10 if rounds == LENGTH else 0 if method == "fedavg" else rounds // 2
     passes = f"{steps} of {whole} batches" if steps else "one epoch"
-    printed = dict(zip(METHODS[1:], TABLE_1.get((data, clients, ratio), ()), strict=False)).get(method)
+    numbers = (TABLE_1 | TABLE_2).get((data, clients, ratio), ())
+    printed = dict(zip(METHODS[1:], numbers, strict=False)).get(method)
     length = {"epochs": 1} if steps is None else {"steps": steps}
     row = name_of(data, clients, ratio, method) + (f"-{variant}" if variant else "")
     settings: dict[str, Any] = {
@@ -156,14 +251,16 @@ def _case(
         "split": {"validation": 0.0},
         "evaluation": {"every": every, "ft": method == "fedavg"},
     }
+    if data == CIFAR:
+        settings["model"] = "resnet18-gn"
     if sample < 1:
         settings["schedule"] = {"sample": sample}
     return Case(
         name=row if seed == 1 else f"{row}-{seed}",
         table=f"{data}, N = {clients}, lambda = {ratio:g}, {passes} a round",
         settings=settings,
-        paper=printed if variant in ("", "epochs", "persist") else None,
-        cost=sample * rounds * (clients * steps * BATCH if steps else SAMPLES[data]) * (0.2 if data == "imdb" else 1),
+        paper=printed if variant in ("", "epochs", "persist", TUNED, "curve") else None,
+        cost=sample * rounds * (clients * steps * BATCH if steps else SAMPLES[data]) * WORK.get(data, 1),
         row=row,
     )
 
@@ -171,3 +268,40 @@ def _case(
 def row_of(ratio: float, method: str, clients: int = 10, data: str = "fashion-mnist") -> str:
     """The row of a method: ten clients of Fashion-MNIST, unless said otherwise."""
     return name_of(data, clients, ratio, method)
+
+
+def row_with(p: float, ewa: bool = True, clients: int = 10) -> str:
+    """The row of FedPSE with a sparsity, with or without EWA, at lambda = 1 on Fashion-MNIST.
+
+    >>> row_with(0.9), row_with(0.2, ewa=False, clients=2)
+    ('fashion-mnist-10-1-fedpse', 'fashion-mnist-2-1-fedpse-p-0.2-no-ewa')
+    """
+    return "-".join(filter(None, (row_of(1.0, "fedpse", clients), _variant(p, ewa))))
+
+
+@cache
+def _hours(size: Size) -> Mapping[str, float]:
+    """About how many hours of a core each case takes, its row's trials included, by name."""
+    found: dict[str, float] = {}
+    rows = set[str]()
+    for case in cases(size):
+        trials = 0.0
+        if case.grid is not None and case.of not in rows:
+            kept = 1 - case.grid.validation
+            trials = len(case.grid.values) * kept * case.grid.rounds / case.settings["rounds"]
+        rows.add(case.of)
+        found[case.name] = case.cost * (1 + trials) * SECONDS / 3600
+    return found
+
+
+def command(size: Size, only: str, again: bool = False) -> str:
+    """The command that runs some cases, and about how long a core takes for them; `again` if they are kept without what
+    is asked.
+
+    >>> command("quick", "fashion-mnist-2-1-fed???")
+    "`sparsona reproduce fedpse --size quick --only 'fashion-mnist-2-1-fed???'`: about 3 CPU minutes"
+    """
+    hours = sum(taken for name, taken in _hours(size).items() if fnmatch(name, only))
+    told = f"{hours:,.0f} CPU hours" if hours > 1.5 else f"{max(1, math.ceil(60 * hours))} CPU minutes"
+    flag = "" if size == "whole" else f" --size {size}"
+    return f"`sparsona reproduce fedpse{flag} --only '{only}'{' --again' * again}`: about {told}"

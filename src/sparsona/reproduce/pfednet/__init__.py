@@ -5,7 +5,8 @@ Logistic regression on covtype (its four wilderness areas; twenty clients by k-m
 each), on heart disease with its four hospitals, and on Fashion-MNIST with three classes a client. covtype is an
 excerpt: few samples to train on, many to test on. Differences are small, so there are several seeds; `quick` takes
 fewer. Where methods are compared (`tuned-*`), each chooses among six settings on validation samples: six learning
-rates, or two of them by three values of lambda or of the number of clusters. The sweeps are for the drawings.
+rates, or two of them by three values of lambda or of the number of clusters. The sweeps over lambda are read on test
+samples and are for the drawings; bytes are saved at the lambda that validation samples choose.
 """
 
 from __future__ import annotations
