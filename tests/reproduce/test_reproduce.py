@@ -149,7 +149,7 @@ def test_the_servers_own_vector_can_be_scored(tmp_path: Path) -> None:
 def test_unknown_names() -> None:
     with pytest.raises(InputError, match="fedpse"):
         reproduce("fedpes", "quick", Path("nowhere"))
-    with pytest.raises(InputError, match="quick, day or whole, not 'short'"):
+    with pytest.raises(InputError, match="quick, day, whole or paper, not 'short'"):
         reproduce("fedpse", cast(Size, "short"), Path("nowhere"))
     with pytest.raises(InputError, match="does not come in the size day"):
         reproduce("pfednet", "day", Path("nowhere"))

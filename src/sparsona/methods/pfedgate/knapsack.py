@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -35,25 +36,41 @@ class Budget:
         """
         if self.density >= 1:
             return np.ones(len(cut), np.bool_)
-        first, linear, sizes = np.array(cut.first), np.array(cut.linear), cut.sizes
-        output = np.array(cut.output)
-        whole = self.whole_output and 2 * int(sizes[output].sum()) <= self.density * int(sizes.sum())
-        kept = first | output if whole else first.copy()
-        values = np.rint(10 * importance).astype(np.int64)
-        if self.knapsack == "exact":
-            room = int(self.density * sizes.sum() + 1e-9) - int(sizes[kept].sum())
-            free = np.flatnonzero(~kept)
-            if room > 0:
-                kept[free[exact(values[free], sizes[free], room)]] = True
-            return kept
+        fixed = fixed_part(self, cut)
+        kept, values = fixed.kept.copy(), np.rint(10 * importance).astype(np.int64)
+        solve = exact if self.knapsack == "exact" else greedy
+        for free, sizes, room in fixed.groups:
+            kept[free[solve(values[free], sizes, room)]] = True
+        return kept
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """What does not depend on the batch: the blocks that are always kept, and the groups of blocks that share a budget,
+    each with its blocks' places, their sizes and the room for them."""
+
+    kept: Mask
+    groups: tuple[tuple[Integers, Integers, int], ...]
+
+
+@lru_cache(maxsize=64)
+def fixed_part(budget: Budget, cut: Cut) -> Fixed:
+    """The part of a choice that is the same for every batch of a client; it is asked for in every step."""
+    first, linear, output, sizes = np.array(cut.first), np.array(cut.linear), np.array(cut.output), cut.sizes
+    whole = budget.whole_output and 2 * int(sizes[output].sum()) <= budget.density * int(sizes.sum())
+    kept = first | output if whole else first
+    rooms = []
+    if budget.knapsack == "exact":
+        rooms.append((~kept, int(budget.density * sizes.sum() + 1e-9) - int(sizes[kept].sum())))
+    else:
         over = 0
         for group in (linear, ~linear):
-            room = round((self.density - self.least) * int(sizes[group & ~first].sum()))
+            room = round((budget.density - budget.least) * int(sizes[group & ~first].sum()))
             room -= int(sizes[group & kept & ~first].sum()) + over
-            free = np.flatnonzero(group & ~kept)
-            kept[free[greedy(values[free], sizes[free], room)]] = True
+            rooms.append((group & ~kept, room))
             over = max(0, -room)
-        return kept
+    found = [(np.flatnonzero(group), room) for group, room in rooms if room > 0]
+    return Fixed(kept, tuple((free, sizes[free], room) for free, room in found))
 
 
 def greedy(values: Integers, sizes: Integers, capacity: int) -> Mask:

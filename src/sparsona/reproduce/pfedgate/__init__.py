@@ -2,42 +2,44 @@
 
 Fashion-MNIST with the LEAF net, the paper's for EMNIST, stands in for EMNIST, whose 62 classes are not to be had
 everywhere. `quick` has LeNet5, which is the LEAF net with a quarter of its width, 2,000 images, 10 clients of about 120
-training images, 60 rounds of three batches of 40, and three seeds; its studies have one, but for new clients. `day` has
-10,000 images, 20 clients of about 300 and 100 rounds, hence four times the steps of `quick`, and three seeds of the
-rows that decide most. Where the gate starts is studied on the LEAF net itself (`leaf-*`): 1,000 images, 4 clients, 80
-rounds. The paper has 100 clients, 400 rounds and batches of 128. All methods choose their learning rate among three on
-validation images; pFedGate's gate has the paper's rate for its density (`quick`, `day`: 0.1). The paper's mean over the
-clients is weighted by their sizes: the tables have both.
+training images, 60 rounds of three batches of 40, and three seeds; its studies have one, but for new clients, curves
+and trees. `day` has 10,000 images, 20 clients of about 300 and 100 rounds, hence four times the steps of `quick`, and
+three seeds of the rows that decide most. Where the gate starts and how blocks are cut is studied on the LEAF net itself
+(`leaf-*`): 1,000 images, 4 clients, 80 rounds. The paper has 100 clients, 400 rounds and batches of 128, and so has the
+whole. `paper` has its four data sets, nets, clients and densities, and every rate that it tried; what is not in its
+table 1 is called a study there. All methods choose their learning rate on validation images; pFedGate's gate has the
+paper's rate for its density (`quick`, `day`: 0.1). The paper's mean over the clients is weighted by their sizes: the
+tables have both.
 """
 
 from __future__ import annotations
 
-from sparsona.methods.pfedgate import ServerState
-from sparsona.prepare import Prepared
-from sparsona.reproduce import MEASURED, PAPERS, Paper, Runs, Size, number, server_scores, spread
+from sparsona.reproduce import MEASURED, PAPERS, Paper, Runs, Size, number, spread
 from sparsona.reproduce._verdicts import bottom, by_size, newcomers, values
 from sparsona.reproduce.pfedgate.claims import claims
 from sparsona.reproduce.pfedgate.gates import dendrogram_of, masks_table
-from sparsona.reproduce.pfedgate.plan import MODELS, cases, printed
-from sparsona.runs.directory import RunDirectory
+from sparsona.reproduce.pfedgate.plan import MODELS, cases
+from sparsona.reproduce.pfedgate.printed import printed, table_1
+from sparsona.reproduce.pfedgate.readings import read_run
+from sparsona.reproduce.pfedgate.settings import DATA
 
 
 @PAPERS.add
 def pfedgate(size: Size) -> Paper:
-    """The experiments of the pFedGate paper, at a laptop's length, a day's or whole."""
+    """The experiments of the pFedGate paper, at a laptop's length, a day's, whole, or with the paper's own data."""
     drawings = {f"pfedgate-dendrogram-{data}.png": dendrogram_of(data) for data in MODELS}
     return Paper(
         "pFedGate: Efficient Personalized Federated Learning via Sparse Model-Adaptation",
         list(cases(size)),
         list(claims(size)),
         drawings={**drawings, "pfedgate-masks.md": masks_table},
-        extra=_server,
-        tables={"Means weighted by the clients' sizes, as the paper has them, and bottom deciles": _weighted},
+        extra=read_run,
+        tables={
+            "Means weighted by the clients' sizes, as the paper has them, and bottom deciles (paper, for Fashion-MNIST"
+            " EMNIST's)": _weighted,
+            **({"Table 1 of the paper, as printed": lambda runs: table_1()} if size == "quick" else {}),
+        },
     )
-
-
-def _server(folder: RunDirectory, prepared: Prepared) -> dict[str, float]:
-    return server_scores(folder, prepared, ServerState) if prepared.experiment.method == "pfedgate" else {}
 
 
 def _weighted(runs: Runs) -> str:
@@ -61,7 +63,7 @@ def _weighted(runs: Runs) -> str:
         ]
         checked = [run["validation"]["post"] for run in own.values() if "post" in run.get("validation", {})]
         new = list(values(runs, row, "post", newcomers).values())
-        data = next((name for name in MODELS if row.startswith(f"{name}-")), "")
+        data = next((name for name in DATA if row.startswith(f"{name}-")), "")
         paper = printed(data, row.removeprefix(f"{data}-")) if data else (None, None)
         told = " | ".join(map(number, paper))
         lines.append(f"| {row} | {told} | {' | '.join(cells)} | {spread(checked)} | {spread(new)} |")

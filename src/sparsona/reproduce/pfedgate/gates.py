@@ -9,14 +9,19 @@ from pathlib import Path
 
 import numpy as np
 
+from sparsona.chance import Chance
 from sparsona.data.dataset import Indices
 from sparsona.experiment import read
 from sparsona.files import write_atomically
 from sparsona.message import Vector
 from sparsona.methods.pfedgate.gate import Gated, block_scales, ready
 from sparsona.prepare import prepare
+from sparsona.runs.about import read_about
+from sparsona.runs.directory import RunDirectory
+from sparsona.runs.names import file_stem
 from sparsona.runs.state import unpack
 from sparsona.training.runner import ModelRunner
+from sparsona.training.vector import Flat
 
 
 def gates(run: Path) -> dict[str, Gated]:
@@ -49,6 +54,26 @@ def dendrogram_of(data: str) -> Callable[[Path, Path], bool]:
         return True
 
     return draw
+
+
+def likeness(run: RunDirectory, chance: Chance) -> dict[str, float]:
+    """Whether clients with like labels have like gates, over all pairs of clients: Spearman's correlation of how far
+    their shares of labels differ with the Euclidean distance of their gates' weights, and with that of the scales that
+    these give. Of a gate counts what it has moved by, since every client's starts elsewhere."""
+    from scipy.spatial.distance import pdist
+    from scipy.stats import spearmanr
+
+    clients, found = read_about(run.path).clients, gates(run.path)
+    models = {name: found[file_stem(name)] for name in clients if file_stem(name) in found}
+    counts = np.array([clients[name].classes for name in models], np.float64)
+    unlike = pdist(counts / counts.sum(1, keepdims=True), "cityblock")
+    moved = [
+        (model.gate - model.design.initial(chance, name))[: Flat(model.design.module()).layout.size]
+        for name, model in models.items()
+    ]
+    by = {"gates alike": np.stack(moved), "scales alike": np.stack([model.frozen for model in models.values()])}
+    told = {what: float(spearmanr(unlike, pdist(vectors.astype(np.float64)))[0]) for what, vectors in by.items()}
+    return {what: value for what, value in told.items() if np.isfinite(value)}
 
 
 @dataclass(frozen=True)
