@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparsona.reproduce._noise import with_noise
 from sparsona.reproduce._paper import Case, Paper, Size
 from sparsona.reproduce._results import Results
-from sparsona.reproduce._verdicts import SAMPLED, TABLE, Claim, Runs, Summary, interval, score, values
+from sparsona.reproduce._verdicts import MISSING, SAMPLED, TABLE, Claim, Runs, Summary, Verdict, interval, score, values
 
 MEASURED = "measured-"
 """How the names of kept lines begin that are a benchmark's and no case's."""
@@ -68,27 +69,44 @@ def tables(paper: Paper, name: str, size: Size, runs: Runs) -> list[str]:
 
 
 def verdicts(parts: Sequence[Part]) -> list[str]:
-    """A table with a row for each claim: the verdict, and what it rests on or what would settle it.
-
-    Of several sizes the longest that says yes or no decides. The evidence names every size that was run, also one that
-    says something else: it may have more seeds. What nobody has run names the cost of the shortest.
-    """
+    """How many claims came out how, a table of those with evidence, and one of those that nobody has run, with what
+    would settle them."""
     known = with_noise([part.runs for part in parts])
     parts = [replace(part, runs=runs) for part, runs in zip(parts, known, strict=True)]
-    lines = ["| claim | verdict | evidence |", "|---|---|---|"]
-    for text in dict.fromkeys(claim.text for part in parts for claim in part.claims):
-        asked = [(part, claim) for part in reversed(parts) for claim in part.claims if claim.text == text]
-        ran = [(part.size, found) for part, claim in asked if (found := claim.check(part.runs)).word != "not run"]
-        if ran:
-            _, decides = next((pair for pair in ran if pair[1].word in ("yes", "no")), ran[0])
-            several = len(parts) > 1 and asked[-1][1].cost
-            notes = [f"{size}, {found.word}: {found.note}" if several else found.note for size, found in ran]
-            word, note = decides.word, "; ".join(notes if several else notes[:1])
-        else:
-            part, claim = asked[-1]
-            word, note = "not run", "; ".join(filter(None, (claim.check(part.runs).note, claim.cost)))
-        lines.append(f"| {text} | {word} | {note} |")
-    return lines
+    texts = dict.fromkeys(claim.text for part in parts for claim in part.claims)
+    found = {text: _judged(text, parts) for text in texts}
+    count = Counter(verdict.word for verdict in found.values())
+    told = ", ".join(f"{count[word]} {word}" for word in ("yes", "no", "within noise", "not run") if count[word])
+    lines = [f"{len(found)} claims: {told}.", ""]
+    for waiting, title, head in (
+        (False, "", "| claim | verdict | evidence |"),
+        (True, "Claims that nobody has run, and what would settle them:", "| claim | command |"),
+    ):
+        own = {text: verdict for text, verdict in found.items() if (verdict.word == "not run") == waiting}
+        if own:
+            lines += [*([title, ""] if title else []), head, "|---" * (head.count("|") - 1) + "|"]
+            lines += [f"| {text} | {'' if waiting else f'{own[text].word} | '}{own[text].note} |" for text in own]
+            lines.append("")
+    return lines[:-1]
+
+
+def _judged(text: str, parts: Sequence[Part]) -> Verdict:
+    """A claim's verdict over several sizes, and what it rests on or what would settle it.
+
+    The longest size that says yes or no decides. The evidence names every size that was run, also one that says
+    something else: it may have more seeds. What nobody has run names the cost, and the reason if there is another one
+    than that its rows are missing.
+    """
+    asked = [(part, claim) for part in reversed(parts) for claim in part.claims if claim.text == text]
+    ran = [(part.size, found) for part, claim in asked if (found := claim.check(part.runs)).word != "not run"]
+    if not ran:
+        part, claim = asked[-1]
+        reason = claim.check(part.runs).note
+        return Verdict("not run", "; ".join(filter(None, ("" if reason.startswith(MISSING) else reason, claim.cost))))
+    _, decides = next((pair for pair in ran if pair[1].word in ("yes", "no")), ran[0])
+    if len(parts) == 1 or not asked[-1][1].cost:
+        return Verdict(decides.word, ran[0][1].note)
+    return Verdict(decides.word, "; ".join(f"{size}, {found.word}: {found.note}" for size, found in ran))
 
 
 def _row(case: Case, runs: Runs) -> list[str]:

@@ -24,6 +24,9 @@ TABLE, SAMPLED, NOISE = "table", "sampled", "noise"
 """What is known of a run beside its numbers: the table it stands in, whether only some clients are asked in a round,
 and what seeds add to a difference, a `Noise` by evaluation point and reading."""
 
+MISSING = "missing: "
+"""How the note begins of a claim whose rows have not been run."""
+
 ENOUGH = 3
 """So many seeds tell by themselves how much seeds differ."""
 
@@ -326,4 +329,4 @@ def _missing(runs: Runs, rows: Iterable[str]) -> str:
     if not absent:
         return "no seed or point in common"
     named, more = ", ".join(absent[:3]), len(absent) - 3
-    return f"missing: {named}" + (f" and {more} more" if more > 0 else "")
+    return f"{MISSING}{named}" + (f" and {more} more" if more > 0 else "")
