@@ -64,7 +64,7 @@ class PFedNet(Method[ServerState, None]):
     gamma_decay: Literal["none", "sqrt"] = "none"
     scope: Literal["tensor", "model"] = "tensor"
     pin_end: bool = True
-    levels: Annotated[int, Field(ge=0)] = 32
+    levels: Annotated[int, Field(ge=0)] = 16
     rho: Annotated[float, Field(gt=0)] = 0.5
     iterations: Annotated[int, Field(ge=1)] = 50
     tolerance: Annotated[float, Field(ge=0)] = 1e-4

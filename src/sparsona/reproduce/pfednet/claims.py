@@ -162,7 +162,7 @@ def _compared() -> Iterator[Claim]:
 
 
 def _rounded() -> Iterator[Claim]:
-    """What few levels cost and save; 32 are the default."""
+    """What few levels cost and save."""
     for data in (*COMPARED, "fashion"):
         plain, cost = f"{data}-rounded-0", command(f"{data}-rounded-*")
         for levels in ROUNDED[1:]:

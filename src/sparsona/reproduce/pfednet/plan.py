@@ -67,7 +67,7 @@ TUNED: dict[str, tuple[str, tuple[float | tuple[float, ...], ...]]] = {
     "ifca": ("training.lr,options.clusters", _pairs(2, 3, 4)),
 }
 COMPARED = ("heart", "kmeans", "parts")
-DEFAULT = 32
+DEFAULT = 16
 """The levels of pFedNet as it comes."""
 ROUNDED = (0, 4, 8, 16, 32)
 """Levels of an update with all seeds, for pFedNet's default: at `tuned-pfednet`'s first lambda."""
