@@ -209,13 +209,7 @@ def _opened(folder: RunDirectory | None, experiment: Experiment, resume: bool) -
         return nullcontext()
 
     def agreed(file: Path) -> str:
-        there, _ = build(read(file), str(file))
-        setting = experiment.same_work(there)
-        if setting is not None:
-            raise RunError(
-                f"{folder.path} belongs to another experiment ({setting} differs): choose another --out, "
-                f"or run {file} --resume"
-            )
+        there = same_experiment(folder, experiment)
         if experiment.rounds < there.rounds:
             raise RunError(
                 f"{folder.path} holds a run of {there.rounds} rounds, {experiment.rounds} are asked for: "
@@ -228,6 +222,19 @@ def _opened(folder: RunDirectory | None, experiment: Experiment, resume: bool) -
         return to_toml(experiment)
 
     return folder.open(to_toml(experiment), agreed, resume)
+
+
+def same_experiment(folder: RunDirectory, experiment: Experiment) -> Experiment:
+    """The experiment whose run is in the directory; one that this experiment can not continue is refused."""
+    file = folder.experiment_file
+    there, _ = build(read(file), str(file))
+    setting = experiment.same_work(there)
+    if setting is not None:
+        raise RunError(
+            f"{folder.path} belongs to another experiment ({setting} differs): choose another --out, "
+            f"or run {file} --resume"
+        )
+    return there
 
 
 def _execute(

@@ -165,6 +165,8 @@ def test_a_run_is_taken_as_far_as_it_shall_go(tmp_path: Path) -> None:
     assert rounds == [3]
     with pytest.raises(RunError, match="clients differs"):
         advance(RunPlan(tmp_path / "a", {**SMALL, "clients": 4, "rounds": 4}), loader)
+    with pytest.raises(RunError, match="seed differs"):
+        advance(RunPlan(tmp_path / "a", {**SMALL, "seed": 7}), loader)
 
 
 def test_data_are_loaded_once_for_runs_that_name_the_same(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparsona.api import execute
+from sparsona.api import execute, same_experiment
 from sparsona.data.dataset import Dataset
 from sparsona.experiment import Experiment, read
 from sparsona.prepare import Prepared, prepare
@@ -82,9 +82,10 @@ class Loader:
 
 
 def advance(plan: RunPlan, loader: Loader, on_round: Callable[[RoundReport], None] = lambda report: None) -> None:
-    """Take a run on, until it is finished or has come far enough."""
+    """Take a run on, until it is finished or has come far enough. A finished run of another experiment is refused."""
     directory = RunDirectory(plan.folder)
     if plan.finished:
+        same_experiment(directory, loader.prepare(plan.settings, plan.origin).experiment)
         return
     there = directory.experiment_file.exists()
     rounds, spent, clock = _state(directory) if there else (0, 0.0, 0.0)
