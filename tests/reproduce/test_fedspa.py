@@ -18,26 +18,25 @@ from sparsona.data.dataset import Array
 from sparsona.experiment import build
 from sparsona.models._build import build_model
 from sparsona.reproduce import PAPERS, Case, Size, reproduce
+from sparsona.reproduce._price import call_of
 from sparsona.reproduce._results import Results
-from sparsona.reproduce._verdicts import At, Check, Verdict, Word, never
+from sparsona.reproduce._verdicts import At, Check, Verdict
 from sparsona.reproduce.fedspa.checks import (
     LADDER,
-    all_of,
     as_fast,
     falling,
     fewer_and_above,
-    grows,
+    fewer_numbers,
     inside,
     level,
     never_reaches,
     operations,
     rounds_to,
-    share,
     sooner,
     sooner_to_best,
 )
+from sparsona.reproduce.fedspa.hours import PRICE
 from sparsona.reproduce.fedspa.plan import ORIGINALS, cases, original_of
-from sparsona.reproduce.fedspa.price import price
 
 GOAL = 0.85
 
@@ -120,32 +119,6 @@ def test_rounds_to_the_best_of_a_rival() -> None:
     assert {0.40, 0.50, 0.55, 0.70, 0.75, 0.80, 0.85} < set(LADDER)
 
 
-def test_all_of_several_say_what_the_weakest_says() -> None:
-    def said(word: Word) -> Check:
-        return lambda runs: Verdict(word, word)
-
-    words = get_args(Word)
-    assert all_of({word: said(word) for word in words})({}) == Verdict("no", "no: no")
-    assert all_of({word: said(word) for word in words if word != "no"})({}).word == "not run"
-    assert all_of({"a": said("within noise"), "b": said("yes")})({}) == Verdict("within noise", "a: within noise")
-    assert all_of({"a": said("yes"), "b": said("yes")})({}) == Verdict("yes", "a: yes; b: yes")
-    assert all_of({"a": never("so")})({}) == Verdict("not run", "so")
-
-
-def test_leads_grow_or_shrink_or_are_too_near() -> None:
-    def check(one: float, other: float, third: float, fourth: float, **more: Any) -> Verdict:
-        rows = zip("abcd", (one, other, third, fourth), strict=True)
-        return grows(("a", "b"), ("c", "d"))({row: {1: run(pre, **more)} for row, pre in rows})
-
-    assert check(0.9, 0.8, 0.7, 0.69).word == "yes"
-    assert check(0.7, 0.69, 0.9, 0.8).word == "no"
-    assert check(0.9, 0.8, 0.8, 0.7005).word == "within noise"
-    assert check(0.9, 0.8, 0.7, 0.69, test_samples=100).word == "within noise"
-    assert check(0.9, 0.8, 0.7, 0.69).note.endswith("leads of +0.1000 and +0.0100")
-    assert check(0.9, 0.8, 0.7, 0.69, test_samples=0).word == "within noise", "no interval is known"
-    assert grows(("a", "b"), ("c", "d"))({"a": {1: run()}}).note == "missing: b, c, d"
-
-
 def test_orders_levels_and_shares() -> None:
     rows = {"a": {1: run(0.6)}, "b": {1: run(0.7)}, "c": {1: run(0.5)}}
     assert inside(["a", "b", "c"])(rows).word == "yes"
@@ -156,8 +129,8 @@ def test_orders_levels_and_shares() -> None:
         assert level(At("b"), At("a"), limit)(rows).word == level(At("a"), At("b"), limit)(rows).word == word
     assert level(At("a"), At("d"), 0.1)(rows).note == "missing: d"
     sent = {row: {1: run(pre, paper_bytes={"up": n, "down": n})} for row, pre, n in (("a", 0.9, 5), ("b", 0.8, 9))}
-    assert share("a", "b", "paper_bytes", 0.56)(sent).word == "yes"
-    assert share("a", "b", "paper_bytes", 0.5)(sent) == Verdict("no", "down 0.5556, up 0.5556")
+    assert fewer_numbers("a", "b", 0.56)(sent).word == "yes"
+    assert fewer_numbers("a", "b", 0.5)(sent) == Verdict("no", "up: 0.5556 of the other's; down: 0.5556 of the other's")
     assert fewer_and_above("a", "b")(sent).word == "yes"
     assert fewer_and_above("b", "a")(sent).note.startswith("numbers: "), "it sends more"
     assert fewer_and_above("a", "b")(sent | {"b": {1: {**sent["b"][1], **run(0.95)}}}).note.startswith("accuracy: ")
@@ -172,11 +145,14 @@ def test_what_is_counted_is_what_the_paper_prints() -> None:
 
 
 def test_a_price_is_that_of_the_shortest_size_which_has_the_rows() -> None:
+    price = PRICE.of_rows
     assert "--size quick" in price("fashion-mnist-iid-rsm-different")
-    assert "--size whole" in price("fashion-mnist-iid-uniform")
+    assert price("fashion-mnist-iid-uniform") == (
+        "`sparsona reproduce fedspa --only 'fashion-mnist-iid-uniform'`: about 42 CPU minutes"
+    )
     mine, rivals = "fashion-mnist-0.3-fedspa-dst", ("fashion-mnist-0.3-fedavg", "fashion-mnist-0.3-ditto")
     assert "--size day" in price(mine, rivals[0], seeds=2, at_least="day")
-    assert "--size whole" in price(mine, rivals[1], seeds=2, at_least="day"), "a day has one seed of it"
+    assert "--size" not in price(mine, rivals[1], seeds=2, at_least="day"), "a day has one seed of it"
     assert price("paper-cifar-100-B-ditto").endswith(": about 780 CPU hours, after `sparsona data get cifar-100`")
 
 
@@ -184,7 +160,7 @@ def test_a_price_is_that_of_the_shortest_size_which_has_the_rows() -> None:
 def test_every_command_runs_rows_that_its_size_has(size: Size) -> None:
     names = [case.name for case in cases(size)]
     for claim in PAPERS.get("fedspa")("quick").claims:
-        if f"--size {size} " in claim.cost:
+        if f"`{call_of('fedspa', size)} --only" in claim.cost:
             for pattern in re.findall(r"'([^']+)'", claim.cost):
                 assert any(fnmatch(name, pattern) for name in names), claim.cost
 

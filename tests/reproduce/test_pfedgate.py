@@ -24,8 +24,8 @@ from sparsona.prepare import prepare
 from sparsona.reproduce import MEASURED, PAPERS, SIZES, Case, Claim, Paper, Runs, Size, reproduce, results_file
 from sparsona.reproduce._results import Results
 from sparsona.reproduce.pfedgate.checks import most_gain
-from sparsona.reproduce.pfedgate.effort import hours
 from sparsona.reproduce.pfedgate.gates import gates, masks
+from sparsona.reproduce.pfedgate.hours import PRICE
 from sparsona.reproduce.pfedgate.printed import TABLE_1, table_1
 from sparsona.reproduce.pfedgate.readings import SHARES, read_run, rounds_to
 from sparsona.reproduce.pfedgate.settings import ALL_RATES, DATA
@@ -172,6 +172,9 @@ def test_what_only_a_cluster_can_settle_stands_in_every_size() -> None:
 
 
 def test_hours_grow_with_what_is_asked_for() -> None:
+    def hours(size: Size, *patterns: str) -> float:
+        return PRICE.in_all(PRICE.chosen(size, *patterns))
+
     assert 0 < hours("paper", "emnist-local-1") < hours("paper", "emnist-local-*") < hours("paper", "emnist-*")
     assert hours("paper", "emnist-local-[123]", "emnist-local-*") == hours("paper", "emnist-local-*")
     assert hours("paper", "nothing") == 0

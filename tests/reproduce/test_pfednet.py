@@ -19,7 +19,7 @@ from sparsona.reproduce.pfednet.claims import BY_GAMMA, BY_LEVELS, BY_QSGD
 from sparsona.reproduce.pfednet.drawings import by_seed, means
 from sparsona.reproduce.pfednet.plan import BEST, name_of
 
-COMMAND = re.compile(r"`sparsona reproduce pfednet --size quick --only '([^']+)'`: about \d+ CPU minutes")
+COMMAND = re.compile(r"`sparsona reproduce pfednet --size quick --only '([^']+)'`: about [\d.]+ CPU minute")
 
 
 def test_means_are_paired_by_seed_where_runs_are_missing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The runs of SPFL's and PLGA's tables: they are well-formed experiments, every claim names rows that exist and a
+"""The runs of SPFL's and PLGA's tables: they are well-formed experiments claim names rows that exist and a
 command that runs them, and claims are judged by means over seeds."""
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import struct
 from collections.abc import Iterable
 from dataclasses import replace
 from fnmatch import fnmatch
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,15 +21,15 @@ from sparsona.experiment import build
 from sparsona.methods._similar import ServerState
 from sparsona.models._build import build_model
 from sparsona.report.curves import Mark
-from sparsona.reproduce import PAPERS, SIZES, Case, Paper, Runs, Size, reproduce, results_file, server_state
+from sparsona.reproduce import PAPERS, SIZES, Case, Paper, Size, reproduce, results_file, server_state
 from sparsona.reproduce._results import Results
 from sparsona.reproduce._verdicts import At, Verdict, extra
 from sparsona.reproduce.plga.drawings import at_second, draw_rounds, equal_seconds
 from sparsona.reproduce.plga.held import held
 from sparsona.reproduce.plga.plan import raw
-from sparsona.reproduce.spfl.checks import beyond, every, gains, some_client
+from sparsona.reproduce.spfl.checks import beyond, gains, some_client
 from sparsona.reproduce.spfl.drawings import by_client, draw_clients, draw_similarity
-from sparsona.reproduce.spfl.hours import hours, settled_by, told
+from sparsona.reproduce.spfl.hours import PRICE, hours, together
 from sparsona.reproduce.spfl.plan import CLASSES, GAMMA, VARIANTS, cases
 from sparsona.reproduce.spfl.readings import TABLE_8, mean_cosine
 from sparsona.runs.records import ClientRecord
@@ -202,37 +201,17 @@ def test_hours_grow_with_the_work() -> None:
     assert two / one == pytest.approx(2, rel=0.03)
     assert hours(found["emnist-noniid-fedavg-1"]) == pytest.approx(100 * 61_440 * 0.3e-3 / 3600, rel=0.03)
     assert hours(found["table7-emnist-noniid-one-round-1"]) < hours(found["table7-emnist-noniid-base-1"]) / 50
-    assert hours(found["emnist-noniid-fedavg-1"], 20) == pytest.approx(hours(found["emnist-noniid-fedavg-1"]) / 5)
+    trial = found["emnist-noniid-fedavg-1"].trials(1)[0]
+    assert hours(trial) == pytest.approx(hours(found["emnist-noniid-fedavg-1"]) / 5, rel=0.03)
     plga = {case.name: case for case in PAPERS.get("plga")("paper").cases}
     steps = 800 * (5 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5 + 1 / 6) * 20 * 64
     tests = 800 * 15_360 * 1.645 / 3
     assert hours(plga["emnist-stored-lga-1"]) == pytest.approx((steps + tests) * 0.3e-3 / 3600, rel=0.01)
-    cost = settled_by("spfl", cases, ["emnist-iid-spfl-w", "emnist-iid-spfl-w-1"])
-    assert cost.startswith(
-        "`sparsona data get emnist`, `sparsona reproduce spfl --size paper --only 'emnist-iid-spfl-w*'"
+    rows = ["emnist-iid-spfl-w", "emnist-iid-spfl-w-1"]
+    assert PRICE.of_rows(*rows, only=[together(rows)]) == (
+        "`sparsona reproduce spfl --size paper --only 'emnist-iid-spfl-w*'`: about 18 CPU hours, after "
+        "`sparsona data get emnist`"
     )
-    assert told([found["digits-iid-local-1"]]) == "a CPU minute"
-
-
-def test_several_checks_as_one() -> None:
-    yes, no, absent, near = (
-        Verdict("yes", "y"),
-        Verdict("no", "n"),
-        Verdict("not run", "m"),
-        Verdict("within noise", "w"),
-    )
-
-    def of(*found: Verdict) -> Verdict:
-        return every({str(place): partial(_said, own) for place, own in enumerate(found)})({})
-
-    assert of(yes, yes, yes) == Verdict("yes", "0: y; 1: y; and 1 more")
-    assert of(yes, absent, no) == Verdict("no", "2: n")
-    assert of(absent, yes, absent, near) == Verdict("not run", "m"), "what is missing is told once"
-    assert of(yes, near).word == "within noise"
-
-
-def _said(verdict: Verdict, runs: Runs) -> Verdict:
-    return verdict
 
 
 def _rows(**by_row: tuple[float, ...]) -> dict[str, dict[int, Any]]:

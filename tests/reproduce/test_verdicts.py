@@ -15,6 +15,7 @@ from sparsona.reproduce._verdicts import (
     Claim,
     Verdict,
     above,
+    all_of,
     any_of,
     bottom,
     by_size,
@@ -105,6 +106,24 @@ def test_one_of_several_is_enough() -> None:
     assert any_of(above("b", "a"), above("c", "a"))(runs).word == "within noise"
     assert any_of(above("b", "a"), above("b", "c"))(runs).word == "no"
     assert any_of(above("b", "a"), above("d", "a"))(runs).word == "not run", "the missing one may hold"
+
+
+def test_all_of_several_say_what_the_weakest_says() -> None:
+    yes, no, absent, near = (
+        Verdict("yes", "y"),
+        Verdict("no", "n"),
+        Verdict("not run", "m"),
+        Verdict("within noise", "w"),
+    )
+
+    def of(*found: Verdict) -> Verdict:
+        return all_of({str(place): lambda runs, own=own: own for place, own in enumerate(found)})({})
+
+    assert of(yes, yes, yes) == Verdict("yes", "0: y; 1: y; and 1 more")
+    assert of(yes, absent, no) == Verdict("no", "2: n")
+    assert of(absent, yes, absent, near) == Verdict("not run", "m"), "what is missing is told once"
+    assert of(yes, near) == Verdict("within noise", "1: w")
+    assert all_of([lambda runs: near, lambda runs: yes])({}) == near, "without names"
 
 
 def test_what_is_missing_is_named_but_not_all_of_it() -> None:

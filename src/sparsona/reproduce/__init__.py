@@ -24,9 +24,11 @@ from sparsona.files import write_atomically
 from sparsona.many import Ended, Planned, Watcher, run_many
 from sparsona.many.choice import place_for
 from sparsona.many.plan import Loader, RunPlan
+from sparsona.message import Vector
 from sparsona.prepare import Prepared
 from sparsona.registry import Registry
-from sparsona.reproduce._paper import SIZES, Case, Grid, Kept, Paper, Size, Study
+from sparsona.reproduce._excerpt import ensure
+from sparsona.reproduce._paper import SIZES, TUNING, Case, Grid, Kept, Paper, Size, Study
 from sparsona.reproduce._results import Results, compact
 from sparsona.reproduce._tables import MEASURED, Part, number, report, runs_of, spread, tables, told_scores, verdicts
 from sparsona.reproduce._verdicts import Claim, Runs, Summary, score
@@ -161,6 +163,7 @@ class _Session:
         return found is not None
 
     def _prepare(self, settings: Mapping[str, Any], name: str) -> Prepared:
+        ensure(str(settings.get("data", "")))
         return self._loader.prepare(settings, f"the case {name}")
 
     def _tell(self, name: str, text: str) -> None:
@@ -168,22 +171,13 @@ class _Session:
 
     def _trials(self, case: Case) -> list[Case]:
         """The runs that choose a setting for a case's row."""
-        if case.grid is None:
-            return []
-        grid, seed = case.grid, min(c.seed for c in self.paper.cases if c.of == case.of)
-        found = []
-        for value in grid.values:
-            name = f"tune-{case.of}-{'-'.join(f'{number:g}' for number in grid.named(value).values())}"
-            settings = grid.applied({**case.settings, "rounds": grid.rounds, "seed": seed}, value)
-            settings["split"] = {**settings.get("split", {}), "validation": grid.validation}
-            settings["evaluation"] = {"every": 0}
-            found.append(Case(name, "tuning", settings))
-        return found
+        return case.trials(min(c.seed for c in self.paper.cases if c.of == case.of)) if case.grid else []
 
     def _plan(self, case: Case) -> RunPlan:
         settings, choice = self._chosen(case)
+        ensure(str(settings.get("data", "")))
         self._settings[case.name], self._choices[case.name] = settings, choice
-        watch = self.paper.watch if case.table != "tuning" else None
+        watch = self.paper.watch if case.table != TUNING else None
         return RunPlan(
             self.out / case.name,
             {**settings, **self._where},
@@ -217,7 +211,7 @@ class _Session:
             "test_samples": sum(client.test for client in read_about(folder.path).clients.values()),
             "validation": last_validation(folder),
         }
-        if self.paper.extra is not None and case.table != "tuning":
+        if self.paper.extra is not None and case.table != TUNING:
             more["extra"] = dict(self.paper.extra(folder, self._prepare(self._settings[case.name], case.name)))
         if (watched := folder.path / WATCHED).exists():
             lines = map(json.loads, watched.read_text(encoding="utf-8").splitlines())
@@ -228,7 +222,7 @@ class _Session:
             more["chosen"] = self._choices[case.name]
         summary = folder.summary()
         self.kept.add(case.name, compact(summary, case.identity, more))
-        if case.table != "tuning":
+        if case.table != TUNING:
             self._tell(case.name, f"{told_scores(self.kept.runs[case.name])}, {summary['seconds']:.0f} s")
             write_atomically(self.out / "results.md", self._table())
 
@@ -273,15 +267,25 @@ def server_state(folder: Path, kind: type) -> Any:
 
 def server_scores(folder: RunDirectory, prepared: Prepared, kind: type) -> dict[str, float]:
     """What the server's own vector scores on the clients' test samples: their mean, and weighted by their sizes."""
-    setup, weights = prepared.setup, server_state(folder.path, kind).weights
-    runner = ModelRunner(copy.deepcopy(setup.module), setup.federation.data, setup.objective, setup.task.chance)
+    found = scores_of(server_state(folder.path, kind).weights, runner_of(prepared), prepared)
+    named = {"server": found["mean"], "server_weighted": found["weighted"]}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def runner_of(prepared: Prepared) -> ModelRunner:
+    """What trains and tests models of a run, beside the run itself."""
+    setup = prepared.setup
+    return ModelRunner(copy.deepcopy(setup.module), setup.federation.data, setup.objective, setup.task.chance)
+
+
+def scores_of(weights: Vector, runner: ModelRunner, prepared: Prepared) -> Mapping[str, float | None]:
+    """What one model scores on the clients' test samples."""
+    setup = prepared.setup
     tests = {client: setup.federation.splits[client].test for client in setup.task.clients}
-    found = summarise(
+    return summarise(
         {client: runner.score(weights, test) for client, test in tests.items()},
         {client: len(test) for client, test in tests.items()},
     )
-    named = {"server": found["mean"], "server_weighted": found["weighted"]}
-    return {name: value for name, value in named.items() if value is not None}
 
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -51,6 +51,10 @@ class Grid:
         return out
 
 
+TUNING = "tuning"
+"""The table of the runs that choose a setting."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One run: its directory's name, the table it stands in, the settings, and the paper's number for it, if any.
@@ -84,6 +88,17 @@ class Case:
         if self.grid is None:
             return settings
         return {**settings, "grid": [self.grid.key, list(self.grid.values), self.grid.rounds]}
+
+    def trials(self, seed: int) -> list[Case]:
+        """The runs that choose the row's setting; none without a grid."""
+        return [] if self.grid is None else [self._trial(self.grid, value, seed) for value in self.grid.values]
+
+    def _trial(self, grid: Grid, value: float | tuple[float, ...], seed: int) -> Case:
+        settings = grid.applied({**self.settings, "rounds": grid.rounds, "seed": seed}, value)
+        settings["split"] = {**settings.get("split", {}), "validation": grid.validation}
+        settings["evaluation"] = {"every": 0}
+        name = f"tune-{self.of}-{'-'.join(f'{number:g}' for number in grid.named(value).values())}"
+        return replace(self, name=name, table=TUNING, settings=settings, paper=None, row=self.of, grid=None)
 
 
 Extra: TypeAlias = Callable[[RunDirectory, Prepared], Mapping[str, float]]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from sparsona.reproduce._noise import with_noise
 from sparsona.reproduce._paper import Case, Paper, Size
+from sparsona.reproduce._price import call_of
 from sparsona.reproduce._results import Results
 from sparsona.reproduce._verdicts import MISSING, SAMPLED, TABLE, Claim, Runs, Summary, Verdict, interval, score, values
 
@@ -51,12 +52,11 @@ def report(paper: Paper, name: str, size: Size, kept: Results) -> str:
 
 def tables(paper: Paper, name: str, size: Size, runs: Runs) -> list[str]:
     """How much has been run, and a table for each of the paper's, as lines of markdown."""
-    command = f"sparsona reproduce {name}{'' if size == 'whole' else f' --size {size}'}"
     done = sum(len(own) for row, own in runs.items() if not row.startswith(MEASURED))
     when = sorted({str(run["date"]) for row in runs.values() for run in row.values()})
     where = sorted({str(run["machine"]) for row in runs.values() for run in row.values()})
     told = f", {' to '.join(dict.fromkeys((when[0], when[-1])))}, {' and '.join(where)}" if when else ""
-    lines = [f"`{command}`: {done} of {len(paper.cases)} runs are finished{told}.", ""]
+    lines = [f"`{call_of(name, size)}`: {done} of {len(paper.cases)} runs are finished{told}.", ""]
     for table in dict.fromkeys(case.table for case in paper.cases if case.of in runs):
         lines += [f"## {table}", "", f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
         rows = {case.of: case for case in paper.cases if case.table == table and case.of in runs}

@@ -32,6 +32,9 @@ ENOUGH = 3
 
 Word: TypeAlias = Literal["yes", "no", "within noise", "not run"]
 
+WORST: tuple[Word, ...] = ("no", "not run", "within noise", "yes")
+"""What decides where all of several must hold: the first of these words that one of them has."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -218,6 +221,32 @@ def variance(one: float, other: float, samples: int) -> float:
     return (one * (1 - one) + other * (1 - other)) / samples
 
 
+def word_above(gap: Difference, by: float = 0.0) -> Word:
+    """Whether a number is above `by`."""
+    return "yes" if gap.low > by else "no" if gap.high <= by else "within noise"
+
+
+def word_below(gap: Difference, most: float) -> Word:
+    """Whether a number is at most `most`."""
+    return "yes" if gap.high <= most else "no" if gap.low > most else "within noise"
+
+
+def word_within(gap: Difference, limit: float) -> Word:
+    """Whether a number is no further from 0 than `limit`."""
+    if -limit <= gap.low and gap.high <= limit:
+        return "yes"
+    return "no" if gap.low > limit or gap.high < -limit else "within noise"
+
+
+def worst(words: Iterable[Word]) -> Word:
+    """The word for all of several.
+
+    >>> worst(["yes", "within noise", "yes"])
+    'within noise'
+    """
+    return min(words, key=WORST.index)
+
+
 def above(
     one: str, *others: str, point: str = "pre", other_point: str = "", of: Reading = score, by: float = 0.0
 ) -> Check:
@@ -231,13 +260,8 @@ def above(
         found = {other: difference(runs, mine, At(other, other_point or point, of)) for other in others}
         known = {other: gap for other, gap in found.items() if gap is not None}
         if not known or len(known) < len(found):
-            return Verdict("not run", _missing(runs, (one, *others)))
-        if any(gap.high <= by for gap in known.values()):
-            word: Word = "no"
-        elif all(gap.low > by for gap in known.values()):
-            word = "yes"
-        else:
-            word = "within noise"
+            return missing(runs, one, *others)
+        word = worst(word_above(gap, by) for gap in known.values())
         rival, gap = min(known.items(), key=lambda pair: pair[1].high if word == "no" else pair[1].value)
         return Verdict(word, f"{gap} against {rival}" if len(others) > 1 else str(gap))
 
@@ -250,8 +274,8 @@ def exceeds(one: At, other: At, by: float = 0.0) -> Check:
     def check(runs: Runs) -> Verdict:
         gap = difference(runs, one, other)
         if gap is None:
-            return Verdict("not run", _missing(runs, (one.row, other.row)))
-        return Verdict("yes" if gap.low > by else "no" if gap.high <= by else "within noise", str(gap))
+            return missing(runs, one.row, other.row)
+        return Verdict(word_above(gap, by), str(gap))
 
     return check
 
@@ -262,8 +286,8 @@ def loses(one: At, other: At, most: float) -> Check:
     def check(runs: Runs) -> Verdict:
         gap = difference(runs, one, other)
         if gap is None:
-            return Verdict("not run", _missing(runs, (one.row, other.row)))
-        return Verdict("yes" if gap.high <= most else "no" if gap.low > most else "within noise", f"loses {gap}")
+            return missing(runs, one.row, other.row)
+        return Verdict(word_below(gap, most), f"loses {gap}")
 
     return check
 
@@ -276,13 +300,8 @@ def within(limit: float, *rows: str, point: str = "pre") -> Check:
         found = {pair: difference(runs, At(pair[0], point), At(pair[1], point)) for pair in pairs}
         known = {pair: gap for pair, gap in found.items() if gap is not None}
         if len(known) < len(pairs):
-            return Verdict("not run", _missing(runs, rows))
-        if any(gap.low > limit or gap.high < -limit for gap in known.values()):
-            word: Word = "no"
-        elif all(-limit <= gap.low and gap.high <= limit for gap in known.values()):
-            word = "yes"
-        else:
-            word = "within noise"
+            return missing(runs, *rows)
+        word = worst(word_within(gap, limit) for gap in known.values())
         (a, b), gap = max(known.items(), key=lambda pair: abs(pair[1].value))
         return Verdict(word, f"{gap}, {a} against {b}")
 
@@ -305,16 +324,35 @@ def any_of(*checks: Check) -> Check:
     return check
 
 
+def all_of(checks: Mapping[str, Check] | Iterable[Check]) -> Check:
+    """Whether all of several hold, each under a name or under none. One that does not is enough for "no"; the note
+    tells of those that decide, two at most.
+
+    >>> said = {word: lambda runs, word=word: Verdict(word, "so") for word in ("yes", "no", "not run")}
+    >>> all_of(said)({}), all_of(said.values())({})
+    (Verdict(word='no', note='no: so'), Verdict(word='no', note='so'))
+    >>> all_of([said["yes"], never("a"), never("b"), never("a"), never("c")])({})
+    Verdict(word='not run', note='a; b; and 1 more')
+    """
+    named = list(checks.items()) if isinstance(checks, Mapping) else [("", one) for one in checks]
+
+    def check(runs: Runs) -> Verdict:
+        found = [(name, one(runs)) for name, one in named]
+        word = worst(own.word for _, own in found)
+        deciding = [(name, own.note) for name, own in found if own.word == word]
+        notes = [f"{name}: {note}" if name and word != "not run" else note for name, note in deciding]
+        told = list(dict.fromkeys(notes))
+        return Verdict(word, "; ".join(told[:2]) + (f"; and {len(told) - 2} more" if len(told) > 2 else ""))
+
+    return check
+
+
 def fact(test: Callable[[Runs], tuple[bool, str] | None], *rows: str) -> Check:
     """A claim about counts, in which there is no noise: what `test` says, None where one of the `rows` is missing."""
 
     def check(runs: Runs) -> Verdict:
         found = test(runs)
-        return (
-            Verdict("not run", _missing(runs, rows))
-            if found is None
-            else Verdict("yes" if found[0] else "no", found[1])
-        )
+        return missing(runs, *rows) if found is None else Verdict("yes" if found[0] else "no", found[1])
 
     return check
 
@@ -324,9 +362,14 @@ def never(reason: str) -> Check:
     return lambda runs: Verdict("not run", reason)
 
 
-def _missing(runs: Runs, rows: Iterable[str]) -> str:
+def missing(runs: Runs, *rows: str) -> Verdict:
+    """What is said where the `rows` have not all been run, or have not what is asked for.
+
+    >>> missing({"a": {1: {}}}, "a", "b").note, missing({"a": {1: {}}}, "a").note
+    ('missing: b', 'no seed with this number in common')
+    """
     absent = [row for row in dict.fromkeys(rows) if not runs.get(row)]
     if not absent:
-        return "no seed or point in common"
+        return Verdict("not run", "no seed with this number in common")
     named, more = ", ".join(absent[:3]), len(absent) - 3
-    return f"{MISSING}{named}" + (f" and {more} more" if more > 0 else "")
+    return Verdict("not run", f"{MISSING}{named}" + (f" and {more} more" if more > 0 else ""))

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from sparsona.reproduce import Size
-from sparsona.reproduce._verdicts import At, Check, Claim, above, extra, loses, within
-from sparsona.reproduce.fedpse.checks import cheaper, each, grows, mean_above, rising, sent
+from sparsona.reproduce._checks import bytes_sent, grows, mean_above, numbers_sent, share
+from sparsona.reproduce._verdicts import At, Check, Claim, above, all_of, extra, loses, within
+from sparsona.reproduce.fedpse.checks import rising
+from sparsona.reproduce.fedpse.hours import PRICE
 from sparsona.reproduce.fedpse.plan import (
     ALONE,
     BETWEEN,
@@ -22,7 +24,6 @@ from sparsona.reproduce.fedpse.plan import (
     SPARSITIES,
     TABLE_1,
     TUNED,
-    command,
     row_of,
     row_with,
 )
@@ -70,13 +71,13 @@ def _headline() -> Iterator[Claim]:
                 yield Claim(
                     f"{number}: lambda = 1, {TOLD.get(data, data)}, N = {n}: FedPSE above {RIVALS_TOLD} at `{point}`",
                     _best(1.0, n, data, point),
-                    command("paper" if data == CIFAR else "quick", _rows(1.0, n, data)),
+                    PRICE.of_runs("paper" if data == CIFAR else "quick", _rows(1.0, n, data)),
                 )
     for point in POINTS:
         yield Claim(
             f"the same on fashion-mnist, N = 10, with whole epochs, at `{point}`",
             _best(1.0, 10, "fashion-mnist", point, "epochs"),
-            command("quick", "*-epochs"),
+            PRICE.of_runs("quick", "*-epochs"),
         )
 
 
@@ -88,7 +89,7 @@ def _chosen(size: Size) -> Iterator[Claim]:
         return row_of(ratio, method) + (f"-{TUNED}" if size == "quick" else "")
 
     def cost(ratio: float) -> str:
-        return command("quick", f"{row_of(ratio, '*')}-{TUNED}*")
+        return PRICE.of_runs("quick", f"{row_of(ratio, '*')}-{TUNED}*")
 
     for ratio, point in ((1.0, "pre"), (1.0, "post"), (0.5, "pre"), (0.5, "post")):
         yield Claim(
@@ -121,35 +122,35 @@ def _table_1() -> Iterator[Claim]:
         yield Claim(
             f"Table 1: FedSTC and FedSCR above FedAvg at lambda = 1, fashion-mnist, N = 10 (`pre`): {name}",
             above(row_of(1.0, rival), row_of(1.0, "fedavg")),
-            command("quick", TEN),
+            PRICE.of_runs("quick", TEN),
         )
     for data in SAMPLES:
         size: Size = "paper" if data == CIFAR else "quick"
         yield Claim(
             f"C3: lambda = 0.5, {TOLD.get(data, data)}, N = 10: FedPSE above {RIVALS_TOLD} at `pre`",
             _best(0.5, 10, data),
-            command(size, _rows(0.5, 10, data)),
+            PRICE.of_runs(size, _rows(0.5, 10, data)),
         )
         mine, other = At(row_of(0.0, "fedpse", data=data)), At(row_of(0.0, "fedavg", data=data))
         yield Claim(
             f"C3: lambda = 0, {TOLD.get(data, data)}, N = 10: FedPSE below FedAvg",
             above(other.row, mine.row),
-            command(size, _rows(0.0, 10, data)),
+            PRICE.of_runs(size, _rows(0.0, 10, data)),
         )
         yield Claim(
             f"C3: lambda = 0, {TOLD.get(data, data)}, N = 10: FedPSE at most 3 points below FedAvg (paper, "
             "fashion-mnist: 2.7)",
             loses(other, mine, 0.03),
-            command(size, _rows(0.0, 10, data)),
+            PRICE.of_runs(size, _rows(0.0, 10, data)),
         )
     for (data, n, ratio), printed in TABLE_1.items():
         if ratio == 0.5 and n < 10 and max(printed) == printed[-1]:
             yield Claim(
                 f"Table 1: lambda = 0.5, {TOLD.get(data, data)}, N = {n}: FedPSE above {RIVALS_TOLD} at `pre`",
                 _best(ratio, n, data),
-                command("paper" if data == CIFAR else "whole", _rows(ratio, n, data)),
+                PRICE.of_runs("paper" if data == CIFAR else "whole", _rows(ratio, n, data)),
             )
-    even = command("quick", "fashion-mnist-10-0-fed???")
+    even = PRICE.of_runs("quick", "fashion-mnist-10-0-fed???")
     fair = {m: row_of(0.0, m) for m in METHODS}
     yield Claim(
         "Table 1: lambda = 0, fashion-mnist, N = 10: FedPSE above FedSCR at `pre`",
@@ -158,7 +159,7 @@ def _table_1() -> Iterator[Claim]:
     )
     yield Claim(
         "5.2: FedSCR has a weakness at lambda = 0: below FedAvg and FedSTC at `pre`, fashion-mnist, N = 10",
-        each(*(above(fair[other], fair["fedscr"]) for other in ("fedavg", "fedstc"))),
+        all_of(above(fair[other], fair["fedscr"]) for other in ("fedavg", "fedstc")),
         even,
     )
     yield Claim(
@@ -170,7 +171,7 @@ def _table_1() -> Iterator[Claim]:
         yield Claim(
             f"5.5: FedPSE's accuracy at `{point}` rises with lambda: 1 above 0.5 and 0, fashion-mnist, N = 10",
             above(*(row_of(r, "fedpse") for r in reversed(LAMBDAS)), point=point),
-            command("quick", "fashion-mnist-10-*-fedpse"),
+            PRICE.of_runs("quick", "fashion-mnist-10-*-fedpse"),
         )
 
 
@@ -178,19 +179,19 @@ def _efficiency() -> Iterator[Claim]:
     for way in ("up", "down"):
         yield Claim(
             f"FedPSE sends a tenth of FedAvg's numbers {way}, the paper's p = 0.9",
-            sent("fedpse", way, 0.08, 0.101),
-            command("quick", TEN),
+            share(row_of(1.0, "fedpse"), row_of(1.0, "fedavg"), numbers_sent(way), 0.101, least=0.08),
+            PRICE.of_runs("quick", TEN),
         )
     yield Claim(
         "FedSCR sends a tenth of FedAvg's numbers down, too",
-        sent("fedscr", "down", 0.0, 0.101),
-        command("quick", TEN),
+        share(row_of(1.0, "fedscr"), row_of(1.0, "fedavg"), numbers_sent("down"), 0.101),
+        PRICE.of_runs("quick", TEN),
     )
     for rival, name in (("fedstc", "FedSTC"), ("fedscr", "FedSCR")):
         yield Claim(
             f"abstract: more efficient than {name}: FedPSE sends fewer bytes, both ways together, lambda = 1, N = 10",
-            cheaper(rival),
-            command("quick", TEN),
+            share(row_of(1.0, "fedpse"), row_of(1.0, rival), bytes_sent("up", "down"), 1.0),
+            PRICE.of_runs("quick", TEN),
         )
 
 
@@ -201,26 +202,26 @@ def _table_2() -> Iterator[Claim]:
         "Figure 2: FedPSE converges faster than FedSTC and FedSCR: its mean at `pre` over 100 rounds is above theirs, "
         "fashion-mnist, N = 5, lambda = 1",
         above(curves["fedpse"], curves["fedstc"], curves["fedscr"], of=extra(OVER_ROUNDS)),
-        command("paper", "*-curve*"),
+        PRICE.of_runs("paper", "*-curve*"),
     )
     yield Claim(
         "Figure 2: FedAvg is unstable: from round to round it changes more at `pre` than the others, fashion-mnist, "
         "N = 5, lambda = 1, rounds 50 to 100",
         above(*(curves[m] for m in METHODS[1:]), of=extra(SWING)),
-        command("paper", "*-curve*"),
+        PRICE.of_runs("paper", "*-curve*"),
     )
     yield Claim(
         "5.3, against Table 1: FedSCR performs best at `pre`, fashion-mnist, N = 5, lambda = 1",
         above(*(row_of(1.0, m, 5) for m in ("fedscr", "fedpse", "fedstc", "fedavg"))),
-        command("quick", _rows(1.0, 5, "fashion-mnist")),
+        PRICE.of_runs("quick", _rows(1.0, 5, "fashion-mnist")),
     )
     for data in ("fashion-mnist", "imdb"):
         for point in POINTS:
             yield Claim(
                 f"C4: lambda = 1, {data}: FedPSE above {RIVALS_TOLD} with 25, with 50 and with 100 clients at "
                 f"`{point}` (2, 5 and 10: see C1 and C2)",
-                each(*(_best(1.0, n, data, point) for n in MANY)),
-                command("paper", f"{data}-[125][05]*-1-fed???"),
+                all_of(_best(1.0, n, data, point) for n in MANY),
+                PRICE.of_runs("paper", f"{data}-[125][05]*-1-fed???"),
             )
         for rival, name in (("fedstc", "FedSTC"), ("fedscr", "FedSCR")):
             pairs = [(row_of(1.0, "fedpse", n, data), row_of(1.0, rival, n, data)) for n in (*FEW, *MANY)]
@@ -229,7 +230,7 @@ def _table_2() -> Iterator[Claim]:
                 f"C4: lambda = 1, {data}: FedPSE above {name} at `pre` in the mean over N = 2, 5, 10, 25, 50 and 100 "
                 f"(paper: by {printed[data][rival]} points)",
                 mean_above(pairs),
-                command("paper", f"{data}-*-1-fed???"),
+                PRICE.of_runs("paper", f"{data}-*-1-fed???"),
             )
 
 
@@ -242,12 +243,12 @@ def _parts() -> Iterator[Claim]:
                 yield Claim(
                     f"{number}: {part} helps at lambda = {r:g}, N = 10, p = 0.9, at `{point}`",
                     above(row_of(r, "fedpse"), f"{row_of(r, 'fedpse')}-{study}", point=point),
-                    command("quick", f"{row_of(r, 'fedpse')}*"),
+                    PRICE.of_runs("quick", f"{row_of(r, 'fedpse')}*"),
                 )
         yield Claim(
             f"{number}, figure {figure}: {part} helps at lambda = 0.2, 0.4, 0.6 and 0.8, N = 10, p = 0.9, at `pre`",
-            each(*(above(row_of(r, "fedpse"), f"{row_of(r, 'fedpse')}-{study}") for r in BETWEEN)),
-            command("paper", "fashion-mnist-10-0.[2468]-fedpse*"),
+            all_of(above(row_of(r, "fedpse"), f"{row_of(r, 'fedpse')}-{study}") for r in BETWEEN),
+            PRICE.of_runs("paper", "fashion-mnist-10-0.[2468]-fedpse*"),
         )
     pairs = {n: [(row_with(p, True, n), row_with(p, False, n)) for p in EVERY_P] for n in FEW}
     for n, printed in zip(FEW, (0.002, 0.0071, 0.0143), strict=True):
@@ -255,17 +256,17 @@ def _parts() -> Iterator[Claim]:
             f"C5: EWA gains at `pre` in the mean over p from 0.1 to 0.9, fashion-mnist, lambda = 1, N = {n} (paper: "
             f"{printed})",
             mean_above(pairs[n]),
-            command("paper", f"{row_of(1.0, 'fedpse', n)}*"),
+            PRICE.of_runs("paper", f"{row_of(1.0, 'fedpse', n)}*"),
         )
     yield Claim(
         "C5: EWA's gain at `pre` in the mean over p grows with the clients: N = 10 above 5, and 5 above 2",
         grows([pairs[n] for n in FEW]),
-        command("paper", "fashion-mnist-*-1-fedpse*"),
+        PRICE.of_runs("paper", "fashion-mnist-*-1-fedpse*"),
     )
     yield Claim(
         "5.5, figure 4: EWA gains at `pre` at every p from 0.1 to 0.9, fashion-mnist, lambda = 1, N = 10",
-        each(*(above(*pair) for pair in pairs[10])),
-        command("paper", f"{row_of(1.0, 'fedpse')}*"),
+        all_of(above(*pair) for pair in pairs[10]),
+        PRICE.of_runs("paper", f"{row_of(1.0, 'fedpse')}*"),
     )
 
 
@@ -275,11 +276,11 @@ def _distances() -> Iterator[Claim]:
         ("variance of d over the clients rises", "distance_variance"),
     )
     costs = {
-        ("fashion-mnist", 10): command("quick", "fashion-mnist-10-*-fedpse"),
-        ("fashion-mnist", 2): command("quick", "fashion-mnist-2-*-fedpse*"),
-        ("fashion-mnist", 5): command("quick", "fashion-mnist-5-*-fedpse*"),
-        ("imdb", 10): command("quick", "imdb-10-*-fedpse", again=True),  # one was kept before d was
-        ("imdb", 5): command("whole", "imdb-5-*-fedpse"),
+        ("fashion-mnist", 10): PRICE.of_runs("quick", "fashion-mnist-10-*-fedpse"),
+        ("fashion-mnist", 2): PRICE.of_runs("quick", "fashion-mnist-2-*-fedpse*"),
+        ("fashion-mnist", 5): PRICE.of_runs("quick", "fashion-mnist-5-*-fedpse*"),
+        ("imdb", 10): PRICE.of_runs("quick", "imdb-10-*-fedpse", again=True),  # one was kept before d was
+        ("imdb", 5): PRICE.of_runs("whole", "imdb-5-*-fedpse"),
     }
     for (data, n), cost in costs.items():
         for what, name in whats:
@@ -292,32 +293,32 @@ def _sparsities() -> Iterator[Claim]:
             yield Claim(
                 f"C8: accuracy at `{point}` is higher with p = {high:g} than with {low:g}, lambda = 1, N = 10",
                 above(row_with(high), row_with(low), point=point),
-                command("quick", "*-p-*"),
+                PRICE.of_runs("quick", "*-p-*"),
             )
     yield Claim(
         "C8: accuracy at `pre` is higher with p = 0.7 than with 0.1, lambda = 1, N = 5",
         above(row_with(0.7, clients=5), row_with(0.1, clients=5)),
-        command("paper", "fashion-mnist-5-1-fedpse-p-0.[17]*"),
+        PRICE.of_runs("paper", "fashion-mnist-5-1-fedpse-p-0.[17]*"),
     )
     yield Claim(
         "5.6: with two clients accuracy at `pre` keeps steady from p = 0.1 to 0.9, within a point, lambda = 1",
         within(0.01, *(row_with(p, clients=2) for p in EVERY_P)),
-        command("paper", "fashion-mnist-2-1-fedpse*"),
+        PRICE.of_runs("paper", "fashion-mnist-2-1-fedpse*"),
     )
 
 
 def _some_clients() -> Iterator[Claim]:
-    for share in SAMPLED:
+    for part in SAMPLED:
         for point in POINTS:
             yield Claim(
-                f"C9: FedPSE best with {share:g} of the clients a round, lambda = 1, N = 10, at `{point}`",
-                _best(1.0, 10, "fashion-mnist", point, f"sample-{share:g}"),
-                command("quick", f"*-sample-{share:g}*"),
+                f"C9: FedPSE best with {part:g} of the clients a round, lambda = 1, N = 10, at `{point}`",
+                _best(1.0, 10, "fashion-mnist", point, f"sample-{part:g}"),
+                PRICE.of_runs("quick", f"*-sample-{part:g}*"),
             )
         yield Claim(
-            f"C9: FedPSE best with {share:g} of the clients a round, imdb, lambda = 1, N = 10, at `pre`",
-            _best(1.0, 10, "imdb", "pre", f"sample-{share:g}"),
-            command("paper", f"imdb-*-sample-{share:g}*"),
+            f"C9: FedPSE best with {part:g} of the clients a round, imdb, lambda = 1, N = 10, at `pre`",
+            _best(1.0, 10, "imdb", "pre", f"sample-{part:g}"),
+            PRICE.of_runs("paper", f"imdb-*-sample-{part:g}*"),
         )
 
 
@@ -326,16 +327,16 @@ def _against() -> Iterator[Claim]:
         yield Claim(
             f"against it: `local` is above FedPSE at lambda = 1 (`{point}`)",
             above(row_of(1.0, "local"), row_of(1.0, "fedpse"), point=point),
-            command("quick", "fashion-mnist-10-1-*"),
+            PRICE.of_runs("quick", "fashion-mnist-10-1-*"),
         )
     for data, n, ratio in ALONE:
         yield Claim(
             f"against it: `local` is above FedPSE at lambda = {ratio:g} (`pre`), {TOLD.get(data, data)}, N = {n}",
             above(row_of(ratio, "local", n, data), row_of(ratio, "fedpse", n, data)),
-            command("paper", row_of(ratio, "*[le]", n, data)),
+            PRICE.of_runs("paper", row_of(ratio, "*[le]", n, data)),
         )
     yield Claim(
         "against it: FedAvg fine-tuned is above FedPSE at `post`, lambda = 1",
         above(row_of(1.0, "fedavg"), row_of(1.0, "fedpse"), point="ft", other_point="post"),
-        command("quick", TEN),
+        PRICE.of_runs("quick", TEN),
     )

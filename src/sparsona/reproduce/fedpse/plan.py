@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from fnmatch import fnmatch
-from functools import cache
 from typing import Any
 
 from sparsona.reproduce import Case, Grid, Size
@@ -16,8 +13,6 @@ CIFAR = "cifar-10"
 SAMPLES = {"fashion-mnist": 60_000, "mnist": 60_000, "imdb": 25_000, CIFAR: 50_000}
 WORK = {"imdb": 0.2, CIFAR: 150.0}
 """The work of a sample, where it is not that of a 28x28 image in ConvNet2."""
-SECONDS = 2.8e-4
-"""What such an image takes one core, measured: 43 s for a run of `quick`, its evaluations included."""
 BATCH = 128
 ROUNDS = {"fashion-mnist": 10, "mnist": 10, "imdb": 30}
 """How many `quick` runs."""
@@ -260,9 +255,17 @@ def _case(
         table=f"{data}, N = {clients}, lambda = {ratio:g}, {passes} a round",
         settings=settings,
         paper=printed if variant in ("", "epochs", "persist", TUNED, "curve") else None,
-        cost=sample * rounds * (clients * steps * BATCH if steps else SAMPLES[data]) * WORK.get(data, 1),
+        cost=work_of(settings),
         row=row,
     )
+
+
+def work_of(settings: Mapping[str, Any]) -> float:
+    """The samples that a run trains on, in units of a 28x28 image."""
+    data, steps = settings["data"], settings["training"].get("steps")
+    a_round = settings["clients"] * steps * BATCH if steps else SAMPLES[data]
+    share = settings.get("schedule", {}).get("sample", 1.0) * (1 - settings["split"]["validation"])
+    return float(share * settings["rounds"] * a_round * WORK.get(data, 1))
 
 
 def row_of(ratio: float, method: str, clients: int = 10, data: str = "fashion-mnist") -> str:
@@ -277,31 +280,3 @@ def row_with(p: float, ewa: bool = True, clients: int = 10) -> str:
     ('fashion-mnist-10-1-fedpse', 'fashion-mnist-2-1-fedpse-p-0.2-no-ewa')
     """
     return "-".join(filter(None, (row_of(1.0, "fedpse", clients), _variant(p, ewa))))
-
-
-@cache
-def _hours(size: Size) -> Mapping[str, float]:
-    """About how many hours of a core each case takes, its row's trials included, by name."""
-    found: dict[str, float] = {}
-    rows = set[str]()
-    for case in cases(size):
-        trials = 0.0
-        if case.grid is not None and case.of not in rows:
-            kept = 1 - case.grid.validation
-            trials = len(case.grid.values) * kept * case.grid.rounds / case.settings["rounds"]
-        rows.add(case.of)
-        found[case.name] = case.cost * (1 + trials) * SECONDS / 3600
-    return found
-
-
-def command(size: Size, only: str, again: bool = False) -> str:
-    """The command that runs some cases, and about how long a core takes for them; `again` if they are kept without what
-    is asked.
-
-    >>> command("quick", "fashion-mnist-2-1-fed???")
-    "`sparsona reproduce fedpse --size quick --only 'fashion-mnist-2-1-fed???'`: about 3 CPU minutes"
-    """
-    hours = sum(taken for name, taken in _hours(size).items() if fnmatch(name, only))
-    told = f"{hours:,.0f} CPU hours" if hours > 1.5 else f"{max(1, math.ceil(60 * hours))} CPU minutes"
-    flag = "" if size == "whole" else f" --size {size}"
-    return f"`sparsona reproduce fedpse{flag} --only '{only}'{' --again' * again}`: about {told}"

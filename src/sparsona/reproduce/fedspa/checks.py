@@ -20,18 +20,22 @@ from sparsona.models._build import build_model
 from sparsona.prepare import Prepared
 from sparsona.report.curves import curve
 from sparsona.reproduce import Runs, Summary, server_scores
+from sparsona.reproduce._checks import flops, numbers_sent, share
 from sparsona.reproduce._verdicts import (
     At,
     Check,
     Verdict,
     Word,
     above,
+    all_of,
     any_of,
     difference,
     extra,
     fact,
     first_seeds,
     interval,
+    missing,
+    word_within,
 )
 from sparsona.reproduce.fedspa.plan import EVERY, ORIGINALS
 from sparsona.runs.directory import RunDirectory
@@ -63,22 +67,6 @@ def rounds_to(summary: Summary, goal: float) -> float | None:
     return 0.0 if found is None and extra(BEST)(summary, "pre") is not None else found
 
 
-def all_of(checks: Mapping[str, Check]) -> Check:
-    """Whether all of several hold, each under a name. The note is that of the first which says the same as all."""
-    order: tuple[Word, ...] = ("no", "not run", "within noise", "yes")
-    if len(checks) == 1:
-        return next(iter(checks.values()))
-
-    def check(runs: Runs) -> Verdict:
-        found = {name: one(runs) for name, one in checks.items()}
-        name, verdict = min(found.items(), key=lambda pair: order.index(pair[1].word))
-        if verdict.word == "yes":
-            return Verdict("yes", "; ".join(f"{name}: {one.note}" for name, one in found.items()))
-        return Verdict(verdict.word, f"{name}: {verdict.note}")
-
-    return check
-
-
 def inside(rows: Sequence[str], point: str = "pre") -> Check:
     """Whether some row is above both ends."""
     return any_of(*(above(row, rows[0], rows[-1], point=point) for row in rows[1:-1]))
@@ -95,46 +83,20 @@ def level(one: At, other: At, limit: float) -> Check:
     def check(runs: Runs) -> Verdict:
         gap = difference(runs, one, other)
         if gap is None:
-            return _missing(runs, one.row, other.row)
-        return Verdict(_inside(gap.low, gap.high, limit), str(gap))
+            return missing(runs, one.row, other.row)
+        return Verdict(word_within(gap, limit), str(gap))
 
     return check
 
 
-def _inside(low: float, high: float, limit: float) -> Word:
-    return "yes" if -limit <= low and high <= limit else "no" if low > limit or high < -limit else "within noise"
+def fewer_numbers(one: str, other: str, most: float) -> Check:
+    """Whether a row sends less than so much of another's numbers, up and down."""
+    return all_of({way: share(one, other, numbers_sent(way), most) for way in ("up", "down")})
 
 
-def grows(more: tuple[str, str], less: tuple[str, str]) -> Check:
-    """Whether the first row of `more` leads the second by more than in `less`, at `pre`.
-
-    The two leads are over different clients: the square of the half interval is the sum of theirs.
-    """
-
-    def check(runs: Runs) -> Verdict:
-        one, other = (difference(runs, At(a), At(b)) for a, b in (more, less))
-        if one is None or other is None:
-            return _missing(runs, *more, *less)
-        gap, half = one.value - other.value, math.hypot(one.high - one.value, other.high - other.value)
-        word: Word = "yes" if gap - half > 0 else "no" if gap + half <= 0 else "within noise"
-        told = f"{gap:+.4f}" + (f" ± {half:.4f}" if math.isfinite(half) else FEW)
-        return Verdict(word, f"{told}: leads of {one.value:+.4f} and {other.value:+.4f}")
-
-    return check
-
-
-def share(one: str, other: str, count: str, at_most: float) -> Check:
-    """Whether a row has at most so much of another's count: numbers up and down (`paper_bytes`) or operations."""
-
-    def test(runs: Runs) -> tuple[bool, str] | None:
-        pair = first_seeds(runs, one, other)
-        if pair is None:
-            return None
-        mine, theirs = (run[count] for run in pair)
-        pairs = {way: mine[way] / theirs[way] for way in mine} if isinstance(mine, dict) else {"in all": mine / theirs}
-        return max(pairs.values()) < at_most, ", ".join(f"{way} {part:.4f}" for way, part in sorted(pairs.items()))
-
-    return fact(test, one, other)
+def fewer_operations(one: str, other: str, most: float) -> Check:
+    """Whether a row takes less than so much of another's operations."""
+    return share(one, other, flops, most)
 
 
 def fewer_and_above(one: str, *others: str, point: str = "pre") -> Check:
@@ -144,7 +106,7 @@ def fewer_and_above(one: str, *others: str, point: str = "pre") -> Check:
         found = first_seeds(runs, one, *others)
         if found is None:
             return None
-        mine, *theirs = (sum(run["paper_bytes"].values()) for run in found)
+        mine, *theirs = map(numbers_sent("up", "down"), found)
         return mine < min(theirs), f"{mine / min(theirs):.2f} of the next"
 
     return all_of({"numbers": fact(test, one, *others), "accuracy": above(one, *others, point=point)})
@@ -182,7 +144,7 @@ def as_fast(one: str, other: str, goal: float, most: float = 0.1) -> Check:
             apart = all(bool(a) != bool(b) for a, b in pairs)
             return Verdict("no" if apart else "within noise", _told(pairs))
         gap = interval(a / b - 1 for a, b in pairs)
-        return Verdict(_inside(gap.low, gap.high, most), f"{_told(pairs)}: apart by {gap}")
+        return Verdict(word_within(gap, most), f"{_told(pairs)}: apart by {gap}")
 
     return _by_seed(one, other, lambda a, b: (rounds_to(a, goal), rounds_to(b, goal)), judge)
 
@@ -194,7 +156,7 @@ def never_reaches(row: str, goal: float) -> Check:
         counted = [rounds_to(run, goal) for _, run in sorted(runs.get(row, {}).items())]
         found = [rounds for rounds in counted if rounds is not None]
         if not found:
-            return _missing(runs, row)
+            return missing(runs, row)
         told = "rounds: " + ", ".join(f"{rounds:g}" if rounds else "never" for rounds in found)
         if len(found) == 1:
             return Verdict("within noise", told + FEW)
@@ -214,7 +176,7 @@ def _by_seed(
         found = [pair(mine[seed], theirs[seed]) for seed in sorted(mine.keys() & theirs.keys())]
         pairs = [(a, b) for a, b in found if a is not None and b is not None]
         if not pairs:
-            return _missing(runs, one, other)
+            return missing(runs, one, other)
         if not any(map(any, pairs)):
             return Verdict("not run", "neither gets there in the rounds that were run")
         return judge(pairs)
@@ -234,23 +196,6 @@ def _first(pairs: Pairs) -> Verdict:
 def _told(pairs: Pairs) -> str:
     told = ", ".join(" and ".join(f"{rounds:g}" if rounds else "never" for rounds in pair) for pair in pairs)
     return f"rounds: {told}" + (FEW if len(pairs) == 1 else "")
-
-
-def _missing(runs: Runs, *rows: str) -> Verdict:
-    """The rows that have not been run; where all have, the rounds, or the server's score, were not counted in them."""
-    if all(runs.get(row) for row in rows):
-        return Verdict("not run", "the kept runs have not counted it")
-    return fact(lambda _: None, *rows)(runs)
-
-
-def measured(row: str, what: str, most: float) -> Check:
-    """Whether a share that a benchmark has measured is at most so much."""
-
-    def test(runs: Runs) -> tuple[bool, str] | None:
-        found = [extra(what)(run, "") for run in runs.get(row, {}).values()]
-        return None if not found or found[0] is None else (found[0] <= most, f"{found[0]:.3f}")
-
-    return fact(test, row)
 
 
 @dataclass(frozen=True)

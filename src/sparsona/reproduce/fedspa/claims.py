@@ -6,21 +6,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparsona.reproduce import MEASURED
-from sparsona.reproduce._verdicts import At, Claim, above, exceeds, extra, never, within
+from sparsona.reproduce._checks import grows, measured
+from sparsona.reproduce._price import in_words
+from sparsona.reproduce._verdicts import At, Claim, above, all_of, exceeds, extra, never, within
 from sparsona.reproduce.fedspa.checks import (
-    all_of,
     fewer_and_above,
-    grows,
+    fewer_numbers,
+    fewer_operations,
     inside,
     level,
-    measured,
     operations,
     saves,
     searches,
-    share,
     sooner,
     sooner_to_best,
 )
+from sparsona.reproduce.fedspa.hours import PRICE
 from sparsona.reproduce.fedspa.originals import original_claims
 from sparsona.reproduce.fedspa.plan import (
     DENSER,
@@ -33,7 +34,6 @@ from sparsona.reproduce.fedspa.plan import (
     SWEEP,
     name_of,
 )
-from sparsona.reproduce.fedspa.price import price
 
 GOALS = (0.80, 0.85)
 """The accuracies at `pre` whose rounds are compared (C3)."""
@@ -63,14 +63,14 @@ def _of(data: str) -> Iterator[Claim]:
                 yield Claim(
                     f"C2: {data}, {setting}: {rows[0]} above {rows[1]} at `{point}` ({_printed(data, setting, rival)})",
                     above(*at(setting, *rows), point=point),
-                    price(*at(setting, *rows)),
+                    PRICE.of_rows(*at(setting, *rows)),
                 )
     for better in ("fedspa-rsm", "fedavg"):
         rows = [better, "fedspa-dst"]
         yield Claim(
             f"C2: {data}, IID: {better} above FedSpa (DST) at `pre` ({_printed(data, 'iid', better)})",
             above(*at("iid", *rows)),
-            price(*at("iid", *rows)),
+            PRICE.of_rows(*at("iid", *rows)),
         )
     yield from _skew(data)
     yield from _sparsity(data)
@@ -89,7 +89,7 @@ def _of(data: str) -> Iterator[Claim]:
         for point in ("pre", "post"):
             rows = list(at(setting, one, other))
             name = "IID" if setting == "iid" else setting
-            yield Claim(f"{text}, {data}, {name}, at `{point}`", above(*rows, point=point), price(*rows))
+            yield Claim(f"{text}, {data}, {name}, at `{point}`", above(*rows, point=point), PRICE.of_rows(*rows))
     yield from _rounds(data)
     yield from _global_model(data)
     yield from _iid(data)
@@ -99,12 +99,12 @@ def _of(data: str) -> Iterator[Claim]:
             f"ours: {data}, 0.3: averaging a weight over those who hold it (`agg=count`) above the paper's mean,"
             f" `{point}`",
             above(*at("0.3", "count", "fedspa-dst"), point=point),
-            price(*at("0.3", "count", "fedspa-dst")),
+            PRICE.of_rows(*at("0.3", "count", "fedspa-dst")),
         )
     yield Claim(
         f"against it: {data}, 0.3: FedAvg fine-tuned (`ft`) above FedSpa (DST) at `post`",
         above(*at("0.3", "fedavg", "fedspa-dst"), point="ft", other_point="post"),
-        price(*at("0.3", "fedavg", "fedspa-dst")),
+        PRICE.of_rows(*at("0.3", "fedavg", "fedspa-dst")),
     )
 
 
@@ -116,8 +116,8 @@ def _skew(data: str) -> Iterator[Claim]:
         yield Claim(
             f"5.2: {data}: DST's lead on {rival} at `pre` is larger at 0.3 than at 0.5"
             f" (paper, {PAPERS_NET[data]}: {leads[0]:.1f} and {leads[1]:.1f} points)",
-            grows(more, less),
-            price(*more, *less, only=[f"{data}-0.[35]-{row}*" for row in ("fedspa-dst", rival)]),
+            grows([[less], [more]]),
+            PRICE.of_rows(*more, *less, only=[f"{data}-0.[35]-{row}*" for row in ("fedspa-dst", rival)]),
         )
 
 
@@ -129,24 +129,24 @@ def _sparsity(data: str) -> Iterator[Claim]:
         yield Claim(
             f"C4: {data}, 0.3: some sparsity inside the sweep above both of its ends at `{point}`",
             inside(swept, point),
-            price(*swept, only=both),
+            PRICE.of_rows(*swept, only=both),
         )
     yield Claim(
         f"4.3 and Figure 1: {data}, 0.3: 0.5 is the best sparsity at `pre` (Table 3 contradicts it: 0.4)",
         above(usual, *(row for row in swept if row != usual)),
-        price(*swept, only=both),
+        PRICE.of_rows(*swept, only=both),
     )
     more, less = ((name_of(data, s, "sparsity-0.4"), name_of(data, s, "sparsity-0.2")) for s in ("0.3", "iid"))
     yield Claim(
         f"abstract and B.4: {data}: a sparsity of 0.4 gains on 0.2 at `pre` as the labels get skewed, from IID to 0.3",
-        grows(more, less),
-        price(*more, *less),
+        grows([[less], [more]]),
+        PRICE.of_rows(*more, *less),
     )
     rivals = [name_of(data, "0.3", row) for row in DENSER]
     yield Claim(
         f"Figure 1: {data}, 0.3: DST sends fewer numbers than {', '.join(DENSER)} and is above them at `pre`",
         fewer_and_above(usual, *rivals),
-        price(usual, *rivals),
+        PRICE.of_rows(usual, *rivals),
     )
 
 
@@ -157,7 +157,7 @@ def _rounds(data: str) -> Iterator[Claim]:
     mine = name_of(data, "0.3", "fedspa-dst")
     for rival in ("ditto", "fedavg"):
         other = name_of(data, "0.3", rival)
-        cost = price(mine, other, seeds=2, at_least="day")
+        cost = PRICE.of_rows(mine, other, seeds=2, at_least="day")
         for goal in GOALS:
             yield Claim(
                 f"C3: {data}, 0.3: FedSpa (DST) has {goal:.0%} at `pre` in fewer rounds than {rival}"
@@ -179,7 +179,7 @@ def _global_model(data: str) -> Iterator[Claim]:
         row, rival = name_of(data, setting, "fedspa-dst"), name_of(data, setting, "fedavg")
         server = At(row, "pre", extra("server"))
         short = data == "fashion-mnist" or setting == "0.3"
-        cost = price(row, again=True) if short else price(row, rival)
+        cost = PRICE.of_rows(row, again=True) if short else PRICE.of_rows(row, rival)
         yield Claim(
             f"C8: FedSpa's global model is worse than FedAvg's, {data}, {name}", exceeds(At(rival), server), cost
         )
@@ -195,21 +195,23 @@ def _iid(data: str) -> Iterator[Claim]:
     """RSM is as FedAvg is, and what is personal loses on IID data."""
     for setting, text in (("iid", "5.2: {}, IID: RSM"), ("0.3", "Figure 6: {}, 0.3: RSM with one mask")):
         rows = [name_of(data, setting, row) for row in ("fedspa-rsm", "fedavg")]
-        yield Claim(f"{text.format(data)} within 1.5 points of FedAvg at `pre`", within(0.015, *rows), price(*rows))
+        yield Claim(
+            f"{text.format(data)} within 1.5 points of FedAvg at `pre`", within(0.015, *rows), PRICE.of_rows(*rows)
+        )
     personal = [name_of(data, "iid", row) for row in PERSONAL]
     for better in ("fedspa-rsm", "fedavg"):
         rows = [name_of(data, "iid", better), *personal]
         yield Claim(
             f"5.2: {data}, IID: {better} above the personal methods (Ditto, Sub-FedAvg, DST) at `pre`",
             above(*rows),
-            price(*rows),
+            PRICE.of_rows(*rows),
         )
     printed = ", ".join(f"{_number(data, 'iid', row):g}" for row in PERSONAL)
     yield Claim(
         f"5.2: {data}, IID: Ditto above the compression-based Sub-FedAvg and DST at `pre`"
         f" (paper, {PAPERS_NET[data]}: {printed})",
         above(*personal),
-        price(*personal),
+        PRICE.of_rows(*personal),
     )
 
 
@@ -220,18 +222,19 @@ def _costs(data: str) -> Iterator[Claim]:
         return name_of(data, "0.3", method)
 
     saved, net = (0.246, "VGG11") if data == "cifar-10" else (0.4, "LeNet5, where it is 42.9 %")
-    for text, one, other, count, most in (
+    for text, one, other, check, most in (
         (f"5.2: {data}: FedSpa sends at least 13 % fewer numbers than Sub-FedAvg (paper: 13.0 to 28.2 %)",
-         "fedspa-dst", "sub-fedavg", "paper_bytes", 0.87),
-        (f"5.2: {data}: Sub-FedAvg takes fewer operations than FedSpa (DST)", "sub-fedavg", "fedspa-dst", "flops", 1.0),
-        (f"C9: {data}: FedSpa sends half of FedAvg's numbers", "fedspa-dst", "fedavg", "paper_bytes", 0.5001),
+         "fedspa-dst", "sub-fedavg", fewer_numbers, 0.87),
+        (f"5.2: {data}: Sub-FedAvg takes fewer operations than FedSpa (DST)",
+         "sub-fedavg", "fedspa-dst", fewer_operations, 1.0),
+        (f"C9: {data}: FedSpa sends half of FedAvg's numbers", "fedspa-dst", "fedavg", fewer_numbers, 0.5001),
         *((f"C9: {data}: at least {saved:.1%} fewer operations than FedAvg, {search.upper()}, its search included"
            f" (paper: {net}, five epochs; with one the search weighs five times as much)",
-           f"fedspa-{search}", "fedavg", "flops", 1 - saved) for search in ("rsm", "dst")),
+           f"fedspa-{search}", "fedavg", fewer_operations, 1 - saved) for search in ("rsm", "dst")),
         (f"Table 4: {data}: uniform takes fewer operations than ERK (paper: 34.3 % on ResNet18)",
-         "uniform", "fedspa-dst", "flops", 1.0),
+         "uniform", "fedspa-dst", fewer_operations, 1.0),
     ):  # fmt: skip
-        yield Claim(text, share(row(one), row(other), count, most), price(row(one), row(other)))
+        yield Claim(text, check(row(one), row(other), most), PRICE.of_rows(row(one), row(other)))
 
 
 def _harder() -> Iterator[Claim]:
@@ -243,8 +246,8 @@ def _harder() -> Iterator[Claim]:
         yield Claim(
             f"5.2: 0.3: DST's lead on {rival} at `pre` is larger on {hard} than on {easy}"
             f" (paper, CIFAR-10 and EMNIST-L: {leads[0]:.1f} and {leads[1]:.1f} points)",
-            grows(more, less),
-            price(*more, *less, only=[f"*-0.3-{row}*" for row in ("fedspa-dst", rival)]),
+            grows([[less], [more]]),
+            PRICE.of_rows(*more, *less, only=[f"*-0.3-{row}*" for row in ("fedspa-dst", rival)]),
         )
     for loser in PERSONAL:
         more, less = ((name_of(data, "iid", "fedavg"), name_of(data, "iid", loser)) for data in (hard, easy))
@@ -252,8 +255,8 @@ def _harder() -> Iterator[Claim]:
         yield Claim(
             f"5.2: IID: {loser} is further below FedAvg at `pre` on {hard} than on {easy}"
             f" (paper, CIFAR-10 and EMNIST-L: {losses[0]:.1f} and {losses[1]:.1f} points)",
-            grows(more, less),
-            price(*more, *less, only=[f"*-iid-{row}*" for row in ("fedavg", loser)]),
+            grows([[less], [more]]),
+            PRICE.of_rows(*more, *less, only=[f"*-iid-{row}*" for row in ("fedavg", loser)]),
         )
 
 
@@ -287,7 +290,7 @@ CLAIMS = [
     Claim(
         "Table 5: LeNet5 on a CPU: the search takes at most 20 % of the time of the training (paper: 8.9 %)",
         measured(f"{MEASURED}search-lenet5", "time", 0.2),
-        "`python benchmarks/fedspa.py`: about 0.1 CPU hours",
+        f"`python benchmarks/fedspa.py`: {in_words(0.1)}",
     ),
     Claim(
         "abstract: FedSpa takes less memory than dense training",

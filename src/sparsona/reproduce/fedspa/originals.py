@@ -5,22 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparsona.reproduce._verdicts import At, Claim, above, exceeds, extra, within
+from sparsona.reproduce._checks import grows
+from sparsona.reproduce._verdicts import At, Claim, above, all_of, exceeds, extra, within
 from sparsona.reproduce.fedspa.checks import (
-    all_of,
     as_fast,
     falling,
     fewer_and_above,
-    grows,
+    fewer_numbers,
+    fewer_operations,
     inside,
     level,
     never_reaches,
-    share,
     sooner,
     sooner_to_best,
 )
+from sparsona.reproduce.fedspa.hours import PRICE
 from sparsona.reproduce.fedspa.plan import DENSER, ORIGINAL_SETTINGS, ORIGINALS, PERSONAL, PRINTED, SWEEP, original_of
-from sparsona.reproduce.fedspa.price import price
 
 TABLE_2: tuple[tuple[str, str, float, str, tuple[str, ...], str], ...] = (
     # who is sooner than whom to which accuracy, and the paper's rounds
@@ -84,15 +84,15 @@ def _table_1(data: str) -> Iterator[Claim]:
                 f"{mark}: {_name(data)}, {setting}: {first} above {', '.join(others)}"
                 f" ({_numbers(data, setting, first, *others)})",
                 above(*rows),
-                price(*rows),
+                PRICE.of_rows(*rows),
             )
-    for text, one, other, count, most in (
+    for text, one, other, check, most in (
         ("FedSpa sends at least 10 % fewer numbers than Sub-FedAvg (paper: 13.0 to 28.2 %; its Table 1 has 10.0 to"
-         " 28.1 %)", "fedspa-dst", "sub-fedavg", "paper_bytes", 0.9),
-        ("Sub-FedAvg takes fewer operations than FedSpa (DST)", "sub-fedavg", "fedspa-dst", "flops", 1.0),
+         " 28.1 %)", "fedspa-dst", "sub-fedavg", fewer_numbers, 0.9),
+        ("Sub-FedAvg takes fewer operations than FedSpa (DST)", "sub-fedavg", "fedspa-dst", fewer_operations, 1.0),
     ):  # fmt: skip
         rows = [original_of(data, "B", row) for row in (one, other)]
-        yield Claim(f"5.2: {_name(data)}, B: {text}", share(rows[0], rows[1], count, most), price(*rows))
+        yield Claim(f"5.2: {_name(data)}, B: {text}", check(rows[0], rows[1], most), PRICE.of_rows(*rows))
 
 
 def _iid(data: str) -> Iterator[Claim]:
@@ -103,7 +103,7 @@ def _iid(data: str) -> Iterator[Claim]:
     yield Claim(
         f"5.2: {_name(data)}, IID: RSM within 1.5 points of FedAvg ({_numbers(data, 'iid', *pair)})",
         within(0.015, *at(*pair)),
-        price(*at(*pair)),
+        PRICE.of_rows(*at(*pair)),
     )
     for better in pair:
         rows = (better, *PERSONAL)
@@ -111,13 +111,13 @@ def _iid(data: str) -> Iterator[Claim]:
             f"5.2: {_name(data)}, IID: {better} above the personal methods (Ditto, Sub-FedAvg, DST;"
             f" {_numbers(data, 'iid', *rows)})",
             above(*at(*rows)),
-            price(*at(*rows)),
+            PRICE.of_rows(*at(*rows)),
         )
     yield Claim(
         f"5.2: {_name(data)}, IID: Ditto above the compression-based Sub-FedAvg and DST"
         f" ({_numbers(data, 'iid', *PERSONAL)})",
         above(*at(*PERSONAL)),
-        price(*at(*PERSONAL)),
+        PRICE.of_rows(*at(*PERSONAL)),
     )
 
 
@@ -129,14 +129,14 @@ def _leads(data: str) -> Iterator[Claim]:
         yield Claim(
             f"5.2: {_name(data)}: DST's lead on {rival} is larger in B than in A"
             f" (paper: {leads[0]:.1f} and {leads[1]:.1f} points)",
-            grows(more, less),
-            price(*more, *less, only=_only(data, ("A", "B"), "fedspa-dst", rival)),
+            grows([[less], [more]]),
+            PRICE.of_rows(*more, *less, only=_only(data, ("A", "B"), "fedspa-dst", rival)),
         )
     pairs = {s: [original_of(data, s, row) for row in ("fedspa-rsm", "fedavg")] for s in ("A", "B")}
     yield Claim(
         f"Figure 6: {_name(data)}, A and B: RSM with one mask within 1.5 points of FedAvg",
         all_of({setting: within(0.015, *rows) for setting, rows in pairs.items()}),
-        price(*pairs["A"], *pairs["B"], only=_only(data, ("A", "B"), "fedspa-rsm", "fedavg")),
+        PRICE.of_rows(*pairs["A"], *pairs["B"], only=_only(data, ("A", "B"), "fedspa-rsm", "fedavg")),
     )
 
 
@@ -149,8 +149,8 @@ def _harder() -> Iterator[Claim]:
         yield Claim(
             f"5.2: B: DST's lead on {rival} is larger on {hard} than on {easy} (paper: {leads} points on"
             f" {', '.join(ORIGINALS)})",
-            grows(rows[hard], rows[easy]),
-            price(*rows[hard], *rows[easy]),
+            grows([[rows[easy]], [rows[hard]]]),
+            PRICE.of_rows(*rows[hard], *rows[easy]),
         )
     for loser in PERSONAL:
         rows = {data: (original_of(data, "iid", "fedavg"), original_of(data, "iid", loser)) for data in ORIGINALS}
@@ -158,8 +158,8 @@ def _harder() -> Iterator[Claim]:
         yield Claim(
             f"5.2: IID: {loser} is further below FedAvg on {hard} than on {easy} (paper: {losses} points on"
             f" {', '.join(ORIGINALS)})",
-            grows(rows[hard], rows[easy]),
-            price(*rows[hard], *rows[easy]),
+            grows([[rows[easy]], [rows[hard]]]),
+            PRICE.of_rows(*rows[hard], *rows[easy]),
         )
 
 
@@ -170,21 +170,21 @@ def _table_2() -> Iterator[Claim]:
             f"C3: {_name(data)}, {_setting(setting)}: {one} has {goal:.0%} in fewer rounds than {', '.join(others)}"
             f" (paper: {printed})",
             all_of({row: sooner(mine, other, goal) for row, other in rows.items()}),
-            price(mine, *rows.values(), seeds=2),
+            PRICE.of_rows(mine, *rows.values(), seeds=2),
         )
     for data, goal, printed in EQUAL:
         pair = [original_of(data, "iid", row) for row in ("fedspa-rsm", "fedavg")]
         yield Claim(
             f"C3: {_name(data)}, IID: RSM's rounds to {goal:.0%} are within 10 % of FedAvg's (paper: {printed})",
             as_fast(pair[0], pair[1], goal),
-            price(*pair, seeds=2),
+            PRICE.of_rows(*pair, seeds=2),
         )
     for data, settings, row, goal in NEVER:
         rows = {_setting(setting): original_of(data, setting, row) for setting in settings}
         yield Claim(
             f"C3: {_name(data)}, {', '.join(rows)}: {row} never has {goal:.0%} in its 1,000 rounds",
             all_of({setting: never_reaches(own, goal) for setting, own in rows.items()}),
-            price(*rows.values(), only=_only(data, settings, row), seeds=2),
+            PRICE.of_rows(*rows.values(), only=_only(data, settings, row), seeds=2),
         )
     for rival, saved in (("fedavg", 76.2), ("ditto", 38.1)):
         pair = [original_of("cifar-100", "B", row) for row in ("fedspa-dst", rival)]
@@ -192,7 +192,7 @@ def _table_2() -> Iterator[Claim]:
             f"introduction: {_name('cifar-100')}, B: DST gets to the best accuracy of {rival} in fewer rounds"
             f" (paper: {saved} % fewer)",
             sooner_to_best(pair[0], pair[1]),
-            price(*pair, seeds=2),
+            PRICE.of_rows(*pair, seeds=2),
         )
 
 
@@ -208,7 +208,7 @@ def _sparsity() -> Iterator[Claim]:
         return _numbers("cifar-100", setting, *("fedspa-dst" if s == 0.5 else f"sparsity-{s:g}" for s in order))
 
     def cost(setting: str) -> str:
-        return price(*swept(setting).values(), only=_only("cifar-100", (setting,), "sparsity-", "fedspa-dst"))
+        return PRICE.of_rows(*swept(setting).values(), only=_only("cifar-100", (setting,), "sparsity-", "fedspa-dst"))
 
     best, usual = swept("B")[0.4], swept("B")[0.5]
     yield Claim(
@@ -230,21 +230,21 @@ def _sparsity() -> Iterator[Claim]:
         text = f"C4: {name}, {_setting(setting)}: the sparser the worse ({printed(setting)})"
         yield Claim(text, falling(swept(setting)), cost(setting))
     for more, less in (("B", "A"), ("A", "iid")):
-        pairs = [(swept(setting)[0.4], swept(setting)[0.2]) for setting in (more, less)]
+        skewed, even = ((swept(setting)[0.4], swept(setting)[0.2]) for setting in (more, less))
         gains = [
             _number("cifar-100", s, "sparsity-0.4") - _number("cifar-100", s, "sparsity-0.2") for s in (more, less)
         ]
         yield Claim(
             f"abstract and B.4: {name}: a sparsity of 0.4 gains on 0.2 from {_setting(less)} to {more}"
             f" (paper: {gains[0]:+.1f} and {gains[1]:+.1f} points)",
-            grows(*pairs),
-            price(*pairs[0], *pairs[1], only=_only("cifar-100", (less, more), "sparsity-0.4", "sparsity-0.2")),
+            grows([[even], [skewed]]),
+            PRICE.of_rows(*skewed, *even, only=_only("cifar-100", (less, more), "sparsity-0.4", "sparsity-0.2")),
         )
     rivals = [original_of("cifar-100", "B", row) for row in DENSER]
     yield Claim(
         f"Figure 1: {name}, B: DST sends fewer numbers than {', '.join(DENSER)} and is above them",
         fewer_and_above(usual, *rivals),
-        price(usual, *rivals),
+        PRICE.of_rows(usual, *rivals),
     )
 
 
@@ -260,7 +260,7 @@ def _studies() -> Iterator[Claim]:
         yield Claim(
             f"C5: {name}, {_setting(setting)}: ERK above uniform ({_numbers('cifar-100', setting, *rows)})",
             above(*at(setting, *rows)),
-            price(*at(setting, *rows)),
+            PRICE.of_rows(*at(setting, *rows)),
         )
     for text, settings, one, other in (
         ("C6: gradients regrow better than chance", ORIGINAL_SETTINGS, "fedspa-dst", "random"),
@@ -273,14 +273,16 @@ def _studies() -> Iterator[Claim]:
         yield Claim(
             f"{text}, {name}, {' and '.join(found)}",
             all_of({setting: above(*rows) for setting, rows in found.items()}),
-            price(*(row for rows in found.values() for row in rows), only=_only("cifar-100", settings, one, other)),
+            PRICE.of_rows(
+                *(row for rows in found.values() for row in rows), only=_only("cifar-100", settings, one, other)
+            ),
         )
     goals = {"B": 0.55, "A": 0.55, "iid": 0.40}
     regrown = {setting: at(setting, "fedspa-dst", "random") for setting in goals}
     yield Claim(
         f"C6: gradients regrow in fewer rounds than chance, {name}: to 55 % in B and A, to 40 % on IID data",
         all_of({_setting(s): sooner(regrown[s][0], regrown[s][1], goal) for s, goal in goals.items()}),
-        price(
+        PRICE.of_rows(
             *(row for rows in regrown.values() for row in rows),
             only=_only("cifar-100", ORIGINAL_SETTINGS, "fedspa-dst", "random"),
             seeds=2,
@@ -292,11 +294,11 @@ def _studies() -> Iterator[Claim]:
         yield Claim(
             f"C8: FedSpa's global model is worse than FedAvg's, {name}, {_setting(setting)}",
             exceeds(At(rival), server),
-            price(mine, rival),
+            PRICE.of_rows(mine, rival),
         )
         if setting == "iid":
             text = f"C8: FedSpa's global model is within 1.5 points of its own personal ones, {name}, IID"
-            yield Claim(text, level(At(mine), server, 0.015), price(mine))
+            yield Claim(text, level(At(mine), server, 0.015), PRICE.of_rows(mine))
         else:
             text = f"C8: FedSpa's global model is worse than its own personal ones, {name}, {setting}"
-            yield Claim(text, exceeds(At(mine), server), price(mine))
+            yield Claim(text, exceeds(At(mine), server), PRICE.of_rows(mine))

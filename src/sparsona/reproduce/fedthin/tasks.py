@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sparsona.data import load, roots
+from sparsona.data import load
 from sparsona.errors import DataError
-from sparsona.files import write_atomically
+from sparsona.reproduce._excerpt import excerpt_file, write_arrays
 
 Array = npt.NDArray[Any]
 CLIENTS, TEST = 40, 0.4
@@ -42,17 +42,15 @@ class StudyTask:
 
     def path(self) -> Path:
         """The file with the task's arrays, made if it is not there."""
-        path = roots()[0] / "excerpts" / f"fedthin-{self.name}.npz"
+        path = excerpt_file(f"fedthin-{self.name}")
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
             x, y, client = self.make()
             tested = rows_to_test(client)
-            kept, rest = io.BytesIO(), ~tested
-            np.savez(
-                kept, x=x[rest], y=y[rest], client=client[rest],
-                x_test=x[tested], y_test=y[tested], client_test=client[tested],
-            )  # fmt: skip
-            write_atomically(path, kept.getvalue())
+            rest = ~tested
+            write_arrays(path, {
+                "x": x[rest], "y": y[rest], "client": client[rest],
+                "x_test": x[tested], "y_test": y[tested], "client_test": client[tested],
+            })  # fmt: skip
         return path
 
 

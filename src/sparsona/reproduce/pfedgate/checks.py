@@ -11,30 +11,16 @@ from sparsona.reproduce._verdicts import (
     Check,
     Summary,
     Verdict,
-    Word,
     bottom,
-    extra,
     fact,
-    first_seeds,
     interval,
+    missing,
     score,
     values,
+    word_above,
+    word_below,
 )
 from sparsona.reproduce.pfedgate.readings import CLIENT
-
-
-def all_of(*checks: Check) -> Check:
-    """Whether every one of several holds; the one that is furthest from it is told.
-
-    >>> all_of(lambda runs: Verdict("yes", "a"), lambda runs: Verdict("no", "b"))({})
-    Verdict(word='no', note='b')
-    """
-    order: tuple[Word, ...] = ("no", "not run", "within noise", "yes")
-
-    def check(runs: Runs) -> Verdict:
-        return min((one(runs) for one in checks), key=lambda found: order.index(found.word))
-
-    return check
 
 
 def combined(number: Callable[..., float], *ats: At, least: float | None = None, most: float | None = None) -> Check:
@@ -47,14 +33,12 @@ def combined(number: Callable[..., float], *ats: At, least: float | None = None,
         found = [values(runs, at.row, at.point, at.of) for at in ats]
         both = sorted(set.intersection(*(set(own) for own in found)))
         if not both:
-            return fact(lambda runs: None, *(at.row for at in ats))(runs)
+            return missing(runs, *(at.row for at in ats))
         told = interval(number(*(own[seed] for own in found)) for seed in both)
         if least is not None:
-            word: Word = "yes" if told.low > least else "no" if told.high <= least else "within noise"
-        else:
-            assert most is not None, "a number is asked for on one side"
-            word = "yes" if told.high <= most else "no" if told.low > most else "within noise"
-        return Verdict(word, str(told))
+            return Verdict(word_above(told, least), str(told))
+        assert most is not None, "a number is asked for on one side"
+        return Verdict(word_below(told, most), str(told))
 
     return check
 
@@ -88,19 +72,6 @@ def behind(summary: Summary, point: str) -> float | None:
     return None if all_ is None or last is None else all_ - last
 
 
-def operations(one: str, other: str, most: float) -> Check:
-    """Whether a row takes at most so much of another's floating-point operations."""
-
-    def test(runs: Runs) -> tuple[bool, str] | None:
-        pair = first_seeds(runs, one, other)
-        if pair is None:
-            return None
-        share = ratio(*(run["flops"] for run in pair))
-        return share <= most, f"{share:.3f}"
-
-    return fact(test, one, other)
-
-
 def sent(row: str) -> Check:
     """Whether between 0.6 and 0.75 of the model's numbers go up in a client's turn."""
 
@@ -112,17 +83,6 @@ def sent(row: str) -> Check:
             run["paper_bytes"]["up"] / (4 * run["weights"] * run["clients"] * run["rounds"]) for run in own.values()
         ]
         return 0.6 < min(shares) <= max(shares) < 0.75, ", ".join(f"{share:.3f}" for share in shares)
-
-    return fact(test, row)
-
-
-def measured(row: str, what: str, most: float, times: float = 1.0) -> Check:
-    """Whether a share that `benchmarks/pfedgate.py` has measured, so many `times`, is at most so much. It rounds to
-    hundredths."""
-
-    def test(runs: Runs) -> tuple[bool, str] | None:
-        found = [extra(what)(run, "") for run in runs.get(row, {}).values()]
-        return None if not found or found[0] is None else (times * found[0] <= most, f"{times * found[0]:.2f}")
 
     return fact(test, row)
 
@@ -139,9 +99,9 @@ def most_gain(one: str, other: str) -> Check:
         seeds = sorted(runs.get(one, {}).keys() & runs.get(other, {}).keys())
         shares = [found for seed in seeds if (found := share(runs, seed)) is not None]
         if not shares:
-            return fact(lambda runs: None, one, other)(runs)
+            return missing(runs, one, other)
         told = interval(shares)
-        return Verdict("yes" if told.low > 0.5 else "no" if told.high <= 0.5 else "within noise", str(told))
+        return Verdict(word_above(told, 0.5), str(told))
 
     return check
 

@@ -10,10 +10,13 @@ from sparsona.methods.pfedgate import PFedGate
 from sparsona.methods.pfedgate.blocks import Cut
 from sparsona.models._build import build_model
 from sparsona.reproduce import MEASURED, Runs, Size
+from sparsona.reproduce._checks import flops, measured, share
+from sparsona.reproduce._price import in_words
 from sparsona.reproduce._verdicts import (
     At,
     Claim,
     above,
+    all_of,
     bottom,
     by_size,
     exceeds,
@@ -25,8 +28,8 @@ from sparsona.reproduce._verdicts import (
     newcomers,
     within,
 )
-from sparsona.reproduce.pfedgate.checks import all_of, combined, growth, measured, operations, ratio, sent
-from sparsona.reproduce.pfedgate.effort import command
+from sparsona.reproduce.pfedgate.checks import combined, growth, ratio, sent
+from sparsona.reproduce.pfedgate.hours import PRICE
 from sparsona.reproduce.pfedgate.own_claims import own_claims
 from sparsona.reproduce.pfedgate.plan import ABLATIONS, BASELINES, MODELS, data_of, rows
 from sparsona.reproduce.pfedgate.printed import printed
@@ -34,15 +37,14 @@ from sparsona.reproduce.pfedgate.readings import rounds_to
 from sparsona.reproduce.pfedgate.settings import SCALES
 from sparsona.training.vector import Flat
 
-QUICK = "`sparsona reproduce pfedgate --size quick"
 COSTS: dict[Size, str] = {
-    "quick": f"{QUICK}`: a CPU minute or two a run",
-    "day": "`sparsona reproduce pfedgate --size day`: about three CPU hours; other rows are in `--size quick`",
-    "whole": command("whole", "*"),
+    "quick": PRICE.of_runs("quick", "*"),
+    "day": f"{PRICE.of_runs('day', '*')}; other rows are in `--size quick`",
+    "whole": PRICE.of_runs("whole", "*"),
 }
-MASK = "`sparsona reproduce pfedgate --size day --only '*-heterofl-all-labels-*'`: about 0.4 CPU hours"
+MASK = PRICE.of_runs("day", "*-heterofl-all-labels-*")
 """The one rival of the day's tables that was added last."""
-CURVES = f"{QUICK} --only '*-curve-*'`: about 0.7 CPU hours"
+CURVES = PRICE.of_runs("quick", "*-curve-*")
 
 
 def claims(size: Size) -> Iterator[Claim]:
@@ -183,7 +185,7 @@ def _stand_ins(size: Size) -> Iterator[Claim]:
             yield Claim(
                 f"Table 5: {data}: training at density {told} takes at most {most} of FedAvg's operations, gate"
                 " included",
-                operations(f"{data}-pfedgate-{row}", f"{data}-fedavg", most),
+                share(f"{data}-pfedgate-{row}", f"{data}-fedavg", flops, most),
                 rest,
             )
         for rival in ("fedavg", "local"):
@@ -205,9 +207,7 @@ def _stand_ins(size: Size) -> Iterator[Claim]:
         yield Claim(
             f"C8: {data}: 8 local epochs are at least a point below one (paper: 2.5), weighted, `post`",
             exceeds(half, end("pfedgate-0.5-epochs-8"), 0.01),
-            f"{QUICK} --only '*-epochs-8-*'`, then `--only '{half.row}-[123]'`: about 0.2 CPU hours"
-            if size == "quick"
-            else rest,
+            PRICE.of_runs("quick", "*-epochs-8-*", f"{half.row}-[123]") if size == "quick" else rest,
         )
         yield Claim(
             f"C9: {data}: accuracy falls from alpha = 0.4 to 0.01 at density 1, weighted, `post` (paper: by 2.55)",
@@ -228,18 +228,18 @@ def _short() -> Iterator[Claim]:
         yield Claim(
             f"leaf-cnn, density {density}: the paper's start (0) not below an open one (3), weighted, `post`",
             loses(three, zero, 0.0),
-            f"{QUICK} --only 'leaf-{density}-start-[03]-?'`: about {0.3 if density == '0.5' else 0.1} CPU hours",
+            PRICE.of_runs("quick", f"leaf-{density}-start-[03]-?"),
         )
     yield Claim(
         "leaf-cnn, density 0.5: the ReLU on the authors' outputs costs accuracy, weighted, `post`",
         above("leaf-0.5-start-0", "leaf-0.5-start-0-relu", point="post", of=by_size),
-        f"{QUICK} --only 'leaf-0.5-start-0-*'`: about 0.2 CPU hours",
+        PRICE.of_runs("quick", "leaf-0.5-start-0-*"),
     )
     yield Claim(
         "5.2.2: leaf-cnn, density 0.5, start 3: blocks of whole channels (`split=channel`) lose at most 2.5 points on"
         " equal ones, weighted, `post`",
         loses(At("leaf-0.5-start-3", "post", by_size), At("leaf-0.5-start-3-channels", "post", by_size), 0.025),
-        f"{QUICK} --only 'leaf-0.5-start-3-*'`: about 0.3 CPU hours",
+        PRICE.of_runs("quick", "leaf-0.5-start-3-*"),
     )
 
     def curve(name: str) -> str:
@@ -253,7 +253,7 @@ def _short() -> Iterator[Claim]:
         yield Claim(
             f"Theorem 2, Table 9: fashion-mnist: to 90 % of its best score density {density} takes {told} FedAvg and"
             " FedEM, weighted, `pre`",
-            all_of(*(combined(ratio, *later(f"pfedgate-{density}", r, 0.9), most=most) for r in ("fedavg", "fedem"))),
+            all_of(combined(ratio, *later(f"pfedgate-{density}", r, 0.9), most=most) for r in ("fedavg", "fedem")),
             CURVES,
         )
     for name in ABLATIONS:
@@ -269,13 +269,13 @@ def _short() -> Iterator[Claim]:
         yield Claim(
             f"Figure 4: fashion-mnist: where ten clients with two shards each share labels their {what}, density 0.3",
             combined(float, At("fashion-mnist-pfedgate-0.3-shards", "post", extra(key)), least=0.0),
-            f"{QUICK} --only '*-shards-*'`: about 0.1 CPU hours",
+            PRICE.of_runs("quick", "*-shards-*"),
         )
 
 
 def _everywhere() -> Iterator[Claim]:
     """What no run of a federation decides."""
-    bench = "`python benchmarks/pfedgate.py --batches 128`: two CPU minutes"
+    bench = f"`python benchmarks/pfedgate.py --batches 128`: {in_words(1 / 30)}"
     for model in MODELS.values():
         for what, most in (("time", 0.72), ("memory", 0.66)):
             yield Claim(

@@ -14,6 +14,7 @@ from sparsona.reproduce._verdicts import (
     Claim,
     Reading,
     above,
+    all_of,
     bottom,
     by_size,
     exceeds,
@@ -24,8 +25,8 @@ from sparsona.reproduce._verdicts import (
     newcomers,
     within,
 )
-from sparsona.reproduce.pfedgate.checks import all_of, behind, combined, growth, mean_gain, most_gain, ratio, sent
-from sparsona.reproduce.pfedgate.effort import command, command_for
+from sparsona.reproduce.pfedgate.checks import behind, combined, growth, mean_gain, most_gain, ratio, sent
+from sparsona.reproduce.pfedgate.hours import PRICE
 from sparsona.reproduce.pfedgate.plan import ABLATIONS, BASELINES, BESIDE
 from sparsona.reproduce.pfedgate.printed import OTHERS, TITLES
 from sparsona.reproduce.pfedgate.readings import rounds_to
@@ -69,7 +70,7 @@ def _loses(data: str, one: str, other: str, most: float) -> Check:
 
 
 def _table_1(data: str) -> Iterator[Claim]:
-    cost = command("paper", f"{data}-[!s]*")
+    cost = PRICE.of_runs("paper", f"{data}-[!s]*")
 
     def rows(density: str) -> tuple[str, ...]:
         return tuple(f"{data}-{name}" for name in (f"pfedgate-{density}", *RIVALS))
@@ -95,17 +96,17 @@ def _table_1(data: str) -> Iterator[Claim]:
 
 
 def _cost(data: str, *names: str) -> str:
-    """The command for rows of a data set; of CIFAR-10 for some that the whole has, too."""
-    return command_for("whole" if data == "cifar-10" else "paper", {data: names})
+    """The command for rows of a data set, with the paper's own nets and lengths."""
+    return PRICE.of_rows(*(f"{data}-{name}" for name in names), at_least="whole")
 
 
 def _both(*patterns: str) -> str:
     """The command for runs of FEMNIST and of CIFAR-10."""
-    return command("paper", *(f"{data}-{pattern}" for data in PAIR for pattern in patterns))
+    return PRICE.of_runs("paper", *(f"{data}-{pattern}" for data in PAIR for pattern in patterns))
 
 
 def _averages() -> Iterator[Claim]:
-    cost = command("paper", "*[t0]-fedem-[123]", "*-pfedgate-0.3-[123]")
+    cost = PRICE.of_runs("paper", "*[t0]-fedem-[123]", "*-pfedgate-0.3-[123]")
     readings: tuple[tuple[str, Reading, float], ...] = (
         ("weighted mean", by_size, 0.031),
         ("bottom decile", bottom, 0.049),
@@ -130,7 +131,7 @@ def _tables_3_and_5() -> Iterator[Claim]:
     yield Claim(
         "Table 3: femnist and cifar-10: 20 % participation costs less than a point at densities 1 and 0.3, too,"
         " weighted, `post`",
-        all_of(*(_loses(data, one, f"{one}-20%", 0.01) for data in PAIR for one in ("pfedgate-1", "pfedgate-0.3"))),
+        all_of(_loses(data, one, f"{one}-20%", 0.01) for data in PAIR for one in ("pfedgate-1", "pfedgate-0.3")),
         _both("pfedgate-*[13]-[123]", "study-pfedgate-*[13]-20%-*"),
     )
     yield Claim(
@@ -142,7 +143,7 @@ def _tables_3_and_5() -> Iterator[Claim]:
     yield Claim(
         "Table 3: femnist and cifar-10: 20 % participation costs FedEM more than a point, weighted, `post`"
         " (paper: 1.58 and 1.31)",
-        all_of(*(_exceeds(data, "fedem", "fedem-20%", 0.01) for data in PAIR)),
+        all_of(_exceeds(data, "fedem", "fedem-20%", 0.01) for data in PAIR),
         _both("fedem-[123]", "study-fedem-20%-*"),
     )
     for data in PAIR:
@@ -158,19 +159,20 @@ def _table_4() -> Iterator[Claim]:
     base = {"emnist": 87.28, "cifar-100": 39.72}
 
     def cost(*names: str) -> str:
-        return command_for("paper", {data: [f"pfedgate-0.5{name and f'-{name}'}" for name in names] for data in sets})
+        rows = (f"{data}-pfedgate-0.5{name and f'-{name}'}" for data in sets for name in names)
+        return PRICE.of_rows(*rows, at_least="whole")
 
     for name in ABLATIONS:
         told = "; ".join(f"{base[data]} and {OTHERS[data][f'pfedgate-0.5-{name}'][0]}" for data in sets)
         yield Claim(
             f"Table 4: emnist and cifar-100: the whole gate above {name}, weighted, `post` (paper: {told})",
-            all_of(*(_exceeds(data, "pfedgate-0.5", f"pfedgate-0.5-{name}") for data in sets)),
+            all_of(_exceeds(data, "pfedgate-0.5", f"pfedgate-0.5-{name}") for data in sets),
             cost("", name),
         )
     yield Claim(
         "Table 4: emnist and cifar-100: the first norm matters more: without the second above without the first,"
         " weighted, `post`",
-        all_of(*(_exceeds(data, "pfedgate-0.5-no-post-norm", "pfedgate-0.5-no-pre-norm") for data in sets)),
+        all_of(_exceeds(data, "pfedgate-0.5-no-post-norm", "pfedgate-0.5-no-pre-norm") for data in sets),
         cost("no-post-norm", "no-pre-norm"),
     )
     for name in ABLATIONS:
@@ -180,7 +182,7 @@ def _table_4() -> Iterator[Claim]:
         yield Claim(
             f"Table 4: emnist and cifar-100: {name} is {'faster' if faster else 'slower'} than the whole gate: rounds"
             " to 80 % of its best score, weighted, `pre`",
-            all_of(*(combined(ratio, *pair, least=1.0) for pair in later)),
+            all_of(combined(ratio, *pair, least=1.0) for pair in later),
             cost("", name),
         )
 
@@ -205,11 +207,11 @@ def _figure_5_and_table_10() -> Iterator[Claim]:
         loses(ends["0.5"], _end("emnist", "pfedgate-mixed"), 0.025),
         _cost("emnist", "pfedgate-0.5", "pfedgate-mixed"),
     )
-    every = command("paper", "emnist-pfedgate-*", "emnist-study-pfedgate-0.1-*")
+    every = PRICE.of_runs("paper", "emnist-pfedgate-*", "emnist-study-pfedgate-0.1-*")
     told = "Table 10: emnist: the server's model, after an epoch more, is"
     yield Claim(
         f"{told} at least 7 points below the personal ones, densities 1, 0.5, 0.3 and 0.1, weighted",
-        all_of(*(exceeds(at, trained[density], 0.07) for density, at in ends.items())),
+        all_of(exceeds(at, trained[density], 0.07) for density, at in ends.items()),
         every,
     )
     moves = [
@@ -217,7 +219,7 @@ def _figure_5_and_table_10() -> Iterator[Claim]:
     ]
     yield Claim(
         f"{told} further behind at density 0.3 than at 1 and at 0.1, weighted (paper: 9.95, 7.64 and 7.13 points)",
-        all_of(*moves),
+        all_of(moves),
         _cost("emnist", "pfedgate-1", "pfedgate-0.3", "pfedgate-0.1"),
     )
     lowest = [
@@ -228,16 +230,15 @@ def _figure_5_and_table_10() -> Iterator[Claim]:
     ]
     yield Claim(
         f"{told} further behind at the bottom decile than in the mean, densities 1, 0.5, 0.3 and 0.1",
-        all_of(*lowest),
+        all_of(lowest),
         every,
     )
 
 
 def _table_6() -> Iterator[Claim]:
-    near = ", and EMNIST and CIFAR-100 are there as its public images"
-    for rivals, told, patterns, public in (
-        (("per-fedavg", "pfedme"), "Per-FedAvg and pFedMe", ("study-per-fedavg-*", "pfedme-[123]"), ""),
-        (("fedmd",), "FedMD with near public data", ("study-fedmd-*",), near),
+    for rivals, told, patterns in (
+        (("per-fedavg", "pfedme"), "Per-FedAvg and pFedMe", ("study-per-fedavg-*", "pfedme-[123]")),
+        (("fedmd",), "FedMD with near public data", ("study-fedmd-*",)),
     ):
         checks = (
             above(f"{data}-pfedgate-{density}", *(f"{data}-{rival}" for rival in rivals), point="post", of=by_size)
@@ -246,8 +247,8 @@ def _table_6() -> Iterator[Claim]:
         )
         yield Claim(
             f"Table 6: femnist and cifar-10: densities 1, 0.5 and 0.3 above {told}, weighted, `post`",
-            all_of(*checks),
-            _both("pfedgate-*", *patterns) + public,
+            all_of(checks),
+            _both("pfedgate-*", *patterns),
         )
     yield Claim(
         "Table 6: femnist and cifar-10: densities 1, 0.5 and 0.3 above FedMD with far public data, weighted, `post`",
@@ -275,7 +276,7 @@ def _table_8() -> Iterator[Claim]:
     yield Claim(
         "Table 8: femnist and cifar-10: new clients are less far behind than FedEM's, density 0.5, `post`, epochs: 5"
         " (paper: 0.45 and 0.95, 0.93 and 1.17 points)",
-        all_of(*(above(f"{data}-fedem-new", f"{data}-pfedgate-0.5-new-5", point="post", of=lag) for data in PAIR)),
+        all_of(above(f"{data}-fedem-new", f"{data}-pfedgate-0.5-new-5", point="post", of=lag) for data in PAIR),
         _both("study-fedem-new-*", "study-pfedgate-0.5-new-5-*"),
     )
     others = [f"pfedgate-{density}-new-5" for density in ("1", "0.3")]
@@ -283,7 +284,7 @@ def _table_8() -> Iterator[Claim]:
     yield Claim(
         "Table 8: femnist and cifar-10: new clients are less than a point behind at densities 1 and 0.3, too, `post`,"
         " epochs: 5",
-        all_of(*(loses(At(run, "post"), At(run, "post", newcomers), 0.01) for run in runs)),
+        all_of(loses(At(run, "post"), At(run, "post", newcomers), 0.01) for run in runs),
         _both("study-pfedgate-*[13]-new-5-*"),
     )
 
@@ -296,13 +297,13 @@ def _table_9(data: str) -> Iterator[Claim]:
     told = f"Theorem 2, Table 9: {data}: to 90 % of its best score"
     yield Claim(
         f"{told} densities 1 and 0.5 take no more rounds than FedAvg and FedEM, weighted, `pre`",
-        all_of(*(at_most(1.0, density, rival) for density in ("1", "0.5") for rival in ("fedavg", "fedem"))),
-        command("paper", f"{data}-fed[ae]*", f"{data}-pfedgate-*[15]-[123]"),
+        all_of(at_most(1.0, density, rival) for density in ("1", "0.5") for rival in ("fedavg", "fedem")),
+        PRICE.of_runs("paper", f"{data}-fed[ae]*", f"{data}-pfedgate-*[15]-[123]"),
     )
     yield Claim(
         f"{told} density 0.3 takes at most 1.15 times the rounds of FedAvg, weighted, `pre`",
         at_most(1.15, "0.3", "fedavg"),
-        command_for("paper", {data: ("fedavg", "pfedgate-0.3")}),
+        PRICE.of_rows(f"{data}-fedavg", f"{data}-pfedgate-0.3", at_least="paper"),
     )
 
 
@@ -325,15 +326,15 @@ def _tables_11_and_12() -> Iterator[Claim]:
             f"C9: cifar-10: accuracy falls from alpha = 0.4 to 0.01 at density {density}, weighted, `post`"
             f" (paper: by {fall})",
             _exceeds("cifar-10", *names),
-            command_for("whole" if density == "1" else "paper", {"cifar-10": names}),
+            _cost("cifar-10", *names),
         )
     rows = [[f"pfedgate-{density}{alpha}" for alpha in alphas] for density in (*DENSITIES, "0.1")]
     steps = (pair for own in rows for pair in pairwise(own))
     yield Claim(
         "Table 12: cifar-10: accuracy falls with every step of alpha, 0.4, 0.2, 0.1, 0.01, at densities 1, 0.5, 0.3 and"
         " 0.1, weighted, `post`",
-        all_of(*(_exceeds("cifar-10", one, other) for one, other in steps)),
-        command(
+        all_of(_exceeds("cifar-10", one, other) for one, other in steps),
+        PRICE.of_runs(
             "paper", "cifar-10-pfedgate-*", "cifar-10-study-pfedgate-*-alpha-*", "cifar-10-study-pfedgate-0.1-[123]"
         ),
     )
@@ -341,7 +342,7 @@ def _tables_11_and_12() -> Iterator[Claim]:
         "G: cifar-10: density 0.1 is at least a point above FedAvg, weighted, `post` (paper: 3.02 in its text, 1.93 by"
         " its tables)",
         _exceeds("cifar-10", "pfedgate-0.1", "fedavg", 0.01),
-        command_for("paper", {"cifar-10": ("fedavg", "pfedgate-0.1")}),
+        _cost("cifar-10", "fedavg", "pfedgate-0.1"),
     )
 
 
@@ -349,19 +350,19 @@ def _table_13() -> Iterator[Claim]:
     told = "Table 13: femnist and cifar-10:"
     yield Claim(
         f"{told} FedMask loses more than a point from density 0.5 to 0.3, weighted, `post` (paper: 1.28 and 2.08)",
-        all_of(*(_exceeds(data, "fedmask", "fedmask-0.3", 0.01) for data in PAIR)),
+        all_of(_exceeds(data, "fedmask", "fedmask-0.3", 0.01) for data in PAIR),
         _both("*fedmask-*"),
     )
     yield Claim(
         f"{told} pFedGate loses less than a point from density 0.5 to 0.3, weighted, `post` (paper: -0.44 and 0.42)",
-        all_of(*(_loses(data, "pfedgate-0.5", "pfedgate-0.3", 0.01) for data in PAIR)),
+        all_of(_loses(data, "pfedgate-0.5", "pfedgate-0.3", 0.01) for data in PAIR),
         _both("pfedgate-0.[35]-*"),
     )
     pairs = (("pfedgate-0.5", "fedmask"), ("pfedgate-0.3", "fedmask-0.3"))
     yield Claim(
         f"{told} pFedGate above FedMask at densities 0.5 and 0.3, weighted, `post` (FedMask here is not validated: its"
         " paper has no code)",
-        all_of(*(_exceeds(data, *pair) for data in PAIR for pair in pairs)),
+        all_of(_exceeds(data, *pair) for data in PAIR for pair in pairs),
         _both("pfedgate-0.[35]-*", "*fedmask-*"),
     )
     for data in PAIR:
@@ -380,7 +381,7 @@ def _table_13() -> Iterator[Claim]:
     yield Claim(
         f"{told} from density 0.5 to 0.3 ten blocks a tensor lose more than five, weighted, `post` (paper: 0.71 and"
         " -0.44, 0.46 and 0.42)",
-        all_of(*(combined(growth, *(_end(data, name) for name in falls), least=0.0) for data in PAIR)),
+        all_of(combined(growth, *(_end(data, name) for name in falls), least=0.0) for data in PAIR),
         _both("pfedgate-0.[35]-*", "study-*-blocks-10-*"),
     )
 
@@ -395,5 +396,5 @@ def _figures_3_and_4() -> Iterator[Claim]:
         "Figure 4: cifar-10: where ten clients with two shards each share labels their gates have moved alike, density"
         " 0.3",
         combined(float, At("cifar-10-pfedgate-0.3-shards", "post", extra("gates alike")), least=0.0),
-        command_for("paper", {"cifar-10": ("pfedgate-0.3-shards",)}),
+        _cost("cifar-10", "pfedgate-0.3-shards"),
     )

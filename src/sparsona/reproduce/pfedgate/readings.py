@@ -3,26 +3,22 @@ score is reached, single clients' scores, and whether gates are alike where labe
 
 from __future__ import annotations
 
-import copy
 import logging
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 
 from sparsona.errors import Diverged
-from sparsona.message import Vector
 from sparsona.methods.pfedgate import ServerState
 from sparsona.ops.mean import weighted_mean
 from sparsona.prepare import Prepared
-from sparsona.reproduce import server_state
-from sparsona.reproduce._verdicts import Reading, Summary
+from sparsona.reproduce import runner_of, scores_of, server_scores, server_state
+from sparsona.reproduce._verdicts import Reading, Summary, extra
 from sparsona.reproduce.pfedgate.gates import likeness
 from sparsona.runs.about import read_about
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import by_round
 from sparsona.runs.scores import summarise
 from sparsona.training.local import Local
-from sparsona.training.runner import ModelRunner
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +49,7 @@ def rounds_to(share: float) -> Reading:
     """The first round after which a share of the run's best score is reached, the clients weighted by their sizes."""
 
     def read(summary: Summary, point: str) -> float | None:
-        found = (summary.get("extra") or {}).get(_rounds(share, point))
-        return None if found is None else float(found)
+        return extra(_rounds(share, point))(summary, point)
 
     return read
 
@@ -92,21 +87,13 @@ def _server(folder: RunDirectory, prepared: Prepared) -> dict[str, float]:
     The epoch is one round of FedAvg: every client trains the model without a gate, the server takes the mean.
     """
     setup, weights = prepared.setup, server_state(folder.path, ServerState).weights
-    data, splits, task = setup.federation.data, setup.federation.splits, setup.task
-    runner = ModelRunner(copy.deepcopy(setup.module), data, setup.objective, task.chance)
+    splits, task, runner = setup.federation.splits, setup.task, runner_of(prepared)
     config = replace(setup.config, epochs=1, steps=None)
-
-    def scores(model: Vector) -> Mapping[str, float | None]:
-        tests = {client: splits[client].test for client in task.clients}
-        found = {client: runner.score(model, test) for client, test in tests.items()}
-        return summarise(found, {client: len(test) for client, test in tests.items()})
-
-    as_it_is = scores(weights)
-    found = {"server": as_it_is["mean"], "server_weighted": as_it_is["weighted"]}
+    found: dict[str, float | None] = dict(server_scores(folder, prepared, ServerState))
     locals_ = (Local(client, task.rounds - 1, task, config, splits[client], runner) for client in task.clients)
     try:
         replies = ((own.examples, own.train(weights, stream="server").weights) for own in locals_ if own.examples)
-        trained = scores(weighted_mean(replies))
+        trained = scores_of(weighted_mean(replies), runner, prepared)
         found |= {"trained_weighted": trained["weighted"], "trained_bottom": trained["bottom_decile"]}
     except Diverged:
         log.warning("%s: the server's model cannot be trained on without a gate", folder.path)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from statistics import mean
 
 from sparsona.reproduce import MEASURED, Runs
+from sparsona.reproduce._checks import bytes_sent, share
+from sparsona.reproduce._price import in_words
 from sparsona.reproduce._verdicts import (
     At,
     Check,
@@ -20,6 +22,7 @@ from sparsona.reproduce._verdicts import (
     never,
     within,
 )
+from sparsona.reproduce.pfednet.hours import PRICE
 from sparsona.reproduce.pfednet.plan import (
     BEST,
     COMPARED,
@@ -30,7 +33,6 @@ from sparsona.reproduce.pfednet.plan import (
     ROUNDED,
     SEEDS,
     TUNED,
-    command,
 )
 
 HALF_A_POINT = 0.005
@@ -90,19 +92,6 @@ def _at(data: str, *variants: str) -> tuple[str, ...]:
     return tuple(f"{data}-{variant}" for variant in variants)
 
 
-def _saved(one: str, other: str, at_most: float, *ways: str) -> Check:
-    """Whether a row takes at most so much of another's bytes, all `ways` together."""
-
-    def test(runs: Runs) -> tuple[bool, str] | None:
-        pair = first_seeds(runs, one, other)
-        if pair is None:
-            return None
-        counts = [sum(run["bytes"][way] for way in ways) for run in pair]
-        return counts[0] <= at_most * counts[1], f"{counts[0] / counts[1]:.3f} of the bytes"
-
-    return fact(test, one, other)
-
-
 def _dominated(model: str, mine: tuple[str, ...], rivals: tuple[str, ...]) -> Check:
     """Whether to each of some codes there is one of ours with fewer bytes and less error on the same updates."""
     row = f"{MEASURED}codes-{model}"
@@ -132,7 +121,7 @@ def claims() -> Iterator[Claim]:
         yield Claim(
             f"{data}: lambda = 0 is `local`, within a point (a sweep read on test samples; no choice rests on it)",
             within(0.01, *_at(data, "local", "lam-0")),
-            command(f"{data}-l[ao][cm]*"),
+            PRICE.of_runs("quick", f"{data}-l[ao][cm]*"),
         )
     yield from _bytes()
     yield Claim(
@@ -145,7 +134,7 @@ def claims() -> Iterator[Claim]:
 def _compared() -> Iterator[Claim]:
     rivals = [name for name in TUNED if name != "pfednet"]
     for data in COMPARED:
-        mine, cost = f"{data}-tuned-pfednet", command(f"{data}-tuned-*")
+        mine, cost = f"{data}-tuned-pfednet", PRICE.of_runs("quick", f"{data}-tuned-*")
         for others in (("local",), ("fedavg",), rivals):
             who = " and ".join(f"`{name}`" for name in others) if len(others) == 1 else "all of its rivals"
             yield Claim(
@@ -156,7 +145,7 @@ def _compared() -> Iterator[Claim]:
         for ways, told in ((("up",), " up"), (("up", "down"), ", both ways together")):
             yield Claim(
                 f"{data}: pFedNet as it comes takes at most 40 % of FedAvg's bytes{told}",
-                _saved(mine, f"{data}-tuned-fedavg", 0.4, *ways),
+                share(mine, f"{data}-tuned-fedavg", bytes_sent(*ways), 0.4),
                 cost,
             )
 
@@ -164,7 +153,7 @@ def _compared() -> Iterator[Claim]:
 def _rounded() -> Iterator[Claim]:
     """What few levels cost and save."""
     for data in (*COMPARED, "fashion"):
-        plain, cost = f"{data}-rounded-0", command(f"{data}-rounded-*")
+        plain, cost = f"{data}-rounded-0", PRICE.of_runs("quick", f"{data}-rounded-*")
         for levels in ROUNDED[1:]:
             few = f"{data}-rounded-{levels}"
             default = ", the default," if levels == DEFAULT else ""
@@ -175,7 +164,7 @@ def _rounded() -> Iterator[Claim]:
             )
             yield Claim(
                 f"(b) {data}: {levels} levels{default} take less than a quarter of the bytes up",
-                _saved(few, plain, 0.25, "up"),
+                share(few, plain, bytes_sent("up"), 0.25),
                 cost,
             )
         yield Claim(
@@ -192,36 +181,36 @@ def _bytes() -> Iterator[Claim]:
         yield Claim(
             f"{data}: of the lambdas above 0 validation samples choose {lam:g}, at which bytes are saved (rate 0.05)",
             _preferred(data),
-            command(f"{data}-lam-*"),
+            PRICE.of_runs("quick", f"{data}-lam-*"),
         )
         gammas = {0.0: f"lam-{lam:g}", **{gamma: f"gamma-{gamma:g}" for gamma in GAMMAS}}
         yield Claim(
             f"(a) {data}: the larger gamma, the fewer bytes up ({swept})",
             _falls(data, gammas, -1),
-            command(f"{data}-[gl]a*"),
+            PRICE.of_runs("quick", f"{data}-[gl]a*"),
         )
         by_levels = {float(count): f"levels-{count}" for count in LEVELS}
         yield Claim(
             f"(b) {data}: the fewer levels, the fewer bytes up ({swept})",
             _falls(data, by_levels, 1),
-            command(f"{data}-levels-*"),
+            PRICE.of_runs("quick", f"{data}-levels-*"),
         )
         for few in ("gamma-0.1", "levels-8"):
             yield Claim(
                 f"the draft: a better trade-off than quantised gradients: {few} has fewer bytes up than QSGD with 7 "
                 f"steps under FedAvg and loses at most half a point at `pre`, {data} ({swept})",
                 _better_than(data, few, "qsgd-7"),
-                command(f"{data}-[glq][aes][mvg]*"),
+                PRICE.of_runs("quick", f"{data}-[glq][aes][mvg]*"),
             )
         yield Claim(
             f"(c) {data}: gamma = 0.1 loses less than a point at `pre` ({swept})",
             loses(At(f"{data}-lam-{lam:g}"), At(f"{data}-gamma-0.1"), 0.01),
-            command(f"{data}-[gl]a*"),
+            PRICE.of_runs("quick", f"{data}-[gl]a*"),
         )
     for model in CODED:
         cost = (
-            f"`python benchmarks/pfednet.py --codes fashion-mnist {model} --results docs/papers/results`: half a CPU "
-            "minute"
+            f"`python benchmarks/pfednet.py --codes fashion-mnist {model} --results docs/papers/results`: "
+            f"{in_words(1 / 120)}"
         )
         for what, mine in (("number of levels", BY_LEVELS), ("gamma", BY_GAMMA)):
             yield Claim(

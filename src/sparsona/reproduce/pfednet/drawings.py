@@ -33,7 +33,7 @@ from sparsona.runs.records import by_round
 
 def _done(runs: Path) -> dict[str, Summary]:
     """All that is finished, of the quick study and of the whole."""
-    return finished(cases(False), runs) | finished(cases(True), runs)
+    return finished(cases("whole"), runs) | finished(cases("quick"), runs)
 
 
 def by_seed(done: Mapping[str, Summary], data: str, variant: str, point: str = "pre") -> dict[int, float]:

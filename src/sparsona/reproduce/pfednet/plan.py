@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fnmatch import fnmatch
-from functools import cache
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from sparsona.data import describe, load, roots
 from sparsona.data.dataset import Array, Dataset
-from sparsona.reproduce import Case, Grid
+from sparsona.reproduce import Case, Grid, Size
+from sparsona.reproduce._excerpt import AS_IT_IS, derived
 
 LAMBDAS = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2, 2.0)
 GAMMAS = (0.01, 0.03, 0.1, 0.3, 1.0)
@@ -37,8 +36,10 @@ SEEDS = {
 """Of `quick`, and of the whole."""
 SAME = {"joining": "parts"}
 """`joining`: five of the twenty clients of `parts` come after training."""
+ROUNDS = {False: 40, True: 20}
+"""Of `quick`, by whether samples are dealt out by their labels."""
 COST = {"areas-250": 3.0, "parts": 4.0, "joining": 4.0, "twins": 5.0, "kmeans": 6.0, "fashion": 9.0, "heads": 30.0}
-"""About the seconds of a run; the others' are 1."""
+"""About the seconds of a run of `quick`; the others' are 1."""
 BEST = {"kmeans": 0.01, "fashion": 0.01}
 """The lambda under which bytes are saved: what validation samples choose of `LAMBDAS` but 0. A claim checks it."""
 SAVERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -74,25 +75,24 @@ ROUNDED = (0, 4, 8, 16, 32)
 
 
 def excerpt(name: str) -> str:
-    """Some samples of covtype or Fashion-MNIST dealt out to clients, as a data set of its own; made once."""
-    path = roots()[0] / "excerpts" / f"pfednet-{name}.npz"
-    source = "fashion-mnist" if name == "twins" else "covtype"
-    if not path.exists() and describe(source).present:
-        data, rng = load(source), np.random.default_rng(0)
-        train, test, owner = _owners(name, data, rng)
-        chosen: dict[str, list[Array]] = {"train": [], "test": []}
-        for client in np.unique(owner[owner >= 0]):
-            mine = rng.permutation(np.flatnonzero(owner == client))
-            chosen["train"].append(mine[:train])
-            chosen["test"].append(mine[train : train + test])
-        t, v = (np.concatenate(chosen[part]) for part in ("train", "test"))
-        x, names = _normalised(data), np.array([f"{c:02d}" for c in range(100)])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(
-            path, x=x[t], y=data.targets[t], client=names[owner[t]],
-            x_test=x[v], y_test=data.targets[v], client_test=names[owner[v]],
-        )  # fmt: skip
-    return f"npz:{path}"
+    """Some samples of covtype or Fashion-MNIST dealt out to clients, as a data set of its own."""
+    return derived(f"pfednet-{name}", "fashion-mnist" if name == "twins" else "covtype", partial(_dealt, name))
+
+
+def _dealt(name: str, data: Dataset) -> dict[str, Array]:
+    rng = np.random.default_rng(0)
+    train, test, owner = _owners(name, data, rng)
+    chosen: dict[str, list[Array]] = {"train": [], "test": []}
+    for client in np.unique(owner[owner >= 0]):
+        mine = rng.permutation(np.flatnonzero(owner == client))
+        chosen["train"].append(mine[:train])
+        chosen["test"].append(mine[train : train + test])
+    t, v = (np.concatenate(chosen[part]) for part in ("train", "test"))
+    x, names = _normalised(data), np.array([f"{c:02d}" for c in range(100)])
+    return {
+        "x": x[t], "y": data.targets[t], "client": names[owner[t]],
+        "x_test": x[v], "y_test": data.targets[v], "client_test": names[owner[v]],
+    }  # fmt: skip
 
 
 def _owners(name: str, data: Dataset, rng: np.random.Generator) -> tuple[int, int, Array]:
@@ -124,13 +124,13 @@ def _settings(data: str, quick: bool) -> dict[str, Any]:
         "model": "convnet2" if data == "heads" else "logistic",
         "partition": "classes:3" if dealt else "groups",
         "clients": 20 if dealt else 0,
-        "rounds": 20 if dealt and quick else 40 if quick else 100,
+        "rounds": ROUNDS[dealt] if quick else 100,
         "engine": "inprocess",
         "training": {"lr": RATE, "batch": 16},
         "evaluation": {"every": 0, "post": "participants"},
     }
     if out["data"].startswith("npz:"):
-        out["columns"] = {"scaling": "none"}  # an excerpt is normalised when it is made
+        out["columns"] = AS_IT_IS  # an excerpt is normalised when it is made
     if dealt:
         out["training"]["steps"] = 10
     if data == "joining":
@@ -138,7 +138,13 @@ def _settings(data: str, quick: bool) -> dict[str, Any]:
     return out
 
 
-def cases(quick: bool) -> Iterator[Case]:
+def cases(size: Size) -> Iterator[Case]:
+    """All runs of a size: none of `day` and `paper`."""
+    if size in ("quick", "whole"):
+        yield from _all(size == "quick")
+
+
+def _all(quick: bool) -> Iterator[Case]:
     """All runs, with few seeds or many."""
     for data in COMPARED:
         for seed in range(5 if quick else 10):
@@ -255,21 +261,3 @@ def _case(
         settings["options"].pop("eta", None)
     name, cost = name_of(data, variant, seed), COST.get(data, 1.0)
     return Case(name, data, settings, cost=cost, row=f"{data}-{variant}", grid=grid)
-
-
-@cache
-def command(only: str) -> str:
-    """The command that runs some cases of `quick`, and about how long a core takes for them.
-
-    >>> command("nothing-*")
-    "`sparsona reproduce pfednet --size quick --only 'nothing-*'`: about 1 CPU minutes"
-    """
-    chosen = [case for case in cases(quick=True) if fnmatch(case.name, only)]
-    rows = {case.of: case for case in chosen if case.grid is not None}
-    trials = sum(
-        case.cost * len(case.grid.values) * case.grid.rounds / case.settings["rounds"]
-        for case in rows.values()
-        if case.grid is not None
-    )
-    minutes = max(1, round((sum(case.cost for case in chosen) + trials) / 60))
-    return f"`sparsona reproduce pfednet --size quick --only '{only}'`: about {minutes} CPU minutes"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sparsona.reproduce._price import Price
 from sparsona.reproduce._verdicts import At, Check, Claim, Reading, above, exceeds, never, score, within
 from sparsona.reproduce.plga.held import CLIENT
 from sparsona.reproduce.plga.plan import LENGTHS, VARIED, cases, orders_of
-from sparsona.reproduce.spfl.hours import settled_by
+from sparsona.reproduce.spfl.hours import hours, together
 from sparsona.reproduce.spfl.plan import ABSENT
 
 RIVALS = ("fedavg-stale", "fedavg-drop", "per-fedavg", "fedasync")
 SERVERS = "paper: mnist 97.59 to 97.82, cifar-10 45.48 to 46.86, EMNIST 73.74 to 74.74, CIFAR-100 20.53 to 20.98"
+PRICE = Price("plga", cases, hours)
 GAINS = "paper: 0.52 on mnist to 12.63 on EMNIST; its 0.23 is of the server's columns on mnist"
 
 
@@ -28,7 +30,7 @@ def claims() -> Iterator[Claim]:
         "4.2: B = 64, beta = 0.001, E = 20 and T = 800 are best: PLGA with them above PLGA with one of them halved or"
         " doubled (beta: by three), client point, mnist, stored, raw pixels",
         above(*rows, of=CLIENT),
-        settled_by("plga", cases, rows),
+        PRICE.of_rows(*rows, only=[together(rows)]),
     )
     yield Claim(
         "contribution 3: stages improve PLGA",
@@ -38,12 +40,12 @@ def claims() -> Iterator[Claim]:
     yield Claim(
         "figure 2: PLGA's accuracy over the rounds",
         never("the paper says nothing of it in words; every run draws its own as plga-rounds.png"),
-        "`sparsona reproduce plga --size quick --only 'digits-*-1'`: the first seed's, two CPU minutes",
+        f"{PRICE.of_runs('quick', 'digits-*-1')}, the first seed's",
     )
 
 
 def _claim(text: str, check: Check, *rows: str) -> Claim:
-    return Claim(text, check, settled_by("plga", cases, rows))
+    return Claim(text, check, PRICE.of_rows(*rows, only=[together(rows)]))
 
 
 def _table_2(data: str, order: str) -> Iterator[Claim]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from sparsona.data import describe, load, roots
+from sparsona.data.dataset import Array, Dataset
 from sparsona.reproduce import Case, Grid, Size
-from sparsona.reproduce._excerpt import AS_IT_IS, excerpt
+from sparsona.reproduce._excerpt import AS_IT_IS, derived, excerpt
 from sparsona.reproduce.spfl.plan import EXCERPT, PARTITIONS, PaperRow, partition
 
 ORDERS = {"stored": "stored", "shuffled": "shuffled", "raw": "stored"}
@@ -107,16 +106,13 @@ def rows_of(size: Size, data: str, order: str) -> tuple[str, ...]:
 
 
 def raw(data: str) -> str:
-    """A data set's images as they are in its files, 0 to 255, as a data set of its own; made once."""
-    path = roots()[0] / "excerpts" / f"{data}-raw.npz"
-    if not path.exists() and describe(data).present:
-        whole = load(data)
+    """A data set's images as they are in its files, 0 to 255, as a data set of its own."""
+
+    def pixels(whole: Dataset) -> Mapping[str, Array]:
         used = len(whole) - whole.official_test
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"{path.stem}-{os.getpid()}.npz")
-        np.savez_compressed(part, x=whole.inputs[:used].astype(np.float32), y=whole.targets[:used])
-        part.replace(path)
-    return f"npz:{path}"
+        return {"x": whole.inputs[:used].astype(np.float32), "y": whole.targets[:used]}
+
+    return derived(f"{data}-raw", data, pixels)
 
 
 def cases(size: Size) -> Iterator[Case]:

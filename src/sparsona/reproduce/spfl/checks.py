@@ -2,31 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from sparsona.reproduce import Runs, Summary
-from sparsona.reproduce._verdicts import At, Check, Reading, Verdict, Word, above, bottom, exceeds, loses
-
-
-def every(checks: Mapping[str, Check]) -> Check:
-    """Whether all of several hold, by name. One that does not is enough for "no"; the note tells those that decide.
-
-    >>> told = {"a": Verdict("yes", "+1"), "b": Verdict("no", "-2"), "c": Verdict("not run", "missing: c")}
-    >>> every({name: lambda runs, own=own: own for name, own in told.items()})({})
-    Verdict(word='no', note='b: -2')
-    """
-    order: tuple[Word, ...] = ("no", "not run", "within noise", "yes")
-
-    def check(runs: Runs) -> Verdict:
-        found = {name: one(runs) for name, one in checks.items()}
-        word = min((own.word for own in found.values()), key=order.index)
-        same = {name: own.note for name, own in found.items() if own.word == word}
-        unnamed = word == "not run"
-        decisive = list(dict.fromkeys(note if unnamed else f"{name}: {note}" for name, note in same.items()))
-        more = f"; and {len(decisive) - 2} more" if len(decisive) > 2 else ""
-        return Verdict(word, "; ".join(decisive[:2]) + more)
-
-    return check
+from sparsona.reproduce._verdicts import At, Check, Reading, Verdict, above, bottom, exceeds, loses
 
 
 def some_client(one: str, other: str) -> Check:

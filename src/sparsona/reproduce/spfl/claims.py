@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sparsona.reproduce._verdicts import At, Check, Claim, above, loses, never, within
-from sparsona.reproduce.spfl.checks import every, some_client
-from sparsona.reproduce.spfl.hours import settled_by
-from sparsona.reproduce.spfl.plan import ABSENT, ROWS, SETTINGS, cases
+from sparsona.reproduce._verdicts import At, Check, Claim, above, all_of, loses, never, within
+from sparsona.reproduce.spfl.checks import some_client
+from sparsona.reproduce.spfl.hours import PRICE, together
+from sparsona.reproduce.spfl.plan import ABSENT, ROWS, SETTINGS
 from sparsona.reproduce.spfl.studies import studies
 
 DATA = ("digits", "mnist", "cifar-10", *ABSENT)
@@ -46,7 +46,7 @@ def claims() -> Iterator[Claim]:
 
 def _claim(text: str, check: Check, *rows: str) -> Claim:
     """A claim about rows of Table 1, with the command that runs them."""
-    return Claim(text, check, settled_by("spfl", cases, rows))
+    return Claim(text, check, PRICE.of_rows(*rows, only=[together(rows)]))
 
 
 def _at(setting: str, *names: str) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ def _each_above_fedavg(at: str, told: str, *names: str) -> Claim:
     numbers = _paper(at, *names, "fedavg")
     return _claim(
         f"Table 1: {', '.join(names)} each above FedAvg, {told}{numbers}",
-        every({name: above(*_at(at, name, "fedavg")) for name in names}),
+        all_of({name: above(*_at(at, name, "fedavg")) for name in names}),
         *_at(at, *names, "fedavg"),
     )
 
@@ -161,7 +161,7 @@ def _alike(data: str) -> Iterator[Claim]:
     yield _claim(
         f"4.1: the best method is less than two points above SPFL, {told} (paper: mnist 0.08, cifar-10 2.13, EMNIST"
         " 1.74, CIFAR-100 6.51)",
-        every({rival: loses(At(f"{at}-{rival}"), At(rows[0]), 0.02) for rival in RIVALS}),
+        all_of({rival: loses(At(f"{at}-{rival}"), At(rows[0]), 0.02) for rival in RIVALS}),
         *rows,
     )
     yield _claim(
@@ -190,7 +190,7 @@ def _both(data: str) -> Iterator[Claim]:
         pairs = {name: (f"{data}-iid-{name}", f"{data}-noniid-{name}") for name in names}
         rows = [row for pair in pairs.values() for row in pair]
         text = f"4.1: {called} each more accurate on IID than on non-IID, {data}"
-        yield _claim(text, every({name: above(*pair) for name, pair in pairs.items()}), *rows)
+        yield _claim(text, all_of({name: above(*pair) for name, pair in pairs.items()}), *rows)
 
 
 def _readings(at: str) -> Iterator[Claim]:

@@ -3,7 +3,6 @@ gain by fine-tuning."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -12,11 +11,10 @@ import numpy as np
 from sparsona.methods._similar import ServerState
 from sparsona.ops.pairwise import Matrix
 from sparsona.prepare import Prepared
-from sparsona.reproduce import Summary, server_state
+from sparsona.reproduce import Summary, runner_of, server_state
 from sparsona.reproduce._verdicts import Reading, extra
 from sparsona.runs.directory import RunDirectory
 from sparsona.training.local import Local
-from sparsona.training.runner import ModelRunner
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ def mean_cosine(matrix: Matrix) -> float:
 def fine_tuned(server: ServerState, prepared: Prepared) -> dict[str, float]:
     """The mean test accuracy of the clients' models after each of Table 8's trainings, one step a batch."""
     setup = prepared.setup
-    runner = ModelRunner(copy.deepcopy(setup.module), setup.federation.data, setup.objective, setup.task.chance)
+    runner = runner_of(prepared)
     scores: dict[str, list[float]] = {column: [] for column in TABLE_8}
     for client in setup.task.clients:
         split = setup.federation.splits[client]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from sparsona.reproduce._verdicts import At, Check, Claim, above, exceeds, never
-from sparsona.reproduce.spfl.checks import beyond, every, gains
-from sparsona.reproduce.spfl.hours import settled_by
-from sparsona.reproduce.spfl.plan import TABLE_7, cases, study_row
+from sparsona.reproduce._verdicts import At, Check, Claim, above, all_of, exceeds, never
+from sparsona.reproduce.spfl.checks import beyond, gains
+from sparsona.reproduce.spfl.hours import PRICE, together
+from sparsona.reproduce.spfl.plan import TABLE_7, study_row
 from sparsona.reproduce.spfl.readings import best_tuned, cosine, tuned
 
 KINDS = {"IID": "iid", "non-IID": "noniid"}
@@ -33,25 +33,25 @@ def studies(data_sets: Sequence[str]) -> Iterator[Claim]:
     rows = {kind: [study_row(data, kind, "base") for data in order] for kind in KINDS.values()}
     yield Claim(
         "4.1: accuracy falls from mnist over EMNIST and cifar-10 to CIFAR-100, SPFL, IID and non-IID",
-        every({
+        all_of({
             f"{name}, {harder}": above(easy, hard)
             for name, kind in KINDS.items()
             for harder, easy, hard in zip(order[1:], rows[kind], rows[kind][1:], strict=False)
         }),
-        settled_by("spfl", cases, [row for own in rows.values() for row in own], "table7-*-base-*"),
+        PRICE.of_rows(*(row for own in rows.values() for row in own), only=["table7-*-base-*"]),
     )  # fmt: skip
     yield Claim(
         "figure 6: SPFL's accuracy client by client",
         never("the paper says nothing of it in words; every run draws its own as spfl-clients.png"),
-        "`sparsona reproduce spfl --size quick --only '*-spfl-1'`: the first seed's, ten CPU minutes",
+        f"{PRICE.of_runs('quick', '*-spfl-1')}, the first seed's",
     )
 
 
 def _in_both(data: str, check: Callable[[str], Check], *variants: str) -> tuple[Check, str]:
     """A check of IID and non-IID rows, made for each kind of labels, and the command that runs them."""
     rows = [study_row(data, kind, variant) for kind in KINDS.values() for variant in variants]
-    pattern = f"table7-{data}-*-{variants[0]}-*" if len(variants) == 1 else ""
-    return every({name: check(kind) for name, kind in KINDS.items()}), settled_by("spfl", cases, rows, pattern)
+    pattern = f"table7-{data}-*-{variants[0]}-*" if len(variants) == 1 else together(rows)
+    return all_of({name: check(kind) for name, kind in KINDS.items()}), PRICE.of_rows(*rows, only=[pattern])
 
 
 def _table_7(data: str) -> Iterator[Claim]:
@@ -100,15 +100,15 @@ def _figures(data: str) -> Iterator[Claim]:
     stages = {"base": cosine("base"), "head": cosine("head")}
     alike, skewed = rows = [study_row(data, kind, "one-round") for kind in ("iid", "noniid")]
     last = study_row(data, "iid", "base")
-    cost = settled_by("spfl", cases, rows, f"table7-{data}-*-one-round-*")
+    cost = PRICE.of_rows(*rows, only=[f"table7-{data}-*-one-round-*"])
     yield Claim(
         f"figures 4 and 5: gradients of IID clients have cosines near 1 (above {NEAR_ONE:g}), first round, {data}",
-        every({stage: beyond(alike, of, NEAR_ONE) for stage, of in stages.items()}),
+        all_of({stage: beyond(alike, of, NEAR_ONE) for stage, of in stages.items()}),
         cost,
     )
     yield Claim(
         f"figures 4 and 5: gradients of IID clients are more alike than those of non-IID ones, first round, {data}",
-        every({stage: exceeds(At(alike, of=of), At(skewed, of=of)) for stage, of in stages.items()}),
+        all_of({stage: exceeds(At(alike, of=of), At(skewed, of=of)) for stage, of in stages.items()}),
         cost,
     )
     yield Claim(
@@ -118,6 +118,6 @@ def _figures(data: str) -> Iterator[Claim]:
     )
     yield Claim(
         f"figures 4 and 5: gradients of IID clients have cosines near 1 (above {NEAR_ONE:g}), last measured, {data}",
-        every({stage: beyond(last, of, NEAR_ONE) for stage, of in stages.items()}),
-        settled_by("spfl", cases, [last]),
+        all_of({stage: beyond(last, of, NEAR_ONE) for stage, of in stages.items()}),
+        PRICE.of_rows(last),
     )
