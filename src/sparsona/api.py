@@ -210,11 +210,6 @@ def _opened(folder: RunDirectory | None, experiment: Experiment, resume: bool) -
 
     def agreed(file: Path) -> str:
         there = same_experiment(folder, experiment)
-        if experiment.rounds < there.rounds:
-            raise RunError(
-                f"{folder.path} holds a run of {there.rounds} rounds, {experiment.rounds} are asked for: "
-                f"give --rounds {there.rounds} or more, or choose another --out"
-            )
         if experiment.rounds == there.rounds:
             return file.read_text(encoding="utf-8")
         more = "the run goes on from %d to %d rounds; what depends on their number sees the new one from now on"
@@ -233,6 +228,11 @@ def same_experiment(folder: RunDirectory, experiment: Experiment) -> Experiment:
         raise RunError(
             f"{folder.path} belongs to another experiment ({setting} differs): choose another --out, "
             f"or run {file} --resume"
+        )
+    if experiment.rounds < there.rounds:
+        raise RunError(
+            f"{folder.path} holds a run of {there.rounds} rounds, {experiment.rounds} are asked for: "
+            f"give --rounds {there.rounds} or more, or choose another --out"
         )
     return there
 

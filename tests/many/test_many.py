@@ -167,6 +167,11 @@ def test_a_run_is_taken_as_far_as_it_shall_go(tmp_path: Path) -> None:
         advance(RunPlan(tmp_path / "a", {**SMALL, "clients": 4, "rounds": 4}), loader)
     with pytest.raises(RunError, match="seed differs"):
         advance(RunPlan(tmp_path / "a", {**SMALL, "seed": 7}), loader)
+    with pytest.raises(RunError, match="3 rounds, 2 are asked for"):
+        advance(RunPlan(tmp_path / "a", {**SMALL, "rounds": 2}), loader)
+    advance(RunPlan(tmp_path / "b", SMALL, until=Until(rounds=1)), loader)
+    with pytest.raises(RunError, match="seed differs"):
+        advance(RunPlan(tmp_path / "b", {**SMALL, "seed": 7}, until=Until(rounds=1)), loader)
 
 
 def test_data_are_loaded_once_for_runs_that_name_the_same(tmp_path: Path) -> None:

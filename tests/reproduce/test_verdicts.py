@@ -15,6 +15,7 @@ from sparsona.reproduce._verdicts import (
     Claim,
     Verdict,
     above,
+    accuracy,
     all_of,
     any_of,
     bottom,
@@ -163,7 +164,7 @@ def test_the_table_of_verdicts_says_what_is_missing_and_what_it_would_cost() -> 
         "",
         "| claim | verdict | evidence |",
         "|---|---|---|",
-        "| one | yes | +0.4000 ± 0.0000, 2 seeds |",
+        "| one | yes | +0.4000 ± 0.0256, 2 seeds |",
         "",
         "Claims that nobody has run, and what would settle them:",
         "",
@@ -205,7 +206,7 @@ def test_a_second_seed_makes_surer_than_one_and_says_no_more_than_the_table_does
     """Two equal differences are chance: the other rows tell how much seeds differ."""
     table = rows(a=[0.5, 0.6, 0.5], b=[0.5, 0.5, 0.5], d=[0.55, 0.5, 0.6])
     pair = {"c": {0: run(0.6), 1: run(0.6)}, "e": {0: run(0.5), 1: run(0.5)}}
-    assert above("c", "e")(pair).note == "+0.1000 ± 0.0000, 2 seeds", "nothing is known of other rows"
+    assert above("c", "e")(pair).note == "+0.1000 ± 0.0307, 2 seeds", "nothing is known of other rows: test samples"
     two = difference(with_noise([{**table, **pair}])[0], At("c"), At("e"))
     one = difference(with_noise([{**table, **{row: {0: own[0]} for row, own in pair.items()}}])[0], At("c"), At("e"))
     assert one is not None
@@ -216,6 +217,42 @@ def test_a_second_seed_makes_surer_than_one_and_says_no_more_than_the_table_does
     own = difference(with_noise([{**rows(a=[0.5] * 3, b=[0.5] * 3, d=[0.5] * 3), **wild}])[0], At("c"), At("e"))
     assert own is not None
     assert own.high - own.value > 1.96 * 0.42 / 2**0.5, "their own spread counts where it is larger"
+
+
+def test_two_seeds_of_sampled_clients_that_agree_by_chance_decide_nothing() -> None:
+    sampled = {row: {seed: run(mean, sampled=True) for seed in (0, 1)} for row, mean in (("a", 0.9), ("b", 0.5))}
+    found = above("a", "b")(with_noise([sampled])[0])
+    assert found == Verdict("within noise", "+0.4000, 2 seeds of sampled clients")
+
+
+def test_what_is_no_share_of_test_samples_has_no_interval_of_theirs() -> None:
+    """A cosine of 0.95 is not an accuracy, though it lies between 0 and 1."""
+    runs = {row: {1: run(0.5, extra={"cosine": value})} for row, value in (("a", 0.95), ("b", 0.5))}
+    for of, word in ((extra("cosine"), "within noise"), (accuracy("cosine"), "yes")):
+        assert exceeds(At("a", "pre", of), At("b", "pre", of))(runs).word == word
+
+
+def test_degrees_of_freedom_add_up_over_tables_and_sizes_do_not_share_a_table() -> None:
+    def table(name: str, step: float) -> Any:
+        return {f"{name}{row}": {s: run(0.5 + row * s * step, table=name) for s in (0, 1)} for row in (0, 1)}
+
+    three = {**table("x", 0.1), **table("y", 0.1), **table("z", 0.1)}
+    assert with_noise([three])[0]["x0"][0]["noise"]["pre", score].degrees == 3
+    wild, calm = ({f"{size}{row}": own for row, own in rows_of.items()} for size, rows_of in _two_sizes())
+    quick, day = with_noise([wild, calm])
+    assert quick["quicka"][0]["noise"]["pre", score].variance > 0 == day["daya"][0]["noise"]["pre", score].variance
+
+
+def _two_sizes() -> list[tuple[str, Any]]:
+    """Two sizes with a table of the same name: in the first seeds differ, in the second they do not."""
+    found = []
+    for size, step in (("quick", 0.1), ("day", 0.0)):
+        own = {
+            row: {s: run(0.5 + place * s * step, table="x") for s in (0, 1)}
+            for place, row in enumerate(("a", "b", "c"))
+        }
+        found.append((size, own))
+    return found
 
 
 def test_weighted_means_have_noise_of_their_own() -> None:

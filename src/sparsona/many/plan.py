@@ -82,16 +82,17 @@ class Loader:
 
 
 def advance(plan: RunPlan, loader: Loader, on_round: Callable[[RoundReport], None] = lambda report: None) -> None:
-    """Take a run on, until it is finished or has come far enough. A finished run of another experiment is refused."""
+    """Take a run on, until it is finished or has come far enough. A run of another experiment is refused."""
     directory = RunDirectory(plan.folder)
-    if plan.finished:
-        same_experiment(directory, loader.prepare(plan.settings, plan.origin).experiment)
-        return
     there = directory.experiment_file.exists()
+    prepared = loader.prepare(plan.settings, plan.origin)
+    if there:
+        same_experiment(directory, prepared.experiment)
+    if plan.finished:
+        return
     rounds, spent, clock = _state(directory) if there else (0, 0.0, 0.0)
     if there and 0 < rounds < _planned_rounds(directory) and plan.until.reached(rounds, spent, clock):
         return
-    prepared = loader.prepare(plan.settings, plan.origin)
 
     def watch(report: RoundReport) -> None:
         nonlocal spent

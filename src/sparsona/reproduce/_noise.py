@@ -27,7 +27,8 @@ from sparsona.reproduce._verdicts import (
     variance,
 )
 
-EVERY = ""
+EVERY = (-1, "")
+"""In the place of a size and its table: all of them."""
 POINTS = ("pre", "post")
 READINGS: tuple[Reading, ...] = (score, by_size)
 
@@ -37,15 +38,16 @@ class _Pairs:
     """Pairs of rows that tell something of each other: by how much seeds exceed test samples, and the rows' seeds."""
 
     excess: list[float] = field(default_factory=list)
-    seeds: dict[tuple[int, str], int] = field(default_factory=dict)
+    seeds: dict[tuple[int, str], dict[str, int]] = field(default_factory=dict)
+    """How many seeds a row has in common with others, by size and table."""
 
     def noise(self) -> Noise | None:
-        """Their mean, at least 0; None of fewer than three. Rows of as many seeds have (rows - 1) (seeds - 1) degrees
-        of freedom."""
+        """Their mean, at least 0; None of fewer than three. A table of rows with as many seeds has (rows - 1)
+        (seeds - 1) degrees of freedom."""
         if len(self.excess) < 3:
             return None
-        rows = len(self.seeds)
-        return Noise(max(0.0, mean(self.excess)), sum(n - 1 for n in self.seeds.values()) * (rows - 1) / rows)
+        degrees = sum(sum(n - 1 for n in own.values()) * (len(own) - 1) / len(own) for own in self.seeds.values())
+        return Noise(max(0.0, mean(self.excess)), degrees)
 
 
 def with_noise(parts: Sequence[Runs]) -> list[Runs]:
@@ -63,40 +65,44 @@ def with_noise(parts: Sequence[Runs]) -> list[Runs]:
     >>> round(found.variance, 4), found.degrees
     (0.0099, 2.0)
     """
-    found: dict[tuple[str, Reading, str, bool], _Pairs] = {}
+    found: dict[tuple[str, Reading, tuple[int, str], bool], _Pairs] = {}
     for nth, runs in enumerate(parts):
         for one, other in combinations(runs, 2):
             table, sampled = _place(runs[one], runs[other])
             for point, of in product(POINTS, READINGS):
-                more = _excess(runs, one, other, point, of)
-                if more is not None:
-                    for place in {table, EVERY}:
+                common = _common(runs, one, other, point, of)
+                if common is not None:
+                    for place in {(nth, table), EVERY}:
                         pairs = found.setdefault((point, of, place, sampled), _Pairs())
-                        pairs.excess.append(more)
-                        pairs.seeds |= {(nth, row): len(runs[row]) for row in (one, other)}
+                        pairs.excess.append(_excess(runs, one, other, point, of, common))
+                        own = pairs.seeds.setdefault((nth, table), {})
+                        own |= {row: max(own.get(row, 0), len(common)) for row in (one, other)}
     known = {key: noise for key, pairs in found.items() if (noise := pairs.noise()) is not None}
 
-    def told(run: Summary) -> Summary:
+    def told(run: Summary, nth: int) -> Summary:
         table, sampled = _place({0: run})
         unknown = Noise(math.inf if sampled else 0.0)
         noise = {
-            (point, of): known.get((point, of, table, sampled), known.get((point, of, EVERY, sampled), unknown))
+            (point, of): known.get((point, of, (nth, table), sampled), known.get((point, of, EVERY, sampled), unknown))
             for point, of in product(POINTS, READINGS)
         }
         return {**run, NOISE: noise | {("ft", of): noise["post", of] for of in READINGS}}  # both after local training
 
-    return [{row: {seed: told(run) for seed, run in own.items()} for row, own in runs.items()} for runs in parts]
+    return [
+        {row: {seed: told(run, nth) for seed, run in own.items()} for row, own in runs.items()}
+        for nth, runs in enumerate(parts)
+    ]
 
 
 def _place(*rows: Mapping[int, Summary]) -> tuple[str, bool]:
     """The table of some rows, and whether one of them asks some of its clients in a round."""
     runs = [run for own in rows for run in own.values()]
-    return str(runs[0].get(TABLE, EVERY)), any(run.get(SAMPLED) for run in runs)
+    return str(runs[0].get(TABLE, "")), any(run.get(SAMPLED) for run in runs)
 
 
-def _excess(runs: Runs, one: str, other: str, point: str, of: Reading) -> float | None:
-    """The variance of the difference of two rows over their seeds, less that over their test samples; None where they
-    are of two tables, or have fewer than two seeds in common."""
+def _common(runs: Runs, one: str, other: str, point: str, of: Reading) -> list[int] | None:
+    """The seeds that two rows have in common, at least two; None of fewer, and where rows are of two tables or their
+    numbers no shares of test samples."""
     if len({run.get(TABLE) for row in (one, other) for run in runs[row].values()}) > 1:
         return None
     a, b = (values(runs, row, point, of) for row in (one, other))
@@ -104,5 +110,11 @@ def _excess(runs: Runs, one: str, other: str, point: str, of: Reading) -> float 
     samples = [runs[one][seed].get("test_samples") or 0 for seed in both]
     if len(both) < 2 or not all(samples) or not all(0 <= x <= 1 for own in (a, b) for x in own.values()):
         return None
-    expected = mean(variance(a[seed], b[seed], count) for seed, count in zip(both, samples, strict=True))
-    return stdev(a[seed] - b[seed] for seed in both) ** 2 - expected
+    return both
+
+
+def _excess(runs: Runs, one: str, other: str, point: str, of: Reading, seeds: Sequence[int]) -> float:
+    """The variance of the difference of two rows over their seeds, less that over their test samples."""
+    a, b = (values(runs, row, point, of) for row in (one, other))
+    expected = mean(variance(a[seed], b[seed], runs[one][seed]["test_samples"]) for seed in seeds)
+    return stdev(a[seed] - b[seed] for seed in seeds) ** 2 - expected

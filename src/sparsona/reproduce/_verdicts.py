@@ -74,7 +74,8 @@ class Difference:
 
     def __str__(self) -> str:
         if math.isinf(self.low):
-            return f"{self.value:+.4f}, one seed" + (" of sampled clients" if math.isinf(self.noise) else "")
+            told = f"{self.seeds} seeds" if self.seeds > 1 else "one seed"
+            return f"{self.value:+.4f}, {told}" + (" of sampled clients" if math.isinf(self.noise) else "")
         half = f"{self.value:+.4f} ± {self.high - self.value:.4f}"
         told = f"{self.seeds} seeds" if self.seeds > 1 else "test samples of one seed"
         return f"{half}, {told}" + (" and what seeds differ by" if self.noise > 0 else "")
@@ -114,14 +115,26 @@ def lag(summary: Summary, point: str) -> float | None:
     return None if known is None or new is None else known - new
 
 
-def extra(name: str) -> Reading:
-    """A number that the paper's own code has read off the run."""
+@dataclass(frozen=True)
+class Extra:
+    """A number that the paper's own code has read off the run; `shares` if it is a share of the test samples."""
 
-    def read(summary: Summary, point: str) -> float | None:
-        found = (summary.get("extra") or {}).get(name)
+    name: str
+    shares: bool = False
+
+    def __call__(self, summary: Summary, point: str) -> float | None:
+        found = (summary.get("extra") or {}).get(self.name)
         return None if found is None else float(found)
 
-    return read
+
+def extra(name: str) -> Reading:
+    """A number that the paper's own code has read off the run."""
+    return Extra(name)
+
+
+def accuracy(name: str) -> Reading:
+    """An accuracy over all test samples that the paper's own code has read off the run."""
+    return Extra(name, shares=True)
 
 
 def _scores(summary: Summary, point: str, metric: str = "") -> Mapping[str, float | None]:
@@ -174,8 +187,8 @@ def difference(runs: Runs, one: At, other: At) -> Difference | None:
     """By how much `one` is above `other`; None where they have no seed in common.
 
     Three seeds or more speak for themselves. Of one or two the variance is that over the test samples and what seeds
-    add to it in other rows, or that of the two, if it is larger; where nothing is known of other rows, two seeds speak
-    for themselves, too.
+    add to it in other rows, or that of the two, if it is larger. Where nothing is known of other rows, two seeds speak
+    for themselves, but are no surer than their test samples.
     """
     a, b = values(runs, one.row, one.point, one.of), values(runs, other.row, other.point, other.of)
     both = sorted(a.keys() & b.keys())
@@ -183,18 +196,26 @@ def difference(runs: Runs, one: At, other: At) -> Difference | None:
         return None
     gaps = [a[seed] - b[seed] for seed in both]
     alone = interval(gaps)
-    noise = max((noise_of(runs[at.row][seed], at) for at in (one, other) for seed in both), key=lambda n: n.variance)
-    if len(both) >= ENOUGH or (len(both) > 1 and not noise.degrees):
+    if len(both) >= ENOUGH:
         return alone
+    noise = max((noise_of(runs[at.row][seed], at) for at in (one, other) for seed in both), key=lambda n: n.variance)
+    if math.isinf(noise.variance):
+        return replace(alone, low=-math.inf, high=math.inf, noise=math.inf)
     samples = [runs[one.row][seed].get("test_samples") or 0 for seed in both]
-    shares = all(0 <= own[seed] <= 1 for own in (a, b) for seed in both)
-    few = any(at.of in (bottom, newcomers, lag) for at in (one, other))  # they rest on a few clients' samples
-    if not all(samples) or not shares or few or math.isinf(noise.variance):
-        return replace(alone, noise=noise.variance) if len(both) == 1 else alone
+    shares = all(_shares(at.of) for at in (one, other)) and all(0 <= own[seed] <= 1 for own in (a, b) for seed in both)
+    if not all(samples) or not shares:
+        return alone
     sampling = mean(variance(a[seed], b[seed], count) for seed, count in zip(both, samples, strict=True))
     spread = max(sampling + noise.variance, stdev(gaps) ** 2 if len(both) > 1 else 0.0)
-    half = quantile(sampling, noise) * math.sqrt(spread / len(both))
+    half = quantile(noise) * math.sqrt(spread / len(both))
+    if len(both) > 1 and not noise.degrees:
+        half = max(half, alone.high - alone.value)
     return replace(alone, low=alone.value - half, high=alone.value + half, noise=math.sqrt(noise.variance))
+
+
+def _shares(of: Reading) -> bool:
+    """Whether a reading is a share of all test samples: the others rest on a few clients', or on something else."""
+    return of in (score, by_size) or (isinstance(of, Extra) and of.shares)
 
 
 def noise_of(run: Summary, at: At) -> Noise:
@@ -203,17 +224,15 @@ def noise_of(run: Summary, at: At) -> Noise:
     return known.get((at.point, at.of), known.get((at.point, score), Noise()))
 
 
-def quantile(sampling: float, noise: Noise) -> float:
-    """How many standard deviations make a 95 % interval, if a part of the variance is known from few degrees of freedom
-    (Welch and Satterthwaite).
+def quantile(noise: Noise) -> float:
+    """How many standard deviations make a 95 % interval: Student's t, if what seeds add is known from few rows.
 
-    >>> round(quantile(1e-4, Noise()), 2), round(quantile(0.0, Noise(1e-4, 4)), 2)
+    >>> round(quantile(Noise()), 2), round(quantile(Noise(1e-4, 4)), 2)
     (1.96, 2.78)
     """
     from scipy.stats import t
 
-    known = noise.variance**2 / noise.degrees if noise.variance > 0 and noise.degrees > 0 else 0.0
-    return float(t.ppf(0.975, (sampling + noise.variance) ** 2 / known if known else math.inf))
+    return float(t.ppf(0.975, noise.degrees if noise.variance > 0 else math.inf))
 
 
 def variance(one: float, other: float, samples: int) -> float:

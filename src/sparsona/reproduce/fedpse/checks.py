@@ -17,7 +17,7 @@ def rising(clients: int, name: str, data: str = "fashion-mnist") -> Check:
     Both ends of each step are samples of so many clients, of all seeds: a mean has their standard error, a variance the
     quantiles of F. It rises if every step does, and does not if one step falls.
     """
-    from scipy.stats import f
+    from scipy.stats import f, t
 
     def steps(runs: Runs) -> Iterator[tuple[float, float, float, int]]:
         """Lambda, the mean and the variance of d, and the variance's degrees of freedom."""
@@ -35,8 +35,10 @@ def rising(clients: int, name: str, data: str = "fashion-mnist") -> Check:
         words: list[Word] = []
         for (_, m0, v0, n0), (_, m1, v1, n1) in pairwise(found):
             if name == "distance":
-                half = 1.96 * math.sqrt(v0 / n0 + v1 / n1)
+                half = float(t.ppf(0.975, n0 + n1)) * math.sqrt(v0 / n0 + v1 / n1)
                 low, high = m1 - m0 - half, m1 - m0 + half
+            elif not v0 or not v1:
+                low, high = -math.inf, math.inf
             else:
                 low, high = math.log(v1 / v0 / f.ppf(0.975, n1, n0)), math.log(v1 / v0 * f.ppf(0.975, n0, n1))
             words.append("yes" if low > 0 else "no" if high < 0 else "within noise")

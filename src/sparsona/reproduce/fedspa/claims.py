@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from sparsona.reproduce import MEASURED
 from sparsona.reproduce._checks import grows, measured
 from sparsona.reproduce._price import in_words
-from sparsona.reproduce._verdicts import At, Claim, above, all_of, exceeds, extra, never, within
+from sparsona.reproduce._verdicts import At, Claim, above, accuracy, all_of, exceeds, never, within
 from sparsona.reproduce.fedspa.checks import (
     fewer_and_above,
     fewer_numbers,
@@ -177,9 +177,9 @@ def _rounds(data: str) -> Iterator[Claim]:
 def _global_model(data: str) -> Iterator[Claim]:
     for setting, name in (("0.3", "0.3"), ("iid", "IID")):
         row, rival = name_of(data, setting, "fedspa-dst"), name_of(data, setting, "fedavg")
-        server = At(row, "pre", extra("server"))
+        server = At(row, "pre", accuracy("server"))
         short = data == "fashion-mnist" or setting == "0.3"
-        cost = PRICE.of_rows(row, again=True) if short else PRICE.of_rows(row, rival)
+        cost = PRICE.of_rows(row, rival, again=short)
         yield Claim(
             f"C8: FedSpa's global model is worse than FedAvg's, {data}, {name}", exceeds(At(rival), server), cost
         )

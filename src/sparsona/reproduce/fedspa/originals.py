@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparsona.reproduce._checks import grows
-from sparsona.reproduce._verdicts import At, Claim, above, all_of, exceeds, extra, within
+from sparsona.reproduce._verdicts import At, Claim, above, accuracy, all_of, exceeds, within
 from sparsona.reproduce.fedspa.checks import (
     as_fast,
     falling,
@@ -290,7 +290,7 @@ def _studies() -> Iterator[Claim]:
     )
     for setting in ORIGINAL_SETTINGS:
         mine, rival = at(setting, "fedspa-dst", "fedavg")
-        server = At(mine, "pre", extra("server"))
+        server = At(mine, "pre", accuracy("server"))
         yield Claim(
             f"C8: FedSpa's global model is worse than FedAvg's, {name}, {_setting(setting)}",
             exceeds(At(rival), server),

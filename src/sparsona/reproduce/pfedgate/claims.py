@@ -16,6 +16,7 @@ from sparsona.reproduce._verdicts import (
     At,
     Claim,
     above,
+    accuracy,
     all_of,
     bottom,
     by_size,
@@ -171,7 +172,7 @@ def _stand_ins(size: Size) -> Iterator[Claim]:
         yield Claim(
             f"C7: {data}: the server's model as it is is at least 7 points below the personal ones, density 0.5, `post`"
             ' (the paper\'s has an epoch more of training, since it "can be very bad" without)',
-            exceeds(half, At(half.row, "pre", extra("server_weighted")), 0.07),
+            exceeds(half, At(half.row, "pre", accuracy("server_weighted")), 0.07),
             rest,
         )
         yield Claim(
@@ -303,7 +304,7 @@ def _everywhere() -> Iterator[Claim]:
 
 def _server(row: str) -> At:
     """What the server's model of a row scores, the clients weighted by their sizes."""
-    return At(row, "pre", extra("server_weighted"))
+    return At(row, "pre", accuracy("server_weighted"))
 
 
 def _percent(row: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from statistics import mean
 
-from sparsona.reproduce import MEASURED, Runs
+from sparsona.reproduce import MEASURED, Runs, Summary
 from sparsona.reproduce._checks import bytes_sent, share
 from sparsona.reproduce._price import in_words
 from sparsona.reproduce._verdicts import (
@@ -73,14 +73,19 @@ def _better_than(data: str, one: str, other: str) -> Check:
     return check
 
 
+def _has_validation(runs: Runs, row: str, seed: int) -> bool:
+    return "pre" in (runs.get(row, {}).get(seed, {}).get("validation") or {})
+
+
 def _preferred(data: str) -> Check:
     """Whether the lambda under which bytes are saved is the one that validation samples choose, of those above 0."""
     rows = {lam: f"{data}-lam-{lam:g}" for lam in LAMBDAS if lam > 0}
 
     def test(runs: Runs) -> tuple[bool, str] | None:
-        if not all(runs.get(row) for row in rows.values()):
+        chosen_by = (seed for seed in runs.get(next(iter(rows.values())), {}))
+        seeds = [seed for seed in chosen_by if all(_has_validation(runs, row, seed) for row in rows.values())]
+        if not seeds:
             return None
-        seeds = set.intersection(*(set(runs[row]) for row in rows.values()))
         found = {lam: mean(runs[row][seed]["validation"]["pre"] for seed in seeds) for lam, row in rows.items()}
         told = ", ".join(f"{lam:g}: {score:.4f}" for lam, score in found.items())
         return max(found, key=found.__getitem__) == BEST[data], told
@@ -92,6 +97,12 @@ def _at(data: str, *variants: str) -> tuple[str, ...]:
     return tuple(f"{data}-{variant}" for variant in variants)
 
 
+def _measured(summary: Summary, code: str) -> tuple[float, float] | None:
+    """The bytes and the error of a code, None where it was not measured."""
+    size, error = (extra(f"{code}, {what}")(summary, "") for what in ("bytes", "error"))
+    return None if size is None or error is None else (size, error)
+
+
 def _dominated(model: str, mine: tuple[str, ...], rivals: tuple[str, ...]) -> Check:
     """Whether to each of some codes there is one of ours with fewer bytes and less error on the same updates."""
     row = f"{MEASURED}codes-{model}"
@@ -100,13 +111,13 @@ def _dominated(model: str, mine: tuple[str, ...], rivals: tuple[str, ...]) -> Ch
         found = first_seeds(runs, row)
         if found is None:
             return None
-        measured = {
-            code: tuple(extra(f"{code}, {what}")(found[0], "") or 0.0 for what in ("bytes", "error"))
-            for code in (*mine, *rivals)
-        }
+        measured = {code: _measured(found[0], code) for code in (*mine, *rivals)}
+        known = {code: pair for code, pair in measured.items() if pair is not None}
+        if len(known) < len(measured):
+            return None
         told = []
         for rival in rivals:
-            better = [own for own in mine if all(a < b for a, b in zip(measured[own], measured[rival], strict=True))]
+            better = [own for own in mine if all(a < b for a, b in zip(known[own], known[rival], strict=True))]
             told.append((bool(better), f"{rival}: {better[-1] if better else 'none'}"))
         return all(word for word, _ in told), "; ".join(text for _, text in told)
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from sparsona.prepare import Prepared
 from sparsona.reproduce import Runs, lines_of, number, score, spread
-from sparsona.reproduce._verdicts import extra, interval, values
+from sparsona.reproduce._verdicts import accuracy, interval, values
 from sparsona.reproduce.plga.plan import LENGTHS, ROWS, orders_of
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import ClientRecord
 
-CLIENT = extra("client")
+CLIENT = accuracy("client")
 
 
 def held(lines: Sequence[ClientRecord], mixed: bool) -> dict[str, float]:

@@ -12,7 +12,7 @@ from sparsona.methods._similar import ServerState
 from sparsona.ops.pairwise import Matrix
 from sparsona.prepare import Prepared
 from sparsona.reproduce import Summary, runner_of, server_state
-from sparsona.reproduce._verdicts import Reading, extra
+from sparsona.reproduce._verdicts import Reading, accuracy, extra
 from sparsona.runs.directory import RunDirectory
 from sparsona.training.local import Local
 
@@ -41,7 +41,7 @@ FINE_TUNED = "-base-"
 
 def tuned(column: str) -> Reading:
     """The mean accuracy after fine-tuning as a column of Table 8 says."""
-    return extra(f"tuned, {column}")
+    return accuracy(f"tuned, {column}")
 
 
 def best_tuned(summary: Summary, point: str) -> float | None:
