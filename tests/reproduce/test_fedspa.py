@@ -20,7 +20,7 @@ from sparsona.models._build import build_model
 from sparsona.reproduce import PAPERS, Case, Size, reproduce
 from sparsona.reproduce._price import call_of
 from sparsona.reproduce._results import Results
-from sparsona.reproduce._verdicts import At, Check, Verdict
+from sparsona.reproduce._verdicts import At, Check, Verdict, level
 from sparsona.reproduce.fedspa.checks import (
     LADDER,
     as_fast,
@@ -28,7 +28,6 @@ from sparsona.reproduce.fedspa.checks import (
     fewer_and_above,
     fewer_numbers,
     inside,
-    level,
     never_reaches,
     operations,
     rounds_to,

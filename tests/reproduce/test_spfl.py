@@ -23,11 +23,11 @@ from sparsona.models._build import build_model
 from sparsona.report.curves import Mark
 from sparsona.reproduce import PAPERS, SIZES, Case, Paper, Size, reproduce, results_file, server_state
 from sparsona.reproduce._results import Results
-from sparsona.reproduce._verdicts import At, Verdict, extra
+from sparsona.reproduce._verdicts import At, Verdict, extra, gains
 from sparsona.reproduce.plga.drawings import at_second, draw_rounds, equal_seconds
 from sparsona.reproduce.plga.held import held
 from sparsona.reproduce.plga.plan import raw
-from sparsona.reproduce.spfl.checks import beyond, gains, some_client
+from sparsona.reproduce.spfl.checks import beyond, some_client
 from sparsona.reproduce.spfl.drawings import by_client, draw_clients, draw_similarity
 from sparsona.reproduce.spfl.hours import PRICE, hours, together
 from sparsona.reproduce.spfl.plan import CLASSES, GAMMA, VARIANTS, cases

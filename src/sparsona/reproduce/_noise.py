@@ -70,13 +70,12 @@ def with_noise(parts: Sequence[Runs]) -> list[Runs]:
         for one, other in combinations(runs, 2):
             table, sampled = _place(runs[one], runs[other])
             for point, of in product(POINTS, READINGS):
-                common = _common(runs, one, other, point, of)
-                if common is not None:
-                    for place in {(nth, table), EVERY}:
-                        pairs = found.setdefault((point, of, place, sampled), _Pairs())
-                        pairs.excess.append(_excess(runs, one, other, point, of, common))
-                        own = pairs.seeds.setdefault((nth, table), {})
-                        own |= {row: max(own.get(row, 0), len(common)) for row in (one, other)}
+                more, seeds = _excess(runs, one, other, point, of)
+                for place in {(nth, table), EVERY} if seeds else ():
+                    pairs = found.setdefault((point, of, place, sampled), _Pairs())
+                    pairs.excess.append(more)
+                    own = pairs.seeds.setdefault((nth, table), {})
+                    own |= {row: max(own.get(row, 0), seeds) for row in (one, other)}
     known = {key: noise for key, pairs in found.items() if (noise := pairs.noise()) is not None}
 
     def told(run: Summary, nth: int) -> Summary:
@@ -100,21 +99,16 @@ def _place(*rows: Mapping[int, Summary]) -> tuple[str, bool]:
     return str(runs[0].get(TABLE, "")), any(run.get(SAMPLED) for run in runs)
 
 
-def _common(runs: Runs, one: str, other: str, point: str, of: Reading) -> list[int] | None:
-    """The seeds that two rows have in common, at least two; None of fewer, and where rows are of two tables or their
-    numbers no shares of test samples."""
+def _excess(runs: Runs, one: str, other: str, point: str, of: Reading) -> tuple[float, int]:
+    """The variance of the difference of two rows over the seeds that they have in common, less that over their test
+    samples, and the number of these seeds. No seeds count where they are fewer than two, where the rows are of two
+    tables, or where their numbers are no shares of test samples."""
     if len({run.get(TABLE) for row in (one, other) for run in runs[row].values()}) > 1:
-        return None
+        return 0.0, 0
     a, b = (values(runs, row, point, of) for row in (one, other))
     both = sorted(a.keys() & b.keys())
     samples = [runs[one][seed].get("test_samples") or 0 for seed in both]
     if len(both) < 2 or not all(samples) or not all(0 <= x <= 1 for own in (a, b) for x in own.values()):
-        return None
-    return both
-
-
-def _excess(runs: Runs, one: str, other: str, point: str, of: Reading, seeds: Sequence[int]) -> float:
-    """The variance of the difference of two rows over their seeds, less that over their test samples."""
-    a, b = (values(runs, row, point, of) for row in (one, other))
-    expected = mean(variance(a[seed], b[seed], runs[one][seed]["test_samples"]) for seed in seeds)
-    return stdev(a[seed] - b[seed] for seed in seeds) ** 2 - expected
+        return 0.0, 0
+    expected = mean(variance(a[seed], b[seed], count) for seed, count in zip(both, samples, strict=True))
+    return stdev(a[seed] - b[seed] for seed in both) ** 2 - expected, len(both)

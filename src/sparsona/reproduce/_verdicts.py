@@ -289,24 +289,30 @@ def above(
 
 def exceeds(one: At, other: At, by: float = 0.0) -> Check:
     """Whether `one` is above `other` by more than `by`, each at its own point and read in its own way."""
+    return _judged(one, other, lambda gap: Verdict(word_above(gap, by), str(gap)))
 
-    def check(runs: Runs) -> Verdict:
-        gap = difference(runs, one, other)
-        if gap is None:
-            return missing(runs, one.row, other.row)
-        return Verdict(word_above(gap, by), str(gap))
 
-    return check
+def gains(one: At, other: At, most: float) -> Check:
+    """Whether `one` is at most so much above `other`."""
+    return _judged(one, other, lambda gap: Verdict(word_below(gap, most), str(gap)))
 
 
 def loses(one: At, other: At, most: float) -> Check:
     """Whether `other` is at most so much below `one`."""
+    return _judged(one, other, lambda gap: Verdict(word_below(gap, most), f"loses {gap}"))
+
+
+def level(one: At, other: At, limit: float) -> Check:
+    """Whether two numbers are no further apart than `limit`."""
+    return _judged(one, other, lambda gap: Verdict(word_within(gap, limit), str(gap)))
+
+
+def _judged(one: At, other: At, judge: Callable[[Difference], Verdict]) -> Check:
+    """What is said of the difference of two numbers."""
 
     def check(runs: Runs) -> Verdict:
         gap = difference(runs, one, other)
-        if gap is None:
-            return missing(runs, one.row, other.row)
-        return Verdict(word_below(gap, most), f"loses {gap}")
+        return missing(runs, one.row, other.row) if gap is None else judge(gap)
 
     return check
 

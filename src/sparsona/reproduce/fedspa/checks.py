@@ -22,14 +22,12 @@ from sparsona.report.curves import curve
 from sparsona.reproduce import Runs, Summary, server_scores
 from sparsona.reproduce._checks import flops, numbers_sent, share
 from sparsona.reproduce._verdicts import (
-    At,
     Check,
     Verdict,
     Word,
     above,
     all_of,
     any_of,
-    difference,
     extra,
     fact,
     first_seeds,
@@ -75,18 +73,6 @@ def inside(rows: Sequence[str], point: str = "pre") -> Check:
 def falling(rows: Mapping[float, str]) -> Check:
     """Whether every row, by what it is called, is above the next at `pre`."""
     return all_of({f"{one:g} above {other:g}": above(rows[one], rows[other]) for one, other in pairwise(rows)})
-
-
-def level(one: At, other: At, limit: float) -> Check:
-    """Whether two numbers are no further apart than `limit`."""
-
-    def check(runs: Runs) -> Verdict:
-        gap = difference(runs, one, other)
-        if gap is None:
-            return missing(runs, one.row, other.row)
-        return Verdict(word_within(gap, limit), str(gap))
-
-    return check
 
 
 def fewer_numbers(one: str, other: str, most: float) -> Check:

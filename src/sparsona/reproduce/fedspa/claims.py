@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from sparsona.reproduce import MEASURED
 from sparsona.reproduce._checks import grows, measured
 from sparsona.reproduce._price import in_words
-from sparsona.reproduce._verdicts import At, Claim, above, accuracy, all_of, exceeds, never, within
+from sparsona.reproduce._verdicts import At, Claim, above, accuracy, all_of, exceeds, level, never, within
 from sparsona.reproduce.fedspa.checks import (
     fewer_and_above,
     fewer_numbers,
     fewer_operations,
     inside,
-    level,
     operations,
     saves,
     searches,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparsona.reproduce._checks import grows
-from sparsona.reproduce._verdicts import At, Claim, above, accuracy, all_of, exceeds, within
+from sparsona.reproduce._verdicts import At, Claim, above, accuracy, all_of, exceeds, level, within
 from sparsona.reproduce.fedspa.checks import (
     as_fast,
     falling,
@@ -14,7 +14,6 @@ from sparsona.reproduce.fedspa.checks import (
     fewer_numbers,
     fewer_operations,
     inside,
-    level,
     never_reaches,
     sooner,
     sooner_to_best,

@@ -73,8 +73,9 @@ def _better_than(data: str, one: str, other: str) -> Check:
     return check
 
 
-def _has_validation(runs: Runs, row: str, seed: int) -> bool:
-    return "pre" in (runs.get(row, {}).get(seed, {}).get("validation") or {})
+def _with_validation(runs: Runs, row: str) -> set[int]:
+    """The seeds of a row that were scored on validation samples."""
+    return {seed for seed, run in runs.get(row, {}).items() if "pre" in (run.get("validation") or {})}
 
 
 def _preferred(data: str) -> Check:
@@ -82,8 +83,7 @@ def _preferred(data: str) -> Check:
     rows = {lam: f"{data}-lam-{lam:g}" for lam in LAMBDAS if lam > 0}
 
     def test(runs: Runs) -> tuple[bool, str] | None:
-        chosen_by = (seed for seed in runs.get(next(iter(rows.values())), {}))
-        seeds = [seed for seed in chosen_by if all(_has_validation(runs, row, seed) for row in rows.values())]
+        seeds = set.intersection(*(_with_validation(runs, row) for row in rows.values()))
         if not seeds:
             return None
         found = {lam: mean(runs[row][seed]["validation"]["pre"] for seed in seeds) for lam, row in rows.items()}

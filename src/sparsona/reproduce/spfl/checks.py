@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparsona.reproduce import Runs, Summary
-from sparsona.reproduce._verdicts import At, Check, Reading, Verdict, above, bottom, exceeds, loses
+from sparsona.reproduce._verdicts import At, Check, Reading, Verdict, above, bottom, exceeds
 
 
 def some_client(one: str, other: str) -> Check:
@@ -21,16 +21,6 @@ def some_client(one: str, other: str) -> Check:
                     return Verdict(own.word, f"{name} {own.note}" if word == "yes" else own.note)
         told = "; ".join(f"{name} {own.note}" for name, own in found.items())
         return Verdict("within noise", f"neither tells: {told}")
-
-    return check
-
-
-def gains(one: At, other: At, most: float) -> Check:
-    """Whether `one` is at most so much above `other`."""
-
-    def check(runs: Runs) -> Verdict:
-        found = loses(one, other, most)(runs)
-        return Verdict(found.word, found.note.removeprefix("loses "))
 
     return check
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from sparsona.reproduce._verdicts import At, Check, Claim, above, all_of, exceeds, never
-from sparsona.reproduce.spfl.checks import beyond, gains
+from sparsona.reproduce._verdicts import At, Check, Claim, above, all_of, exceeds, gains, never
+from sparsona.reproduce.spfl.checks import beyond
 from sparsona.reproduce.spfl.hours import PRICE, together
 from sparsona.reproduce.spfl.plan import TABLE_7, study_row
 from sparsona.reproduce.spfl.readings import best_tuned, cosine, tuned
