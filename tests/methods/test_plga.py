@@ -84,6 +84,8 @@ def test_the_switches_of_the_correction() -> None:
     assert np.allclose(none, NOW + DELTA, atol=1e-6)
     staged = late(LGA(per="stages", lambda_dc=100.0), START + DELTA).weights
     assert not np.allclose(staged, scaled, atol=1e-6)
+    whole = late(LGA(per="net", lambda_dc=100.0), START + DELTA).weights
+    assert np.allclose(whole, NOW + 100 * share(cosine(AFTER - START, DELTA)) * term + DELTA, atol=1e-5)
 
 
 def test_a_client_that_learned_nothing_is_the_model_of_today() -> None:

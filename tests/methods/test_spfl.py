@@ -82,7 +82,9 @@ def test_similarity_is_symmetric_with_a_unit_diagonal_and_its_shares_are_shares(
         assert np.allclose(row_softmax(matrix).sum(1), 1)
 
 
-@pytest.mark.parametrize("method", [SPFL(), SPFL(head="mixed"), SPFLw(), SPFL(gamma=2, cosine="concat")])
+@pytest.mark.parametrize(
+    "method", [SPFL(), SPFL(head="mixed"), SPFLw(), SPFL(gamma=2, cosine="concat"), SPFL(cosine="net")]
+)
 def test_identical_clients_are_fedavg_for_ever(method: Method[Any, Any]) -> None:
     """Same data, same batches: all updates are equal, so every mixture is the mean."""
 
@@ -176,6 +178,16 @@ def test_other_nets_take_the_mean_of_their_tensors_or_one_cosine_a_stage() -> No
     assert np.allclose(ours["head"], head, atol=1e-12)
     (base,) = cosines(found, [[slice(0, layout["5.weight"].start)]])
     assert np.allclose(SPFL(cosine="concat").similarities(found, layout)["base"], base, atol=1e-12)
+
+
+def test_one_cosine_over_the_net_serves_both_stages() -> None:
+    layout = tiny_setup(SPFL()).task.layout
+    found = list(updates_of(tiny_setup(SPFL())).values())
+    (whole,) = cosines(found, [[slice(0, layout.size)]])
+    ours = SPFL(cosine="net").similarities(found, layout)
+    assert np.allclose(ours["base"], whole, atol=1e-12)
+    assert np.allclose(ours["head"], whole, atol=1e-12)
+    assert not np.allclose(SPFL(cosine="concat").similarities(found, layout)["head"], whole, atol=1e-3)
 
 
 def test_weights_are_mixed_by_the_same_shares() -> None:

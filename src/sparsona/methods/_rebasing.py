@@ -11,7 +11,7 @@ from sparsona.message import Vector
 from sparsona.method import Arrival, ClientId, ServerContext
 from sparsona.ops.by_client import ByClient
 from sparsona.ops.rebase import agreement, by_span, correction, share
-from sparsona.ops.stages import stage_spans
+from sparsona.ops.stages import stage_spans, whole_net
 
 
 @dataclass(frozen=True)
@@ -55,5 +55,7 @@ class Correction:
 
 
 def spans_of(layout: Layout, per: str) -> list[list[slice]]:
-    """What one cosine is taken over: each tensor, or each stage of the net."""
+    """What one cosine is taken over: each tensor, each stage of the net, or the net."""
+    if per == "net":
+        return [whole_net(layout)]
     return [[t.slice] for t in layout.tensors] if per == "tensor" else list(stage_spans(layout).values())

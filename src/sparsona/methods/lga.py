@@ -24,12 +24,12 @@ class LGA(Method[ServerState, None]):
     """One global model; late models are moved to where it stands now. With nobody late it is FedAvg.
 
     `eq` is the paper's equation: 11 adds a late update to the model of today, 10 to the one it started from. `per` is
-    what one cosine is taken over: a tensor, or a stage of the net. `raw` scales the correction by the cosine itself.
-    `lambda_dc` scales the correction.
+    what one cosine is taken over: a tensor, a stage of the net, or the net. `raw` scales the correction by the cosine
+    itself. `lambda_dc` scales the correction.
     """
 
     eq: Literal[10, 11] = 11
-    per: Literal["tensor", "stages"] = "tensor"
+    per: Literal["tensor", "stages", "net"] = "tensor"
     raw: bool = False
     lambda_dc: Annotated[float, Field(ge=0)] = 1.0
 

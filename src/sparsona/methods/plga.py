@@ -38,13 +38,13 @@ class PLGA(Method[ServerState, ClientState]):
 
     `start_from` is where the next training starts: at the global model, or at the personal one. `eq` is the paper's
     equation: 11 adds a late update to the model of today, 10 to the one it started from. `per` is what one cosine is
-    taken over: a tensor, or a stage of the net. `raw` scales the correction by the cosine itself. `lambda_dc` scales
-    the correction.
+    taken over: a tensor, a stage of the net, or the net. `raw` scales the correction by the cosine itself. `lambda_dc`
+    scales the correction.
     """
 
     start_from: Literal["global", "personalised"] = "global"
     eq: Literal[10, 11] = 11
-    per: Literal["tensor", "stages"] = "tensor"
+    per: Literal["tensor", "stages", "net"] = "tensor"
     raw: bool = False
     lambda_dc: Annotated[float, Field(ge=0)] = 1.0
 

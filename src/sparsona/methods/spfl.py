@@ -19,7 +19,7 @@ from sparsona.method import Arrival, Artefact, ClientId, Fit, Method, Phase, Ser
 from sparsona.methods import METHODS, _similar
 from sparsona.methods._similar import Replies, ServerState
 from sparsona.ops.pairwise import Matrix, Similarity, Vectors, add_mixtures, cosines, mixed_cosines, row_softmax
-from sparsona.ops.stages import BASE, HEAD, stage_spans, weight_tensors
+from sparsona.ops.stages import BASE, HEAD, stage_spans, weight_tensors, whole_net
 from sparsona.training.local import Local
 
 ALPHA = 0.01
@@ -34,15 +34,15 @@ class SPFL(Method[ServerState, None]):
 
     `gamma` is the number of rounds from one measurement of similarity to the next. `steps` is the number of gradient
     steps on every batch. `head` own moves the last layer by the client's own update only. `cosine` is of a stage as one
-    vector (concat), or a mixture of its tensors' cosines. `paper_eq7` takes the printed step size, about a thousandth
-    of this.
+    vector (concat), a mixture of its tensors' cosines, or of the whole net, the same for both stages. `paper_eq7` takes
+    the printed step size, about a thousandth of this.
     """
 
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
     gamma: Annotated[int, Field(ge=1)] = 10
     steps: Literal["two", "one"] = "two"
     head: Literal["own", "mixed"] = "own"
-    cosine: Literal["mixed", "concat"] = "mixed"
+    cosine: Literal["mixed", "concat", "net"] = "mixed"
     paper_eq7: bool = False
 
     def phases(self, round: int) -> tuple[Phase, ...]:
@@ -77,6 +77,8 @@ class SPFL(Method[ServerState, None]):
     def similarities(self, updates: Vectors, layout: Layout) -> dict[str, Matrix]:
         """The cosines between all updates, stage by stage."""
         stages = stage_spans(layout)
+        if self.cosine == "net":
+            return dict.fromkeys(stages, cosines(updates, [whole_net(layout)])[0])
         if self.cosine == "concat":
             return dict(zip(stages, cosines(updates, list(stages.values())), strict=True))
         tensors = {stage: weight_tensors(layout, stage) for stage in stages}

@@ -20,6 +20,11 @@ def stage_spans(layout: Layout) -> dict[str, list[slice]]:
     return {stage: found for stage, found in spans.items() if found}
 
 
+def whole_net(layout: Layout) -> list[slice]:
+    """Where the parameters of all stages stand."""
+    return [tensor.slice for tensor in layout.tensors]
+
+
 def stage_of(tensor: Tensor, layout: Layout) -> str:
     """The stage that a tensor belongs to: the head is the last layer, the base all others."""
     return HEAD if tensor.name.rpartition(".")[0] == layout.layers[-1] else BASE

@@ -29,11 +29,12 @@ ROWS = {
     "lga-eq10": PaperRow("lga", {"eq": 10}),
     "plga-eq10": PaperRow("plga", {"eq": 10}),
     "plga-stages": PaperRow("plga", {"per": "stages"}),
+    "plga-net": PaperRow("plga", {"per": "net"}),
 }
 """The paper's numbers are of its client accuracy, in the order of LENGTHS."""
 MAIN = ("fedavg-stale", "lga", "plga", "fedavg-drop", "per-fedavg", "fedasync", "local")
 """What is run everywhere: all that `day` has, and what raw pixels have."""
-MORE = (*MAIN, "plga-eq10", "plga-stages")
+MORE = (*MAIN, "plga-eq10", "plga-stages", "plga-net")
 """What `quick` runs on mnist, and `paper`."""
 AS_PRINTED: dict[str, Any] = {"batch": 64, "steps": 20, "rounds": 800, "tuned": 266, "rates": (0.001, 0.003, 0.01)}
 LENGTHS: dict[str, dict[Size, dict[str, Any]]] = {

@@ -93,6 +93,8 @@ ROWS = {
     "spfl-seldom": PaperRow("spfl"),
     "spfl-eq7": PaperRow("spfl", {"paper_eq7": True}),
     "spfl-concat": PaperRow("spfl", {"cosine": "concat"}),
+    "spfl-stages": PaperRow("spfl", {"cosine": "concat", "head": "mixed"}),
+    "spfl-net": PaperRow("spfl", {"cosine": "net", "head": "mixed"}),
 }
 GAMMA = {5: {"spfl-often": 2, "spfl-seldom": 10}, 10: {"spfl-often": 5, "spfl-seldom": 20}}
 """Rounds between two measurements where a row has other than the 5 or 10 of all others: Table 7."""
