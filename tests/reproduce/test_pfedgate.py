@@ -69,10 +69,11 @@ def test_no_kept_run_is_lost(size: Size) -> None:
     """A case whose settings changed would not find its kept run."""
     results = Path(__file__).parents[2] / "docs" / "papers" / "results"
     kept = Results.read(results_file(results, "pfedgate", size))
-    cases = {case.name: case.identity for case in PAPERS.get("pfedgate")(size).cases}
+    paper = PAPERS.get("pfedgate")(size)
+    cases = {case.name: case for case in paper.cases}
     for name in kept.runs:
         if not name.startswith(("tune-", MEASURED)):
-            assert kept.find(name, cases[name]), name
+            assert kept.run_of(cases[name], paper), name
 
 
 def test_the_papers_own_data_nets_clients_and_rates() -> None:

@@ -28,7 +28,7 @@ from sparsona.message import Vector
 from sparsona.prepare import Prepared
 from sparsona.registry import Registry
 from sparsona.reproduce._excerpt import ensure
-from sparsona.reproduce._paper import SIZES, TUNING, Case, Grid, Kept, Paper, Size, Study
+from sparsona.reproduce._paper import SIZES, TUNING, Case, Extra, Grid, Kept, Paper, Size, Study
 from sparsona.reproduce._results import Results, compact
 from sparsona.reproduce._tables import MEASURED, Part, number, report, runs_of, spread, tables, told_scores, verdicts
 from sparsona.reproduce._verdicts import Claim, Runs, Summary, score
@@ -130,22 +130,23 @@ class _Session:
         self._others, self._where, self._table, self._say = others, where, table, say
         self._loader = Loader()
         self._titles: dict[str, str] = {}
-        self._cases: dict[str, Case] = {}
         self._choices: dict[str, dict[str, float]] = {}
-        self._settings: dict[str, dict[str, Any]] = {}
+        self._settled: dict[str, Case] = {}
+        self._again = False
 
     def run(self, chosen: Sequence[Case], again: bool) -> None:
         """Make the runs that were chosen and are not kept, or all of them `again`, with what chooses their settings."""
+        self._again = again
         todo = [case for case in chosen if again or not self._is_kept(case)]
         if not todo:
             return
         planned: dict[str, Planned] = {}
         for case in todo:
             title = f"[{chosen.index(case) + 1}/{len(chosen)}] {case.name}"
-            trials = [trial for trial in self._trials(case) if again or not self._is_kept(trial)]
+            trials = [trial for trial in self.paper.trials(case) if again or not self._is_kept(trial)]
             for one in (*trials, case):
                 if one.name not in planned:
-                    self._titles[one.name], self._cases[one.name] = title, one
+                    self._titles[one.name] = title
                     needs = frozenset(trial.name for trial in trials) if one is case else frozenset[str]()
                     planned[one.name] = Planned(one.name, partial(self._plan, one), needs)
         engine = str(self._where["engine"])
@@ -155,6 +156,10 @@ class _Session:
 
     def _is_kept(self, case: Case) -> bool:
         """Whether the same run is kept, in this size or in another, from which it is then taken over."""
+        if case.grid is not None:
+            kept = [self._is_kept(trial) for trial in self.paper.trials(case)]
+            value = self.kept.choice(case, self.paper) if all(kept) else None
+            return value is not None and self._is_kept(case.settled(value))
         if self.kept.find(case.name, case.identity):
             return True
         found = next(filter(None, (other.find(case.name, case.identity) for other in self._others)), None)
@@ -169,14 +174,14 @@ class _Session:
     def _tell(self, name: str, text: str) -> None:
         self._say(f"{self._titles[name]}: {text}")
 
-    def _trials(self, case: Case) -> list[Case]:
-        """The runs that choose a setting for a case's row."""
-        return case.trials(min(c.seed for c in self.paper.cases if c.of == case.of)) if case.grid else []
-
-    def _plan(self, case: Case) -> RunPlan:
-        settings, choice = self._chosen(case)
+    def _plan(self, case: Case) -> RunPlan | None:
+        """How a case is run, when its turn has come; None if a run that has ended meanwhile was the same one."""
+        settled, choice = self._chosen(case)
+        if case.grid is not None and not self._again and self._is_kept(settled):
+            return None
+        settings = dict(settled.settings)
         ensure(str(settings.get("data", "")))
-        self._settings[case.name], self._choices[case.name] = settings, choice
+        self._settled[case.name], self._choices[case.name] = settled, choice
         watch = self.paper.watch if case.table != TUNING else None
         return RunPlan(
             self.out / case.name,
@@ -185,34 +190,31 @@ class _Session:
             after_round=None if watch is None else partial(_write_watched, watch),
         )
 
-    def _chosen(self, case: Case) -> tuple[dict[str, Any], dict[str, float]]:
-        """A case's settings with what validation data choose for its row, and the choice."""
-        if case.grid is None:
-            return dict(case.settings), {}
-        grid = case.grid
-        found = [(trial.name, self.kept.find(trial.name, trial.identity)) for trial in self._trials(case)]
-        tried = {name: (run or {}).get("validation", {}).get(grid.point) or 0.0 for name, run in found}
-        best = max(range(len(tried)), key=lambda place: (list(tried.values())[place], -place))
-        choice = grid.named(grid.values[best])
-        told = ", ".join(f"{name.removeprefix(f'tune-{case.of}-')}: {score:.4f}" for name, score in tried.items())
-        settled = ", ".join(f"{key} = {value:g}" for key, value in choice.items())
-        self._tell(case.name, f"{settled} by validation ({told})")
-        return grid.applied(case.settings, grid.values[best]), choice
+    def _chosen(self, case: Case) -> tuple[Case, dict[str, float]]:
+        """A case with what validation data choose for its row, and the choice."""
+        value = self.kept.choice(case, self.paper)
+        if case.grid is None or value is None:
+            return case, {}
+        scores = self.kept.tried(case, self.paper)
+        told = ", ".join(f"{name.removeprefix(f'tune-{case.of}-')}: {score:.4f}" for name, score in scores.items())
+        choice = case.grid.named(value)
+        self._tell(case.name, f"{', '.join(f'{k} = {v:g}' for k, v in choice.items())} by validation ({told})")
+        return case.settled(value), choice
 
     def _round(self, name: str, done: RoundReport) -> None:
         if done.scores:
-            self._tell(name, f"round {done.round} of {self._settings[name].get('rounds', DEFAULT_ROUNDS)}")
+            self._tell(name, f"round {done.round} of {self._settled[name].settings.get('rounds', DEFAULT_ROUNDS)}")
 
     def _ended(self, ended: Ended) -> None:
         if ended.error is not None:
             raise ended.error
-        case, folder = self._cases[ended.name], RunDirectory(self.out / ended.name)
+        case, folder = self._settled[ended.name], RunDirectory(self.out / ended.name)
         more: dict[str, Any] = {
             "test_samples": sum(client.test for client in read_about(folder.path).clients.values()),
-            "validation": last_validation(folder),
+            "validation": last_validation(folder) | self._read(self.paper.validation, case, folder),
         }
         if self.paper.extra is not None and case.table != TUNING:
-            more["extra"] = dict(self.paper.extra(folder, self._prepare(self._settings[case.name], case.name)))
+            more["extra"] = self._read(self.paper.extra, case, folder)
         if (watched := folder.path / WATCHED).exists():
             lines = map(json.loads, watched.read_text(encoding="utf-8").splitlines())
             by_round = {line["round"]: line for line in lines}
@@ -225,6 +227,10 @@ class _Session:
         if case.table != TUNING:
             self._tell(case.name, f"{told_scores(self.kept.runs[case.name])}, {summary['seconds']:.0f} s")
             write_atomically(self.out / "results.md", self._table())
+
+    def _read(self, extra: Extra | None, case: Case, folder: RunDirectory) -> dict[str, float]:
+        """The numbers that the paper's own code reads off a finished run."""
+        return {} if extra is None else dict(extra(folder, self._prepare(case.settings, case.name)))
 
 
 WATCHED = "watched.jsonl"

@@ -18,6 +18,13 @@ nets and lengths can settle."""
 
 SIZES: tuple[Size, ...] = get_args(Size)
 
+Value: TypeAlias = float | tuple[float, ...]
+"""What a grid has to choose from: a number, or one for each of several keys."""
+
+LAST_POINTS = ("pre", "post")
+"""The points that are measured after the last round. Any other is read off all rounds, so that its trials measure as
+often as their case does."""
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -25,24 +32,25 @@ class Grid:
     keys are joined by commas; a value then has a number for each.
 
     Each value has one run of `rounds` rounds with the row's first seed, in which the share `validation` of the training
-    samples is kept back; the mean over the clients at `point` decides, and of equals the first. Test samples have no
-    part in it. Rows that share a grid have the same budget.
+    samples is kept back; the mean over the clients at `point` decides, and of equals the first. A point is `pre`,
+    `post`, or one that the paper's `validation` reads. Test samples have no part in it. Rows that share a grid have the
+    same budget.
     """
 
     key: str
-    values: tuple[float | tuple[float, ...], ...]
+    values: tuple[Value, ...]
     rounds: int
     point: str = "pre"
     validation: float = 0.2
 
-    def named(self, value: float | tuple[float, ...]) -> dict[str, float]:
+    def named(self, value: Value) -> dict[str, float]:
         """
         >>> Grid("training.lr,options.lam", ((0.1, 3),), 5).named((0.1, 3))
         {'training.lr': 0.1, 'options.lam': 3}
         """
         return dict(zip(self.key.split(","), value if isinstance(value, tuple) else (value,), strict=True))
 
-    def applied(self, settings: Mapping[str, Any], value: float | tuple[float, ...]) -> dict[str, Any]:
+    def applied(self, settings: Mapping[str, Any], value: Value) -> dict[str, Any]:
         """The settings with this value in them."""
         out = dict(settings)
         for name, number in self.named(value).items():
@@ -83,20 +91,22 @@ class Case:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The settings, and how one of them is chosen. That an excerpt is not scaled again goes without saying."""
-        settings = {key: value for key, value in self.settings.items() if key != "columns"}
-        if self.grid is None:
-            return settings
-        return {**settings, "grid": [self.grid.key, list(self.grid.values), self.grid.rounds]}
+        """The settings. That an excerpt is not scaled again goes without saying."""
+        return {key: value for key, value in self.settings.items() if key != "columns"}
+
+    def settled(self, value: Value) -> Case:
+        """The case with one of the values of its grid: a run is the same run, however its settings were chosen."""
+        return self if self.grid is None else replace(self, settings=self.grid.applied(self.settings, value), grid=None)
 
     def trials(self, seed: int) -> list[Case]:
         """The runs that choose the row's setting; none without a grid."""
         return [] if self.grid is None else [self._trial(self.grid, value, seed) for value in self.grid.values]
 
-    def _trial(self, grid: Grid, value: float | tuple[float, ...], seed: int) -> Case:
+    def _trial(self, grid: Grid, value: Value, seed: int) -> Case:
         settings = grid.applied({**self.settings, "rounds": grid.rounds, "seed": seed}, value)
         settings["split"] = {**settings.get("split", {}), "validation": grid.validation}
-        settings["evaluation"] = {"every": 0}
+        if grid.point in LAST_POINTS:
+            settings["evaluation"] = {"every": 0}
         name = f"tune-{self.of}-{'-'.join(f'{number:g}' for number in grid.named(value).values())}"
         return replace(self, name=name, table=TUNING, settings=settings, paper=None, row=self.of, grid=None)
 
@@ -127,7 +137,8 @@ class Paper:
     """A paper's runs, its claims, and its drawings: each takes the folder of the runs and the file to write.
 
     `tables` are made of the runs that are kept: markdown, by title. `extra` reads numbers off a finished run, `watch`
-    off a run's checkpoint after every round. `study` stands in the place of the cases where these depend on each other.
+    off a run's checkpoint after every round; `validation` reads scores on validation samples by which a grid may choose,
+    beside those after the last round. `study` stands in the place of the cases where these depend on each other.
     """
 
     title: str
@@ -136,5 +147,10 @@ class Paper:
     drawings: Mapping[str, Callable[[Path, Path], bool]] = field(default_factory=dict)
     tables: Mapping[str, Callable[[Runs], str]] = field(default_factory=dict)
     extra: Extra | None = None
+    validation: Extra | None = None
     watch: Callable[[RunDirectory], Mapping[str, float]] | None = None
     study: Study | None = None
+
+    def trials(self, case: Case) -> list[Case]:
+        """The runs that choose a setting for a case's row: with the row's first seed, for all of its seeds."""
+        return case.trials(min(c.seed for c in self.cases if c.of == case.of)) if case.grid else []

@@ -1,7 +1,9 @@
 """What is kept of finished runs: a small JSON file a paper, a line a run, so that cards outlive the run directories.
 
-A run is found again by its case's name and the digest of its settings: where the settings of a case have changed, its
-old numbers do not count. Paths of excerpts and what only says where the work is done are left out of the digest.
+A run is found again by the digest of its settings: where the settings of a case have changed, its old numbers do not
+count. What validation samples choose is chosen anew of the trials that are kept, so that a value more in a grid costs
+its trials, and runs only where it wins. Paths of excerpts and what only says where the work is done are left out of the
+digest.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any
 
 from sparsona.errors import InputError
 from sparsona.files import write_atomically
+from sparsona.reproduce._paper import Case, Paper, Value
 from sparsona.reproduce._verdicts import Summary
 
 FREE = ("engine", "workers", "device")
@@ -88,9 +91,37 @@ class Results:
             raise InputError(f"{file} is damaged ({error}): restore it, or remove it to run everything again") from None
 
     def find(self, name: str, settings: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The run of that name, if it was one of these settings."""
-        found = self.runs.get(name)
-        return found if found is not None and found["settings"] == digest_of(settings) else None
+        """The run of that name, if it was one of these settings; else any other that was."""
+        wanted = digest_of(settings)
+        named = self.runs.get(name)
+        if named is not None and named["settings"] == wanted:
+            return named
+        return next((run for run in self.runs.values() if run.get("settings") == wanted), None)
+
+    def choice(self, case: Case, paper: Paper) -> Value | None:
+        """The value of a case's grid that validation samples choose; None while one of its trials has not been run."""
+        scores = self.tried(case, paper)
+        if case.grid is None or len(scores) < len(case.grid.values):
+            return None
+        return max(zip(case.grid.values, scores.values(), strict=True), key=lambda pair: pair[1])[0]
+
+    def tried(self, case: Case, paper: Paper) -> dict[str, float]:
+        """What the trials of a case that were run have on validation samples, in the grid's order."""
+        found = {trial.name: self.find(trial.name, trial.identity) for trial in paper.trials(case)}
+        point = case.grid.point if case.grid else ""
+        return {name: run["validation"].get(point) or 0.0 for name, run in found.items() if run is not None}
+
+    def run_of(self, case: Case, paper: Paper) -> dict[str, Any] | None:
+        """The run of a case with what validation samples choose for it, and the choice; None if it was not run."""
+        value = self.choice(case, paper)
+        if case.grid is not None and value is None:
+            return None
+        settled = case if value is None else case.settled(value)
+        found = self.find(case.name, settled.identity)
+        if found is None:
+            return None
+        plain = {key: inner for key, inner in found.items() if key != "chosen"}
+        return plain if case.grid is None or value is None else {**plain, "chosen": case.grid.named(value)}
 
     def add(self, name: str, run: dict[str, Any]) -> None:
         """Keep the result of a run, in the file too."""

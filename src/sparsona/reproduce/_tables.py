@@ -22,7 +22,7 @@ def runs_of(paper: Paper, kept: Results) -> Runs:
         name: {0: line} for name, line in kept.runs.items() if name.startswith(MEASURED)
     }
     for case in paper.cases:
-        run = kept.find(case.name, case.identity)
+        run = kept.run_of(case, paper)
         if run is not None:
             sampled = (case.settings.get("schedule") or {}).get("sample", 1.0) < 1
             found.setdefault(case.of, {})[case.seed] = {**run, TABLE: case.table, SAMPLED: sampled}
