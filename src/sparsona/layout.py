@@ -80,11 +80,6 @@ class Layout:
                 return tensor
         raise KeyError(name)
 
-    def view(self, vector: Vector, name: str) -> Vector:
-        """The tensor called `name` in its own shape, sharing memory with `vector`."""
-        tensor = self[name]
-        return vector[tensor.slice].reshape(tensor.shape)
-
     def split(self, vector: Vector) -> Iterator[tuple[Tensor, Vector]]:
         """Every tensor with its flat part of `vector`, without copies."""
         return ((tensor, vector[tensor.slice]) for tensor in self.tensors)

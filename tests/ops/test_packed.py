@@ -29,10 +29,6 @@ def test_packing_loses_nothing(sparse: Sparse) -> None:
     assert start.min() == 0.5 == start.max(), "the vector itself is not touched"
 
 
-def test_nothing_packed_is_nothing() -> None:
-    assert len(Packed.nothing(9).sparse().indices) == 0
-
-
 @given(SPARSE, SPARSE)
 def test_sums(one: Sparse, other: Sparse) -> None:
     total = add(one, other)

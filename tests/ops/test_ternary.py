@@ -8,7 +8,7 @@ from torch import nn
 
 from sparsona.errors import WireError
 from sparsona.layout import Layout
-from sparsona.ops.ternary import as_sparse, no_ternary, ternarise, ternary_bits
+from sparsona.ops.ternary import as_sparse, ternarise, ternary_bits
 
 LAYOUT = Layout.of(nn.Linear(4, 2))
 
@@ -25,7 +25,6 @@ def test_nothing_to_send() -> None:
     part = ternarise(np.zeros(10, np.float32), LAYOUT, 0.9)
     assert len(part.indices) == 0
     assert not part.dense().any()
-    assert not no_ternary(LAYOUT).dense().any()
 
 
 def test_buffers_are_left_out() -> None:
@@ -35,7 +34,7 @@ def test_buffers_are_left_out() -> None:
 
 def test_another_layout_is_refused() -> None:
     with pytest.raises(WireError, match="expected"):
-        as_sparse(no_ternary(LAYOUT), Layout.of(nn.Linear(2, 4)))
+        as_sparse(ternarise(np.zeros(10, np.float32), LAYOUT, 0.9), Layout.of(nn.Linear(2, 4)))
 
 
 def test_the_estimate_of_bits_is_near_the_wire() -> None:

@@ -30,13 +30,13 @@ def test_weights_gradients_and_buffers_are_views() -> None:
     vector = np.arange(flat.layout.size, dtype=np.float32) / 100
     flat.load(vector)
     module = flat.module
-    assert module[3].bias.detach().tolist() == flat.layout.view(vector, "3.bias").tolist()
+    assert module[3].bias.detach().tolist() == flat.layout.named(vector)["3.bias"].tolist()
     flat.load_buffers(np.arange(1, 7, dtype=np.float32))
     assert module[1].running_var.tolist() == [4, 5, 6]
     flat.gradient.zero_()
     module(torch.randn(5, 2, 4, 4)).sum().backward()
     assert module[3].bias.grad.data_ptr() == flat.gradient[flat.layout["3.bias"].slice].data_ptr()
-    assert flat.layout.view(flat.gradient.numpy(), "3.bias").tolist() == [5, 5, 5, 5]
+    assert flat.layout.named(flat.gradient.numpy())["3.bias"].tolist() == [5, 5, 5, 5]
     assert flat.read().tolist() == vector.tolist(), "BatchNorm's statistics are no part of the vector"
     assert (flat.read_buffers() != np.arange(1, 7)).all()
     assert flat.read_all().tolist() == [*flat.read(), *flat.read_buffers()]

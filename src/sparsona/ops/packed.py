@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsona.bits import bitmap, places
-from sparsona.message import IndexSet, Sparse, Vector
+from sparsona.message import Sparse, Vector
 from sparsona.ops.sparse import add
 
 
@@ -28,16 +28,6 @@ class Packed:
     def of(cls, sparse: Sparse) -> Packed:
         """A sparse vector at rest."""
         return cls(sparse.size, bitmap(sparse.size, sparse.indices), sparse.values)
-
-    @classmethod
-    def take(cls, vector: Vector, indices: IndexSet) -> Packed:
-        """The entries of `vector` at `indices`."""
-        return cls(len(vector), bitmap(len(vector), indices), vector.take(indices))
-
-    @classmethod
-    def nothing(cls, size: int) -> Packed:
-        """No entry at all."""
-        return cls(size, np.zeros((size + 7) // 8, np.uint8), np.zeros(0, np.float32))
 
     def sparse(self) -> Sparse:
         """The sparse vector again."""

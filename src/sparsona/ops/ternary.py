@@ -27,12 +27,6 @@ def ternarise(vector: Vector, layout: Layout, sparsity: float) -> Ternary:
     return Ternary(layout.lengths, indices, vector[indices] < 0, magnitudes.astype(np.float32))
 
 
-def no_ternary(layout: Layout) -> Ternary:
-    """The compression of nothing."""
-    none = np.zeros(0, np.int64)
-    return Ternary(layout.lengths, none, none.astype(np.bool_), np.zeros(len(layout.lengths), np.float32))
-
-
 def as_sparse(part: Ternary, layout: Layout) -> Sparse:
     """A ternary vector of this layout as positions and values.
 

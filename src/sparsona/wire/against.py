@@ -26,9 +26,6 @@ SAME, DIFFERENT, ADDED = 0, 1, 2
 _LONG = np.uint32(0xFFF)
 """The bits of a number that is not short: it has a one among its last twelve."""
 
-Codable = Numbers | Positions
-"""What can be coded against a reference."""
-
 
 def fits(part: object, base: object) -> bool:
     """Whether `part` may be coded against `base`: both are numbers of one type or positions, and equally long."""

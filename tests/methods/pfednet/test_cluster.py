@@ -15,7 +15,7 @@ from sparsona.errors import Diverged, WireError
 from sparsona.message import Levels, Message
 from sparsona.methods.pfednet.cluster import clustered
 from sparsona.methods.pfednet.fused_lasso import runs
-from sparsona.methods.pfednet.kmeans import few_values, to_levels
+from sparsona.methods.pfednet.kmeans import to_levels
 from sparsona.wire import Limit, decode, encode
 
 VECTORS = arrays(np.float32, st.integers(1, 30), elements=st.floats(-4, 4, width=16))
@@ -117,8 +117,3 @@ def test_more_gamma_costs_less() -> None:
     costs = [frame(clustered(g, (20_000,), gamma)) for gamma in (0.0, 0.5, 2.0, 8.0, 32.0)]
     assert costs == sorted(costs, reverse=True)
     assert costs[-1] < costs[0] / 50
-
-
-def test_few_values() -> None:
-    assert few_values(np.repeat(np.float32([1, 2]), 4))
-    assert not few_values(np.arange(10, dtype=np.float32))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -52,10 +51,6 @@ class Graph:
         count = len(self.edges)
         columns = np.repeat(np.arange(count), 2)
         return sparse.csc_array((np.tile([1.0, -1.0], count), (self.edges.ravel(), columns)), (self.nodes, count))
-
-    def rows(self, names: Sequence[str]) -> list[tuple[str, str, float]]:
-        """The edges by the clients' names and their weights, for export."""
-        return [(names[i], names[j], float(w)) for (i, j), w in zip(self.edges, self.weights, strict=True)]
 
 
 def knn_graph(sketches: npt.NDArray[Any], k: int, metric: Metric = "euclidean", weighted: bool = False) -> Graph:

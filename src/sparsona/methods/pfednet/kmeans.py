@@ -51,12 +51,3 @@ def _spread(points: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], leve
     mass = np.concatenate([[0.0], np.cumsum(np.cbrt(between * np.square(np.diff(points))))])
     found: npt.NDArray[np.float64] = np.interp((np.arange(levels) + 0.5) / levels * mass[-1], mass, points)
     return np.unique(found)
-
-
-def few_values(vector: Vector) -> bool:
-    """Whether the vector is worth coding by its levels: it has at most a quarter as many as entries.
-
-    >>> few_values(np.array([1, 1, 2, 2, 1, 1, 2, 1], np.float32)), few_values(np.arange(8, dtype=np.float32))
-    (True, False)
-    """
-    return 4 * len(np.unique(vector)) <= len(vector)

@@ -43,8 +43,8 @@ class Network:
         """With new clients and their sketches; the graph is made anew.
 
         >>> network = Network.empty(1).joined({"a": np.zeros(1), "b": np.ones(1)}, 1, "euclidean", False)
-        >>> network.graph.rows(network.clients)
-        [('a', 'b', 1.0)]
+        >>> network.clients, network.graph.edges.tolist()
+        (('a', 'b'), [[0, 1]])
         """
         if not news:
             return self
