@@ -197,7 +197,7 @@ def test_heterofl_is_tested_as_the_net_that_it_trains(options: dict[str, Any]) -
 
 
 def test_heterofl_may_be_tested_without_being_told_which_labels_occur() -> None:
-    """TrainJob is the same; the tested net then has outputs for labels that the client has no samples of."""
+    """Training is the same; the tested net then has outputs for labels that the client has no samples of."""
     found = {}
     for labels in ("own", "all"):
         method = HeteroFL(rate=0.5, full=0.0, test_labels=labels)  # type: ignore[arg-type]

@@ -143,7 +143,7 @@ def _short(count: int) -> str:
 
 
 def class_table(counts: Mapping[str, Indices], names: Sequence[str], most: int = 40) -> Table:
-    """TrainJob samples by client and class; a cell's shade is its share of the client's samples."""
+    """Training samples by client and class; a cell's shade is its share of the client's samples."""
     table = Table(title="training samples by client and class", title_justify="left", box=None, padding=(0, 0, 0, 1))
     table.add_column("client", no_wrap=True)
     table.add_column("samples", justify="right", no_wrap=True)

@@ -1,6 +1,6 @@
 """FedSpa: "Achieving Personalized Federated Learning with Sparse Local Models", 2022 (under double-blind review).
 
-ClientState k trains m_k * w, a sparse model cut out of the dense global one by a mask of its own; the mask has the same
+Client k trains m_k * w, a sparse model cut out of the dense global one by a mask of its own; the mask has the same
 number of active weights in every tensor, for ever. After training the client drops its smallest weights and lets grow
 those with the largest gradients: they start from the server's values. Details not in the paper follow DisPFL's code
 (Dai et al., ICML 2022) and RigL (Evci et al., ICML 2020).

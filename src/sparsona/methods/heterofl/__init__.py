@@ -59,8 +59,8 @@ class HeteroFL(Method[ServerState, None]):
 
     def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         mask, labels = self._mask(local.client, local.task), self._labels(local)
-        beside = Narrow(mask, self._factors(local), labels)
-        trained = local.train(self._received(down, local), mask=mask, transform=beside).weights
+        narrowed = Narrow(mask, self._factors(local), labels)
+        trained = local.train(self._received(down, local), mask=mask, transform=narrowed).weights
         reply = Message(weights=trained[mask], examples=local.examples)
         if labels is not None:
             reply = Message(**reply.parts, labels=Positions.of(labels))

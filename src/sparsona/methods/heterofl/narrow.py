@@ -1,4 +1,4 @@
-"""TrainJob a narrower net within the net: HeteroFL's clients."""
+"""Trains a narrower net within the net: HeteroFL's clients."""
 
 from __future__ import annotations
 
