@@ -3,9 +3,12 @@ frames are coded against it changes no model."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import numpy as np
@@ -110,6 +113,25 @@ def test_what_no_frame_can_refer_to_any_more_goes(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("the owner's")
     store.sweep(names[1:2])
     assert files(store) == sorted([names[1], "notes.txt"])
+
+
+def test_threads_that_look_for_the_same_reference_all_find_it(tmp_path: Path) -> None:
+    """Replies are decoded in threads: where one finds nothing, the aggregation is made again without them."""
+    store = ReferenceStore(tmp_path)
+    fingerprint = bytes.fromhex(store.add(reference(0)))
+    together = Barrier(2)
+
+    def missed(_: int) -> int:
+        together.wait()
+        return sum(store.find(fingerprint) is None for _ in range(200_000))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(2) as threads:
+            assert list(threads.map(missed, range(2))) == [0, 0]
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_files_of_a_store_of_its_own_go_with_it() -> None:

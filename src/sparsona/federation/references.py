@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +45,8 @@ def usable(parts: Mapping[str, Part]) -> dict[str, Part]:
 
 
 class ReferenceStore:
-    """References by the hexadecimal text of their fingerprint.
+    """References by the hexadecimal text of their fingerprint. Several threads, such as those that decode replies, may
+    use one store.
 
     >>> store = ReferenceStore()
     >>> name = store.add(Reference.of({"weights": np.ones(3, np.float32)}))
@@ -58,6 +60,8 @@ class ReferenceStore:
         self._limit = hot_bytes
         self._hot: dict[str, Reference] = {}
         self._total = 0
+        self._lock = threading.RLock()
+        """Held while what is in memory changes, or its order."""
         self._unsynced: list[Path] = []
         self._files: set[str] | None = None
         """The files in the folder, once they were looked for."""
@@ -88,21 +92,23 @@ class ReferenceStore:
     def add(self, reference: Reference) -> str:
         """Hold a reference; returns its name."""
         name = reference.fingerprint.hex()
-        if name not in self._hot:
-            self._hot[name] = reference
-            self._total += _bytes(reference)
-            while self._total > self._limit and len(self._hot) > 1:
-                oldest = next(iter(self._hot))
-                self._write(oldest)
-                self._total -= _bytes(self._hot.pop(oldest))
+        with self._lock:
+            if name not in self._hot:
+                self._hot[name] = reference
+                self._total += _bytes(reference)
+                while self._total > self._limit and len(self._hot) > 1:
+                    oldest = next(iter(self._hot))
+                    self._write(oldest)
+                    self._total -= _bytes(self._hot.pop(oldest))
         return name
 
     def find(self, fingerprint: bytes) -> Reference | None:
         """The reference with this fingerprint, None where there is none."""
         name = fingerprint.hex()
-        if name in self._hot:
-            self._hot[name] = self._hot.pop(name)
-            return self._hot[name]
+        with self._lock:
+            if name in self._hot:
+                self._hot[name] = self._hot.pop(name)
+                return self._hot[name]
         try:
             found: _File = unpack((self.folder / name).read_bytes(), _File)
         except (OSError, RunError):
@@ -110,9 +116,10 @@ class ReferenceStore:
         reference = Reference.of(found.parts)
         if reference.fingerprint != fingerprint:
             return None
-        if self._files is not None:
-            self._files.add(name)
-        self.add(reference)
+        with self._lock:
+            if self._files is not None:
+                self._files.add(name)
+            self.add(reference)
         return reference
 
     def publish(self, fingerprints: Iterable[bytes]) -> None:
@@ -121,11 +128,12 @@ class ReferenceStore:
             self._write(fingerprint.hex())
 
     def _write(self, name: str) -> None:
-        if name in self._hot and name not in self.files:
-            path = self.folder / name
-            write_whole(path, pack(_File(dict(self._hot[name].parts))))
-            self._unsynced.append(path)
-            self.files.add(name)
+        with self._lock:
+            if name in self._hot and name not in self.files:
+                path = self.folder / name
+                write_whole(path, pack(_File(dict(self._hot[name].parts))))
+                self._unsynced.append(path)
+                self.files.add(name)
 
     @property
     def files(self) -> set[str]:
@@ -136,8 +144,9 @@ class ReferenceStore:
 
     def keep_only(self, names: Collection[str]) -> None:
         """Forget the other references in memory."""
-        for name in [name for name in self._hot if name not in names]:
-            self._total -= _bytes(self._hot.pop(name))
+        with self._lock:
+            for name in [name for name in self._hot if name not in names]:
+                self._total -= _bytes(self._hot.pop(name))
 
     def publish_all(self, names: Collection[str]) -> list[Path]:
         """Have these references as files; returns those, and their folder, that may not be on the disk yet."""
