@@ -137,7 +137,6 @@ SEVERAL = {
     "Split": "the [split] of an experiment; EMNIST's own word for its parts",
     "Moments": "an optimiser's, and a column's mean and spread",
     "Gate": "pFedGate's net, and what a reply must pass",
-    "Scores": "of a model, and of pFedGate's blocks",
     "Budget": "pFedGate's, and a comparison's",
     "Mixture": "FedEM's model, and pFedNet's y = A x + B z",
     "Graph": "pFedNet's, an ONNX file's, and a drawing's",

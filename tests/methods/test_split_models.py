@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 import sparsona
 from sparsona.errors import InputError
@@ -20,7 +19,7 @@ from sparsona.methods import METHODS
 from sparsona.methods._mixture import Mixture
 from sparsona.methods.fedem import ClientState as Share
 from sparsona.methods.fedem import FedEM
-from sparsona.methods.fedmask import FedMask, _unit, agreed
+from sparsona.methods.fedmask import FedMask, agreed
 from sparsona.methods.fedmd import LOGITS, FedMD
 from sparsona.methods.fedper import FedPer
 from sparsona.methods.fedrep import FedRep
@@ -28,14 +27,12 @@ from sparsona.methods.heterofl import HeteroFL
 from sparsona.methods.heterofl import ServerState as Wide
 from sparsona.methods.heterofl.widths import narrow, output_rows
 from sparsona.methods.lg_fedavg import LGFedAvg
-from sparsona.methods.pfedgate.gate import Scores
 from sparsona.models import MODELS
 from sparsona.ops.parts import last_layers
 from sparsona.testing import check_method, tiny_setup
 from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local
 from sparsona.training.runner import ModelRunner
-from sparsona.training.vector import Flat
 
 NAMES = ("fedper", "fedrep", "lg-fedavg", "fedem", "heterofl", "fedmask", "fedmd")
 
@@ -257,26 +254,6 @@ def test_fedmask_sends_bits_and_never_moves_a_weight() -> None:
     assert np.array_equal(fit.model[region][used], local.task.initial[region][used])
     assert fit.reply.positions("mask").mask().sum() <= 0.5 * region.sum() + 1
     assert not np.array_equal(fit.state.scores, own.scores)
-
-
-def test_fedmask_learns_as_fast_in_a_net_with_smaller_weights() -> None:
-    """The gradient of a score has the weight in units of its tensor: of a last layer ten times as small, with a
-    gradient that is as large, the scores move alike."""
-    moved = []
-    for size in (1.0, 0.1):
-        weights = (size * np.array([1.0, -2.0, 3.0, 0.5])).astype(np.float32)
-        flat = Flat(nn.Linear(4, 1, bias=False))
-        layout = flat.layout
-        region = np.ones(4, np.bool_)
-        scores = Scores(
-            np.full(4, 0.05, np.float32), region, region, TrainConfig(lr=5.0), unit=_unit(weights, layout)[region]
-        )
-        flat.gradient.copy_(torch.tensor([0.3, -0.2, 0.1, 0.7]))
-        scores.backward(flat, torch.from_numpy(weights))
-        assert scores.own is not None
-        moved.append(scores.own[1].numpy().copy())
-    assert moved[0] == pytest.approx(moved[1], rel=1e-5)
-    assert np.abs(moved[0]).min() > 0
 
 
 def test_fedmask_agreement_by_client() -> None:

@@ -14,7 +14,7 @@ from torch import nn
 from sparsona.errors import InputError
 from sparsona.layout import Layout
 from sparsona.methods.pfedgate.blocks import Cut
-from sparsona.methods.pfedgate.gate import Design, Gate, Gated, Gating, Scores, SwitchNorm2d, gated
+from sparsona.methods.pfedgate.gate import Design, Gate, Gated, Gating, SwitchNorm2d, gated
 from sparsona.methods.pfedgate.knapsack import Budget
 from sparsona.models import MODELS
 from sparsona.testing import tiny_setup
@@ -325,23 +325,6 @@ def test_scales_are_between_zero_and_one_and_predictions_follow_them() -> None:
     assert model.predict(forward, inputs).shape == (10, 4)
     assert torch.equal(model.predict(forward, inputs)[:4], model.predict(forward, inputs[:4]))
     assert np.array_equal(np.flatnonzero(model.vector()), np.flatnonzero(model.weights * cut.mask(frozen > 0)))
-
-
-def test_scores_learn_which_weights_to_use() -> None:
-    flat = Flat(net())
-    region = np.arange(flat.layout.size) >= flat.layout["5.weight"].start
-    count = int(region.sum())
-    scores = np.random.default_rng(0).normal(size=count).astype(np.float32)
-    learnt = Scores(scores, region, np.ones(count, np.bool_), TrainConfig())
-    weights = flat.weights.clone()
-    flat.gradient.zero_()
-    outputs = learnt.forward(flat, weights, torch.randn(8, 1, 6, 6))
-    assert (flat.weights[torch.from_numpy(region)][torch.from_numpy(scores < 0)] == 0).all()
-    F.cross_entropy(outputs, torch.randint(0, 4, (8,))).backward()
-    learnt.backward(flat, weights)
-    soft = torch.from_numpy(scores).sigmoid()
-    wanted = (flat.gradient * weights)[torch.from_numpy(region)] * soft * (1 - soft)
-    assert torch.allclose(learnt.own[1], wanted)
 
 
 def test_blocks_of_the_tiny_net() -> None:

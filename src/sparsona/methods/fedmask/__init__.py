@@ -16,7 +16,7 @@ from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Positions, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods.pfedgate.gate import Scores
+from sparsona.methods.fedmask.scores import MaskScores
 from sparsona.ops.by_client import ByClient
 from sparsona.ops.masks import Bits, pack, unpack
 from sparsona.ops.parts import last_layers
@@ -77,7 +77,8 @@ class FedMask(Method[ServerState, ClientState]):
         weights, size = local.task.initial, int(region.sum())
         alive = np.ones(size, np.bool_) if state.alive is None else unpack(state.alive, size)
         config = replace(local.config, lr=self.score_lr, weight_decay=0.0)
-        learnt = Scores(state.scores, region, alive, config, local.runner.device, _unit(weights, local.layout)[region])
+        unit = _unit(weights, local.layout)[region]
+        learnt = MaskScores(state.scores, region, alive, config, local.runner.device, unit)
         local.train(weights, mask=np.zeros(len(weights), np.bool_), transform=learnt)
         scores: Vector = learnt.scores.cpu().numpy()
         if state.alive is None:

@@ -287,44 +287,6 @@ def gated(
     return kept, scale * (chosen + through if ste == "paper" else chosen * (1 + through))
 
 
-class Scores(WeightTransform):
-    """Trains a score for every weight of `region`; the weight counts where its score is not negative and it is alive.
-
-    The mask is [sigmoid(score) >= 1/2]; its gradient goes straight through to the sigmoid. A weight counts in the
-    gradient of its score in the given `unit`, so that one rate fits layers of any width.
-    """
-
-    def __init__(
-        self,
-        scores: Vector,
-        region: Mask,
-        alive: Mask,
-        config: TrainConfig,
-        device: str = "cpu",
-        unit: Vector | None = None,
-    ) -> None:
-        self.scores = torch.from_numpy(scores.copy()).to(device)
-        self.own = (self.scores, torch.zeros_like(self.scores))
-        self.config = config
-        self._region = torch.from_numpy(np.flatnonzero(region)).to(device)
-        self._alive = torch.from_numpy(alive).to(device)
-        self._unit = torch.ones_like(self.scores) if unit is None else torch.from_numpy(unit).to(device)
-
-    def forward(self, flat: Flat, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
-        with torch.no_grad():
-            flat.weights[: len(weights)] = weights
-            flat.weights[self._region] *= (self.scores >= 0) & self._alive
-        outputs: torch.Tensor = flat.module(inputs)
-        return outputs
-
-    def backward(self, flat: Flat, weights: torch.Tensor) -> GradientSpans | None:
-        assert self.own is not None
-        soft = self.scores.sigmoid()
-        slope = flat.gradient[self._region] * weights[self._region] / self._unit * soft * (1 - soft)
-        self.own[1].copy_(slope * self._alive)
-        return None
-
-
 @dataclass(frozen=True)
 class Gated:
     """A client's model: the shared weights and its gate, which makes of every `batch` samples that come together the
