@@ -256,6 +256,11 @@ def test_fedmask_sends_bits_and_never_moves_a_weight() -> None:
     assert not np.array_equal(fit.state.scores, own.scores)
 
 
+def test_fedmask_says_at_first_sight_that_it_is_experimental() -> None:
+    assert METHODS.describe()["fedmask"].startswith("Experimental: ")
+    assert (FedMask.__doc__ or "").startswith("Experimental: ")
+
+
 def test_fedmask_agreement_by_client() -> None:
     one, two, three = (np.array(m, np.bool_) for m in ([1, 1, 0, 1], [1, 0, 0, 0], [1, 0, 1, 0]))
     assert agreed([one, two, three], three).tolist() == [True, False, True, False]

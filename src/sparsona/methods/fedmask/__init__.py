@@ -42,16 +42,16 @@ class ClientState:
 @METHODS.add
 @dataclass(frozen=True)
 class FedMask(Method[ServerState, ClientState]):
-    """Frozen common weights, personal binary masks, a bit a weight each way.
+    """Experimental: frozen common weights, personal binary masks, a bit a weight each way.
 
     `layers` is the number of layers at the end that are masked (0: all). `keep` is the share of a client's weights that
     survives its first training. `score_lr` is the learning rate of the scores, with a weight counted in units of its
     tensor's root mean square. Where two or more masks have a weight, the majority of the clients decides; elsewhere a
     client's own bit stays. A client takes the server's bit over by the sign of its score.
 
-    Experimental: without the original code this is a reading of the abstract, and it does not reach the accuracy that
-    others print for FedMask (docs/papers/pfedgate.md). Masks of a random net that is never trained are the limit, not
-    the votes: with votes switched off it scores the same.
+    Without the original code this is a reading of the abstract, and it does not reach the accuracy that others print for
+    FedMask (docs/papers/pfedgate.md). Masks of a random net that is never trained are the limit, not the votes: with
+    votes switched off it scores the same.
     """
 
     layers: Annotated[int, Field(ge=0)] = 2
