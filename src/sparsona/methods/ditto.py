@@ -37,7 +37,8 @@ class Ditto(Method[ServerState, ClientState]):
 
     `lam` is the strength of the pull. `form` makes the pull part of the loss (loss), or a step of its own after each
     step (shrink, as in DisPFL's code: the gradient is clipped without it). `global_epochs` replaces the epochs of the
-    global model. `personal_epochs` replaces those of the personal one.
+    global model (the usual ones where not given). `personal_epochs` replaces those of the personal one (the usual ones
+    where not given).
     """
 
     private: ClassVar[tuple[str, ...]] = ("own",)

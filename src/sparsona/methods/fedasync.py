@@ -36,9 +36,9 @@ class FedAsync(Method[ServerState, None]):
 
     `staleness` is the shape of that weight s(D), D counted in models taken in: 1 (constant), (1 + D)^-a (polynomial),
     or 1 up to D = b and 1 / (a (D - b) + 1) beyond (hinge). `alpha` is the weight of a model that is not late. `a` is
-    the slope of s. `b` is how late a model may be without losing weight (hinge). `rho` is the strength of a pull that
-    holds clients near their start. `variant` repository is that of SPFL's authors: models are mixed with the global one
-    by 0.8 (rounds late + 1)^-1/2 and then averaged.
+    the slope of s (0.5 where not given, and 10 for hinge). `b` is how late a model may be without losing weight
+    (hinge). `rho` is the strength of a pull that holds clients near their start. `variant` repository is that of SPFL's
+    authors: models are mixed with the global one by 0.8 (rounds late + 1)^-1/2 and then averaged.
     """
 
     staleness: Literal["constant", "polynomial", "hinge"] = "polynomial"

@@ -33,8 +33,8 @@ class PFedMe(Method[ServerState, ClientState]):
     """A personal model that a spring holds near the global one.
 
     `lambda_` is the strength of the spring. `inner` is the number of steps of the personal model on every batch. `eta`
-    is the step of w_k towards the personal model; where not given, the learning rate, at most 1/lambda. `eta_p` is the
-    step of the personal model; where not given, the learning rate, at most 1/(2 lambda): its function is curved by
+    is the step of w_k towards the personal model (the learning rate, at most 1/lambda, where not given). `eta_p` is the
+    step of the personal model (the learning rate, at most 1/(2 lambda), where not given). Its function is curved by
     lambda more than the loss, and twice that step overshoots where the loss is curved as much. `mu` is the weight decay
     of the personal model. `beta` is how far the server goes to the mean. `variant` fedem is FedEM's simplified form: a
     client's own model, pulled to the mean of all.

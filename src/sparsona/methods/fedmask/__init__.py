@@ -49,9 +49,9 @@ class FedMask(Method[ServerState, ClientState]):
     tensor's root mean square. Where two or more masks have a weight, the majority of the clients decides; elsewhere a
     client's own bit stays. A client takes the server's bit over by the sign of its score.
 
-    Without the original code this is a reading of the abstract, and it does not reach the accuracy that others print for
-    FedMask (docs/papers/pfedgate.md). Masks of a random net that is never trained are the limit, not the votes: with
-    votes switched off it scores the same.
+    Without the original code this is a reading of the abstract, and it does not reach the accuracy that others print
+    for FedMask (docs/papers/pfedgate.md). Masks of a random net that is never trained are the limit, not the votes:
+    with votes switched off it scores the same.
     """
 
     layers: Annotated[int, Field(ge=0)] = 2

@@ -33,17 +33,17 @@ class PFedNet(Method[ServerState, None]):
 
     `lam` is the strength of the pull between neighbours. `p` is the norm of the difference that is penalised. `layout`
     says what is personal: all, a part (split), or everything beside something shared (additive). `own` names the
-    personal layers of a split, or their share of all weights. `sketch` is what a client tells of its data. `k` is the
-    number of nearest clients that each is joined to. `noise` is added to sketches, in units of their size. `weights`
-    gives near neighbours heavier edges. `local_steps` sends what a round of training gave, divided by eta; without it
-    one gradient is sent. `eta` is the server's step size. `z_step` moves the personal parts by eta (local: no pull is
-    then training alone) or by eta/N (paper). `decay` lets eta and the learning rate fall by 1/sqrt(t). `weighting`
-    counts updates alike, or by samples. `gamma` is the strength of fusing neighbouring entries of an update.
-    `gamma_unit` gives gamma in units of the gradient, or of its median entry times sqrt(d). `gamma_decay` lets gamma
-    fall by 1/sqrt(t). `scope` is what is fused and rounded together: each tensor, or the model. `pin_end` also pulls
-    the last entry of a tensor to zero, as the paper does. `levels` is the number of values that a tensor's update is
-    rounded to (0: not rounded). `rho` is ADMM's penalty times the step size. `iterations` is the most that ADMM takes.
-    `tolerance` ends ADMM earlier.
+    personal layers of a split, or their share of all weights (the last layer where not given). `sketch` is what a
+    client tells of its data. `k` is the number of nearest clients that each is joined to. `noise` is added to sketches,
+    in units of their size. `weights` gives near neighbours heavier edges. `local_steps` sends what a round of training
+    gave, divided by eta; without it one gradient is sent. `eta` is the server's step size. `z_step` moves the personal
+    parts by eta (local: no pull is then training alone) or by eta/N (paper). `decay` lets eta and the learning rate
+    fall by 1/sqrt(t). `weighting` counts updates alike, or by samples. `gamma` is the strength of fusing neighbouring
+    entries of an update. `gamma_unit` gives gamma in units of the gradient, or of its median entry times sqrt(d).
+    `gamma_decay` lets gamma fall by 1/sqrt(t). `scope` is what is fused and rounded together: each tensor, or the
+    model. `pin_end` also pulls the last entry of a tensor to zero, as the paper does. `levels` is the number of values
+    that a tensor's update is rounded to (0: not rounded). `rho` is ADMM's penalty times the step size. `iterations` is
+    the most that ADMM takes. `tolerance` ends ADMM earlier.
     """
 
     lam: Annotated[float, Field(ge=0)] = 0.03
