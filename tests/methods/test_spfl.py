@@ -14,9 +14,10 @@ from torch import nn
 import sparsona
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
+from sparsona.federation.aggregation import Arrivals
 from sparsona.federation.delivery import PendingReply
 from sparsona.federation.evaluation import Evaluation
-from sparsona.federation.rounds import Arrivals, Rounds
+from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Plan, Sampled, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.layout import Layout

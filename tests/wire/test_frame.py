@@ -11,7 +11,7 @@ from wire_cases import LAYOUT, cases, same, seal
 
 from sparsona.errors import WireError
 from sparsona.message import Blocks, Levels, Message, Positions, Sparse, Stamp, Ternary
-from sparsona.wire import DecodeCache, EncodeCache, Frame, Ledger, Limit, decode, encode, parts
+from sparsona.wire import LONGEST_EMPTY, DecodeCache, EncodeCache, Frame, Ledger, Limit, decode, encode, parts
 
 ROOMY = Limit(elements=10**6)
 
@@ -34,6 +34,11 @@ def test_the_ledger_tells_the_kinds_apart() -> None:
     assert ledger.values < 10
     assert encode(Message(v=np.arange(9, dtype=np.float32))).ledger.positions == 0
     assert Ledger(1, 2, 3, 0.5) + Ledger(1, 2, 3, 0.5) == Ledger(2, 4, 6, 1.0)
+
+
+def test_a_longer_frame_than_the_longest_empty_one_has_parts() -> None:
+    last = 2**41 - 1
+    assert len(encode(Message().stamped(Stamp(last, last, (last, last)))).data) == LONGEST_EMPTY
 
 
 def test_headers_are_small() -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import numpy as np
 
 from sparsona.errors import RunError
-from sparsona.federation.delivery import BUFFERS, Delivery, LoopState, Order, PendingReply, with_buffers
+from sparsona.federation.aggregation import Aggregate, aggregation, reader
+from sparsona.federation.delivery import Delivery, LoopState, Order, PendingReply, with_buffers
 from sparsona.federation.engine import Engine
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.gate import Gate, Passage
@@ -21,9 +20,8 @@ from sparsona.federation.schedule import Plan, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import NOTHING, Job, Outcome, ScoredModel
 from sparsona.layout import Layout
-from sparsona.message import Message, Part, Vector, paper_bytes
-from sparsona.method import Arrival, ClientId, ServerContext
-from sparsona.ops.mean import weighted_mean
+from sparsona.message import Message, Part, paper_bytes
+from sparsona.method import ClientId, ServerContext
 from sparsona.runs.checkpoint import Checkpointer, Snapshot
 from sparsona.runs.records import ClientRecord, RoundReport, RunLog
 from sparsona.runs.resting import RestingStore, resting_names
@@ -31,42 +29,6 @@ from sparsona.wire import EncodeCache, Frame, PackingName, Reference, decode, en
 
 MEMORY = 512 * 2**20
 """Bytes of what the server has for its clients that stay in memory."""
-
-AHEAD, LARGE = 2, 2**22
-"""How many replies are decoded ahead of the one that is being aggregated, where all have at least so many bytes."""
-
-
-class Arrivals(Sequence[Arrival]):
-    """Replies, each decoded when it is asked for: one pass holds a few messages at a time."""
-
-    def __init__(self, replies: Sequence[PendingReply], read: Callable[[PendingReply], Arrival]) -> None:
-        self._replies = replies
-        self._read = read
-
-    def __len__(self) -> int:
-        return len(self._replies)
-
-    @overload
-    def __getitem__(self, index: int) -> Arrival: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Arrival]: ...
-    def __getitem__(self, index: int | slice) -> Arrival | list[Arrival]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        return self._read(self._replies[index])
-
-    def __iter__(self) -> Iterator[Arrival]:
-        """One after another; the next ones are decoded meanwhile, where that takes long enough."""
-        if sum(len(reply.frame) for reply in self._replies) < LARGE:
-            yield from map(self.__getitem__, range(len(self)))
-            return
-        with ThreadPoolExecutor(AHEAD) as helpers:
-            coming: deque[Future[Arrival]] = deque()
-            for number in range(len(self) + AHEAD):
-                if number < len(self):
-                    coming.append(helpers.submit(self.__getitem__, number))
-                if number >= AHEAD and coming:
-                    yield coming.popleft().result()
 
 
 @dataclass(frozen=True)
@@ -284,28 +246,8 @@ class Rounds:
             self.delivery.acknowledge(replies)
             return {}
         self.delivery.keep_sent(lambda client: dict(method.send(server, client, asked).parts))
-
-        def read(reply: PendingReply) -> Arrival:
-            def sent() -> Message:
-                known = reply.sent
-                return method.send(server, reply.client, asked) if known is None else Message(**known)
-
-            find = self._answered(reply)
-            message = decode(reply.frame.data, self._limit, self._lengths, references=find)
-            return Arrival(reply.client, message, reply.round, sent)
-
-        passage: Passage[tuple[Any, Vector | None]] = Passage(self.gate, read)
-
-        def made(passing: Sequence[PendingReply]) -> tuple[Any, Vector | None]:
-            filled = [reply for reply in passing if len(reply.frame) > EMPTY or len(passage.checked(reply).message)]
-            due = Arrivals(filled, passage.checked)
-            if not due:
-                return server, None
-            averaged = method.buffers == "averaged" and self._buffers
-            return method.aggregate(server, due, context), _mean_buffers(due, self._buffers) if averaged else None
-
-        context = self._context(order)
-        found = passage.aggregated(replies, made)
+        passage: Passage[Aggregate] = Passage(self.gate, reader(method, server, asked, self._decoded))
+        found = passage.aggregated(replies, aggregation(method, server, self._context(order), passage, self._buffers))
         if found is not None:
             self.server = self.resting.rested(found[0])
             self.delivery.buffers = self.delivery.buffers if found[1] is None else found[1]
@@ -313,10 +255,14 @@ class Rounds:
         self.engine.references.keep_only(self.delivery.references)
         return {reply.client: reason for reply, reason in passage.refused.items()}
 
-    def _answered(self, reply: PendingReply) -> Callable[[bytes], Reference | None]:
-        """Finds the one reference that a reply may be coded against: the downlink that it answers."""
+    def _decoded(self, reply: PendingReply) -> Message:
+        """The message of a reply. It may be coded against one reference: the downlink that it answers."""
         find = self.engine.references.find
-        return lambda fingerprint: find(fingerprint) if fingerprint.hex() == reply.reference else None
+
+        def answered(fingerprint: bytes) -> Reference | None:
+            return find(fingerprint) if fingerprint.hex() == reply.reference else None
+
+        return decode(reply.frame.data, self._limit, self._lengths, references=answered)
 
     def _measure(
         self,
@@ -385,20 +331,8 @@ class Rounds:
         return self.engine.run(replace(job, score=new, keep_model=not new) for job in jobs)
 
 
-def _mean_buffers(arrivals: Arrivals, size: int) -> Vector:
-    """The mean of the buffers that came, by examples where replies tell them."""
-    messages = (arrival.message for arrival in arrivals)
-    return weighted_mean(
-        (m.examples() if "examples" in m else 1, m.vector(BUFFERS, size)) for m in messages if BUFFERS in m
-    )
-
-
 def _same_arrays(some: Mapping[str, Part], others: Mapping[str, Part]) -> bool:
     return some.keys() == others.keys() and all(some[name] is others[name] for name in some)
-
-
-EMPTY = 32
-"""Bytes. A longer frame has parts."""
 
 
 def _record(records: dict[ClientId, ClientRecord], round: int, client: ClientId) -> ClientRecord:

@@ -10,12 +10,12 @@
 array([  3, 500])
 """
 
-from sparsona.wire.frame import DecodeCache, EncodeCache, Frame, Limit, decode, encode, reference_in
+from sparsona.wire.frame import LONGEST_EMPTY, DecodeCache, EncodeCache, Frame, Limit, decode, encode, reference_in
 from sparsona.wire.ledger import Ledger
 from sparsona.wire.parts import PackingName, Tensors
 from sparsona.wire.references import Reference
 
 __all__ = [
-    "DecodeCache", "EncodeCache", "Frame", "Ledger", "Limit", "PackingName", "Reference", "Tensors", "decode", "encode",
-    "reference_in",
+    "LONGEST_EMPTY", "DecodeCache", "EncodeCache", "Frame", "Ledger", "Limit", "PackingName", "Reference", "Tensors",
+    "decode", "encode", "reference_in",
 ]  # fmt: skip

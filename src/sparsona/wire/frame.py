@@ -41,6 +41,8 @@ CHECKSUM = 4
 _STAMP_MOST = 2**62
 _SHORTEST = 2 + 1 + 3 + 1 + 4
 """Bytes of a message without parts."""
+LONGEST_EMPTY = 32
+"""Bytes. A longer frame has parts, while rounds and phases are below 2**41."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,96 @@
+"""From replies to the server's next state: decoded one after another, checked by the gate, handed to the method."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeAlias, overload
+
+from sparsona.federation.delivery import BUFFERS, PendingReply
+from sparsona.federation.gate import Passage
+from sparsona.message import Message, Vector
+from sparsona.method import Arrival, Method, ServerContext
+from sparsona.ops.mean import weighted_mean
+from sparsona.wire import LONGEST_EMPTY
+
+Aggregate: TypeAlias = tuple[Any, Vector | None]
+"""The server's next state, and the mean of the clients' buffers where they are averaged."""
+
+AHEAD, LARGE = 2, 2**22
+"""How many replies are decoded ahead of the one being aggregated, where together they have at least so many bytes."""
+
+
+class Arrivals(Sequence[Arrival]):
+    """Replies, each decoded when it is asked for: one pass holds a few messages at a time."""
+
+    def __init__(self, replies: Sequence[PendingReply], read: Callable[[PendingReply], Arrival]) -> None:
+        self._replies = replies
+        self._read = read
+
+    def __len__(self) -> int:
+        return len(self._replies)
+
+    @overload
+    def __getitem__(self, index: int) -> Arrival: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Arrival]: ...
+    def __getitem__(self, index: int | slice) -> Arrival | list[Arrival]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        return self._read(self._replies[index])
+
+    def __iter__(self) -> Iterator[Arrival]:
+        """One after another; the next ones are decoded meanwhile, where that takes long enough."""
+        if sum(len(reply.frame) for reply in self._replies) < LARGE:
+            yield from map(self.__getitem__, range(len(self)))
+            return
+        with ThreadPoolExecutor(AHEAD) as helpers:
+            coming: deque[Future[Arrival]] = deque()
+            for number in range(len(self) + AHEAD):
+                if number < len(self):
+                    coming.append(helpers.submit(self.__getitem__, number))
+                if number >= AHEAD and coming:
+                    yield coming.popleft().result()
+
+
+def reader(
+    method: Method[Any, Any], server: Any, asked: ServerContext, decoded: Callable[[PendingReply], Message]
+) -> Callable[[PendingReply], Arrival]:
+    """Makes a reply an arrival; the downlink that it answers is the one kept with it, or that of `server` as it is."""
+
+    def read(reply: PendingReply) -> Arrival:
+        def sent() -> Message:
+            known = reply.sent
+            return method.send(server, reply.client, asked) if known is None else Message(**known)
+
+        return Arrival(reply.client, decoded(reply), reply.round, sent)
+
+    return read
+
+
+def aggregation(
+    method: Method[Any, Any], server: Any, context: ServerContext, passage: Passage[Aggregate], buffers: int
+) -> Callable[[Sequence[PendingReply]], Aggregate]:
+    """Hands the method those of some replies that have parts, each checked by the `passage` when it is decoded.
+
+    `buffers` is how many numbers the buffers of a model hold.
+    """
+
+    def aggregated(passing: Sequence[PendingReply]) -> Aggregate:
+        filled = [reply for reply in passing if len(reply.frame) > LONGEST_EMPTY or len(passage.checked(reply).message)]
+        due = Arrivals(filled, passage.checked)
+        if not due:
+            return server, None
+        averaged = method.buffers == "averaged" and buffers
+        return method.aggregate(server, due, context), _mean_buffers(due, buffers) if averaged else None
+
+    return aggregated
+
+
+def _mean_buffers(arrivals: Arrivals, size: int) -> Vector:
+    """The mean of the buffers that came, by examples where replies tell them."""
+    messages = (arrival.message for arrival in arrivals)
+    return weighted_mean(
+        (m.examples() if "examples" in m else 1, m.vector(BUFFERS, size)) for m in messages if BUFFERS in m
+    )
