@@ -96,7 +96,7 @@ def unpack(data: bytes, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class AtWork:
-    """A run on the cluster, and whether its node was to find the folder itself."""
+    """A run on the cluster: its name, and the plan by which it is sent again where its node does not see the folder."""
 
     name: str
     plan: RunPlan

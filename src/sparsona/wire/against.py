@@ -2,9 +2,9 @@
 
 A byte says how: it is the same, or it differs. float32 vectors differ as :mod:`sparsona.wire.differences` says, or by
 few or short numbers that are added to the old ones: where a model moves in some places by powers of two, these and
-their places are all that is told. Other
-numbers differ by an integer, which is coded as integers are. A set of positions differs by those that were removed, as
-a set among the old ones, and by those that were added, as a set among the others.
+their places are all that is told. Other numbers differ by an integer, which is coded as integers are. A set of
+positions differs by those that were removed, as a set among the old ones, and by those that were added, as a set among
+the others.
 """
 
 from __future__ import annotations
