@@ -18,7 +18,7 @@ from sparsona.many.choice import place_for
 from sparsona.many.plan import RunPlan, Until
 from sparsona.report.comparison import ALONE
 from sparsona.report.measured import MeasuredRun, mean_score
-from sparsona.studies.contest import Runs, folder_of
+from sparsona.studies.contest import Runs
 
 SHARE = 3
 """One in so many goes on."""
@@ -102,7 +102,7 @@ def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = l
 
 def _advance(runs: Runs, contenders: list[str], until: int, rounds: int, say: Callable[[str], None]) -> dict[str, str]:
     """Take the runs of some contenders on to a round. Returns who failed, and why."""
-    pairs = {folder_of(who, seed): (who, seed) for who in contenders for seed in runs.contest.seeds}
+    pairs = {runs.contest.folder_of(who, seed): (who, seed) for who in contenders for seed in runs.contest.seeds}
     failed: dict[str, str] = {}
 
     def planned(contender: str, seed: int) -> RunPlan | None:

@@ -25,6 +25,7 @@ from sparsona.prepare import Prepared
 from sparsona.report.comparison import Budget
 from sparsona.report.measured import MeasuredRun, measure
 from sparsona.runs.records import RoundReport
+from sparsona.studies.naming import distinct_names
 
 FILE = "study.json"
 ALWAYS = ("local", "fedavg-ft")
@@ -45,6 +46,16 @@ class Contest:
         """With those that every comparison has."""
         missing = tuple(name for name in ALWAYS if name not in self.contenders)
         return replace(self, contenders=(*missing, *self.contenders))
+
+    def folder_of(self, contender: str, seed: int) -> str:
+        """The name of a run's folder in the study, whatever else a contender may be written with.
+
+        >>> contest = Contest(("fedprox:mu=0.5", "pfedgate:gate_start=3", "pfedgate:gate_start=-3"), (3,))
+        >>> [contest.folder_of(contender, 3) for contender in contest.contenders]
+        ['fedprox-mu-0.5-seed3', 'pfedgate-gate-start-3-seed3', 'pfedgate-gate-start-3-625e31-seed3']
+        """
+        names = distinct_names({one: _plain_name(one) for one in (*self.contenders, contender)})
+        return f"{names[contender]}-seed{seed}"
 
     def text(self) -> str:
         """The contest as JSON."""
@@ -73,13 +84,12 @@ def split_contender(text: str) -> tuple[str, list[str]]:
     return name, re.split(r",\s*(?=[A-Za-z_][\w.]*=)", rest) if rest else []
 
 
-def folder_of(contender: str, seed: int) -> str:
-    """The name of a run's folder in the study.
-
-    >>> folder_of("fedprox:mu=0.5", 3)
-    'fedprox-mu-0.5-seed3'
+def _plain_name(contender: str) -> str:
     """
-    return f"{re.sub(r'[^A-Za-z0-9.]+', '-', contender).strip('-')}-seed{seed}"
+    >>> _plain_name("fedprox:mu=0.5")
+    'fedprox-mu-0.5'
+    """
+    return re.sub(r"[^A-Za-z0-9.]+", "-", contender).strip("-")
 
 
 def declare(folder: Path, contest: Contest, resume: bool) -> Contest:
@@ -132,7 +142,7 @@ class Runs:
 
     def path(self, contender: str, seed: int) -> Path:
         """The run directory of a contender and seed."""
-        return self.folder / folder_of(contender, seed)
+        return self.folder / self.contest.folder_of(contender, seed)
 
     def settings(self, contender: str, seed: int) -> dict[str, Any]:
         """All settings of a contender's run for one seed."""
@@ -190,7 +200,7 @@ def run_contest(runs: Runs, watcher: ContestWatcher) -> dict[str, str]:
     contest = runs.contest
     prepared = [runs.prepare(contender, contest.seeds[0]) for contender in contest.contenders]
     failed: dict[str, str] = {}
-    pairs = {folder_of(who, seed): (who, seed) for seed in contest.seeds for who in contest.contenders}
+    pairs = {contest.folder_of(who, seed): (who, seed) for seed in contest.seeds for who in contest.contenders}
 
     def planned(contender: str, seed: int) -> RunPlan | None:
         return None if contender in failed else runs.plan(contender, seed)

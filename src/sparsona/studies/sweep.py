@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from hashlib import sha256
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from sparsona.many.plan import Loader, RunPlan
 from sparsona.prepare import Prepared
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import RoundReport
+from sparsona.studies.naming import distinct_names
 
 FILE = "sweep.json"
 
@@ -56,11 +55,9 @@ class Sweep:
 
     def points(self) -> Iterator[SweepPoint]:
         """A point for every combination, in the order of the values; the last key changes fastest."""
-        names = Counter(_plain_name(self.over, values) for values in product(*self.over.values()))
-        for values in product(*self.over.values()):
-            name, chosen = _plain_name(self.over, values), dict(zip(self.over, values, strict=True))
-            if names[name] > 1:  # the same letters and digits in two values
-                name += f"-{sha256(repr(values).encode()).hexdigest()[:6]}"
+        names = distinct_names({values: _plain_name(self.over, values) for values in product(*self.over.values())})
+        for values, name in names.items():
+            chosen = dict(zip(self.over, values, strict=True))
             yield SweepPoint(name, chosen, self._settings(chosen))
 
     def _settings(self, chosen: Mapping[str, str]) -> dict[str, Any]:

@@ -1,0 +1,25 @@
+"""Names of the folders of a study's runs: short, made of plain letters, and no two the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import TypeVar
+
+K = TypeVar("K")
+
+
+def distinct_names(plain: Mapping[K, str]) -> dict[K, str]:
+    """The name of each thing. Where an earlier one has its plain name, six digits of its hash follow it.
+
+    The first keeps its plain name, so a study to which more is added finds the runs that it has made.
+
+    >>> distinct_names({"mu=1e-2": "mu-1e-2", "mu=1e+2": "mu-1e-2", "mu=3": "mu-3"})
+    {'mu=1e-2': 'mu-1e-2', 'mu=1e+2': 'mu-1e-2-64419e', 'mu=3': 'mu-3'}
+    """
+    names: dict[K, str] = {}
+    taken: set[str] = set()
+    for key, name in plain.items():
+        names[key] = f"{name}-{sha256(repr(key).encode()).hexdigest()[:6]}" if name in taken else name
+        taken.add(name)
+    return names
