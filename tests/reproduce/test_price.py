@@ -40,9 +40,9 @@ def test_several_patterns_and_again() -> None:
 def test_trials_are_counted_once_a_row() -> None:
     chosen = PRICE.chosen("whole", "a-b*")
     assert PRICE.in_all(chosen) == pytest.approx(2 + 2 * 0.1)
-    assert [trial.name for trial in chosen[0].trials(1)] == ["tune-a-b-0.1", "tune-a-b-0.2"]
-    assert {trial.table for trial in chosen[0].trials(1)} == {TUNING}
-    assert not PRICE.chosen("whole", "a-1")[0].trials(1)
+    assert [trial.name for trial in chosen[0].trials([1])] == ["tune-a-b-0.1", "tune-a-b-0.2"]
+    assert {trial.table for trial in chosen[0].trials([1])} == {TUNING}
+    assert not PRICE.chosen("whole", "a-1")[0].trials([1])
 
 
 def test_data_that_are_not_everywhere_come_first() -> None:

@@ -31,7 +31,7 @@ from sparsona.reproduce import (
     server_scores,
     server_state,
 )
-from sparsona.reproduce._results import Results
+from sparsona.reproduce._results import Results, digest_of
 from sparsona.reproduce._verdicts import Claim, fact
 
 
@@ -199,7 +199,8 @@ def test_a_grid_is_decided_by_validation_samples_and_tried_once(tmp_path: Path) 
         reproduce(f"{NAME}-grid", "quick", tmp_path / "again", only="a-4", say=[].append, results=tmp_path, again=True)
     finally:
         del PAPERS._found[f"{NAME}-grid"]
-    assert sorted(Results.read(results_file(tmp_path, f"{NAME}-grid", "whole")).runs) == ["a-4"], "taken over"
+    taken = Results.read(results_file(tmp_path, f"{NAME}-grid", "whole")).runs
+    assert sorted(taken) == ["a-4", "tune-a-0.1", "tune-a-1e-06"], "taken over with what chose it"
     assert not (tmp_path / "whole" / "a-4").exists()
     assert (tmp_path / "again" / "tune-a-0.1" / "summary.json").exists(), "trials too"
     kept = Results.read(results_file(tmp_path, f"{NAME}-grid", "quick")).runs
@@ -209,6 +210,49 @@ def test_a_grid_is_decided_by_validation_samples_and_tried_once(tmp_path: Path) 
     assert tried["tune-a-0.1"] > tried["tune-a-1e-06"]
     assert kept["tune-a-0.1"]["seed"] == 4, "the first seed's, so that its test samples are not looked at"
     assert len([line for line in said if "by validation" in line]) == 2
+
+
+def test_a_value_more_in_a_grid_costs_its_trials_and_runs_only_where_it_wins(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"data": "digits", "clients": 3, "rounds": 2, "partition": "iid", "method": "fedavg"}
+    made: list[list[str]] = []
+    for values in ((1e-3, 1e-6), (1e-3, 1e-6, 1e-5), (1e-3, 1e-6, 0.1)):
+        case = Case("a-1", "t", {**settings, "seed": 1}, row="a", grid=Grid("training.lr", values, 1))
+        same = Case("b-1", "t", {**settings, "seed": 1, "training": {"lr": 0.1}}, row="b")
+        paper = Paper("grids", [case, same])
+        PAPERS._found[f"{NAME}-more"] = lambda size, paper=paper: paper  # type: ignore[misc]
+        try:
+            out = tmp_path / f"{len(made)}"
+            reproduce(f"{NAME}-more", "quick", out, only="a-*", say=[].append, results=tmp_path)
+        finally:
+            del PAPERS._found[f"{NAME}-more"]
+        made.append(sorted(folder.name for folder in out.iterdir() if folder.is_dir()))
+        kept = Results.read(results_file(tmp_path, f"{NAME}-more", "quick"))
+        run = kept.run_of(case, paper)
+        assert run is not None
+        assert run["chosen"] == {"training.lr": 0.1 if 0.1 in values else 1e-3}
+        alike = kept.run_of(same, paper)
+        assert (alike is not None) == (0.1 in values), "a row with the same settings has the same run"
+        assert alike is None or "chosen" not in alike
+    assert made == [["a-1", "tune-a-0.001", "tune-a-1e-06"], ["tune-a-1e-05"], ["a-1", "tune-a-0.1"]]
+
+
+def test_a_choice_may_rest_on_several_seeds(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"data": "digits", "clients": 3, "rounds": 2, "partition": "iid", "method": "fedavg"}
+    grid = Grid("training.lr", (0.1, 0.2), 1, seeds=2)
+    cases = [Case(f"a-{s}", "t", {**settings, "seed": s}, row="a", grid=grid) for s in (7, 5, 6)]
+    paper = Paper("grids", cases)
+    trials = paper.trials(cases[0])
+    assert [(trial.name, trial.seed) for trial in trials] == [
+        ("tune-a-0.1", 5), ("tune-a-0.1-seed-6", 6), ("tune-a-0.2", 5), ("tune-a-0.2-seed-6", 6),
+    ]  # fmt: skip
+    scores = (0.5, 0.9, 0.8, 0.7)
+    runs = {
+        trial.name: {"settings": digest_of(trial.identity), "validation": {"pre": score}}
+        for trial, score in zip(trials, scores, strict=True)
+    }
+    assert Results(runs=runs).choice(cases[0], paper) == 0.2, "0.75 in the mean, 0.7 with 0.1"
+    del runs["tune-a-0.1-seed-6"]
+    assert Results(runs=runs).choice(cases[0], paper) is None
 
 
 def test_the_same_seed_has_the_same_test_samples_with_and_without_validation_samples() -> None:
@@ -258,15 +302,18 @@ def test_every_claim_can_be_left_open_with_its_reason_and_its_cost(name: str, si
         assert (found.word == "not run") == bool(claim.cost), f"{claim.text}: a count needs no run, all else has a cost"
 
 
-def test_no_setting_that_pfednets_rivals_choose_from_is_refused() -> None:
+def test_pfednet_and_its_rivals_have_the_same_budget_and_no_setting_is_refused() -> None:
     """L2GD may not step further than to the mean."""
-    for case in PAPERS.get("pfednet")("quick").cases:
+    cases = PAPERS.get("pfednet")("quick").cases
+    tuned = {case.of: case.grid for case in cases if case.grid is not None}
+    assert len(tuned) == 21
+    assert {(len(grid.values), grid.rounds, grid.seeds, grid.point) for grid in tuned.values()} == {(12, 20, 3, "pre")}
+    for case in cases:
         if case.settings["method"] == "l2gd" and case.grid is not None:
             for value in case.grid.values:
                 options = case.grid.applied(case.settings, value)
                 step = options["training"]["lr"] * options["options"]["lam"] / options["options"]["p"]
                 assert step < 1, (case.name, value)
-            assert len(case.grid.values) == 6
 
 
 def test_seeds_of_a_row_differ_in_nothing_else() -> None:

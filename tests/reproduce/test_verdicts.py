@@ -11,6 +11,7 @@ from sparsona.reproduce._noise import with_noise
 from sparsona.reproduce._results import Results, digest_of
 from sparsona.reproduce._tables import Part
 from sparsona.reproduce._verdicts import (
+    UNTUNED,
     At,
     Claim,
     Verdict,
@@ -175,7 +176,7 @@ def test_the_table_of_verdicts_says_what_is_missing_and_what_it_would_cost() -> 
     assert verdicts([Part("quick", claims, {})])[-2:] == ["| one | an hour |", "| two | no data; a day |"]
 
 
-def test_longer_runs_decide_where_they_can() -> None:
+def test_the_longest_runs_decide() -> None:
     claims = [Claim(name, above("a", rival), "an hour") for name, rival in (("one", "b"), ("two", "c"), ("three", "d"))]
     runs = rows(a=[0.9] * 3, b=[0.5] * 3, c=[0.8] * 3, d=[0.7] * 3)
     longer = rows(a=[0.9] * 3, b=[0.95] * 3, d=[0.5, 0.99, 0.8])
@@ -183,8 +184,15 @@ def test_longer_runs_decide_where_they_can() -> None:
     one, two, three, four = (line for line in verdicts(parts) if line.startswith(("| one", "| t", "| four")))
     assert one == "| one | no | day, no: -0.0500 ± 0.0000, 3 seeds; quick, yes: +0.4000 ± 0.0000, 3 seeds |"
     assert two == "| two | yes | quick, yes: +0.1000 ± 0.0000, 3 seeds |"
-    assert three.startswith("| three | yes | day, within noise: "), "the longer runs have not decided"
+    assert three.startswith("| three | within noise | day, within noise: "), "short runs do not outvote longer ones"
     assert four == "| four | a week |"
+
+
+def test_evidence_says_which_rows_have_no_tuned_rates() -> None:
+    runs = rows(a=[0.9] * 3, b=[0.5] * 3)
+    assert above("a", "b")(runs).note == "+0.4000 ± 0.0000, 3 seeds"
+    runs["b"] = {seed: {**run, UNTUNED: True} for seed, run in runs["b"].items()}
+    assert above("a", "b")(runs).note == "+0.4000 ± 0.0000, 3 seeds, untuned"
 
 
 def test_a_single_seed_is_as_unsure_as_other_rows_seeds_show() -> None:
@@ -293,5 +301,5 @@ def test_what_is_known_of_a_run_comes_from_its_case() -> None:
     case = next(case for case in paper.cases if case.name == "fashion-mnist-10-1-fedpse-sample-0.2")
     kept = Results(runs={case.name: {"settings": digest_of(case.identity)}})
     assert runs_of(paper, kept)[case.of][case.seed] | {"settings": ""} == {
-        "settings": "", "table": case.table, "sampled": True,
+        "settings": "", "table": case.table, "sampled": True, "untuned": True,
     }  # fmt: skip

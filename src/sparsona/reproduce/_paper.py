@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -31,10 +31,10 @@ class Grid:
     """What is chosen for a row on validation data before its runs: `key` (``training.lr``), one of `values`. Several
     keys are joined by commas; a value then has a number for each.
 
-    Each value has one run of `rounds` rounds with the row's first seed, in which the share `validation` of the training
-    samples is kept back; the mean over the clients at `point` decides, and of equals the first. A point is `pre`,
-    `post`, or one that the paper's `validation` reads. Test samples have no part in it. Rows that share a grid have the
-    same budget.
+    Each value has a run of `rounds` rounds with each of the row's first `seeds`, in which the share `validation` of the
+    training samples is kept back; the mean over clients and seeds at `point` decides, and of equals the first. A point
+    is `pre`, `post`, or one that the paper's `validation` reads. Test samples have no part in it. Rows that share a
+    grid have the same budget.
     """
 
     key: str
@@ -42,6 +42,7 @@ class Grid:
     rounds: int
     point: str = "pre"
     validation: float = 0.2
+    seeds: int = 1
 
     def named(self, value: Value) -> dict[str, float]:
         """
@@ -98,16 +99,21 @@ class Case:
         """The case with one of the values of its grid: a run is the same run, however its settings were chosen."""
         return self if self.grid is None else replace(self, settings=self.grid.applied(self.settings, value), grid=None)
 
-    def trials(self, seed: int) -> list[Case]:
-        """The runs that choose the row's setting; none without a grid."""
-        return [] if self.grid is None else [self._trial(self.grid, value, seed) for value in self.grid.values]
+    def trials(self, seeds: Iterable[int]) -> list[Case]:
+        """The runs that choose the row's setting, of `seeds` as many as the grid wants, value by value; none without
+        a grid."""
+        if self.grid is None:
+            return []
+        first = sorted(set(seeds))[: self.grid.seeds]
+        return [self._trial(self.grid, value, seed, first[0]) for value in self.grid.values for seed in first]
 
-    def _trial(self, grid: Grid, value: Value, seed: int) -> Case:
+    def _trial(self, grid: Grid, value: Value, seed: int, usual: int) -> Case:
         settings = grid.applied({**self.settings, "rounds": grid.rounds, "seed": seed}, value)
         settings["split"] = {**settings.get("split", {}), "validation": grid.validation}
         if grid.point in LAST_POINTS:
             settings["evaluation"] = {"every": 0}
         name = f"tune-{self.of}-{'-'.join(f'{number:g}' for number in grid.named(value).values())}"
+        name += "" if seed == usual else f"-seed-{seed}"
         return replace(self, name=name, table=TUNING, settings=settings, paper=None, row=self.of, grid=None)
 
 
@@ -137,8 +143,9 @@ class Paper:
     """A paper's runs, its claims, and its drawings: each takes the folder of the runs and the file to write.
 
     `tables` are made of the runs that are kept: markdown, by title. `extra` reads numbers off a finished run, `watch`
-    off a run's checkpoint after every round; `validation` reads scores on validation samples by which a grid may choose,
-    beside those after the last round. `study` stands in the place of the cases where these depend on each other.
+    off a run's checkpoint after every round; `validation` reads scores on validation samples by which a grid may
+    choose, beside those after the last round. `study` stands in the place of the cases where these depend on each
+    other.
     """
 
     title: str
@@ -152,5 +159,5 @@ class Paper:
     study: Study | None = None
 
     def trials(self, case: Case) -> list[Case]:
-        """The runs that choose a setting for a case's row: with the row's first seed, for all of its seeds."""
-        return case.trials(min(c.seed for c in self.cases if c.of == case.of)) if case.grid else []
+        """The runs that choose a setting for a case's row, the same for all of its seeds."""
+        return case.trials(c.seed for c in self.cases if c.of == case.of)

@@ -55,8 +55,10 @@ class Price:
     def in_all(self, chosen: Iterable[Case]) -> float:
         """The CPU hours of some cases with the trials of their rows."""
         found = list(chosen)
-        rows = {case.of: case for case in found}
-        trials = (trial for case in rows.values() for trial in case.trials(case.seed))
+        rows: dict[str, list[Case]] = {}
+        for case in found:
+            rows.setdefault(case.of, []).append(case)
+        trials = (trial for own in rows.values() for trial in own[0].trials(case.seed for case in own))
         return sum(self.hours(case) for case in (*found, *trials))
 
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from sparsona.errors import InputError
@@ -100,10 +101,12 @@ class Results:
 
     def choice(self, case: Case, paper: Paper) -> Value | None:
         """The value of a case's grid that validation samples choose; None while one of its trials has not been run."""
-        scores = self.tried(case, paper)
-        if case.grid is None or len(scores) < len(case.grid.values):
+        scores, trials = list(self.tried(case, paper).values()), paper.trials(case)
+        if case.grid is None or len(scores) < len(trials):
             return None
-        return max(zip(case.grid.values, scores.values(), strict=True), key=lambda pair: pair[1])[0]
+        of_each = len(trials) // len(case.grid.values)
+        means = [mean(scores[start : start + of_each]) for start in range(0, len(scores), of_each)]
+        return case.grid.values[max(range(len(means)), key=lambda place: (means[place], -place))]
 
     def tried(self, case: Case, paper: Paper) -> dict[str, float]:
         """What the trials of a case that were run have on validation samples, in the grid's order."""

@@ -10,7 +10,19 @@ from sparsona.reproduce._noise import with_noise
 from sparsona.reproduce._paper import Case, Paper, Size
 from sparsona.reproduce._price import call_of
 from sparsona.reproduce._results import Results
-from sparsona.reproduce._verdicts import MISSING, SAMPLED, TABLE, Claim, Runs, Summary, Verdict, interval, score, values
+from sparsona.reproduce._verdicts import (
+    MISSING,
+    SAMPLED,
+    TABLE,
+    UNTUNED,
+    Claim,
+    Runs,
+    Summary,
+    Verdict,
+    interval,
+    score,
+    values,
+)
 
 MEASURED = "measured-"
 """How the names of kept lines begin that are a benchmark's and no case's."""
@@ -25,7 +37,8 @@ def runs_of(paper: Paper, kept: Results) -> Runs:
         run = kept.run_of(case, paper)
         if run is not None:
             sampled = (case.settings.get("schedule") or {}).get("sample", 1.0) < 1
-            found.setdefault(case.of, {})[case.seed] = {**run, TABLE: case.table, SAMPLED: sampled}
+            more = {TABLE: case.table, SAMPLED: sampled, UNTUNED: case.grid is None}
+            found.setdefault(case.of, {})[case.seed] = {**run, **more}
     return found
 
 
@@ -93,9 +106,9 @@ def verdicts(parts: Sequence[Part]) -> list[str]:
 def _judged(text: str, parts: Sequence[Part]) -> Verdict:
     """A claim's verdict over several sizes, and what it rests on or what would settle it.
 
-    The longest size that says yes or no decides. The evidence names every size that was run, also one that says
-    something else: it may have more seeds. What nobody has run names the cost, and the reason if there is another one
-    than that its rows are missing.
+    The longest size that was run decides. The evidence names every size that was run, also one that says something
+    else: it may have more seeds. What nobody has run names the cost, and the reason if there is another one than that
+    its rows are missing.
     """
     asked = [(part, claim) for part in reversed(parts) for claim in part.claims if claim.text == text]
     ran = [(part.size, found) for part, claim in asked if (found := claim.check(part.runs)).word != "not run"]
@@ -103,9 +116,9 @@ def _judged(text: str, parts: Sequence[Part]) -> Verdict:
         part, claim = asked[-1]
         reason = claim.check(part.runs).note
         return Verdict("not run", "; ".join(filter(None, ("" if reason.startswith(MISSING) else reason, claim.cost))))
-    _, decides = next((pair for pair in ran if pair[1].word in ("yes", "no")), ran[0])
+    _, decides = ran[0]
     if len(parts) == 1 or not asked[-1][1].cost:
-        return Verdict(decides.word, ran[0][1].note)
+        return decides
     return Verdict(decides.word, "; ".join(f"{size}, {found.word}: {found.note}" for size, found in ran))
 
 

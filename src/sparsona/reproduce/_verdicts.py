@@ -20,9 +20,10 @@ Summary: TypeAlias = Mapping[str, Any]
 Runs: TypeAlias = Mapping[str, Mapping[int, Summary]]
 """The finished runs: by row, and within a row by seed."""
 
-TABLE, SAMPLED, NOISE = "table", "sampled", "noise"
+TABLE, SAMPLED, UNTUNED, NOISE = "table", "sampled", "untuned", "noise"
 """What is known of a run beside its numbers: the table it stands in, whether only some clients are asked in a round,
-and what seeds add to a difference, a `Noise` by evaluation point and reading."""
+whether its rate was not chosen on validation samples, and what seeds add to a difference, a `Noise` by evaluation point
+and reading."""
 
 MISSING = "missing: "
 """How the note begins of a claim whose rows have not been run."""
@@ -71,8 +72,13 @@ class Difference:
     seeds: int
     noise: float = 0.0
     """The standard deviation that seeds add to that of the test samples, where other rows have told it."""
+    untuned: bool = False
+    """Whether a rate was not chosen on validation samples."""
 
     def __str__(self) -> str:
+        return self._told() + (", untuned" if self.untuned else "")
+
+    def _told(self) -> str:
         if math.isinf(self.low):
             told = f"{self.seeds} seeds" if self.seeds > 1 else "one seed"
             return f"{self.value:+.4f}, {told}" + (" of sampled clients" if math.isinf(self.noise) else "")
@@ -162,7 +168,7 @@ def interval(found: Iterable[float]) -> Difference:
     """The mean of several numbers with its 95 % interval by Student's t.
 
     >>> interval([0.1, 0.2, 0.3])
-    Difference(value=0.2, low=-0.0484..., high=0.4484..., seeds=3, noise=0.0)
+    Difference(value=0.2, low=-0.0484..., high=0.4484..., seeds=3, noise=0.0, untuned=False)
     """
     from scipy.stats import t
 
@@ -195,7 +201,8 @@ def difference(runs: Runs, one: At, other: At) -> Difference | None:
     if not both:
         return None
     gaps = [a[seed] - b[seed] for seed in both]
-    alone = interval(gaps)
+    untuned = any(runs[at.row][seed].get(UNTUNED) for at in (one, other) for seed in both)
+    alone = replace(interval(gaps), untuned=untuned)
     if len(both) >= ENOUGH:
         return alone
     noise = max((noise_of(runs[at.row][seed], at) for at in (one, other) for seed in both), key=lambda n: n.variance)
@@ -241,8 +248,12 @@ def variance(one: float, other: float, samples: int) -> float:
 
 
 def word_above(gap: Difference, by: float = 0.0) -> Word:
-    """Whether a number is above `by`."""
-    return "yes" if gap.low > by else "no" if gap.high <= by else "within noise"
+    """Whether a number is above `by`. Numbers that are equal in all seeds, as at a ceiling, decide nothing.
+
+    >>> word_above(Difference(0.0, 0.0, 0.0, 3)), word_above(Difference(-0.2, -0.3, -0.1, 3))
+    ('within noise', 'no')
+    """
+    return "yes" if gap.low > by else "no" if gap.high < by else "within noise"
 
 
 def word_below(gap: Difference, most: float) -> Word:

@@ -9,10 +9,12 @@ from typing import Any, Literal
 from sparsona.reproduce import Grid, Size
 from sparsona.reproduce._excerpt import AS_IT_IS, excerpt
 
-RATES = (0.1, 0.03, 0.01)
+RATES = (0.1, 0.03, 0.01, 0.3)
 """The rates with a momentum of 0.9 among which validation images choose, the paper's for EMNIST first."""
 ALL_RATES = (0.1, 0.03, 0.3, 0.05, 0.01, 0.5, 0.005)
 """The same of the size `paper`: all that the paper tried."""
+SCORE_RATES = (20.0, 5.0, 80.0, 320.0)
+"""What FedMask chooses from: the rate of its scores, its own default first."""
 PLAIN = ("per-fedavg", "pfedme")
 """These refuse momentum. Their rates are ten times as high instead: as much as a momentum of 0.9 makes of it."""
 
@@ -130,6 +132,8 @@ def grid_of(size: Size, row: TableRow) -> Grid | None:
         return None
     factor = 10 if row.method in PLAIN else 1
     rates = tuple(round(factor * rate, 4) for rate in (ALL_RATES if size == "paper" else RATES))
+    if row.method == "fedmask":  # it trains scores, at a rate of their own
+        return Grid("options.score_lr", SCORE_RATES, SCALES[size].tuned, point="post", validation=0.25)
     if row.name == "pfedme":  # a spring is weak enough for its rate: w moves by at most 1/lambda times a gradient
         pairs = tuple((rate, round(1 / rate, 4)) for rate in rates)
         return Grid("training.lr,options.lambda_", pairs, SCALES[size].tuned, point="post", validation=0.25)

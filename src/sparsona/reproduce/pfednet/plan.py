@@ -48,25 +48,29 @@ SAVERS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("qsgd-7", "qsgd", {"levels": 7}),
 )
 """Ways to save bytes that claims compare, and which therefore have five seeds."""
-TWO = (0.05, 0.2)
-"""Learning rates for methods that have a strength to choose, too; the others choose among six rates."""
+FOUR = (0.05, 0.1, 0.2, 0.4)
+"""Learning rates for methods that have a strength to choose, too, among three."""
+TWELVE = (0.05, 0.02, 0.03, 0.04, 0.07, 0.1, 0.14, 0.2, 0.28, 0.4, 0.57, 0.8)
+"""For the others, so that every method has as many trials."""
 
 
 def _pairs(*strengths: float, twice: bool = False) -> tuple[tuple[float, ...], ...]:
-    return tuple((rate, rate, s) if twice else (rate, s) for rate in TWO for s in strengths)
+    return tuple((rate, rate, s) if twice else (rate, s) for rate in FOUR for s in strengths)
 
 
-SIX = (0.05, 0.02, 0.1, 0.2, 0.4, 0.8)
 TUNED: dict[str, tuple[str, tuple[float | tuple[float, ...], ...]]] = {
-    # what is chosen on validation samples, among six
+    # what is chosen on validation samples, among twelve
     "pfednet": ("training.lr,options.eta,options.lam", _pairs(0.03, 0.01, 0.1, twice=True)),
-    "local": ("training.lr", SIX),
-    "fedavg": ("training.lr", SIX),
+    "local": ("training.lr", TWELVE),
+    "fedavg": ("training.lr", TWELVE),
     "ditto": ("training.lr,options.lam", _pairs(0.5, 0.1, 1.0)),
     "pfedme": ("training.lr,options.lambda_", _pairs(15, 5, 2)),
-    "l2gd": ("training.lr,options.lam", (*((0.05, lam) for lam in PULLS), *((0.2, lam / 4) for lam in PULLS))),
+    "l2gd": ("training.lr,options.lam", tuple((rate, lam * RATE / rate) for rate in FOUR for lam in PULLS)),
     "ifca": ("training.lr,options.clusters", _pairs(2, 3, 4)),
 }
+"""L2GD's lambda is that of the usual rate: its pull is the product of both."""
+JUDGES = 3
+"""The seeds whose validation samples choose: those of one are a hundred."""
 COMPARED = ("heart", "kmeans", "parts")
 DEFAULT = 16
 """The levels of pFedNet as it comes."""
@@ -152,7 +156,7 @@ def _all(quick: bool) -> Iterator[Case]:
                 more: dict[str, Any] = {"p": round(1 / BATCHES[data], 4)} if name == "l2gd" else {}
                 if name == "pfednet":
                     more = {"levels": DEFAULT}
-                grid = Grid(key, choices, 20)
+                grid = Grid(key, choices, 20, seeds=JUDGES)
                 yield _case(data, f"tuned-{name}", name, {**more, **_sketch(data, name)}, seed, quick, grid)
     for data in (*COMPARED, "fashion"):
         for seed in range(5):

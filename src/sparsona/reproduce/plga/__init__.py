@@ -22,7 +22,7 @@ from __future__ import annotations
 from sparsona.reproduce import PAPERS, Paper, Size
 from sparsona.reproduce.plga.claims import claims
 from sparsona.reproduce.plga.drawings import at_equal_seconds, draw_phones, draw_rounds
-from sparsona.reproduce.plga.held import held_by_all, table
+from sparsona.reproduce.plga.held import held_by_all, held_in_trials, table
 from sparsona.reproduce.plga.plan import MAIN as MAIN
 from sparsona.reproduce.plga.plan import cases
 
@@ -41,4 +41,5 @@ def plga(size: Size) -> Paper:
         },
         tables={"The paper's client and server accuracy": table},
         extra=held_by_all,
+        validation=held_in_trials,
     )

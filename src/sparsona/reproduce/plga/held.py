@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from sparsona.prepare import Prepared
 from sparsona.reproduce import Runs, lines_of, number, score, spread
@@ -12,9 +13,20 @@ from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import ClientRecord
 
 CLIENT = accuracy("client")
+Scores: TypeAlias = Callable[[ClientRecord], Mapping[str, float]]
 
 
-def held(lines: Sequence[ClientRecord], mixed: bool) -> dict[str, float]:
+def tested(line: ClientRecord) -> Mapping[str, float]:
+    """A client's scores on its test samples."""
+    return line.test
+
+
+def validated(line: ClientRecord) -> Mapping[str, float]:
+    """A client's scores on its validation samples."""
+    return line.validation
+
+
+def held(lines: Sequence[ClientRecord], mixed: bool, of: Scores = tested) -> dict[str, float]:
     """The score of every client with the model that it holds after the last round: the paper's "client" accuracy.
 
     A client holds what it trained last, `post` of the last round in which it took part. Under PLGA (`mixed`) it holds
@@ -29,24 +41,29 @@ def held(lines: Sequence[ClientRecord], mixed: bool) -> dict[str, float]:
     for client, own in by_client.items():
         starts = sorted(number for number, line in own.items() if line.took_part)
         if not starts:
-            out[client] = own[last].test["pre"]
+            out[client] = of(own[last])["pre"]
         elif not mixed:
-            out[client] = own[starts[-1]].test["post"]
+            out[client] = of(own[starts[-1]])["post"]
         else:
             cycle = starts[-1] - starts[-2] if len(starts) > 1 else last
             came = starts[-1] + cycle - 1
             came = came if came <= last else starts[-1] - 1
-            out[client] = own[came if came in own else last].test["pre"]
+            out[client] = of(own[came if came in own else last])["pre"]
     return out
 
 
-def held_by_all(folder: RunDirectory, prepared: Prepared) -> Mapping[str, float]:
+def held_by_all(folder: RunDirectory, prepared: Prepared, of: Scores = tested) -> Mapping[str, float]:
     """The mean of it over the clients; nothing of a run without stragglers."""
     schedule = prepared.experiment.schedule
     if not schedule.stragglers or prepared.experiment.evaluation.every != 1:
         return {}
-    found = held(lines_of(folder), prepared.experiment.method == "plga")
+    found = held(lines_of(folder), prepared.experiment.method == "plga", of)
     return {"client": sum(found.values()) / len(found)}
+
+
+def held_in_trials(folder: RunDirectory, prepared: Prepared) -> Mapping[str, float]:
+    """The same on validation samples, in runs that keep some back."""
+    return held_by_all(folder, prepared, validated) if prepared.experiment.split.validation else {}
 
 
 def table(runs: Runs) -> str:

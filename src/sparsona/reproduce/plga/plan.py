@@ -32,19 +32,24 @@ ROWS = {
     "plga-net": PaperRow("plga", {"per": "net"}),
 }
 """The paper's numbers are of its client accuracy, in the order of LENGTHS."""
-MAIN = ("fedavg-stale", "lga", "plga", "fedavg-drop", "per-fedavg", "fedasync", "local")
+AT_CLIENT = "-client"
+"""How the names of rows end whose rate is chosen at the paper's client point, as PLGA's is. The other methods have two
+rows: one for what their clients hold, one for the server's model. Where both choose the same rate they are one run."""
+TWICE = ("fedavg-stale", "lga", "fedavg-drop", "per-fedavg", "fedasync")
+ROWS |= {f"{name}{AT_CLIENT}": ROWS[name] for name in TWICE}
+MAIN = (*TWICE, *(f"{name}{AT_CLIENT}" for name in TWICE), "plga", "local")
 """What is run everywhere: all that `day` has, and what raw pixels have."""
 MORE = (*MAIN, "plga-eq10", "plga-stages", "plga-net")
 """What `quick` runs on mnist, and `paper`."""
 AS_PRINTED: dict[str, Any] = {"batch": 64, "steps": 20, "rounds": 800, "tuned": 266, "rates": (0.001, 0.003, 0.01)}
 LENGTHS: dict[str, dict[Size, dict[str, Any]]] = {
     "digits": {
-        q: {"batch": 8, "steps": 5, "rounds": 60, "tuned": 20, "rates": (0.05, 0.1, 0.2), "seeds": 5}
+        q: {"batch": 8, "steps": 5, "rounds": 60, "tuned": 20, "rates": (0.05, 0.1, 0.2, 0.4), "seeds": 5}
         for q in ("quick", "whole")
     },
     "mnist": {
-        "quick": {"batch": 32, "steps": 8, "rounds": 60, "tuned": 20, "rates": (0.05, 0.02, 0.1), "seeds": 3},
-        "day": {"batch": 32, "steps": 8, "rounds": 240, "tuned": 40, "rates": (0.05, 0.02, 0.1), "seeds": 2},
+        "quick": {"batch": 32, "steps": 8, "rounds": 60, "tuned": 20, "rates": (0.05, 0.02, 0.1, 0.2), "seeds": 3},
+        "day": {"batch": 32, "steps": 8, "rounds": 240, "tuned": 40, "rates": (0.05, 0.02, 0.1, 0.2), "seeds": 2},
         "whole": {**AS_PRINTED, "seeds": 3},
     },
     "cifar-10": {"whole": {**AS_PRINTED, "seeds": 3}},
@@ -52,7 +57,7 @@ LENGTHS: dict[str, dict[Size, dict[str, Any]]] = {
     "cifar-100": {"paper": {**AS_PRINTED, "seeds": 10}},
 }
 """Rounds and what is in them, rounds in which a rate is chosen, and how many seeds, by size."""
-RAW_RATES = (0.001, 0.0003, 0.0001)
+RAW_RATES = (0.001, 0.0003, 0.0001, 0.003)
 """Of raw pixels, the paper's first: they are a hundred times as large as normalised ones."""
 
 
@@ -159,8 +164,13 @@ def _table_2(size: Size) -> Iterator[Case]:
                         },
                         cost=1e6 * (10 * nth + seed) + 100 * list(ORDERS).index(order) + place,
                         row=f"{data}-{order}-{name}",
-                        grid=Grid("training.lr", rates, length["tuned"]),
+                        grid=Grid("training.lr", rates, length["tuned"], _point(name, row)),
                     )
+
+
+def _point(name: str, row: PaperRow) -> str:
+    """Where a row's rate is chosen."""
+    return "client" if row.method == "plga" or name.endswith(AT_CLIENT) else "pre"
 
 
 def _read(size: Size, data: str, order: str) -> Mapping[str, Any]:

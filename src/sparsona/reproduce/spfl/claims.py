@@ -199,4 +199,5 @@ def _readings(at: str) -> Iterator[Claim]:
         ("contribution 3: stages improve SPFL: a cosine for each of two stages above one for the net, the head mixed as"
          " in the text", "spfl-stages", "spfl-net"),
     ):  # fmt: skip
-        yield _above(f"{text}, {at}", at, one, other)
+        if not (at.startswith("digits") and text.startswith("contribution 3")):  # a stage of digits' net is one layer
+            yield _above(f"{text}, {at}", at, one, other)

@@ -40,13 +40,13 @@ class RunLength:
 SHORT: dict[str, Any] = {"batch": 32, "steps": 10}
 AS_PRINTED = RunLength(100, tuple(range(1, 11)), (0.01, 0.003, 0.03), 20, 10, {"batch": 128, "epochs": 1})
 LENGTHS: dict[Size, RunLength] = {
-    "quick": RunLength(12, (1, 2, 3), (0.05, 0.02, 0.1), 5, 5, SHORT, study=0.1),
-    "day": RunLength(50, (1, 2, 3), (0.05, 0.02, 0.1), 10, 5, SHORT),
+    "quick": RunLength(12, (1, 2, 3), (0.05, 0.02, 0.1, 0.2, 0.4), 5, 5, SHORT, study=0.1),
+    "day": RunLength(50, (1, 2, 3), (0.05, 0.02, 0.1, 0.2), 10, 5, SHORT),
     "whole": AS_PRINTED,
     "paper": AS_PRINTED,
 }
 ON_DIGITS: dict[str, Any] = {
-    "rounds": 40, "seeds": (1, 2, 3, 4, 5), "rates": (0.05, 0.1, 0.2), "training": {"batch": 8, "epochs": 1},
+    "rounds": 40, "seeds": (1, 2, 3, 4, 5), "rates": (0.05, 0.1, 0.2, 0.4), "training": {"batch": 8, "epochs": 1},
     "model": "auto", "study": 0.2,
 }  # fmt: skip
 DIGITS: dict[Size, RunLength] = {
