@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from sparsona.errors import DataError, RunError
+from sparsona.errors import DataError, InputError, RunError
 
 SYNC_THREADS = 8
 """How many files are synced at a time: a journalling file system commits those that wait together."""
+
+PART = r"(\.[0-9a-f]{8})?\.part"
+"""A regular expression: how the name of a file ends that a crash has left half written."""
 
 
 def read_regular(path: Path) -> bytes:
@@ -50,10 +54,17 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """The file is there with all of its content or not at all. It need not be on the disk yet: see :func:`sync`."""
-    partial = path.with_name(path.name + ".part")
-    write_new(partial, data)
-    partial.replace(path)
+    """The file is there with all of its content or not at all. It need not be on the disk yet: see :func:`sync`.
+
+    What is being written has a name of its own (:data:`PART`), so several processes may write the same file at once.
+    """
+    partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        write_new(partial, data)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:
@@ -63,6 +74,25 @@ def write_atomically(path: Path, data: str | bytes) -> None:
     sync([partial])
     partial.replace(path)
     sync([path.parent])
+
+
+def write_named(path: Path, data: str | bytes, what: str, ours: Callable[[bytes], bool]) -> None:
+    """Write a file where a user has asked for it: all of it, or nothing.
+
+    A file that is there is replaced only if it is empty or `ours` knows its content; `what` is such a content in words
+    ("a report"). A link is followed, and a device or a pipe is written to.
+    """
+    content = data.encode() if isinstance(data, str) else data
+    try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.write_bytes(content)
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_file() and (there := path.read_bytes()) and not ours(there):
+            raise InputError(f"{path} is there and is not {what} of sparsona: give another path, or remove it")
+        write_whole(path.resolve(), content)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}; give another path") from None
 
 
 def sync(paths: Iterable[Path]) -> None:

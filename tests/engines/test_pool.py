@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from torch import nn
 from sparsona.engines import pool
 from sparsona.engines.inprocess import InProcess
 from sparsona.engines.pool import Pool, cores
+from sparsona.engines.pool.loop import Configured, Request, WorkerLoop
 from sparsona.engines.pool.processes import WorkerPool
 from sparsona.engines.pool.shared import SharedBlock, mapped, share_setup
 from sparsona.engines.shipping import SplitTable, picklable
@@ -31,7 +32,8 @@ from sparsona.errors import Diverged, InputError, SparsonaError, WireError
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Sampled
-from sparsona.federation.worker import Outcome
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Job, Outcome
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
 from sparsona.runs.checkpoint import Checkpointer
@@ -70,6 +72,41 @@ def test_a_run_without_a_folder_leaves_only_the_references_that_are_still_needed
     monkeypatch.setattr(engine.references, "publish", lambda names: (written.extend(names), publish(names)))
     rounds.run()
     assert len(set(written)) > len(rounds.delivery.references), "workers find in files what they need"
+    assert {path.name for path in engine.references.folder.iterdir()} <= rounds.delivery.references
+    engine.close()
+
+
+class OneLoop(InProcess):
+    """The loop of a worker process, in this one, with so many bytes of references."""
+
+    def __init__(self, setup: Setup, hot_bytes: int) -> None:
+        super().__init__(setup)
+        shared, self.block = share_setup(setup)
+        self.loop = WorkerLoop()
+        assert isinstance(self.loop.configure(shared, os.dup(self.block.handle)), Configured)
+        assert self.loop._worker is not None
+        self.loop._worker.references.keep_within(hot_bytes)
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        for job in jobs:
+            self.references.publish(JobGroup((job,)).references)
+            tickets = (self.store.ticket(job.client),)
+            response = self.loop.work(Request((job,), tickets, self.store.scratch, self.references.folder))
+            if response.wrote[0] is not None:
+                self.store.written(job.client, response.wrote[0])
+            yield response.outcomes[0]
+
+    def close(self) -> None:
+        self.block.close()
+        super().close()
+
+
+def test_a_worker_past_its_budget_writes_no_reference_back() -> None:
+    """The server has swept what no client holds: a worker that wrote it again would fill the run directory."""
+    setup = tiny_setup(METHODS.get("spfl")(), clients=3, rounds=6)
+    engine = OneLoop(setup, hot_bytes=1)
+    rounds = Rounds(setup, engine, Sampled(), Evaluation(every=0), RunLog(dict.fromkeys(setup.task.clients, 1), True))
+    rounds.run()
     assert {path.name for path in engine.references.folder.iterdir()} <= rounds.delivery.references
     engine.close()
 

@@ -134,6 +134,34 @@ def test_threads_that_look_for_the_same_reference_all_find_it(tmp_path: Path) ->
         sys.setswitchinterval(interval)
 
 
+def test_a_worker_reads_the_servers_files_and_writes_none(tmp_path: Path) -> None:
+    """What the server has removed stays removed, however much the worker has read."""
+    server, worker = ReferenceStore(tmp_path), ReferenceStore(hot_bytes=800, reads_only=True)
+    for round in range(6):
+        names = [server.add(reference(10 * round + client)) for client in range(3)]
+        server.publish_all(names)
+        server.sweep(names)
+        worker.read_from(tmp_path, round)
+        for name in (*names, *names):
+            assert worker.find(bytes.fromhex(name)) is not None, "what it has forgotten it reads again"
+        assert files(server) == sorted(names)
+        assert worker.held == (2, 800)
+    worker.read_from(tmp_path, 6)
+    assert worker.held == (0, 0), "a round is over, and what it needed with it"
+    worker.sweep(())
+    assert files(server) == sorted(names)
+
+
+def test_what_a_crash_left_half_written_goes(tmp_path: Path) -> None:
+    store = ReferenceStore(tmp_path)
+    name = store.add(reference(0))
+    for left in (f"{name}.part", f"{name}.0123abcd.part", f"{name}.notes.part"):
+        (tmp_path / left).write_bytes(b"half")
+    store.publish_all([name])
+    store.sweep([name])
+    assert files(store) == [name, f"{name}.notes.part"]
+
+
 def test_files_of_a_store_of_its_own_go_with_it() -> None:
     store = ReferenceStore()
     store.publish([bytes.fromhex(store.add(reference(0)))])

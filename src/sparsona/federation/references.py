@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from sparsona.errors import RunError
-from sparsona.files import write_whole
+from sparsona.files import PART, write_whole
 from sparsona.message import Part, Positions
 from sparsona.runs.state import pack, unpack
 from sparsona.wire import Reference
@@ -24,7 +24,7 @@ from sparsona.wire import Reference
 HOT_BYTES = 256 * 2**20
 """How much is kept in memory before the references used longest ago go to disk."""
 
-OURS = re.compile(r"[0-9a-f]{16}(\.part)?")
+OURS = re.compile(rf"[0-9a-f]{{16}}({PART})?")
 """The files of references: nothing else is ever removed."""
 
 SHORTEST = 64
@@ -48,14 +48,19 @@ class ReferenceStore:
     """References by the hexadecimal text of their fingerprint. Several threads, such as those that decode replies, may
     use one store.
 
+    A store that `reads_only` is a worker's: its folder is the server's, who alone knows what is still needed. It writes
+    and removes nothing there, and reads again what it no longer has in memory.
+
     >>> store = ReferenceStore()
     >>> name = store.add(Reference.of({"weights": np.ones(3, np.float32)}))
     >>> store.find(bytes.fromhex(name)).parts["weights"]
     array([1., 1., 1.], dtype=float32)
     """
 
-    def __init__(self, folder: Path | None = None, hot_bytes: int = HOT_BYTES) -> None:
+    def __init__(self, folder: Path | None = None, hot_bytes: int = HOT_BYTES, reads_only: bool = False) -> None:
         self._folder = folder
+        self._reads_only = reads_only
+        self._round: int | None = None
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._limit = hot_bytes
         self._hot: dict[str, Reference] = {}
@@ -84,6 +89,14 @@ class ReferenceStore:
         if folder != self._folder:
             folder.mkdir(parents=True, exist_ok=True)
             self._folder, self._files = folder, None
+
+    def read_from(self, folder: Path, round: int) -> None:
+        """Find in `folder` what is not in memory. What turns of another round have read is forgotten: few downlinks
+        refer to it again."""
+        self._folder, self._files = folder, None
+        if round != self._round:
+            self.keep_only(())
+        self._round = round
 
     def keep_within(self, hot_bytes: int) -> None:
         """Keep so many bytes in memory from now on."""
@@ -129,7 +142,7 @@ class ReferenceStore:
 
     def _write(self, name: str) -> None:
         with self._lock:
-            if name in self._hot and name not in self.files:
+            if not self._reads_only and name in self._hot and name not in self.files:
                 path = self.folder / name
                 write_whole(path, pack(_File(dict(self._hot[name].parts))))
                 self._unsynced.append(path)
@@ -157,7 +170,7 @@ class ReferenceStore:
 
     def sweep(self, names: Collection[str]) -> None:
         """Remove the files of other references."""
-        if self._folder is None:
+        if self._folder is None or self._reads_only:
             return
         for name in self.files.difference(names):
             (self.folder / name).unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from sparsona.errors import RunError
-from sparsona.files import read_regular, write_new, write_whole
+from sparsona.files import PART, read_regular, write_new, write_whole
 from sparsona.ops.by_client import ByClient, Resting
 from sparsona.runs.state import SCALARS, pack, unpack
 from sparsona.runs.store import state_bytes
@@ -33,7 +33,7 @@ SHARE = 4
 WHOLE = 2**20
 """Bytes of clients' values that a checkpoint writes anew each time. Of more it writes what has changed."""
 
-OURS = re.compile(r"[0-9a-f]{64}(\.part)?|rows-[0-9]+")
+OURS = re.compile(rf"[0-9a-f]{{64}}({PART})?|rows-[0-9]+")
 """The files here: nothing else is ever removed."""
 
 

@@ -116,7 +116,7 @@ class WorkerLoop:
     def configure(self, shared: SharedSetup, handle: int) -> Configured | Failure:
         """Become the worker of a federation whose data lie in shared memory."""
         self._worker = None
-        found = caught(lambda: Worker(_attached(shared, handle), ReferenceStore()))
+        found = caught(lambda: Worker(_attached(shared, handle), ReferenceStore(reads_only=True)))
         if isinstance(found, Failure):
             return found
         self._worker = found
@@ -126,7 +126,7 @@ class WorkerLoop:
         """Run the turns of one request."""
         assert self._worker is not None
         self.scratch = request.scratch
-        self._worker.references.settle(request.references)
+        self._worker.references.read_from(request.references, request.jobs[0].stamp.round)
         outcomes, wrote = [], []
         for job, ticket in zip(request.jobs, request.tickets, strict=True):
             outcome, state = run_turn(self._worker, job, ticket.state())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import socket
+import sys
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from sparsona.engines.ray.sources import Sources
 from sparsona.engines.shipping import setup_of
 from sparsona.engines.turns import Failure, caught, run_turn
 from sparsona.errors import MissingReference
-from sparsona.federation.references import ReferenceStore
+from sparsona.federation.references import HOT_BYTES, ReferenceStore
 from sparsona.federation.worker import Job, Outcome, Worker
 from sparsona.message import Part
 from sparsona.runs.store import Ticket
@@ -115,8 +116,12 @@ class RemoteWorker:
         assert isinstance(self._worker, Worker)
         states, references = request.states, self._worker.references
         if isinstance(states, SharedFiles):
-            references.settle(states.references)
+            references.keep_within(HOT_BYTES)
+            references.read_from(states.references, request.jobs[0].stamp.round)
         else:
+            references.keep_within(
+                sys.maxsize
+            )  # they are in the node's object store, and there is no file to read again
             given: tuple[Mapping[str, Part], ...] = sent[len(sent) - len(states.references) :]
             for name, parts in zip(states.references, given, strict=True):
                 references.add(Reference(parts, name))
@@ -139,4 +144,4 @@ class RemoteWorker:
 
 def _worker(device: str, sources: Sources, arrays: Any) -> Worker:
     sources.install()
-    return Worker(replace(setup_of(arrays), device=device), ReferenceStore())
+    return Worker(replace(setup_of(arrays), device=device), ReferenceStore(reads_only=True))
