@@ -1,7 +1,8 @@
 """``folder:PATH``: the user's own data in a folder, one file a client, named after it.
 
 ``berlin.csv`` and ``berlin.parquet`` have columns, ``berlin.npz`` holds `x` and `y`, perhaps `x_test` and `y_test`.
-All are understood as :class:`sparsona.data.schema.Columns` declares them.
+All are understood as :class:`sparsona.data.schema.Columns` declares them. What else the folder holds is refused: a
+client must not be left out unsaid. Hidden files and those that describe the folder (README, .md) are passed over.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from sparsona.data.schema.table import Table, Tables
 from sparsona.errors import DataError
 
 READERS = {".csv": read_csv, ".npz": read_npz_table, ".parquet": read_parquet}
+ENDINGS = ".csv, .parquet or .npz"
+JUNK = ("desktop.ini", "thumbs.db")
+"""What Windows leaves in folders by itself."""
 
 
 @source(about="your own files, one a client: folder:PATH with .csv, .parquet or .npz (x, y)", licence="yours")
@@ -32,22 +36,38 @@ def load(store: Store, path: Path) -> Tables:
 
 
 def read_table(path: Path, owner: str) -> Table:
-    """The table in a file, by what its name ends in."""
-    if path.suffix not in READERS:
+    """The table in a file, by what its name ends in, in capitals or not."""
+    if path.suffix.lower() not in READERS:
         raise DataError(f"cannot read {path}: the name must end in {', '.join(sorted(READERS))}")
-    return READERS[path.suffix](path, owner)
+    return READERS[path.suffix.lower()](path, owner)
 
 
 def _files(path: Path) -> list[Path]:
     try:
-        files = sorted(f for f in path.iterdir() if f.suffix in READERS and not f.name.startswith("."))
+        files = sorted(file for file in path.iterdir() if not _harmless(file))
+        folders = {file for file in files if file.is_dir()}
     except OSError as error:
         raise DataError(f"cannot read the folder {path}: {error.strerror}; check the path behind folder:") from error
+    for file in files:
+        if file in folders:
+            raise DataError(f"{file} is a folder; put one file a client into {path} itself, or move it elsewhere")
+        if file.suffix.lower() not in READERS:
+            raise DataError(f"{file} is no {ENDINGS} file; {_remedy(file)}, or move it out of the folder")
     if not files:
-        raise DataError(f"there is no .csv, .parquet or .npz file in {path}; put one file a client there")
+        raise DataError(f"there is no {ENDINGS} file in {path}; put one file a client there")
     seen: dict[str, Path] = {}
     for file in files:
         if file.stem in seen:
             raise DataError(f"{seen[file.stem]} and {file.name} name the same client; rename one of them")
         seen[file.stem] = file
     return files
+
+
+def _harmless(file: Path) -> bool:
+    """Whether this can be nobody's data: hidden, a lock of an office program, junk of Windows, or a description."""
+    name = file.name.lower()
+    return name.startswith((".", "~$", "readme")) or name in JUNK or file.suffix.lower() == ".md"
+
+
+def _remedy(file: Path) -> str:
+    return "unpack it" if file.suffix.lower() in (".gz", ".zip", ".bz2", ".xz", ".7z") else "save it as .csv"

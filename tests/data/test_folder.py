@@ -1,0 +1,54 @@
+"""A folder of files, one a client: none of them is left out unsaid."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from sparsona import data
+from sparsona.errors import DataError
+
+GOOD = "age,weight,label\n31,70,0\n42,81,1\n55,64,0\n29,77,1\n"
+
+
+def test_an_ending_in_capitals_is_a_client_too(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(GOOD)
+    (tmp_path / "b.CSV").write_text(GOOD)
+    assert data.load(f"folder:{tmp_path}").group_names == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("va.csv.gz", "{}/va.csv.gz is no .csv, .parquet or .npz file; unpack it, or move it out of the folder"),
+        ("basel.xlsx", "{}/basel.xlsx is no .csv, .parquet or .npz file; save it as .csv, or move it out of the folder"),
+        ("basel.txt", "{}/basel.txt is no .csv, .parquet or .npz file; save it as .csv, or move it out of the folder"),
+        ("basel", "{}/basel is no .csv, .parquet or .npz file; save it as .csv, or move it out of the folder"),
+    ],
+)
+def test_a_file_that_is_not_read_is_told(tmp_path: Path, name: str, line: str) -> None:
+    (tmp_path / "a.csv").write_text(GOOD)
+    (tmp_path / name).write_bytes(gzip.compress(GOOD.encode()))
+    with pytest.raises(DataError) as caught:
+        data.load(f"folder:{tmp_path}")
+    assert str(caught.value) == line.replace("{}", str(tmp_path))
+
+
+def test_a_folder_in_the_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(GOOD)
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "b.csv").write_text(GOOD)
+    with pytest.raises(DataError) as caught:
+        data.load(f"folder:{tmp_path}")
+    line = f"{tmp_path}/more is a folder; put one file a client into {tmp_path} itself, or move it elsewhere"
+    assert str(caught.value) == line
+
+
+def test_what_can_be_nobodys_data_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(GOOD)
+    for name in (".DS_Store", ".~lock.a.csv#", "~$a.xlsx", "README", "readme.txt", "notes.md", "Thumbs.db"):
+        (tmp_path / name).write_text("nothing")
+    (tmp_path / ".git").mkdir()
+    assert data.load(f"folder:{tmp_path}").group_names == ("a",)
