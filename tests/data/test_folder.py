@@ -23,7 +23,7 @@ def test_an_ending_in_capitals_is_a_client_too(tmp_path: Path) -> None:
     ("name", "line"),
     [
         ("va.csv.gz", "{}/va.csv.gz is no .csv, .parquet or .npz file; unpack it, or move it out of the folder"),
-        ("basel.xlsx", "{}/basel.xlsx is no .csv, .parquet or .npz file; save it as .csv, or move it out of the folder"),
+        ("uri.xlsx", "{}/uri.xlsx is no .csv, .parquet or .npz file; save it as .csv, or move it out of the folder"),
         ("basel.txt", "{}/basel.txt is no .csv, .parquet or .npz file; save it as .csv, or move it out of the folder"),
         ("basel", "{}/basel is no .csv, .parquet or .npz file; save it as .csv, or move it out of the folder"),
     ],
