@@ -91,6 +91,8 @@ def write_named(path: Path, data: str | bytes, what: str, ours: Callable[[bytes]
         if path.is_file() and (there := path.read_bytes()) and not ours(there):
             raise InputError(f"{path} is there and is not {what} of sparsona: give another path, or remove it")
         write_whole(path.resolve(), content)
+    except FileExistsError as error:
+        raise InputError(f"cannot write {path}: {error.filename} is a file; give another path") from None
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}; give another path") from None
 

@@ -89,13 +89,12 @@ def predict(
     to: Annotated[Path | None, typer.Option("--out", help="the csv to write [to the screen]")] = None,
 ) -> None:
     """Predict raw rows, in the owner's class names, as csv."""
-    from sparsona.export.predict import predict_file
+    from sparsona.export.predict import predict_file, write_predictions
 
     if to is None:
         predict_file(model, rows, sys.stdout)
         return
-    with to.open("w", newline="", encoding="utf-8") as file:
-        count = predict_file(model, rows, file)
+    count = write_predictions(model, rows, to)
     out.print(f"wrote {to}: {count} predictions", soft_wrap=True)
 
 

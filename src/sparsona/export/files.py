@@ -54,25 +54,47 @@ def npz_bytes(tensors: Mapping[str, Array], card: ModelCard) -> bytes:
 
 def read_model(path: Path) -> ModelFile:
     """The model in a file that ends in .safetensors or .npz."""
+    if path.suffix == ".onnx":
+        raise InputError(f"cannot read {path}: give the model as .safetensors or .npz, or run .onnx with onnxruntime")
+    if path.suffix not in (".safetensors", ".npz"):
+        raise InputError(f"cannot read {path}: give a model file, which ends in .safetensors or .npz")
     try:
         data = path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
+    if not data:
+        raise InputError(f"{path} is empty: write it again with sparsona export")
     try:
         if path.suffix == ".safetensors":
             notes = _notes(data)
             tensors: dict[str, Array] = load_tensors(data)
-        elif path.suffix == ".npz":
+        elif not zipfile.is_zipfile(io.BytesIO(data)):
+            raise zipfile.BadZipFile
+        else:
             with np.load(io.BytesIO(data), allow_pickle=False) as stored:
                 tensors = {name: stored[name] for name in stored.files}
             notes = {KEY: str(tensors.pop(KEY))} if KEY in tensors else {}
-        else:
-            raise InputError(f"cannot read {path}: a model file ends in .safetensors, .npz or .onnx")
-    except (SafetensorError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is damaged, or no model: {error}") from None
+    except (SafetensorError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile):
+        kind = f"it is no whole {path.suffix[1:]} file"
+        raise InputError(f"{path} is damaged, or no model ({kind}): write it again with sparsona export") from None
     if KEY not in notes:
         raise InputError(f"{path} says nothing about its model: write it with sparsona export")
     return ModelFile(card_of(notes[KEY], str(path)), tensors, {k: v for k, v in notes.items() if k != KEY})
+
+
+def holds_model(data: bytes) -> bool:
+    """Whether a file is a model that sparsona export wrote, in any of its formats."""
+    if zipfile.is_zipfile(io.BytesIO(data)):
+        with zipfile.ZipFile(io.BytesIO(data)) as file:
+            return f"{KEY}.npy" in file.namelist()
+    try:
+        return KEY in _notes(data)
+    except (ValueError, AttributeError):
+        return ONNX_KEY in data
+
+
+ONNX_KEY = b"\n\x08" + KEY.encode() + b"\x12"
+"""How the name of the card begins in an ONNX file, whose entries are protocol buffers: field 1, 8 bytes; field 2."""
 
 
 def _notes(data: bytes) -> dict[str, str]:

@@ -26,7 +26,7 @@ ROWS = "rows"
 
 
 @dataclass
-class Graph:
+class OnnxGraph:
     """Nodes, constants and inputs of a graph under construction."""
 
     onnx: Any
@@ -74,7 +74,7 @@ def onnx_bytes(model: PersonalModel) -> bytes:
     if not isinstance(model.model, np.ndarray):
         raise InputError(f"the model of {model.client} is not one set of weights: export it as .safetensors")
     schema = model.card.schema
-    graph = Graph(onnx)
+    graph = OnnxGraph(onnx)
     ready = _encoded(graph, schema)
     outputs = _chained(graph, model, ready) if model.card.chain else _traced(graph, model, ready)
     _answers(graph, schema, outputs, model.card.outputs)
@@ -87,7 +87,7 @@ def onnx_bytes(model: PersonalModel) -> bytes:
     return data
 
 
-def _chained(graph: Graph, model: PersonalModel, value: str) -> str:
+def _chained(graph: OnnxGraph, model: PersonalModel, value: str) -> str:
     """The layers of a net that is a chain of them."""
     weights = model.tensors()
     for step in model.card.chain:
@@ -108,7 +108,7 @@ def _chained(graph: Graph, model: PersonalModel, value: str) -> str:
     return value
 
 
-def _traced(graph: Graph, model: PersonalModel, value: str) -> str:
+def _traced(graph: OnnxGraph, model: PersonalModel, value: str) -> str:
     """A net of any other kind, as torch's exporter writes it."""
     net = _net(model)
     (entry,), (answer,) = net.graph.input, net.graph.output
@@ -163,7 +163,7 @@ def _net(model: PersonalModel) -> Any:
     return onnx.load_from_string(program.model_proto.SerializeToString())
 
 
-def _encoded(graph: Graph, schema: Schema) -> str:
+def _encoded(graph: OnnxGraph, schema: Schema) -> str:
     """The nodes from raw columns to the net's input."""
     if schema.inputs != "table":
         return _samples(graph, schema)
@@ -182,7 +182,7 @@ def _encoded(graph: Graph, schema: Schema) -> str:
     return graph.node("Concat", *pieces, axis=1)
 
 
-def _one_hot(graph: Graph, feature: Category) -> str:
+def _one_hot(graph: OnnxGraph, feature: Category) -> str:
     if feature.numeric:
         raw = graph.input(feature.column, "FLOAT", [1])
         values = graph.constant([[float(value) for value in feature.values]], np.float32)
@@ -192,7 +192,7 @@ def _one_hot(graph: Graph, feature: Category) -> str:
     return graph.node("Reshape", hot, graph.constant([-1, feature.width], np.int64))
 
 
-def _samples(graph: Graph, schema: Schema) -> str:
+def _samples(graph: OnnxGraph, schema: Schema) -> str:
     shape: list[Any] = list(schema.shape)
     if schema.inputs == "tokens":
         raw = graph.input("x", "INT64", shape)
@@ -211,7 +211,7 @@ def _channels(values: tuple[float, ...], axes: int) -> Array:
     return np.array(values, np.float32).reshape(1, -1, *(1,) * (axes - 1))
 
 
-def _answers(graph: Graph, schema: Schema, outputs: str, count: int) -> None:
+def _answers(graph: OnnxGraph, schema: Schema, outputs: str, count: int) -> None:
     """The nodes from the net's outputs to predictions."""
     if schema.task == "classification":
         graph.node("Softmax", outputs, axis=1, name="probabilities")

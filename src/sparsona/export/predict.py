@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import sys
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from sparsona.errors import InputError
 from sparsona.export.card import ModelCard
 from sparsona.export.files import ModelFile, read_model
 from sparsona.export.rebuild import module_of, runner_of
+from sparsona.files import write_named
 from sparsona.layout import Layout
 from sparsona.message import Vector
 from sparsona.method import ClientId, Model
@@ -34,7 +36,8 @@ from sparsona.training.runner import EVAL_BATCH, ModelRunner
 class PersonalModel:
     """One client's own model, with all that lies between raw rows and its owner's words.
 
-    Rows may be a DataFrame, a mapping of columns, or an array whose columns are those that it was trained on.
+    Rows may be a DataFrame, a mapping of columns (of single values: one row), or an array whose columns are those that
+    it was trained on.
     """
 
     card: ModelCard
@@ -118,6 +121,21 @@ def _state_kind(file: ModelFile) -> type:
         if isinstance(found, type) and hasattr(found, "predict"):
             return found
     raise InputError(f"the model is a {name}, which method {file.card.method!r} does not know")
+
+
+def write_predictions(model: Path, rows: Path, to: Path) -> int:
+    """Predict the rows of a file into a csv file, which is written last and whole; returns how many they are.
+
+    It replaces no file but one of predictions.
+    """
+    for what, given in (("the model", model), ("the rows", rows)):
+        if to.exists() and given.exists() and to.samefile(given):
+            raise InputError(f"--out {to} is the file of {what}: give another path")
+    text = io.StringIO()
+    count = predict_file(model, rows, text)
+    known = (b"prediction,", b"prediction\n", text.getvalue().encode().partition(b"\n")[0] + b"\n")
+    write_named(to, text.getvalue(), "a file of predictions", lambda there: there.startswith(known))
+    return count
 
 
 def predict_file(model: Path, rows: Path, out: IO[str]) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from sparsona.errors import InputError
-from sparsona.export.files import npz_bytes, read_model
+from sparsona.export.files import holds_model, npz_bytes, read_model
 from sparsona.export.predict import load_model
+from sparsona.files import write_named
 from sparsona.method import ClientId
 from sparsona.runs.directory import RunDirectory
 
@@ -29,5 +30,4 @@ def export_model(run: Path, client: ClientId, to: Path, format: str | None = Non
         from sparsona.export.onnx import onnx_bytes  # its packages are an extra, and slow to import
 
         data = onnx_bytes(load_model(file))
-    to.parent.mkdir(parents=True, exist_ok=True)
-    to.write_bytes(data)
+    write_named(to, data, "a model", holds_model)

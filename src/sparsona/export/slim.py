@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import nn
 
 from sparsona.errors import InputError, RunError
 from sparsona.export.card import KEY, ModelCard, card_of
+from sparsona.export.files import holds_model
 from sparsona.export.rebuild import module_of
+from sparsona.files import write_named
 from sparsona.layout import Layout
 from sparsona.message import Vector
 from sparsona.methods.pfedgate.gate import Gated
@@ -58,8 +60,8 @@ def export_slim(run: Path, client: str, to: Path) -> Exported:
     net = SlimNet(chain, plan(chain, layout, vector != 0))
     net.load(vector)
     notes = {**{k: v for k, v in notes.items() if k != "tree"}, "client": client, "chain": _text(chain)}
-    to.parent.mkdir(parents=True, exist_ok=True)
-    save_file({name: tensor.contiguous() for name, tensor in net.tensors().items()}, to, metadata=notes)
+    data = save({name: tensor.contiguous() for name, tensor in net.tensors().items()}, metadata=notes)
+    write_named(to, data, "a model", holds_model)
     return Exported(layout.size, net.numbers())
 
 

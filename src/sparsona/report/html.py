@@ -9,8 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from sparsona.errors import RunError
-from sparsona.files import write_atomically
+from sparsona.errors import InputError, RunError
+from sparsona.files import write_named
 from sparsona.report.comparison import Budget
 from sparsona.report.measured import find_runs, measure
 from sparsona.report.page import page_data
@@ -23,16 +23,21 @@ def write_report(folders: Sequence[Path], to: Path, budget: Budget | None = None
 
     `notes` stand below the answer: how the runs came about.
     """
+    if to.suffix not in (".html", ".htm"):
+        raise InputError(f"cannot write a report to {to}: give --out a name that ends in .html")
     runs = [measure(folder) for folder in find_runs(folders)]
     if not any(run.measurements for run in runs):
         where = ", ".join(map(str, folders))
         raise RunError(
             f"no run with a measured round is in {where}: give the folders that sparsona run or compare made"
         )
-    to.parent.mkdir(parents=True, exist_ok=True)
     data, answer = page_data(runs, budget or Budget(), notes)
-    write_atomically(to, render(data))
+    write_named(to, render(data), "a report", lambda there: MARK in there)
     return answer
+
+
+MARK = b"<title>Sparsona report</title>"
+"""What every report holds, by which it is known."""
 
 
 def render(data: dict[str, Any]) -> str:
