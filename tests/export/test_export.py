@@ -197,13 +197,31 @@ def test_raw_rows_that_do_not_fit_are_told(run: Path) -> None:
         model.predict(np.zeros(4))
     with pytest.raises(DataError, match="row 1, column 'age': 'old' is not a number"):
         model.predict({"age": ["1", "old"], "sex": ["m", "f"], "kind": [1, 2]})
+    with pytest.raises(DataError, match=r"column 'sex' has values of shape \(1,\), 'age' of \(2,\); give every column"):
+        model.predict({"age": [1, 2], "sex": "m", "kind": [1, 2]})
+
+
+def test_a_mapping_of_single_values_is_one_row(run: Path) -> None:
+    model = sparsona.load(run).models["east"]
+    for row in ({"age": 70, "sex": "m", "kind": 3}, {"age": None, "sex": "f", "kind": 1}):
+        assert model.predict(row).tolist() == model.predict({k: [v] for k, v in row.items()}).tolist()
+        assert len(model.predict(row)) == 1
 
 
 def test_files_that_are_no_models_are_told(run: Path, tmp_path: Path) -> None:
+    for name in ("m.npz", "m.safetensors"):
+        export_model(run, "east", tmp_path / name)
+    npz = (tmp_path / "m.npz").read_bytes()
     for name, content, problem in (
         ("a.npz", b"hello", "is damaged, or no model"),
         ("a.safetensors", b"hello", "is damaged, or no model"),
-        ("a.txt", b"hello", "a model file ends in"),
+        ("a.txt", b"hello", r"give a model file, which ends in \.safetensors or \.npz$"),
+        ("a.onnx", b"hello", r"give the model as \.safetensors or \.npz, or run \.onnx with onnxruntime$"),
+        ("empty.npz", b"", "empty.npz is empty: write it again with sparsona export"),
+        ("empty.safetensors", b"", "empty.safetensors is empty: write it again with sparsona export"),
+        ("cut.npz", npz[: len(npz) // 2], r"\(it is no whole npz file\): write it again with sparsona export$"),
+        ("other.npz", (tmp_path / "m.safetensors").read_bytes(), r"no model \(it is no whole npz file\)"),
+        ("other.safetensors", npz, r"no model \(it is no whole safetensors file\)"),
     ):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=problem):

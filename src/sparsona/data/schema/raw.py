@@ -17,11 +17,14 @@ from sparsona.errors import DataError
 
 def encode_raw(schema: Schema, given: Any, where: str = "the rows") -> Array:
     """A model's inputs from raw rows: a table, a mapping of columns, or an array in the order of the schema's columns.
+    A mapping of single values is one row.
 
     >>> from sparsona.data.schema.schema import Category, Number
     >>> schema = Schema("classification", ("y",), features=(Number("a", 1.0, 2.0), Category("b", ("u", "v"))))
     >>> encode_raw(schema, {"b": ["v", "u"], "a": [5, 1], "more": [0, 0]}).tolist()
     [[2.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    >>> encode_raw(schema, {"a": 5, "b": "v"}).tolist()
+    [[2.0, 0.0, 1.0]]
     """
     if schema.inputs != "table":
         return _block(schema, given, where)
@@ -29,21 +32,27 @@ def encode_raw(schema: Schema, given: Any, where: str = "the rows") -> Array:
     for name in schema.columns:
         if name not in table.columns:
             raise DataError(f"{table.where} has no column {name!r}, which the model needs; add it")
-    return schema.encode(features_of(table, schema.columns, schema.categorical))
+    return schema.encode(features_of(table, schema.columns, schema.categorical, settled=True))
 
 
 def _table(schema: Schema, given: Any, where: str) -> Table:
     if isinstance(given, Mapping):
-        return Table("", where, {name: _column(values) for name, values in given.items()})
-    rows = np.asarray(given)
-    if rows.ndim != 2 or rows.shape[1] != len(schema.columns):
+        columns = {name: _column(values) for name, values in given.items()}
+        first, rows = next(((name, len(values)) for name, values in columns.items()), ("", 0))
+        for name, values in columns.items():
+            if values.shape != (rows,):
+                here = f"{where}, column {name!r} has values of shape {values.shape}"
+                raise DataError(f"{here}, {first!r} of ({rows},); give every column one value a row")
+        return Table("", where, columns)
+    array = np.asarray(given)
+    if array.ndim != 2 or array.shape[1] != len(schema.columns):
         shape = f"(rows, {len(schema.columns)})"
-        raise DataError(f"{where} have shape {rows.shape}; give {shape}: {', '.join(schema.columns)}")
-    return Table("", where, {name: _column(rows[:, k]) for k, name in enumerate(schema.columns)})
+        raise DataError(f"{where} have shape {array.shape}; give {shape}: {', '.join(schema.columns)}")
+    return Table("", where, {name: _column(array[:, k]) for k, name in enumerate(schema.columns)})
 
 
 def _column(values: Any) -> Array:
-    array = np.asarray(values)
+    array = np.atleast_1d(np.asarray(values))
     if array.dtype.kind in "biuf":
         return array
     return numbers_or_texts(["" if cell is None or cell != cell else str(cell) for cell in array.tolist()])

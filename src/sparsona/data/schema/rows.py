@@ -94,13 +94,16 @@ def understand(table: Table, columns: Columns, along: Along | None = None) -> Ro
     )
 
 
-def features_of(table: Table, features: Sequence[str], categorical: Sequence[str]) -> Rows:
-    """The features of a table alone, as a model that predicts needs them."""
+def features_of(table: Table, features: Sequence[str], categorical: Sequence[str], *, settled: bool = False) -> Rows:
+    """The features of a table alone, as a model that predicts needs them.
+
+    Where it is `settled` which columns hold numbers, an error does not advise to declare them otherwise.
+    """
     numbers = [name for name in features if name not in categorical]
     rows = len(table)
     matrix = np.empty((rows, len(numbers)), np.float32)
     for k, name in enumerate(numbers):
-        matrix[:, k] = _numbers(table, name)
+        matrix[:, k] = _numbers(table, name, settled)
     return Rows(
         inputs="table" if table.block is None else "arrays",
         order=tuple(features),
@@ -217,12 +220,14 @@ def _numeric(parts: Sequence[Rows]) -> frozenset[str]:
     )
 
 
-def _numbers(table: Table, name: str) -> Array:
+def _numbers(table: Table, name: str, settled: bool) -> Array:
     """A feature as float32; what is not a number is named with its place."""
     values = table.columns[name]
     if values.dtype.kind in "US":
-        raise DataError(_no_number(table, name))
+        raise DataError(_no_number(table, name, settled))
     if values.dtype.kind in "mM":
+        if settled:
+            raise DataError(f"{table.where}, column {name!r} holds dates; the model needs numbers there")
         raise DataError(f"{table.where}, column {name!r} holds dates; pass --drop {name}, or --split time:{name}")
     with np.errstate(over="ignore", invalid="ignore"):
         made = values.astype(np.float32)
@@ -235,10 +240,13 @@ def _numbers(table: Table, name: str) -> Array:
     return made
 
 
-def _no_number(table: Table, name: str) -> str:
+def _no_number(table: Table, name: str, settled: bool) -> str:
     values = table.columns[name]
     texts = [row for row, cell in enumerate(values.tolist()) if cell and number(cell) is None]
     row = texts[0]
+    if settled:
+        what = f"{table.at(row)}, column {name!r}: {str(values[row])!r} is not a number"
+        return f"{what}, which the model needs there; correct it, or leave it empty where it is missing"
     if len(texts) == int((values != "").sum()):
         where = f"{table.at(row)}, column {name!r}: {str(values[row])!r} is text"
         return f"{where}, as all of the column; pass --categorical {name} to use it, or --drop {name}"
