@@ -53,7 +53,7 @@ def load(spec: str, root: Path | None = None, columns: Columns | None = None, al
     found = DATASETS.get(split_spec(spec)[0])
     given = found.load(Store.of(found, root), **bind("data set", spec, found.load, skip=1))
     if isinstance(given, Tables):
-        return dataset_of(given, columns or Columns(), along)
+        return dataset_of(given, columns or Columns(), along, whole=True)
     if along is not None or (columns or Columns()) != Columns():
         raise InputError(f"{found.name} is no table of columns: leave --target, --features, --split and the like out")
     return given

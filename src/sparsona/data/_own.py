@@ -124,4 +124,5 @@ def _one(given: Any, owner: str, where: str) -> Table:
 def _dataset(
     name: str, tables: list[Table], owned: bool, model: str | None, columns: Columns | None, along: Along | None
 ) -> Dataset:
-    return dataset_of(Tables(name, tuple(tables), owned, model or "mlp"), columns or Columns(), along)
+    given = Tables(name, tuple(tables), owned, model or "mlp")
+    return dataset_of(given, columns or Columns(), along, whole=True)

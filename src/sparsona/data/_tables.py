@@ -11,7 +11,7 @@ from sparsona.data.dataset import Array, ClientSplit, Dataset
 from sparsona.data.schema.cells import in_order, names
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.exchange import Agreement, apply
-from sparsona.data.schema.roles import Along
+from sparsona.data.schema.roles import Along, check_dropped
 from sparsona.data.schema.rows import Rows, joined, understand
 from sparsona.data.schema.schema import class_names
 from sparsona.data.schema.table import Table, Tables
@@ -26,13 +26,17 @@ def declared(publisher: Columns, user: Columns) -> Columns:
     return replace(publisher, **said)
 
 
-def dataset_of(given: Tables, columns: Columns, along: Along | None = None) -> Dataset:
+def dataset_of(given: Tables, columns: Columns, along: Along | None = None, *, whole: bool = False) -> Dataset:
     """A data set of these tables, the owners' test parts at its end.
+
+    `whole`: these are the tables of all owners, so that a column which --drop names must be in one of them.
 
     Its `rows` are raw. Until :func:`agreed` has prepared them, `inputs` are the columns of numbers as they came and
     `targets` are classes counted over all rows: good for a partition to deal rows out by, not for training.
     """
     columns = declared(given.columns, columns)
+    if whole:
+        check_dropped(given.tables, columns.drop)
     parts = [understand(table, columns, along) for table in given.tables]
     rows = joined(parts, [table.where for table in given.tables])
     owners, called = _owners(given, columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -58,7 +58,7 @@ def along_of(spec: str) -> Along | None:
 
 
 def roles_of(table: Table, columns: Columns, along: Along | None = None) -> Roles:
-    """Who is what in this table.
+    """Who is what in this table. A column that --drop names need not be here: another owner may have it.
 
     >>> table = Table("a", "a.csv", {"age": np.zeros(2), "name": np.array(["x", "y"]), "label": np.zeros(2)})
     >>> roles_of(table, Columns(drop=("name",))).features
@@ -68,20 +68,20 @@ def roles_of(table: Table, columns: Columns, along: Along | None = None) -> Role
         "--target": columns.target,
         "--features": columns.features,
         "--drop": columns.drop,
-        "--categorical": columns.categorical,
+        "--categorical": tuple(name for name in columns.categorical if name not in columns.drop),
         "--client": (columns.client,) if columns.client else (),
         "--split": (along.column,) if along else (),
     }
     for option, given in declared.items():
         for name in given:
-            if name not in table.columns:
+            if name not in table.columns and option != "--drop":
                 raise DataError(f"{table.where} has no column {name!r}, which {option} names{_near(name, table)}")
     target = columns.target or table.target or (_target(table, columns.drop),)
     for name in target:
         for option in ("--features", "--drop", "--client"):
             if name in declared[option]:
                 raise DataError(f"column {name!r} is the target and named by {option}; leave it out there")
-    dropped = dict.fromkeys(columns.drop, "--drop")
+    dropped = {name: "--drop" for name in columns.drop if name in table.columns}
     if columns.client:
         dropped[columns.client] = "the client"
     if along is not None and along.column not in columns.features and along.column not in target:
@@ -102,6 +102,15 @@ def roles_of(table: Table, columns: Columns, along: Along | None = None) -> Role
         raise DataError(f"{table.where} has no feature besides the target {target[0]!r}; give at least one")
     named = {*columns.categorical, *table.categories}
     return Roles(target, features, tuple(name for name in (*features, *target) if name in named), dropped)
+
+
+def check_dropped(tables: Sequence[Table], dropped: Sequence[str]) -> None:
+    """Refuse a column that --drop names and that no owner has. Only who sees all tables can tell."""
+    known = {name for table in tables for name in table.columns}
+    for name in dropped:
+        if name not in known:
+            where = f"{tables[0].where} has no" if len(tables) == 1 else f"none of the {len(tables)} tables has a"
+            raise DataError(f"{where} column {name!r}, which --drop names{suggest(name, known)}")
 
 
 def _target(table: Table, dropped: tuple[str, ...]) -> str:
