@@ -21,7 +21,7 @@ from sparsona.experiment import build
 from sparsona.methods.pfedgate.blocks import Cut
 from sparsona.models._build import build_model
 from sparsona.prepare import prepare
-from sparsona.reproduce import MEASURED, PAPERS, SIZES, Case, Claim, Paper, Runs, Size, reproduce, results_file
+from sparsona.reproduce import PAPERS, SIZES, Case, Claim, Paper, Runs, Size, reproduce, results_file
 from sparsona.reproduce._results import Results
 from sparsona.reproduce.pfedgate.checks import most_gain
 from sparsona.reproduce.pfedgate.gates import gates, masks
@@ -61,21 +61,9 @@ def test_all_methods_have_the_same_budget_of_rates() -> None:
         data = "emnist" if size == "paper" else "fashion-mnist"
         assert {f"{data}-local", f"{data}-pfedgate-0.3", f"{data}-fedrep"} <= set(grids)
         rounds, rates = 50 if size in ("whole", "paper") else 20, len(ALL_RATES) if size == "paper" else 4
-        masked = {row: grids.pop(row) for row in list(grids) if row.endswith("fedmask")}
+        masked = {row: grids.pop(row) for row in list(grids) if "fedmask" in row}
         assert {(grid.key, len(grid.values)) for grid in masked.values()} <= {("options.score_lr", 4)}
         assert {(len(grid.values), grid.rounds) for grid in grids.values()} == {(rates, rounds)}
-
-
-@pytest.mark.parametrize("size", ["quick", "day"])
-def test_no_kept_run_is_lost(size: Size) -> None:
-    """A case whose settings changed would not find its kept run."""
-    results = Path(__file__).parents[2] / "docs" / "papers" / "results"
-    kept = Results.read(results_file(results, "pfedgate", size))
-    paper = PAPERS.get("pfedgate")(size)
-    cases = {case.name: case for case in paper.cases}
-    for name in kept.runs:
-        if not name.startswith(("tune-", MEASURED)):
-            assert kept.run_of(cases[name], paper), name
 
 
 def test_the_papers_own_data_nets_clients_and_rates() -> None:

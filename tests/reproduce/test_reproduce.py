@@ -15,6 +15,7 @@ from sparsona.methods.fedpse.owed import ServerState
 from sparsona.reproduce import (
     BEGIN,
     END,
+    MEASURED,
     PAPERS,
     SIZES,
     Case,
@@ -300,6 +301,34 @@ def test_every_claim_can_be_left_open_with_its_reason_and_its_cost(name: str, si
         found = claim.check({})
         assert found.note, claim.text
         assert (found.word == "not run") == bool(claim.cost), f"{claim.text}: a count needs no run, all else has a cost"
+
+
+RESULTS = Path(__file__).parents[2] / "docs" / "papers" / "results"
+KEPT = [
+    (name, size)
+    for name in PAPERS.names()
+    for size in SIZES
+    if not name.startswith("test") and Results.read(results_file(RESULTS, name, size)).runs
+]
+
+
+@pytest.mark.parametrize(("name", "size"), KEPT)
+def test_no_kept_run_is_lost(name: str, size: Size) -> None:
+    """A case whose settings, or whose choice, changed would not find its kept run."""
+    paper, kept = PAPERS.get(name)(size), Results.read(results_file(RESULTS, name, size))
+    cases = {case.name: case for case in paper.cases}
+    lines = [line for line in kept.runs if not line.startswith(("tune-", MEASURED))] if cases else []
+    assert [line for line in lines if line not in cases or not kept.run_of(cases[line], paper)] == []
+
+
+@pytest.mark.parametrize(("name", "size"), KEPT)
+def test_what_a_grid_varies_makes_a_difference(name: str, size: Size) -> None:
+    """FedMask once chose among learning rates that it does not read."""
+    paper, kept = PAPERS.get(name)(size), Results.read(results_file(RESULTS, name, size))
+    for case in {case.of: case for case in paper.cases if case.grid}.values():
+        found = [kept.find(trial.name, trial.identity) for trial in paper.trials(case)]
+        if all(found):
+            assert len({json.dumps(run["validation"]) for run in found if run}) > 1, case.of
 
 
 def test_pfednet_and_its_rivals_have_the_same_budget_and_no_setting_is_refused() -> None:

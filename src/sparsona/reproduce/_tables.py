@@ -24,6 +24,8 @@ from sparsona.reproduce._verdicts import (
     values,
 )
 
+SOURCE = "source"
+"""What lines have that were read off a card of an earlier version: their bytes are those of an earlier wire."""
 MEASURED = "measured-"
 """How the names of kept lines begin that are a benchmark's and no case's."""
 
@@ -125,7 +127,9 @@ def _judged(text: str, parts: Sequence[Part]) -> Verdict:
 def _row(case: Case, runs: Runs) -> list[str]:
     own = runs[case.of]
     first = own[min(own)]
-    counts = [first[count][way] / 1e6 for count in ("bytes", "paper_bytes") for way in ("up", "down")]
+    today = next((own[seed] for seed in sorted(own) if SOURCE not in own[seed]), None)  # bytes of today's wire
+    sent = [f"{today['bytes'][way] / 1e6:,.3f}" if today else "-" for way in ("up", "down")]
+    counted = [f"{first['paper_bytes'][way] / 1e6:,.3f}" for way in ("up", "down")]
     picked = [f"{key.rpartition('.')[2]} {value:g}" for key, value in first.get("chosen", {}).items()]
     return [
         case.of,
@@ -133,7 +137,8 @@ def _row(case: Case, runs: Runs) -> list[str]:
         *(spread(list(values(runs, case.of, point).values())) for point in ("pre", "post", "ft")),
         ", ".join(picked) or "-",
         str(len(own)),
-        *(f"{count:,.3f}" for count in counts),
+        *sent,
+        *counted,
         f"{first['flops'] / 1e9:,.0f}",
         f"{first['simulated_seconds']:,.0f}",
         str(first["rounds"]),

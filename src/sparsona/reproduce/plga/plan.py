@@ -33,8 +33,9 @@ ROWS = {
 }
 """The paper's numbers are of its client accuracy, in the order of LENGTHS."""
 AT_CLIENT = "-client"
-"""How the names of rows end whose rate is chosen at the paper's client point, as PLGA's is. The other methods have two
-rows: one for what their clients hold, one for the server's model. Where both choose the same rate they are one run."""
+"""How the names of rows end whose rate is chosen at the paper's client point. PLGA's `pre` is such a point: the mixture
+that a client uses. The other methods have two rows: one for what their clients hold, one for the server's model. Where
+both choose the same rate they are one run."""
 TWICE = ("fedavg-stale", "lga", "fedavg-drop", "per-fedavg", "fedasync")
 ROWS |= {f"{name}{AT_CLIENT}": ROWS[name] for name in TWICE}
 MAIN = (*TWICE, *(f"{name}{AT_CLIENT}" for name in TWICE), "plga", "local")
@@ -164,13 +165,13 @@ def _table_2(size: Size) -> Iterator[Case]:
                         },
                         cost=1e6 * (10 * nth + seed) + 100 * list(ORDERS).index(order) + place,
                         row=f"{data}-{order}-{name}",
-                        grid=Grid("training.lr", rates, length["tuned"], _point(name, row)),
+                        grid=Grid("training.lr", rates, length["tuned"], _point(name)),
                     )
 
 
-def _point(name: str, row: PaperRow) -> str:
+def _point(name: str) -> str:
     """Where a row's rate is chosen."""
-    return "client" if row.method == "plga" or name.endswith(AT_CLIENT) else "pre"
+    return "client" if name.endswith(AT_CLIENT) else "pre"
 
 
 def _read(size: Size, data: str, order: str) -> Mapping[str, Any]:
