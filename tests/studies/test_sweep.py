@@ -87,3 +87,21 @@ def test_what_cannot_be_run_is_named_before_anything_is(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="unheard"):
         run_sweep(sweep, tmp_path, SweepWatcher())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_runs_with_other_settings_are_no_runs_of_the_sweep(finished: bool, tmp_path: Path) -> None:
+    """They would be shown under settings that they never had. What is refused changes nothing."""
+    folder = tmp_path / "s"
+    sweep = declare(folder, Sweep(BASE, parse_over(["seed=0:2"])), False)
+    assert run_sweep(sweep, folder, SweepWatcher()) == {}
+    if not finished:
+        (folder / "seed1" / "summary.json").unlink()
+    before = (folder / "sweep.json").read_bytes()
+    for given in (Sweep({"training": {"lr": 5.0}}, {}), Sweep({}, {}, ("lr=5",)), Sweep({"rounds": 1}, {})):
+        with pytest.raises(RunError, match=r"training\.lr differs|holds a run of 2 rounds"):
+            declare(folder, given, True)
+        assert (folder / "sweep.json").read_bytes() == before
+    longer = declare(folder, Sweep({"rounds": 3}, parse_over(["seed=2"])), True)
+    assert run_sweep(longer, folder, SweepWatcher()) == {}
+    assert [run.summary["rounds"] for run in swept_runs(longer, folder)] == [3, 3, 3], "longer runs are the same work"

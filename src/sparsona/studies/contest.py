@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sparsona.api import same_experiment
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import assign
 from sparsona.files import write_atomically
@@ -24,6 +25,7 @@ from sparsona.methods import METHODS
 from sparsona.prepare import Prepared
 from sparsona.report.comparison import Budget
 from sparsona.report.measured import MeasuredRun, measure
+from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import RoundReport
 from sparsona.studies.naming import distinct_names
 
@@ -93,17 +95,32 @@ def _plain_name(contender: str) -> str:
 
 
 def declare(folder: Path, contest: Contest, resume: bool) -> Contest:
-    """Take a folder for a contest. With `resume` the contest that is there goes on, with whatever is added to it."""
+    """Take a folder for a contest. With `resume` the contest that is there goes on, with whatever is added to it.
+
+    Runs that are there with other settings than they would have now are refused, and the folder stays as it is.
+    """
     file = folder / FILE
     if file.exists():
         if not resume:
             raise RunError(f"{folder} already holds a study: add --resume to continue it, or choose another --out")
-        contest = _joined(read_contest(folder), contest)
+        there = read_contest(folder)
+        contest = _joined(there, contest)
+        if (contest.settings, contest.set) != (there.settings, there.set):  # else each run is asked when it is advanced
+            _check_runs(Runs(contest, folder))
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RunError(f"{folder} is not the folder of a study: choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(file, contest.text())
     return contest
+
+
+def _check_runs(runs: Runs) -> None:
+    """Refuse a contest of which a run is there that is another experiment's."""
+    for contender in runs.contest.contenders:
+        for seed in runs.contest.seeds:
+            directory = RunDirectory(runs.path(contender, seed))
+            if directory.experiment_file.exists():
+                same_experiment(directory, runs.prepare(contender, seed).experiment)
 
 
 def read_contest(folder: Path) -> Contest:

@@ -11,6 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from sparsona.api import same_experiment
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import assign, build
 from sparsona.files import write_atomically
@@ -128,17 +129,30 @@ def _range(value: str) -> Iterable[str | int]:
 
 
 def declare(folder: Path, sweep: Sweep, resume: bool) -> Sweep:
-    """Take a folder for a sweep. With `resume` the one that is there goes on, with whatever is added to it."""
+    """Take a folder for a sweep. With `resume` the one that is there goes on, with whatever is added to it.
+
+    Runs that are there with other settings than they would have now are refused, and the folder stays as it is.
+    """
     file = folder / FILE
     if file.exists():
         if not resume:
             raise RunError(f"{folder} already holds a sweep: add --resume to continue it, or choose another --out")
         sweep = _read(file).joined(sweep)
+        _check_runs(sweep, folder)
     elif not sweep.over or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
         raise RunError(f"{folder} is not the folder of a sweep: choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(file, sweep.text())
     return sweep
+
+
+def _check_runs(sweep: Sweep, folder: Path) -> None:
+    """Refuse a sweep of which a run is there that is another experiment's."""
+    loader = Loader()
+    for point in sweep.points():
+        directory = RunDirectory(folder / point.name)
+        if directory.experiment_file.exists():
+            same_experiment(directory, loader.prepare(point.settings, f"the run {point.name}").experiment)
 
 
 def _read(file: Path) -> Sweep:
