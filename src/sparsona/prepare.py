@@ -180,9 +180,20 @@ def _resolve(experiment: Experiment, given: Mapping[str, Any], data: Dataset) ->
             update["partition"] = "groups"
             if "clients" not in given:
                 update["clients"] = 0
+        elif data.rows is not None and data.groups is None:
+            raise InputError(_whose_rows(experiment.data))
         elif data.classes == 0:
             update["partition"] = "iid"
     return experiment.model_copy(update=update)
+
+
+def _whose_rows(spec: str) -> str:
+    """What to say of an owner's table that does not tell whose its rows are: clients are not made up."""
+    kind, _, path = spec.partition(":")
+    what, how = (path, "pass --client COLUMN") if kind in PATHS else ("data", "give client=COLUMN, or a table a client")
+    if kind == "npz":
+        how = "add an array client to it"
+    return f"{what} is one {'file' if kind in PATHS else 'table'}: {how}, or --partition to deal its rows out"
 
 
 def _engine(experiment: Experiment, setup: Setup, seconds: float) -> str:

@@ -179,4 +179,5 @@ def test_data_are_loaded_once_for_runs_that_name_the_same(tmp_path: Path) -> Non
     loader = Loader()
     first = loader.prepare(SMALL, "a test").loaded
     assert loader.prepare({**SMALL, "method": "local", "seed": 4}, "a test").loaded is first
-    assert loader.prepare({**SMALL, "data": f"csv:{tmp_path / 'own.csv'}"}, "a test").loaded is not first
+    own = {**SMALL, "data": f"csv:{tmp_path / 'own.csv'}", "partition": "iid"}
+    assert loader.prepare(own, "a test").loaded is not first

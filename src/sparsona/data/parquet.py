@@ -1,6 +1,6 @@
 """``parquet:PATH``: the user's own rows in one file.
 
-``--client COLUMN`` says whose each row is; without it a partition deals them out.
+``--client COLUMN`` says whose each row is, or ``--partition`` deals them out; one of them must be given.
 """
 
 from __future__ import annotations

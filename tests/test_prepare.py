@@ -1,0 +1,44 @@
+"""From settings to a run that can start: whose the rows are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sparsona.errors import InputError
+from sparsona.prepare import prepare
+
+ROWS = [f"{'ulm' if k % 3 else 'aue'},{k * k % 17},{k % 2}" for k in range(60)]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """One file of two towns' rows."""
+    path = tmp_path / "all.csv"
+    path.write_text("\n".join(["town,x,label", *ROWS]) + "\n")
+    return path
+
+
+def test_clients_are_not_made_up(file: Path) -> None:
+    given = {"method": "local", "data": f"csv:{file}", "columns": {"drop": "town"}}
+    with pytest.raises(InputError) as caught:
+        prepare(given)
+    assert str(caught.value) == f"{file} is one file: pass --client COLUMN, or --partition to deal its rows out"
+    assert len(prepare({**given, "partition": "iid", "clients": 4}).setup.federation.clients) == 4
+
+
+def test_a_column_says_whose_the_rows_are(file: Path) -> None:
+    prepared = prepare({"method": "local", "data": f"csv:{file}", "columns": {"client": "town"}})
+    assert sorted(prepared.setup.federation.clients) == ["aue", "ulm"]
+
+
+def test_nor_are_they_in_arrays(tmp_path: Path) -> None:
+    x, y = np.random.default_rng(0).normal(size=(30, 2)), np.arange(30) % 2
+    np.savez(tmp_path / "all.npz", x=x, y=y)
+    with pytest.raises(InputError, match=r"all.npz is one file: add an array client to it, or --partition to deal"):
+        prepare({"method": "local", "data": f"npz:{tmp_path / 'all.npz'}"})
+    with pytest.raises(InputError, match=r"data is one table: give client=COLUMN, or a table a client, or --partition"):
+        prepare({"method": "local"}, data=(x, y))
+    assert len(prepare({"method": "local", "partition": "iid"}, data=(x, y)).setup.federation.clients) == 10
