@@ -11,6 +11,7 @@ import pytest
 
 from sparsona.errors import InputError
 from sparsona.experiment import build
+from sparsona.federation.resources import Resources
 from sparsona.methods.fedpse.owed import ServerState
 from sparsona.reproduce import (
     BEGIN,
@@ -156,6 +157,9 @@ def test_unknown_names() -> None:
         reproduce("pfednet", "day", Path("nowhere"))
     with pytest.raises(InputError, match="no case"):
         reproduce(NAME, "quick", Path("nowhere"), only="nothing-*")
+    for asked in ({"again": True}, {"engine": "ray"}, {"resources": Resources(workers=2)}):
+        with pytest.raises(InputError, match="fedthin is a study, whose runs are made one by one"):
+            reproduce("fedthin", "quick", Path("nowhere"), **cast(Any, asked))
 
 
 def test_kept_results_outlive_the_runs(tmp_path: Path) -> None:

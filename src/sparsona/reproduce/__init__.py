@@ -35,7 +35,7 @@ from sparsona.reproduce._verdicts import Claim, Runs, Summary, score
 from sparsona.runs.about import read_about
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.directory import RunDirectory
-from sparsona.runs.records import ClientRecord, RoundReport
+from sparsona.runs.records import RoundReport
 from sparsona.runs.scores import summarise
 from sparsona.training.runner import ModelRunner
 
@@ -69,6 +69,11 @@ def reproduce(
         raise InputError(f"a size is {', '.join(SIZES[:-1])} or {SIZES[-1]}, not {size!r}")
     paper = PAPERS.get(name)(size)
     if paper.study is not None:
+        if again or engine not in ("auto", "inprocess") or (resources or Resources()) != Resources():
+            raise InputError(
+                f"{name} is a study, whose runs are made one by one and once: leave --again, --engine and --workers"
+                " out, and start the command a second time for a second core"
+            )
         return _carried_out(
             paper.study, paper.title, out, only, say, run, Results.read(results_file(results, name, size))
         )
@@ -243,14 +248,9 @@ def _write_watched(watch: Callable[[RunDirectory], Mapping[str, float]], run: Ru
         file.write(json.dumps({"round": done.round, **watch(run)}) + "\n")
 
 
-def lines_of(folder: RunDirectory) -> list[ClientRecord]:
-    """All that a run has written down."""
-    return folder.lines()
-
-
 def last_validation(folder: RunDirectory) -> dict[str, float]:
     """The clients' mean score on validation samples after the last round, by point; clients without any left out."""
-    lines = lines_of(folder)
+    lines = folder.lines()
     last = [line.validation for line in lines if line.round == lines[-1].round]
     found: dict[str, float] = {}
     for point in ("pre", "post"):

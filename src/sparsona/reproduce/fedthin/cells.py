@@ -6,7 +6,6 @@ Several processes may work on one folder: a cell is claimed by a lock on a file,
 from __future__ import annotations
 
 import base64
-import copy
 import fcntl
 import json
 import tempfile
@@ -28,12 +27,11 @@ from sparsona.federation.rounds import Rounds
 from sparsona.files import write_atomically
 from sparsona.prepare import Prepared, prepare
 from sparsona.report.measured import measurements
-from sparsona.reproduce import Kept
+from sparsona.reproduce import Kept, runner_of
 from sparsona.reproduce._results import digest_of, machine
 from sparsona.reproduce.fedthin.analysis import Curve, area
 from sparsona.reproduce.fedthin.plan import Cell
 from sparsona.runs.records import RunLog, by_round, read_records
-from sparsona.training.runner import ModelRunner
 
 
 def carry_out(cell: Cell) -> dict[str, Any]:
@@ -103,9 +101,7 @@ def _right_counts(prepared: Prepared, scores: list[Mapping[str, float]]) -> npt.
 
 def _correct(prepared: Prepared, models: Mapping[str, Any]) -> npt.NDArray[np.bool_]:
     """Which test samples the final models get right, client after client."""
-    setup = prepared.setup
-    runner = ModelRunner(copy.deepcopy(setup.module), setup.federation.data, setup.objective, setup.task.chance)
-    found = []
+    setup, runner, found = prepared.setup, runner_of(prepared), []
     for client in setup.task.clients:
         test = setup.federation.splits[client].test
         data = setup.federation.data

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from sparsona.prepare import Prepared
-from sparsona.reproduce import Runs, lines_of, number, score, spread
+from sparsona.reproduce import Runs, number, score, spread
 from sparsona.reproduce._verdicts import accuracy, interval, values
 from sparsona.reproduce.plga.plan import LENGTHS, ROWS, orders_of
 from sparsona.runs.directory import RunDirectory
@@ -57,7 +57,7 @@ def held_by_all(folder: RunDirectory, prepared: Prepared, of: Scores = tested) -
     schedule = prepared.experiment.schedule
     if not schedule.stragglers or prepared.experiment.evaluation.every != 1:
         return {}
-    found = held(lines_of(folder), prepared.experiment.method == "plga", of)
+    found = held(folder.lines(), prepared.experiment.method == "plga", of)
     return {"client": sum(found.values()) / len(found)}
 
 

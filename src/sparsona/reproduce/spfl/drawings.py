@@ -7,7 +7,7 @@ from pathlib import Path
 from sparsona.method import ClientId, ClientMatrices
 from sparsona.methods._similar import ServerState
 from sparsona.report.drawings import draw_heat_map
-from sparsona.reproduce import lines_of, server_state
+from sparsona.reproduce import server_state
 from sparsona.reproduce.spfl.plan import SETTINGS
 from sparsona.runs.directory import RunDirectory
 
@@ -30,7 +30,7 @@ def by_client(folder: Path) -> dict[ClientId, float]:
     run = RunDirectory(folder)
     if not run.summary_file.exists():
         return {}
-    lines = lines_of(run)
+    lines = run.lines()
     return {line.client: line.test["pre"] for line in lines if line.round == lines[-1].round and "pre" in line.test}
 
 
