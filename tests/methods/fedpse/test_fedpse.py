@@ -276,6 +276,20 @@ def test_who_comes_late_gets_what_was_common_meanwhile_beside_its_own_choice() -
     assert not late.owed.missed
 
 
+def test_who_came_late_in_vain_is_sent_what_it_missed_once() -> None:
+    """Its reply does not count, and what it goes on from lacks the common choices: its next update has them all, and
+    the one after that none of them."""
+    where, method = task(nn.Linear(200, 1)), FedPSE(broadcast_absent=True)
+    everybody = [replies(number, 0.1, clients="ab") for number in range(4)]
+    server = method.aggregate(method.start_server(where), arrivals(everybody[0]), ServerContext(where, 0))
+    for number, training in ((1, "a"), (2, "")):  # a trains in round 1, and its reply is refused in round 2
+        context = ServerContext(where, number, unanswered=frozenset(training))
+        server = method.aggregate(server, arrivals({"b": everybody[number]["b"]}), context)
+    fresh = method.aggregate(method.start_server(where), arrivals(everybody[3]), ServerContext(where, 3))
+    after = method.aggregate(server, arrivals(everybody[3]), ServerContext(where, 3))
+    assert np.array_equal(after.owed.updates["a"].sparse().dense(), fresh.owed.updates["a"].sparse().dense())
+
+
 def test_the_draw_depends_on_round_and_client_only() -> None:
     where, method, updates = task(nn.Linear(200, 1)), FedPSE(), replies(0, 0.1)
 

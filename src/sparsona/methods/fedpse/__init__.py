@@ -89,11 +89,14 @@ class FedPSE(Method[ServerState, ClientState]):
         mean, moments = self.server.direction(elementwise_mean(size, replies, absent=not self.ewa), server.moments)
         common = Common.of(self.chosen(mean, top_supports(mean, spans, self.sparsity), context.task.layout), spans)
         same, chosen, distance = Packed.of(common.support), {}, dict(server.distance)
-        for k, update in ((a.client, a.message.sparse("update", size)) for a in arrivals):
+        late: set[ClientId] = set()
+        for k, round, update in ((a.client, a.round, a.message.sparse("update", size)) for a in arrivals):
+            late |= {k} if round < context.round else set()
             places, distance[k] = common.personal(update, context.words("dps", k))
             chosen[k] = Packed.of(self.chosen(mean, places, context.task.layout)) if self.dps else same
         owed = server.owed.broadcast(same, context.unanswered) if self.broadcast_absent else server.owed
-        return ServerState(same.added_to(server.weights), owed.given(chosen, server.owed), distance, moments)
+        owed = owed.given(chosen, server.owed, late)
+        return ServerState(same.added_to(server.weights), owed, distance, moments)
 
     def chosen(self, vector: Vector, places: IndexSet, layout: Layout) -> Sparse:
         """What travels of a vector: its entries at these places, rounded."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sparsona.message import Message, Vector
@@ -15,20 +15,28 @@ from sparsona.training.optimizer import EMPTY, Moments
 
 @dataclass(frozen=True)
 class Owed:
-    """The next update of each client, and what was common to the rounds that a client misses while it trains."""
+    """The next update of each client, and what was common to the rounds that a client misses while it trains.
+
+    An update is for a client whose reply never counts: it goes back to where it was, and has all that was common since
+    in its next one. Only a client whose late reply counts needs what it missed beside its new choice.
+    """
 
     updates: ByClient[Packed] = field(default_factory=ByClient)
     missed: ByClient[Packed] = field(default_factory=ByClient)
 
     def broadcast(self, common: Packed, training: Iterable[ClientId]) -> Owed:
-        """With the common choice of a round for everyone; clients that are `training` get it when they are back."""
+        """With the common choice of a round for everyone; clients that are `training` get it when they are back.
+
+        A client that trains no more has missed nothing: either its reply counted, or its update holds it all.
+        """
         updates = {client: update.plus(common) for client, update in self.updates.items()}
-        missed = {k: self.missed[k].plus(common) if k in self.missed else common for k in {*self.missed, *training}}
+        missed = {k: self.missed[k].plus(common) if k in self.missed else common for k in training}
         return Owed(ByClient(updates), ByClient(missed))
 
-    def given(self, chosen: Mapping[ClientId, Packed], before: Owed) -> Owed:
-        """With the choice of the clients that answered, and what each had missed `before` this round."""
-        new = {k: own.plus(before.missed[k]) if k in before.missed else own for k, own in chosen.items()}
+    def given(self, chosen: Mapping[ClientId, Packed], before: Owed, late: Collection[ClientId]) -> Owed:
+        """With the choice of the clients that answered, and what the `late` ones had missed `before` this round."""
+        missed = {k: before.missed[k] for k in late if k in before.missed}
+        new = {k: own.plus(missed[k]) if k in missed else own for k, own in chosen.items()}
         return Owed(self.updates | new, self.missed.without(new.keys()))
 
 
