@@ -18,7 +18,7 @@ from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Sampled
 from sparsona.method import Method
 from sparsona.methods.fedavg import FedAvg
-from sparsona.methods.local import Local
+from sparsona.methods.local import LocalOnly
 from sparsona.methods.spfl import SPFL
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.records import ClientRecord, RunLog
@@ -103,7 +103,7 @@ def test_in_windows_the_slow_are_late_and_busy_until_they_arrive(table: str) -> 
 
 
 def test_who_sends_nothing_is_busy_all_the_same(table: str) -> None:
-    _, lines = loop(Sampled(devices=table, window=0.5), Local(), rounds=9)
+    _, lines = loop(Sampled(devices=table, window=0.5), LocalOnly(), rounds=9)
     assert len([line for line in lines if line.client == "c2"]) < 4
 
 

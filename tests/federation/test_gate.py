@@ -17,7 +17,7 @@ from sparsona.engines.inprocess import InProcess
 from sparsona.errors import SparsonaError
 from sparsona.federation.delivery import PendingReply
 from sparsona.federation.evaluation import Evaluation
-from sparsona.federation.gate import Gate, Passage, Refused, Size, norm_of, norm_of_update, numbers_of
+from sparsona.federation.gate import Passage, Refused, ReplyGate, Size, norm_of, norm_of_update, numbers_of
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Sampled
 from sparsona.message import Blocks, Message, Positions, Sparse, Stamp, Ternary
@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 from attacks import ATTACKS, BAD, MESSAGES, Attacker, largest, run, verdict
 
-GATE = Gate({"a": 10}, initial=1.0)
+GATE = ReplyGate({"a": 10}, initial=1.0)
 
 
 def arrival(message: Message, sent: Message | None = None, order: tuple[int, int] = (2, 0)) -> Arrival:
@@ -89,7 +89,7 @@ def reply(client: str) -> PendingReply:
     return PendingReply(0, client, 0, 0, np.zeros(1, np.uint8))
 
 
-def left_out(gate: Gate, *sizes: Size) -> list[int]:
+def left_out(gate: ReplyGate, *sizes: Size) -> list[int]:
     replies = [reply(str(k)) for k in range(len(sizes))]
     found = gate.out_of_proportion(dict(zip(replies, sizes, strict=True)))
     return [int(one.client) for one in found]

@@ -20,7 +20,7 @@ from sparsona.message import Message, Part, Vector
 from sparsona.method import TRAIN, Arrival, ClientId, Fit, Method, Phase, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
-from sparsona.methods.local import Local as LocalOnly
+from sparsona.methods.local import LocalOnly
 from sparsona.runs.records import ClientRecord, RunLog
 from sparsona.testing import tiny_setup
 from sparsona.training.local import Local

@@ -20,7 +20,7 @@ from sparsona.registry import suggest
 
 
 @dataclass(frozen=True)
-class Split:
+class EmnistSplit:
     """One of EMNIST's ways to divide its characters into classes."""
 
     characters: str
@@ -30,9 +30,9 @@ class Split:
 
 
 SPLITS = {
-    "balanced": Split(string.digits + string.ascii_uppercase + "abdefghnqrt", 0, "convnet2"),
-    "byclass": Split(string.digits + string.ascii_uppercase + string.ascii_lowercase, 0, "leaf-cnn"),
-    "letters": Split(string.ascii_lowercase, 1, "lenet5"),
+    "balanced": EmnistSplit(string.digits + string.ascii_uppercase + "abdefghnqrt", 0, "convnet2"),
+    "byclass": EmnistSplit(string.digits + string.ascii_uppercase + string.ascii_lowercase, 0, "leaf-cnn"),
+    "letters": EmnistSplit(string.ascii_lowercase, 1, "lenet5"),
 }
 
 

@@ -43,7 +43,7 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Gate:
+class ReplyGate:
     """What a reply must be to count.
 
     `declared` is how many examples each client may claim, by the samples that it has told at the start and the passes
@@ -158,7 +158,7 @@ def _medians_of_others(values: Sequence[float]) -> list[float]:
 class Passage(Generic[R]):
     """The replies of one aggregation on their way through the gate; `refused` says why some did not pass."""
 
-    gate: Gate
+    gate: ReplyGate
     read: Callable[[PendingReply], Arrival]
     refused: dict[PendingReply, str] = field(default_factory=dict)
     _sizes: dict[PendingReply, Size] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from sparsona.federation.aggregation import Aggregate, aggregation, reader
 from sparsona.federation.delivery import Delivery, LoopState, Order, PendingReply, with_buffers
 from sparsona.federation.engine import Engine
 from sparsona.federation.evaluation import Evaluation
-from sparsona.federation.gate import Gate, Passage
+from sparsona.federation.gate import Passage, ReplyGate
 from sparsona.federation.references import usable
 from sparsona.federation.schedule import Plan, Schedule
 from sparsona.federation.setup import Setup
@@ -80,7 +80,7 @@ class Rounds:
         self._buffers = Layout.of_buffers(setup.module).size
         splits = setup.federation.splits
         declared = {client: setup.config.most_examples(len(split.train)) for client, split in splits.items()}
-        self.gate = Gate(declared, float(np.linalg.norm(setup.task.initial)), setup.max_update_norm)
+        self.gate = ReplyGate(declared, float(np.linalg.norm(setup.task.initial)), setup.max_update_norm)
 
     def resume(self) -> None:
         """Continue where the last checkpoint was taken."""

@@ -10,7 +10,7 @@ from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._personal import NO_MEAN, Personal
-from sparsona.training.local import Local as Client
+from sparsona.training.local import Local
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class ClientState:
 
 @METHODS.add
 @dataclass(frozen=True)
-class Local(Method[None, ClientState]):
+class LocalOnly(Method[None, ClientState]):
     """Each client keeps and trains its own model."""
 
     alone: ClassVar[bool] = True
@@ -39,7 +39,7 @@ class Local(Method[None, ClientState]):
     def send(self, server: None, to: ClientId, context: ServerContext) -> Message:
         return Message()
 
-    def fit(self, state: ClientState, down: Message, local: Client) -> Fit[ClientState]:
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         trained = local.train(state.weights).weights
         mean = self.personal.mean(state.mean, trained)
         return Fit(ClientState(trained, mean), Message(), self.personal.model(mean, trained))
@@ -47,5 +47,5 @@ class Local(Method[None, ClientState]):
     def aggregate(self, server: None, arrivals: Sequence[Arrival], context: ServerContext) -> None:
         return None
 
-    def personal_model(self, state: ClientState, down: Message, local: Client) -> Vector:
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         return self.personal.model(state.mean, state.weights)

@@ -23,7 +23,7 @@ NOT_ARTEFACTS = ("summary.json", "about.json", "study.json")
 
 
 @dataclass(frozen=True)
-class Graph:
+class DrawnGraph:
     """Clients and weighted edges between their names."""
 
     name: str
@@ -50,9 +50,9 @@ class Tree:
     y: tuple[tuple[float, ...], ...]
 
 
-def json_artefacts(folder: Path) -> tuple[list[Graph], list[Heat]]:
+def json_artefacts(folder: Path) -> tuple[list[DrawnGraph], list[Heat]]:
     """The networks and matrices that the method has left in the run directory."""
-    graphs: list[Graph] = []
+    graphs: list[DrawnGraph] = []
     heats: list[Heat] = []
     names = tuple(sorted(file.stem for file in folder.glob("*.json") if file.name not in NOT_ARTEFACTS))
     try:
@@ -64,7 +64,7 @@ def json_artefacts(folder: Path) -> tuple[list[Graph], list[Heat]]:
         if isinstance(artefact, ClientGraph):
             pairs = zip(artefact.edges, artefact.weights, strict=True)
             inside = [(i, j, weight) for (i, j), weight in pairs if max(i, j) < len(clients)]
-            graphs.append(Graph(name, clients, tuple((clients[i], clients[j], weight) for i, j, weight in inside)))
+            graphs.append(DrawnGraph(name, clients, tuple((clients[i], clients[j], weight) for i, j, weight in inside)))
         else:
             heats += [Heat(name, stage, clients, rows[:MOST, :MOST]) for stage, rows in artefact.stages.items()]
     return graphs, heats

@@ -8,7 +8,7 @@ from torch import nn
 
 from sparsona.errors import InputError
 from sparsona.layout import Layout
-from sparsona.methods.pfednet.mixture import Mixture, mixture_of
+from sparsona.methods.pfednet.mixture import ComponentMixture, mixture_of
 
 NET = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
 LAYOUT = Layout.of(NET)
@@ -64,7 +64,7 @@ def test_buffers_are_neither_shared_nor_personal() -> None:
 )
 def test_what_the_matrices_may_not_be(shared: list[int], own: list[int], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
-        Mixture(3, np.array(shared), np.array(own))
+        ComponentMixture(3, np.array(shared), np.array(own))
 
 
 def test_clear_errors() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from sparsona.data.dataset import Array, Indices
 from sparsona.data.schema.cells import in_order
 from sparsona.data.schema.columns import InputKind, Scaling, TaskName
-from sparsona.data.schema.moments import Moments, moments, pooled
+from sparsona.data.schema.moments import ColumnMoments, moments, pooled
 from sparsona.data.schema.rows import Rows, same_category_kind, same_columns, same_kinds
 from sparsona.data.schema.schema import Category, Feature, Number, Schema, class_names
 from sparsona.data.schema.target import Kind, infer
@@ -216,7 +216,7 @@ def _may_be_classes(rows: Rows, seen: Rows) -> bool:
     return rows.task == "auto" and len(rows.targets) == 1 and seen.kind != "decimal"
 
 
-def _input_moments(rows: Rows) -> Moments:
+def _input_moments(rows: Rows) -> ColumnMoments:
     if rows.block is None:
         return moments(rows.numbers)
     scale = 255.0 if rows.inputs == "images" else 1.0
@@ -224,7 +224,7 @@ def _input_moments(rows: Rows) -> Moments:
     return pooled(moments(np.moveaxis(c, 1, -1).reshape(-1, c.shape[1]).astype(np.float64) / scale) for c in chunks)
 
 
-def _packed(name: str, found: Moments) -> dict[str, Any]:
+def _packed(name: str, found: ColumnMoments) -> dict[str, Any]:
     if not len(found.mean):
         return {}
     return {
@@ -234,18 +234,18 @@ def _packed(name: str, found: Moments) -> dict[str, Any]:
     }
 
 
-def _unpacked(name: str, message: Message, width: int) -> Moments:
+def _unpacked(name: str, message: Message, width: int) -> ColumnMoments:
     if not width:
-        return Moments(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+        return ColumnMoments(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
     known = message.numbers(f"{name}.known")
     squares = unpack_doubles(message, f"{name}.squares", width)
     if known.dtype != np.int64 or len(known) != width or (known < 0).any() or (squares < 0).any():
         raise WireError(f"the description of {name} holds a count or a sum of squares below 0, or not {width} of them")
-    return Moments(known, unpack_doubles(message, f"{name}.mean", width), squares)
+    return ColumnMoments(known, unpack_doubles(message, f"{name}.mean", width), squares)
 
 
-def _taken(found: Moments, places: Sequence[int] | slice) -> Moments:
-    return Moments(found.count[places], found.mean[places], found.squares[places])
+def _taken(found: ColumnMoments, places: Sequence[int] | slice) -> ColumnMoments:
+    return ColumnMoments(found.count[places], found.mean[places], found.squares[places])
 
 
 def _heads(messages: Sequence[Message]) -> list[dict[str, Any]]:

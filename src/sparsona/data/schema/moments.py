@@ -15,7 +15,7 @@ Doubles = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Moments:
+class ColumnMoments:
     """For each column how many values are known, their mean, and the sum of squared deviations from it."""
 
     count: npt.NDArray[np.int64]
@@ -28,7 +28,7 @@ class Moments:
         return np.where(std > 0, std, 1.0)
 
 
-def moments(values: Array) -> Moments:
+def moments(values: Array) -> ColumnMoments:
     """Of the columns of a matrix, NaN being unknown.
 
     >>> found = moments(np.array([[1.0, 5.0], [3.0, np.nan]]))
@@ -39,10 +39,10 @@ def moments(values: Array) -> Moments:
     known = ~np.isnan(wide)
     count = known.sum(axis=0)
     mean = np.where(known, wide, 0).sum(axis=0) / np.maximum(count, 1)
-    return Moments(count, mean, np.where(known, (wide - mean) ** 2, 0).sum(axis=0))
+    return ColumnMoments(count, mean, np.where(known, (wide - mean) ** 2, 0).sum(axis=0))
 
 
-def pooled(several: Iterable[Moments]) -> Moments:
+def pooled(several: Iterable[ColumnMoments]) -> ColumnMoments:
     """The moments of all rows together, as if they had been in one place (Chan, Golub, LeVeque 1979).
 
     >>> whole = pooled([moments(np.array([[1.0], [2.0]])), moments(np.array([[6.0]]))])
@@ -52,9 +52,9 @@ def pooled(several: Iterable[Moments]) -> Moments:
     return reduce(_both, several)
 
 
-def _both(a: Moments, b: Moments) -> Moments:
+def _both(a: ColumnMoments, b: ColumnMoments) -> ColumnMoments:
     count = a.count + b.count
     share = b.count / np.maximum(count, 1)
     gap = b.mean - a.mean
     mean = np.where(a.count == 0, b.mean, a.mean + gap * share)
-    return Moments(count, mean, a.squares + b.squares + gap * gap * a.count * share)
+    return ColumnMoments(count, mean, a.squares + b.squares + gap * gap * a.count * share)

@@ -16,11 +16,11 @@ Kind: TypeAlias = Literal["personal", "split", "additive"]
 
 
 @dataclass(frozen=True, eq=False)
-class Mixture:
+class ComponentMixture:
     """Column j of A has its 1 at `shared[j]`, column j of B at `own[j]`. Each of the `size` coordinates is in one of
     them, or all are in both.
 
-    >>> mixture = Mixture(3, np.array([0, 1]), np.array([2]))
+    >>> mixture = ComponentMixture(3, np.array([0, 1]), np.array([2]))
     >>> mixture.model(np.array([5, 6], np.float32), np.array([9], np.float32))
     array([5., 6., 9.], dtype=float32)
     """
@@ -51,14 +51,14 @@ class Mixture:
     def start(self, initial: Vector) -> tuple[Vector, Vector]:
         """The x and z whose model is `initial`; where both have a coordinate, x has it and z is 0.
 
-        >>> Mixture(1, np.array([0]), np.array([0])).start(np.array([4], np.float32))
+        >>> ComponentMixture(1, np.array([0]), np.array([0])).start(np.array([4], np.float32))
         (array([4.], dtype=float32), array([0.], dtype=float32))
         """
         both = len(self.shared) + len(self.own) > self.size
         return initial[self.shared], initial[self.own] * np.float32(not both)
 
 
-def mixture_of(kind: Kind, layout: Layout, own: str | float = "") -> Mixture:
+def mixture_of(kind: Kind, layout: Layout, own: str | float = "") -> ComponentMixture:
     """The mixture for a model of this `layout`.
 
     In a `split`, personal are the layers or tensors that `own` names (joined by +), or as many of the last tensors as
@@ -71,7 +71,7 @@ def mixture_of(kind: Kind, layout: Layout, own: str | float = "") -> Mixture:
     """
     size, every = layout.size, np.arange(layout.size)
     if kind != "split":
-        return Mixture(size, every[:0] if kind == "personal" else every, every)
+        return ComponentMixture(size, every[:0] if kind == "personal" else every, every)
     mask = np.zeros(size, np.bool_)
     if not isinstance(own, str):
         starts = np.array([t.start for t in layout.tensors])
@@ -86,4 +86,4 @@ def mixture_of(kind: Kind, layout: Layout, own: str | float = "") -> Mixture:
     if mask.all() or not mask.any():
         which, instead = ("all", "personal") if mask.any() else ("none", "additive, or another method")
         raise InputError(f"{which} of the model would be personal: choose layout={instead}, or other layers with own")
-    return Mixture(size, np.setdiff1d(every, np.flatnonzero(mask)), np.flatnonzero(mask))
+    return ComponentMixture(size, np.setdiff1d(every, np.flatnonzero(mask)), np.flatnonzero(mask))

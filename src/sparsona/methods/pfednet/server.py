@@ -11,7 +11,7 @@ import numpy as np
 from sparsona.message import Vector
 from sparsona.method import ClientId
 from sparsona.methods.pfednet.graph import Metric, Table
-from sparsona.methods.pfednet.mixture import Mixture
+from sparsona.methods.pfednet.mixture import ComponentMixture
 from sparsona.methods.pfednet.network import Network
 
 Prox: TypeAlias = Callable[..., tuple[Table, Table]]
@@ -37,7 +37,12 @@ class ServerState:
         return replace(self, network=network, z=network.rows_of(self.z, first), admm=admm)
 
     def stepped(
-        self, replies: Mapping[ClientId, tuple[int, Vector]], mixture: Mixture, eta: float, own: float, prox: Prox
+        self,
+        replies: Mapping[ClientId, tuple[int, Vector]],
+        mixture: ComponentMixture,
+        eta: float,
+        own: float,
+        prox: Prox,
     ) -> ServerState:
         """After a step of x by `eta`, and of the rows of Z by `own`, along updates that count by their weights. Where
         there are none, nothing moves."""
