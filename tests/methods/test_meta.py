@@ -15,10 +15,14 @@ from sparsona.data.dataset import ClientSplit, Dataset
 from sparsona.errors import Diverged, InputError
 from sparsona.message import Message
 from sparsona.method import Fit, Method, Task
+from sparsona.methods import apfl, fedala, scaffold
+from sparsona.methods.apfl import APFL
+from sparsona.methods.fedala import FedALA
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.fedupdate import FedUpdate
 from sparsona.methods.per_fedavg import PerFedAvg
 from sparsona.methods.pfedme import ClientState, PFedMe
+from sparsona.methods.scaffold import Scaffold
 from sparsona.methods.spfl import SPFL
 from sparsona.testing import tiny_setup
 from sparsona.training.config import TrainConfig
@@ -30,9 +34,11 @@ A = 2.0
 """The curvature: with inputs 1 and targets 0 the squared loss of one weight is w^2."""
 
 
-def quadratic(config: TrainConfig) -> Local:
+def quadratic(config: TrainConfig, layers: int = 1) -> Local:
     data = Dataset("quadratic", np.ones((8, 1), np.float32), np.zeros(8, np.float32), 0)
-    runner = ModelRunner(nn.Linear(1, 1, bias=False), data, regression(), Chance(0))
+    runner = ModelRunner(
+        nn.Sequential(*(nn.Linear(1, 1, bias=False) for _ in range(layers))), data, regression(), Chance(0)
+    )
     rows = np.arange(8)
     task = Task(runner.layout, np.ones(1, np.float32), ("a",), 5, (1,), 0, Chance(0))
     return Local("a", 0, task, config, ClientSplit("a", rows, rows[:0], rows), runner)
@@ -174,6 +180,43 @@ def test_batches_of_one_step_are_drawn_apart() -> None:
     local.iterate((np.ones(1, np.float32),), step, batches=2)
     assert len(seen) == 3
     assert any((a != b).any() for a, b in zip(*names, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("method", "state"),
+    [
+        (PerFedAvg(alpha=0.2), None),
+        (PerFedAvg(alpha=0.2, order="hessian"), None),
+        (PerFedAvg(alpha=0.2, variant="repository"), None),
+        (PFedMe(), ClientState(np.zeros(0, np.float32))),
+        (Scaffold(), scaffold.ClientState(np.full(1, 0.3, np.float32))),
+        (APFL(adaptive=False), apfl.ClientState(np.full(1, 3, np.float32), 0.5)),
+    ],
+)
+def test_repeats_are_steps_on_the_same_batch(method: Method[Any, Any], state: Any) -> None:
+    """All batches of the quadratic are alike, so three steps on one are a step on each of three."""
+
+    def found(config: TrainConfig) -> tuple[dict[str, Any], Any]:
+        down = Message(weights=np.ones(1, np.float32), control=np.full(1, 0.1, np.float32))
+        fit = method.fit(state, down, quadratic(config))
+        return {name: float(part[0]) for name, part in fit.reply.parts.items() if name != "examples"}, fit.model
+
+    repeated, once = found(replace(ONE, repeats=3)), found(ONE)
+    assert repeated == found(replace(ONE, steps=3))
+    assert repeated[0]["weights"] != once[0]["weights"]
+
+
+def test_fedala_has_its_own_number_of_steps_for_its_weights() -> None:
+    state = fedala.ClientState(np.full(2, 2, np.float32), np.full(2, 0.5, np.float32))
+    down = Message(weights=np.ones(2, np.float32))
+    once, thrice = (
+        FedALA(ala_steps=2, ala_lr=0.01)
+        .fit(state, down, quadratic(replace(ONE, repeats=repeats), layers=2))
+        .state.weights
+        for repeats in (1, 3)
+    )
+    assert np.array_equal(once, thrice)
+    assert not np.array_equal(once, state.weights)
 
 
 def test_iterate_refuses_other_optimisers_and_names_divergence() -> None:

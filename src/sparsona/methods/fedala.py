@@ -89,6 +89,6 @@ class FedALA(Method[ServerState, ClientState]):
             (w,) = vectors
             return (np.clip(w - rate * batches[0].gradient(base + w * way) * way, 0, 1),)
 
-        config = replace(local.config, steps=self.ala_first if first else self.ala_steps)
+        config = replace(local.config, steps=self.ala_first if first else self.ala_steps, repeats=1)
         (weights,) = local.iterate((begin,), step, config, stream="ala")
         return base + weights * way, weights

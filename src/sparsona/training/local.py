@@ -109,7 +109,7 @@ class Local:
     def iterate(
         self, start: Vectors, step: Step, config: TrainConfig | None = None, *, batches: int = 1, stream: str = "train"
     ) -> Vectors:
-        """Move vectors by steps of the method's own: as many as the config has batches.
+        """Move vectors by steps of the method's own: as many as the config has batches, times its `repeats`.
 
         Each step gets `batches` batches, drawn independently. This is for methods that need gradients at other points
         than the one that moves; :meth:`train` has none of these.

@@ -301,7 +301,7 @@ class ModelRunner:
     def iterate(
         self, start: Vectors, step: Step, batches: Iterator[tuple[Indices, ...]], config: TrainConfig
     ) -> Vectors:
-        """Move vectors by a method's own `step`, batch by batch."""
+        """Move vectors by a method's own `step`, batch by batch, as often on each as the config says."""
         vectors = start
         total, seen = torch.zeros((), device=self.device), 0
         self.flat.load(start[0])
@@ -309,7 +309,8 @@ class ModelRunner:
         for chosen in batches:
             drawn = tuple(Minibatch(self, indices, config) for indices in chosen)
             with np.errstate(over="ignore", invalid="ignore"):  # divergence is named below
-                vectors = step(vectors, drawn)
+                for _ in range(config.repeats):
+                    vectors = step(vectors, drawn)
             total += sum((batch.total for batch in drawn), torch.zeros((), device=self.device))
             seen += sum(batch.seen for batch in drawn)
         self.loss = loss = float(total) / max(seen, 1)
