@@ -28,16 +28,22 @@ def add_to(app: typer.Typer) -> None:
 
 @takes_run_options
 def run(
-    what: Annotated[str, typer.Argument(metavar="METHOD|experiment.toml", help="a method, or an experiment file")],
     options: RunOptions,
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="METHOD|experiment.toml", help="a method, or an experiment file; with --resume a run directory"
+        ),
+    ] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="run directory [runs/METHOD-DATA-SEED]")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out, as it was begun")] = False,
     repeats: Annotated[
         int, typer.Option(min=1, help="divide the clients' rows so many times at random, and pool the scores")
     ] = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="no progress bar, no tables")] = False,
 ) -> None:
     """Run an experiment: a method by name, or a complete experiment file."""
+    what = _what(what, folder, resume)
     file = Path(what)
     if file.suffix != ".toml":
         METHODS.check(what)
@@ -80,6 +86,22 @@ def run(
         if prepared.rows is not None or repeats > 1:
             out.print(clients_table(clients, done.summary["metric"], experiment.split.fewest, repeats))
         out.print(f"results: {folder}", soft_wrap=True)
+
+
+def _what(what: str | None, folder: Path | None, resume: bool) -> str:
+    """The method or experiment file that is meant; a run directory, where one is to be continued, means its file."""
+    if what is None and not (resume and folder):
+        raise InputError("run what? give a method or an experiment file; to go on with a run, --resume --out FOLDER")
+    place = folder if what is None else Path(what)
+    if what is not None and (place is None or not place.is_dir() or what in METHODS.names()):
+        return what
+    assert place is not None
+    file = place / "experiment.toml"
+    if not file.is_file():
+        raise InputError(f"{place} holds no run: give a method, an experiment file, or the folder of a run")
+    if not resume:
+        raise InputError(f"{place} holds a run: add --resume to go on with it, or run {file} again with another --out")
+    return str(file)
 
 
 def _refuse_one_split(by: str) -> None:
