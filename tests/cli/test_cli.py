@@ -150,6 +150,13 @@ def test_data_commands(sparsona: Any, tmp_path: Path) -> None:
         (["run", "fedavg", "--sample", "7"], "schedule.sample"),
         (["data", "show", "mnistt"], "unknown data set 'mnistt'; did you mean 'mnist'"),
         (["data", "show", "digits", "--partition", "iid", "--to", "x.txt"], "must end in .png"),
+        (["run", "fedavg", "--rouns", "3"], "sparsona: no such option: --rouns (Possible options: "),
+        (["run", "fedavg", "--rouns", "3"], "; sparsona run --help shows what there is\n"),
+        (["run", "fedavg", "--rounds", "x"], "invalid value for '--rounds': "),
+        (["runn", "fedavg"], "no such command 'runn'"),
+        (["compare", "fedavg", "--seeds"], "'--seeds' requires an argument"),
+        (["methods", "fedavg", "fedpse"], "unexpected extra argument"),
+        (["export", "r", "--to", "x.npz"], "missing option '--client'"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(sparsona: Any, words: list[str], line: str) -> None:
@@ -158,6 +165,26 @@ def test_bad_input_is_one_line_and_exit_code_2(sparsona: Any, words: list[str], 
     assert line in err
     assert err.count("\n") == 1
     assert "Traceback" not in err
+
+
+def test_without_a_command_the_commands_are_shown(sparsona: Any) -> None:
+    for words in ((), ("data",)):
+        code, out, err = sparsona(*words)
+        assert code == 2
+        assert "Commands:" in out + err
+
+
+@pytest.mark.parametrize(("words", "resumes"), [(("run", "local"), True), (("wire", "r"), False)])
+def test_only_what_can_be_resumed_is_said_to_be(
+    sparsona: Any, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], resumes: bool
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device", "r")
+
+    monkeypatch.setattr("sparsona.prepare.prepare", full)
+    monkeypatch.setattr(RunDirectory, "summary", full)
+    more = "; what was finished is kept, continue with --resume" if resumes else ""
+    assert sparsona(*words) == (2, "", f"sparsona: cannot read or write r: No space left on device{more}\n")
 
 
 def test_a_missing_data_set_says_what_to_do(sparsona: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

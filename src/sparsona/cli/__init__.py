@@ -6,6 +6,10 @@ A command imports what it needs when it is called: help, lists and rejected comm
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
 
 from sparsona.cli import compare, data, deploy, inspect, new, node, reproduce, run, search, server, sweep
 from sparsona.cli.app import app
@@ -29,12 +33,41 @@ node.add_to(app)
 def main() -> None:
     """The entry point: a problem is one line on standard error and exit code 2."""
     try:
-        app(prog_name="sparsona")
+        code = app(prog_name="sparsona", standalone_mode=False)
     except SparsonaError as error:
         _fail(str(error))
+    except UsageError as error:
+        _fail_usage(error)
+    except typer.Abort as stop:
+        if isinstance(stop.__cause__, EOFError):  # a mistake of ours, with its traceback
+            raise
+        sys.exit(130)
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
-        _fail(f"cannot read or write{where}: {error.strerror}; what was finished is kept, continue with --resume")
+        kept = "; what was finished is kept, continue with --resume" if _resumable(sys.argv[1:]) else ""
+        _fail(f"cannot read or write{where}: {error.strerror}{kept}")
+    else:
+        sys.exit(code or 0)  # that of typer.Exit; no command returns anything
+
+
+UsageError: Any = typer.BadParameter.__bases__[0]
+"""What is raised for options and arguments that do not fit. typer exports it under no name."""
+
+
+def _fail_usage(error: Any) -> None:
+    if error.message.startswith("Usage:"):  # a group of commands without one: its help
+        print(error.message, file=sys.stderr)
+        sys.exit(2)
+    text = error.format_message().removesuffix(".")
+    where = error.ctx.command_path if error.ctx is not None else "sparsona"
+    _fail(f"{text[:1].lower()}{text[1:]}; {where} --help shows what there is")
+
+
+def _resumable(words: Sequence[str]) -> bool:
+    """Whether the command of these words has --resume."""
+    commands = getattr(typer.main.get_command(app), "commands", {})
+    command = next((commands[word] for word in words if word in commands), None)
+    return command is not None and any("--resume" in parameter.opts for parameter in command.params)
 
 
 def _fail(message: str) -> None:
