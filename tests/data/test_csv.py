@@ -32,19 +32,47 @@ CASES = [
         "text in a number column",
         {"a": GOOD, "b": "age,weight,label\n31,70,0\n42,heavy,1\n"},
         "{}/b.csv, line 3, column 'weight': 'heavy' is not a number; correct it, leave it empty where it is missing, "
-        "or pass --categorical weight",
+        "pass --missing heavy where it means that, or --categorical weight",
     ),
     Case(
         "a column of text",
         {"a": "sex,age,label\nm,31,0\nf,42,1\n"},
-        "{}/a.csv, line 2, column 'sex': 'm' is text, as all of the column; pass --categorical sex to use it, "
-        "or --drop sex",
+        "{}/a.csv, line 2, column 'sex': 'm' is text, as all of the column; pass --categorical sex to use it "
+        "(its values are sent to the server), or --drop sex",
     ),
     Case(
         "a decimal comma",
         {"a": 'age,label\n"3,5",0\n4,1\n'},
-        "{}/a.csv, line 2, column 'age': '3,5' is not a number; correct it, leave it empty where it is missing, "
-        "or pass --categorical age",
+        "{}/a.csv, line 2, column 'age': '3,5' has a decimal comma; pass --decimal , where all files are written so",
+    ),
+    Case(
+        "dates",
+        {"a": "adm,age,label\n2000-01-01,31,0\n2001-02-01,42,1\n"},
+        "{}/a.csv, line 2, column 'adm': '2000-01-01' is a date; pass --drop adm, or --split time:adm",
+    ),
+    Case(
+        "dates as Germans write them",
+        {"a": "adm,age,label\n01.02.2000,31,0\n01.03.2001,42,1\n"},
+        "{}/a.csv, line 2, column 'adm': '01.02.2000' is a date; pass --drop adm, or write it as 2026-03-01 and pass "
+        "--split time:adm",
+    ),
+    Case(
+        "a target in capitals",
+        {"a": GOOD, "b": GOOD.upper()},
+        "{}/b.csv has no column 'label', which --target names; its column 'LABEL' differs in capitals: write the names "
+        "alike",
+        Columns(target=("label",)),
+    ),
+    Case(
+        "a feature in capitals",
+        {"a": GOOD, "b": GOOD.replace("age", "Age")},
+        "{}/b.csv has no column 'age', which {}/a.csv has; its column 'Age' differs in capitals: write the names alike",
+    ),
+    Case(
+        "a name with a comma",
+        {"a": '"ward, bed",age,label\nA,31,0\nB,42,1\n'},
+        "{}/a.csv, line 2, column 'ward, bed': 'A' is text, as all of the column; pass --categorical '\"ward, bed\"' "
+        "to use it (its values are sent to the server), or --drop '\"ward, bed\"'",
     ),
     Case(
         "a column is missing",
@@ -153,7 +181,8 @@ CASES = [
     Case(
         "semicolons",
         {"a": "age;label\n31;0\n"},
-        "{}/a.csv, line 1 is separated by semicolons; separate the columns by commas",
+        "{}/a.csv, line 1 is separated by semicolons; pass --separator ';' where all files are, or write it with "
+        "commas",
     ),
     Case(
         "one column",
@@ -168,10 +197,18 @@ CASES = [
     Case(
         "a quote that is not closed",
         {"a": 'age,label\n31,0\n"42,1\n'},
-        "{}/a.csv, line 3 is not csv (unexpected end of data); correct the line",
+        "{}/a.csv, line 3: a quote begins here and does not end; correct the line",
     ),
     Case(
-        "not text", {"a": b"age,label\n\xff\xfe,1\n"}, "{}/a.csv is not a csv file in UTF-8 (byte 10); save it as one"
+        "a long line",
+        {"a": "age,label\n31,0\n3,5,1\n"},
+        "{}/a.csv, line 3: 3 cells for 2 columns; correct the line (a cell that holds ',' needs quotes)",
+    ),
+    Case(
+        "not text",
+        {"a": b"age,label\n\xff\xfe,1\n"},
+        "{}/a.csv, line 2: the byte 0xff is not UTF-8; pass --encoding, such as latin-1 or cp1252, or save the file in "
+        "UTF-8",
     ),
     Case(
         "the index of pandas",
@@ -295,3 +332,9 @@ def test_what_looks_odd_and_is_not(tmp_path: Path, text: str, classes: tuple[str
     loaded = data.load(f"folder:{tmp_path}")
     assert loaded.class_names == classes
     assert loaded.inputs.tolist() == [[31], [42]]
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        data.load(f"csv:{tmp_path}/none.csv")
+    assert str(caught.value) == f"there is no file {tmp_path}/none.csv; check the path"

@@ -92,6 +92,20 @@ class RunOptions:
     inputs: Annotated[
         str | None, Option(help="what arrays hold: table, images, arrays or tokens [auto]"), Key("columns.inputs")
     ] = None
+    missing: Annotated[
+        str | None,
+        Option(metavar="A,B,...", help="words and numbers that mean a missing value [NA, N/A, NaN, null, none, ?]"),
+        Key("columns.missing"),
+    ] = None
+    separator: Annotated[
+        str | None,
+        Option(metavar="CHARACTER", help="what separates columns of a csv file [,]"),
+        Key("columns.separator"),
+    ] = None
+    decimal: Annotated[
+        str | None, Option(metavar="SIGN", help="the decimal sign of a csv file [.]"), Key("columns.decimal")
+    ] = None
+    encoding: Annotated[str | None, Option(help="encoding of a csv file [utf-8]"), Key("columns.encoding")] = None
     split: Annotated[
         str | None,
         Option(metavar="HOW", help="random, time:COLUMN, time:COLUMN:GAP or group:COLUMN [random]"),
@@ -124,7 +138,7 @@ def _hints() -> dict[str, Any]:
 
 ABOUT_DATA = (
     "partition", "clients", "seed", "target", "task", "features", "drop", "categorical", "client", "scaling", "inputs",
-    "split",
+    "missing", "separator", "decimal", "encoding", "split",
 )  # fmt: skip
 """The options that say what data are and how they are dealt out."""
 

@@ -10,7 +10,6 @@ import torch
 import torch.utils.data
 
 from sparsona.data.dataset import Array
-from sparsona.data.schema.cells import numbers_or_texts
 from sparsona.data.schema.table import Table
 from sparsona.errors import DataError
 
@@ -45,12 +44,10 @@ def from_pairs(train: Pair, test: Pair | None, owner: str, where: str, called: S
         columns = {str(name): x[:, k] for k, name in enumerate(names)}
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     several = [y] if y.ndim == 1 else [y[:, k] for k in range(y.shape[1])]
-    targets = {"y" if y.ndim == 1 else f"y{k}": _target(one) for k, one in enumerate(several)}
-    return Table(owner, where, columns | targets, None if table else x, rows, target=tuple(targets))
-
-
-def _target(values: Array) -> Array:
-    return numbers_or_texts(values.astype(np.str_).tolist()) if values.dtype.kind in "US" else values
+    targets = {"y" if y.ndim == 1 else f"y{k}": one for k, one in enumerate(several)}
+    raw = frozenset(name for name, one in targets.items() if one.dtype.kind in "US")
+    targets |= {name: targets[name].astype(np.str_) for name in raw}
+    return Table(owner, where, columns | targets, None if table else x, rows, target=tuple(targets), raw=raw)
 
 
 def as_array(values: Any, what: str) -> Array:

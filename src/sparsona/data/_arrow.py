@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sparsona.data.dataset import Array
-from sparsona.data.schema.cells import numbers_or_texts
 from sparsona.data.schema.table import Table
 from sparsona.errors import DataError
 from sparsona.files import check_regular
@@ -27,6 +27,8 @@ def read_parquet(path: Path, owner: str) -> Table:
     try:
         check_regular(path)
         table = pq.read_table(path)
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}; check the path") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}; make the file readable") from error
     except pa.ArrowException as error:
@@ -37,12 +39,13 @@ def read_parquet(path: Path, owner: str) -> Table:
 def from_huggingface(data: Any, owner: str, where: str) -> Table:
     """A `datasets.Dataset`; classes that it names are called by their names."""
     table = from_arrow(data.with_format("arrow")[:], owner, where)
-    columns = dict(table.columns)
+    columns, named = dict(table.columns), set()
     for name, feature in data.features.items():
         called = getattr(feature, "names", None)
         if called and name in columns:
             columns[name] = np.array([*called, ""], np.str_)[np.nan_to_num(columns[name], nan=-1).astype(np.int64)]
-    return Table(owner, where, columns, categories=table.categories)
+            named.add(name)
+    return replace(table, columns=columns, raw=table.raw - named)
 
 
 def from_arrow(table: Any, owner: str, where: str) -> Table:
@@ -50,7 +53,7 @@ def from_arrow(table: Any, owner: str, where: str) -> Table:
     import pyarrow as pa
 
     columns: dict[str, Array] = {}
-    categories = set()
+    categories, raw = set(), set()
     for field in table.schema:
         if field.name.startswith(INDEX):
             continue
@@ -59,9 +62,11 @@ def from_arrow(table: Any, owner: str, where: str) -> Table:
             categories.add(field.name)
             column, kind = column.dictionary_decode(), kind.value_type
         columns[field.name] = _values(column, kind, f"{where}, column {field.name!r}")
+        if columns[field.name].dtype.kind == "U":
+            raw.add(field.name)
     if not columns or not table.num_rows:
         raise DataError(f"{where} has no rows; give at least one, or leave it out")
-    return Table(owner, where, columns, categories=frozenset(categories))
+    return Table(owner, where, columns, categories=frozenset(categories), raw=frozenset(raw))
 
 
 def _values(column: Any, kind: Any, where: str) -> Array:
@@ -71,7 +76,7 @@ def _values(column: Any, kind: Any, where: str) -> Array:
         dates: Array = column.cast(pa.timestamp("us")).to_numpy(zero_copy_only=False)
         return dates
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return numbers_or_texts(["" if cell is None else cell for cell in column.to_pylist()])
+        return np.array(["" if cell is None else cell for cell in column.to_pylist()], np.str_)
     if pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
         column = column.cast(pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):

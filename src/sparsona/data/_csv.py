@@ -1,56 +1,117 @@
-"""A csv file as a table: a header line, then a line a row, separated by commas, in UTF-8."""
+"""A csv file as a table: a header line, then a line a row, written as a :class:`Format` says."""
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
+from functools import partial
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 
-from sparsona.data.schema.cells import number, numbers_or_texts
+from sparsona.data.schema.format import TAB, UTF8, Format
 from sparsona.data.schema.table import Table
 from sparsona.errors import DataError
 from sparsona.files import check_regular
 
+SEPARATORS = {",": "commas", ";": "semicolons", TAB: "tabs", "|": "bars"}
+NEWLINE = b"\n"
+Line = tuple[int, list[str]]
+"""The line in which a row begins, and its cells."""
+
 
 def read_csv(path: Path, owner: str) -> Table:
-    """The table in a file; what makes it none is named with its line.
+    """The table in a file, which is opened when the table is read: only then is known how it is written."""
+    return Table(owner, str(path), {}, file=partial(parse_csv, path))
 
-    A column is numbers where every cell is one or is missing (empty, NA, NaN, ?), else texts.
+
+def parse_csv(path: Path, written: Format, settled: bool = False) -> Table:
+    """The table in a file, its cells as texts; what makes it none is named with its line.
+
+    `settled`: as :meth:`Table.read` says.
     """
-    try:
-        check_regular(path)
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, strict=True)
-            lines = [(reader.line_num, row) for row in reader if row]
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}; make the file readable") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not a csv file in UTF-8 (byte {error.start}); save it as one") from error
-    except csv.Error as error:
-        raise DataError(f"{path}, line {reader.line_num} is not csv ({error}); correct the line") from error
+    lines = _lines(path, _text(path, written.encoding, settled), written.separator)
     if not lines:
         raise DataError(f"{path} is empty; give a header line and one line a row")
-    header = _header(path, lines[0][1])
+    header = _header(path, lines[0][1], written, settled)
     if len(lines) < 2:
         raise DataError(f"{path} has a header and no rows; give one line a row, or leave the file out")
     for line, row in lines[1:]:
         if len(row) != len(header):
-            raise DataError(f"{path}, line {line}: {len(row)} cells for {len(header)} columns; correct the line")
+            hint = "" if len(row) < len(header) else f" (a cell that holds {written.separator!r} needs quotes)"
+            raise DataError(f"{path}, line {line}: {len(row)} cells for {len(header)} columns; correct the line{hint}")
     cells = zip(*(row for _, row in lines[1:]), strict=True)
-    columns = {name: numbers_or_texts(column) for name, column in zip(header, cells, strict=True)}
-    return Table(owner, str(path), columns, lines=np.array([line for line, _ in lines[1:]], np.int64))
+    columns = {name: np.array(column, np.str_) for name, column in zip(header, cells, strict=True)}
+    places = np.array([line for line, _ in lines[1:]], np.int64)
+    return Table("", str(path), columns, lines=places, raw=frozenset(columns))
 
 
-def _header(path: Path, first: list[str]) -> list[str]:
+def _text(path: Path, encoding: str, settled: bool) -> str:
+    try:
+        check_regular(path)
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}; check the path") from None
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}; make the file readable") from error
+    alike = f"save it in {encoding}, as the model's files" if settled else "save all files alike"
+    if encoding == UTF8 and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and b"\0" in data:
+        raise DataError(f"{path} is in UTF-16; {'' if settled else 'pass --encoding utf-16, or '}save it in UTF-8")
+    if encoding.startswith(("utf-16", "utf-32")) and b"\0" not in data and data:
+        raise DataError(f"{path} is not in {encoding}{'' if settled else ', as --encoding says'}; {alike}")
+    if not encoding.startswith("utf-") and not data.isascii() and _is_utf8(data):
+        raise DataError(f"{path} is in UTF-8{'' if settled else f', and --encoding says {encoding}'}; {alike}")
+    try:
+        return data.decode("utf-8-sig" if encoding == UTF8 else encoding)
+    except UnicodeDecodeError as error:
+        before = data[: error.start].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        where = f"{path}, line {1 + before.count(NEWLINE)}: the byte {data[error.start]:#04x} is not {encoding.upper()}"
+        if settled or encoding != UTF8:
+            raise DataError(f"{where}; {alike if settled else 'check --encoding'}") from None
+        raise DataError(f"{where}; pass --encoding, such as latin-1 or cp1252, or save the file in UTF-8") from None
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _lines(path: Path, text: str, separator: str) -> list[Line]:
+    """The rows that are not empty, each with the line in which it begins: a quoted cell may hold several lines."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
+    found: list[Line] = []
+    while True:
+        line = reader.line_num + 1
+        try:
+            row = next(reader)
+        except StopIteration:
+            return found
+        except csv.Error as error:
+            if "end of data" in str(error) or "field limit" in str(error):
+                raise DataError(
+                    f"{path}, line {line}: a quote begins here and does not end; correct the line"
+                ) from None
+            raise DataError(f"{path}, line {line} is not csv ({error}); correct the line") from None
+        if row:
+            found.append((line, row))
+
+
+def _header(path: Path, first: list[str], written: Format, settled: bool) -> list[str]:
     header = [cell.strip() for cell in first]
+    used = SEPARATORS.get(written.separator, repr(written.separator))
     if len(header) < 2:
-        for separator, called in ((";", "semicolons"), ("\t", "tabs")):
+        for separator, called in SEPARATORS.items():
             if separator in header[0]:
-                raise DataError(f"{path}, line 1 is separated by {called}; separate the columns by commas")
-        raise DataError(f"{path} has only one column; separate at least one feature and the target by commas")
+                fix = f"write it with {used}" if settled else _separate(separator, used, written)
+                raise DataError(f"{path}, line 1 is separated by {called}; {fix}")
+        raise DataError(f"{path} has only one column; separate at least one feature and the target by {used}")
     for cell in header:
-        found = number(cell) if cell else None
+        found = written.number(cell) if cell else None
         if found is not None and found == found:
             raise DataError(f"{path}, line 1: {cell!r} is a number, not a name; write the names of the columns there")
     header = [name or f"Unnamed: {k}" for k, name in enumerate(header)]
@@ -58,3 +119,11 @@ def _header(path: Path, first: list[str]) -> list[str]:
         if header.count(name) > 1:
             raise DataError(f"{path}, line 1 has two columns {name!r}; give each a name of its own")
     return header
+
+
+def _separate(separator: str, used: str, written: Format) -> str:
+    """What helps against a file that is separated otherwise than is said."""
+    if written.separator != ",":
+        return f"--separator says {used}; write all files alike"
+    named = "tab" if separator == TAB else quote(separator)
+    return f"pass --separator {named} where all files are, or write it with commas"

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from sparsona.data.dataset import Array
-from sparsona.data.schema.cells import numbers_or_texts
 from sparsona.data.schema.table import Table
 from sparsona.errors import DataError
 
@@ -33,7 +32,8 @@ def from_frame(frame: Any, owner: str, where: str) -> Table:
             categories.add(name)
             series = series.astype(series.cat.categories.dtype)
         columns[name] = _values(series, f"{where}, column {name!r}")
-    return Table(owner, where, columns, categories=frozenset(categories))
+    raw = frozenset(name for name, values in columns.items() if values.dtype.kind == "U")
+    return Table(owner, where, columns, categories=frozenset(categories), raw=raw)
 
 
 def _values(series: Any, where: str) -> Array:
@@ -47,4 +47,4 @@ def _values(series: Any, where: str) -> Array:
     if kind != "O":
         raise DataError(f"{where} is of type {series.dtype}; give numbers, texts or dates, or pass --drop")
     missing = series.isna().to_numpy()
-    return numbers_or_texts(["" if gone else str(cell) for cell, gone in zip(series.tolist(), missing, strict=True)])
+    return np.array(["" if gone else str(cell) for cell, gone in zip(series.tolist(), missing, strict=True)], np.str_)

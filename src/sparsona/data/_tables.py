@@ -35,6 +35,7 @@ def dataset_of(given: Tables, columns: Columns, along: Along | None = None, *, w
     `targets` are classes counted over all rows: good for a partition to deal rows out by, not for training.
     """
     columns = declared(given.columns, columns)
+    given = replace(given, tables=tuple(table.read(columns.format) for table in given.tables))
     if whole:
         check_dropped(given.tables, columns.drop)
     parts = [understand(table, columns, along) for table in given.tables]

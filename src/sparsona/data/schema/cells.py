@@ -1,48 +1,59 @@
-"""Cells of a table: which texts are numbers, which say that a value is missing, and how a number is named."""
+"""Cells of a table as numbers or as names."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from sparsona.data.dataset import Array
+from sparsona.data.schema.format import MISSING, Format
 
-MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))
-"""What a cell without a value may hold, in capitals or not."""
-
-
-def is_missing(text: str) -> bool:
-    """Whether a cell means that its value is not known."""
-    return text.strip().lower() in MISSING
+__all__ = ["MISSING", "in_order", "name", "names", "numbers_or_texts", "plainly_written", "without_codes"]
 
 
-def number(text: str) -> float | None:
-    """The number that a cell holds; NaN where it is missing, None where it is something else.
-
-    >>> number(" 2.50"), number("1_000"), number("3,5")
-    (2.5, None, None)
-    """
-    if is_missing(text):
-        return float("nan")
-    if "_" in text:  # Python reads 1_000 as a number, no spreadsheet does
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def numbers_or_texts(cells: Sequence[str]) -> Array:
+def numbers_or_texts(cells: Sequence[str], written: Format) -> Array:
     """A column of cells: float64 if all that are not missing are numbers, else their texts, missing ones empty.
 
-    >>> numbers_or_texts(["1", "", "2.5"]), numbers_or_texts(["1", "?", "two"])
+    >>> numbers_or_texts(["1", "", "2.5"], Format()), numbers_or_texts(["1", "?", "two"], Format())
     (array([1. , nan, 2.5]), array(['1', '', 'two'], dtype='<U3'))
     """
-    found = [number(cell) for cell in cells]
+    found = [written.number(cell) for cell in cells]
     if None not in found:
         return np.array(found, np.float64)
-    return np.array(["" if is_missing(cell) else cell.strip() for cell in cells], np.str_)
+    return np.array(["" if n is not None and n != n else c.strip() for c, n in zip(cells, found, strict=True)], np.str_)
+
+
+def without_codes(values: Array, written: Format) -> Array:
+    """A column of numbers in which those that mean a missing value are NaN.
+
+    >>> without_codes(np.array([1, -9]), Format(missing=("-9",))).tolist()
+    [1.0, nan]
+    """
+    if not written.codes or values.dtype.kind not in "iuf":
+        return values
+    missing = np.isin(values, sorted(written.codes))
+    return np.where(missing, np.nan, values.astype(np.float64)) if missing.any() else values
+
+
+PLAIN = re.compile(r"-?(0|[1-9][0-9]{0,14})?(\.[0-9]*)?")
+"""A number that is one: without leading zeros, exponents and more digits than it can hold."""
+
+
+def plainly_written(cells: Iterable[str], written: Format) -> bool:
+    """Whether texts that are numbers may be named by their numbers, so that 1 and 1.0 are the same: none is a code.
+
+    >>> [plainly_written(cells, Format()) for cells in (["1", "2.0"], ["01", "1"], ["1e1", "10"])]
+    [True, False, False]
+    """
+    for cell in set(cells):
+        found = written.number(cell)
+        if found is None or found != found:
+            continue
+        if not PLAIN.fullmatch(cell.strip().replace(written.decimal, ".")) or float(name(found)) != found:
+            return False
+    return True
 
 
 def name(value: float) -> str:

@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Iterable
 from dataclasses import dataclass
+from shlex import quote
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
+
+from sparsona.data.schema.format import UTF8, Format, known_encoding, known_separator
 
 TaskName = Literal["auto", "classification", "regression", "multilabel"]
 Scaling = Literal["agreed", "own", "none"]
 
 
 def _listed(given: Any) -> Any:
-    return tuple(name.strip() for name in given.split(",") if name.strip()) if isinstance(given, str) else given
+    if not isinstance(given, str):
+        return given
+    cells = next(csv.reader([given], skipinitialspace=True), [])
+    return tuple(name.strip() for name in cells if name.strip())
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
-"""Names of columns: a list, or one text with commas between them."""
+"""Names of columns: a list, or one text with commas between them; a name that holds a comma stands in quotes."""
+
+
+def _words(given: Any) -> Any:
+    found = _listed(given) if isinstance(given, str) else [given] if isinstance(given, int | float) else given
+    return tuple(str(word) if isinstance(word, int | float) else word for word in found) if found is not None else None
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+"""Words and numbers: a list, or one text with commas between them."""
 
 InputKind = Literal["auto", "table", "images", "arrays", "tokens"]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The section `columns` of an experiment: what the columns of the owners' tables mean.
+    """The section `columns` of an experiment: what the columns of the owners' tables mean, and how they are written.
 
     `target`: the column to predict (several for multi-label); empty: the one called label, target, class or y.
     `task`: what the target is; auto: by its values, where they leave no doubt.
@@ -34,6 +51,10 @@ class Columns:
     own: each by those of its own training rows; none: as they are.
     `inputs`: what arrays hold; auto: two axes are a table, uint8 with more are images, others are arrays of channels;
     tokens are the numbers of words and must be said.
+    `missing`: the words and numbers that mean a missing value (an empty cell always does), none: NA, N/A, NaN, null,
+    none and ?, where they leave no doubt.
+    `separator`: what separates the columns of a csv file, one character or tab. `decimal`: the decimal sign of a csv
+    file. `encoding`: the encoding of a csv file.
 
     >>> Columns(target=("ill",), categorical=("sex",)).scaling
     'agreed'
@@ -47,7 +68,37 @@ class Columns:
     client: str = ""
     scaling: Scaling = "agreed"
     inputs: InputKind = "auto"
+    missing: Words | None = None
+    separator: Annotated[str, BeforeValidator(known_separator)] = ","
+    decimal: Literal[".", ","] = "."
+    encoding: Annotated[str, BeforeValidator(known_encoding)] = UTF8
+
+    @property
+    def format(self) -> Format:
+        """How the owners' files are written."""
+        return Format(
+            known_separator(self.separator), self.decimal, known_encoding(self.encoding), _words(self.missing)
+        )
 
 
 TARGETS = ("label", "target", "class", "y")
 """A column of one of these names is the target, in capitals or not, unless another is declared."""
+
+
+def as_option(name: str) -> str:
+    """The name of a column as an option takes it on a command line.
+
+    >>> as_option("age"), as_option("Unnamed: 0"), as_option("a,b")
+    ('age', "'Unnamed: 0'", '\\'"a,b"\\'')
+    """
+    return quote('"' + name.replace('"', '""') + '"' if "," in name or name.startswith('"') else name)
+
+
+def in_capitals(name: str, known: Iterable[str]) -> str:
+    """What to say of a column that is there, but for its capitals; empty where there is none.
+
+    >>> in_capitals("num", ["age", "NUM"])
+    "; its column 'NUM' differs in capitals: write the names alike"
+    """
+    others = [other for other in known if other.lower() == name.lower() and other != name]
+    return f"; its column {others[0]!r} differs in capitals: write the names alike" if others else ""

@@ -157,7 +157,9 @@ def schema_of(agreed: Message) -> Schema:
 
 
 def scaled_alone(schema: Schema, rows: Rows, train: Indices) -> Schema:
-    """The schema of an owner that scales by its own training rows; the same schema where the scaling is agreed."""
+    """The schema of an owner whose rows are written as they are. Where the scaling is not agreed on, it is by its own
+    training rows."""
+    schema = replace(schema, format=rows.format)
     if schema.scaling != "own" or schema.inputs == "tokens":
         return schema
     found = _input_moments(rows.take(train))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparsona.data.dataset import Array
-from sparsona.data.schema.cells import numbers_or_texts
+from sparsona.data.schema.columns import in_capitals
 from sparsona.data.schema.rows import features_of
 from sparsona.data.schema.schema import Schema
 from sparsona.data.schema.table import Table
@@ -28,10 +28,11 @@ def encode_raw(schema: Schema, given: Any, where: str = "the rows") -> Array:
     """
     if schema.inputs != "table":
         return _block(schema, given, where)
-    table = given if isinstance(given, Table) else _table(schema, given, where)
+    table = (given if isinstance(given, Table) else _table(schema, given, where)).read(schema.format, settled=True)
     for name in schema.columns:
         if name not in table.columns:
-            raise DataError(f"{table.where} has no column {name!r}, which the model needs; add it")
+            near = in_capitals(name, table.columns)
+            raise DataError(f"{table.where} has no column {name!r}, which the model needs{near or '; add it'}")
     return schema.encode(features_of(table, schema.columns, schema.categorical, settled=True))
 
 
@@ -43,19 +44,25 @@ def _table(schema: Schema, given: Any, where: str) -> Table:
             if values.shape != (rows,):
                 here = f"{where}, column {name!r} has values of shape {values.shape}"
                 raise DataError(f"{here}, {first!r} of ({rows},); give every column one value a row")
-        return Table("", where, columns)
+        return _raw(where, columns)
     array = np.asarray(given)
     if array.ndim != 2 or array.shape[1] != len(schema.columns):
         shape = f"(rows, {len(schema.columns)})"
         raise DataError(f"{where} have shape {array.shape}; give {shape}: {', '.join(schema.columns)}")
-    return Table("", where, {name: _column(array[:, k]) for k, name in enumerate(schema.columns)})
+    return _raw(where, {name: _column(array[:, k]) for k, name in enumerate(schema.columns)})
+
+
+def _raw(where: str, columns: Mapping[str, Array]) -> Table:
+    return Table(
+        "", where, columns, raw=frozenset(name for name, values in columns.items() if values.dtype.kind == "U")
+    )
 
 
 def _column(values: Any) -> Array:
     array = np.atleast_1d(np.asarray(values))
     if array.dtype.kind in "biuf":
         return array
-    return numbers_or_texts(["" if cell is None or cell != cell else str(cell) for cell in array.tolist()])
+    return np.array(["" if cell is None or cell != cell else str(cell) for cell in array.tolist()], np.str_)
 
 
 def _block(schema: Schema, given: Any, where: str) -> Array:

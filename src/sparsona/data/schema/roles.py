@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from sparsona.data.dataset import Array
-from sparsona.data.schema.columns import TARGETS, Columns
+from sparsona.data.schema.columns import TARGETS, Columns, as_option, in_capitals
 from sparsona.data.schema.table import Table
 from sparsona.errors import DataError, InputError
 from sparsona.registry import suggest
@@ -131,12 +131,12 @@ def _refuse_row_numbers(table: Table, name: str) -> None:
     if name.startswith("Unnamed: "):
         raise DataError(
             f"{table.where}, column {int(name[9:]) + 1} has no name, as a pandas index has none; "
-            f"pass --drop '{name}', or write the file with index=False"
+            f"pass --drop {as_option(name)}, or write the file with index=False"
         )
     if counts_rows(table.columns[name]):
         raise DataError(
             f"{table.where}, column {name!r} only counts the rows; "
-            f"pass --drop {name}, or name the --features to learn from"
+            f"pass --drop {as_option(name)}, or name the --features to learn from"
         )
 
 
@@ -152,4 +152,4 @@ def counts_rows(values: Array) -> bool:
 
 
 def _near(name: str, table: Table) -> str:
-    return suggest(name, list(table.columns))
+    return in_capitals(name, table.columns) or suggest(name, list(table.columns))

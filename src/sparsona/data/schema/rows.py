@@ -6,14 +6,16 @@ agree. Nothing is learnt here: means, categories and classes are, in :mod:`spars
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from sparsona.data.dataset import Array, Indices
-from sparsona.data.schema.cells import names, number
-from sparsona.data.schema.columns import Columns, InputKind, Scaling, TaskName
+from sparsona.data.schema.cells import names
+from sparsona.data.schema.columns import Columns, InputKind, Scaling, TaskName, as_option, in_capitals
+from sparsona.data.schema.format import Format
 from sparsona.data.schema.roles import Along, Roles, roles_of
 from sparsona.data.schema.table import Table
 from sparsona.data.schema.target import Kind, kind_of, target_of
@@ -27,7 +29,7 @@ class Rows:
     `order` names the features as they stand in the table. `numbers` is a float32 matrix of those that are numbers
     (NaN: missing), in that order; `categories` holds the names of the others (empty: missing). `numeric` says whose
     names are numbers. `block` holds samples of several axes instead. `target` is float64 with a column a target, or
-    texts. `along` is the column by which the rows are split, where there is one.
+    texts. `along` is the column by which the rows are split, where there is one. `format` is how they were written.
     """
 
     inputs: InputKind
@@ -42,6 +44,7 @@ class Rows:
     scaling: Scaling = "agreed"
     along: Array | None = None
     dropped: Mapping[str, str] = field(default_factory=dict)
+    format: Format = field(default_factory=Format)
 
     def __len__(self) -> int:
         return len(self.target)
@@ -91,6 +94,7 @@ def understand(table: Table, columns: Columns, along: Along | None = None) -> Ro
         scaling=columns.scaling,
         along=_along(table, along),
         dropped=roles.dropped,
+        format=table.format,
     )
 
 
@@ -164,10 +168,10 @@ def same_columns(columns: Mapping[str, Sequence[str]]) -> None:
             known = frozenset(columns[lacks])
             for name in columns[has]:
                 if name not in known:
-                    raise DataError(
-                        f"{lacks} has no column {name!r}, which {has} has; "
-                        f"add it (empty cells where it is unknown), or pass --drop {name}"
+                    fix = in_capitals(name, columns[lacks]) or (
+                        f"; add it (empty cells where it is unknown), or pass --drop {as_option(name)}"
                     )
+                    raise DataError(f"{lacks} has no column {name!r}, which {has} has{fix}")
 
 
 def same_kinds(targets: Mapping[str, tuple[tuple[str, ...], Kind]], task: TaskName = "auto") -> None:
@@ -182,7 +186,7 @@ def same_kinds(targets: Mapping[str, tuple[tuple[str, ...], Kind]], task: TaskNa
         if "text" in (kind, held) and kind != held:
             raise DataError(
                 f"{other}, column {called[0]!r} holds {_kinds(held)}, {first} holds {_kinds(kind)}; "
-                f"write them alike, or pass --categorical {called[0]}"
+                f"write them alike, or pass --categorical {as_option(called[0])}"
             )
         if kind != held and task == "auto":
             raise DataError(
@@ -228,7 +232,10 @@ def _numbers(table: Table, name: str, settled: bool) -> Array:
     if values.dtype.kind in "mM":
         if settled:
             raise DataError(f"{table.where}, column {name!r} holds dates; the model needs numbers there")
-        raise DataError(f"{table.where}, column {name!r} holds dates; pass --drop {name}, or --split time:{name}")
+        raise DataError(
+            f"{table.where}, column {name!r} holds dates; pass --drop {as_option(name)}, "
+            f"or --split {as_option('time:' + name)}"
+        )
     with np.errstate(over="ignore", invalid="ignore"):
         made = values.astype(np.float32)
     odd = np.flatnonzero(np.isinf(made))
@@ -240,18 +247,44 @@ def _numbers(table: Table, name: str, settled: bool) -> Array:
     return made
 
 
+DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?")
+OTHER_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{4}[./]\d{1,2}[./]\d{1,2}")
+
+
 def _no_number(table: Table, name: str, settled: bool) -> str:
-    values = table.columns[name]
-    texts = [row for row, cell in enumerate(values.tolist()) if cell and number(cell) is None]
-    row = texts[0]
+    values, written = table.columns[name], table.format
+    texts = [row for row, cell in enumerate(values.tolist()) if cell and written.number(cell) is None]
+    row, cell, called = texts[0], str(values[texts[0]]), as_option(name)
+    where = f"{table.at(row)}, column {name!r}: {cell!r}"
     if settled:
-        what = f"{table.at(row)}, column {name!r}: {str(values[row])!r} is not a number"
-        return f"{what}, which the model needs there; correct it, or leave it empty where it is missing"
+        fix = "correct it, or leave it empty where it is missing"
+        return f"{where} is not a number, which the model needs there; {fix}"
+    if _swapped(cell, written) is not None:
+        return f"{where} {_decimal(cell, written)}"
+    if DATE.fullmatch(cell):
+        return f"{where} is a date; pass --drop {called}, or --split {as_option('time:' + name)}"
+    if OTHER_DATE.fullmatch(cell):
+        return f"{where} is a date; pass --drop {called}, or write it as 2026-03-01 and pass --split time:{name}"
     if len(texts) == int((values != "").sum()):
-        where = f"{table.at(row)}, column {name!r}: {str(values[row])!r} is text"
-        return f"{where}, as all of the column; pass --categorical {name} to use it, or --drop {name}"
-    where = f"{table.at(row)}, column {name!r}: {str(values[row])!r} is not a number"
-    return f"{where}; correct it, leave it empty where it is missing, or pass --categorical {name}"
+        sent = f"pass --categorical {called} to use it (its values are sent to the server)"
+        return f"{where} is text, as all of the column; {sent}, or --drop {called}"
+    missing = f"pass --missing {as_option(cell)} where it means that"
+    return (
+        f"{where} is not a number; correct it, leave it empty where it is missing, {missing}, or --categorical {called}"
+    )
+
+
+def _swapped(cell: str, written: Format) -> float | None:
+    """The number that the cell would be with the other decimal sign."""
+    return replace(written, decimal="," if written.decimal == "." else ".").number(cell)
+
+
+def _decimal(cell: str, written: Format) -> str:
+    if written.decimal == ",":
+        return "has a decimal point, and --decimal says a comma; write all numbers alike"
+    if re.fullmatch(r"[+-]?\d{1,3},\d{3}", cell):
+        return "has a comma; pass --decimal , where it is the decimal sign, else write the number without it"
+    return "has a decimal comma; pass --decimal , where all files are written so"
 
 
 def _along(table: Table, along: Along | None) -> Array | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from sparsona.data.dataset import Array, Dataset
 from sparsona.data.schema.cells import in_order, names
 from sparsona.data.schema.columns import InputKind, Scaling
+from sparsona.data.schema.format import Format
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.target import Task
 
@@ -78,6 +79,8 @@ class Schema:
     """`published`: by constants that came with the data set."""
     vocabulary: int = 0
     """Of tokens: how many numbers of words there are. A higher one is read as 1, the word that is not known."""
+    format: Format = field(default_factory=Format)
+    """How the owners' files are written, and those that hold rows to predict."""
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -173,7 +176,8 @@ class Schema:
             {"kind": "number" if isinstance(feature, Number) else "category", **asdict(feature)}
             for feature in self.features
         ]
-        return tree
+        tree.pop("format")
+        return tree if self.format == Format() else tree | {"format": self.format.to_json()}
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> Schema:
@@ -187,6 +191,8 @@ class Schema:
             key: tuple(value) if isinstance(value, list | tuple) else value for key, value in tree.items()
         }
         given["features"] = tuple(_feature(one) for one in tree["features"])
+        if "format" in tree:
+            given["format"] = Format.from_json(tree["format"])
         return cls(**given)
 
 

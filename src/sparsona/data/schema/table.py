@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from sparsona.data.dataset import Array, Indices
+from sparsona.data.schema.cells import numbers_or_texts, without_codes
 from sparsona.data.schema.columns import Columns
+from sparsona.data.schema.format import Format
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table:
     """The rows of one owner, or of all where a column says whose a row is.
 
@@ -17,6 +19,9 @@ class Table:
     more than one axis, which have no columns. The last `test` rows are the owner's own test part. `lines` are the
     rows' lines in the file `where`. `categories` are columns that their own type declares as categorical; `aside` are
     columns that are used only where an option names them. `target` names the target where the way in tells it.
+
+    What cells mean depends on what is declared: until :meth:`read`, the columns `raw` hold texts as they were written,
+    and what `file` gives stands in a file that is still to be opened. Afterwards `written` has these texts.
     """
 
     owner: str
@@ -28,6 +33,32 @@ class Table:
     categories: frozenset[str] = frozenset()
     aside: frozenset[str] = frozenset()
     target: tuple[str, ...] = ()
+    raw: frozenset[str] = frozenset()
+    file: Callable[[Format, bool], Table] | None = None
+    written: Mapping[str, Array] = field(default_factory=dict)
+    format: Format = field(default_factory=Format)
+
+    def read(self, written: Format, settled: bool = False) -> Table:
+        """The table with its cells read as numbers or texts. Where it is `settled` how it must be written, an error
+        does not advise to declare it otherwise.
+
+        >>> import numpy as np
+        >>> table = Table("a", "a.csv", {"x": np.array(["1,5", "-9"])}, raw=frozenset({"x"}))
+        >>> table.read(Format(decimal=",", missing=("-9",))).columns
+        {'x': array([1.5, nan])}
+        """
+        if self.file is not None:
+            return replace(self.file(written, settled), owner=self.owner).read(written)
+        columns = {
+            name: numbers_or_texts(values.tolist(), written) if name in self.raw else without_codes(values, written)
+            for name, values in self.columns.items()
+        }
+        texts = {name: self.columns[name] for name in self.raw}
+        return replace(self, columns=columns, raw=frozenset(), written={**self.written, **texts}, format=written)
+
+    def cell(self, row: int, column: str) -> str:
+        """What was written there, where it was text; else empty."""
+        return str(self.written[column][row]).strip() if column in self.written else ""
 
     def __len__(self) -> int:
         return len(self.block) if self.block is not None else len(next(iter(self.columns.values())))

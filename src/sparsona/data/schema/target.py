@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 
 from sparsona.data.dataset import Array
-from sparsona.data.schema.cells import names, number
-from sparsona.data.schema.columns import TaskName
+from sparsona.data.schema.cells import names
+from sparsona.data.schema.columns import TaskName, as_option
 from sparsona.data.schema.roles import Roles
 from sparsona.data.schema.table import Table
 from sparsona.errors import DataError
@@ -45,7 +45,7 @@ def target_of(table: Table, roles: Roles, task: TaskName) -> Array:
     if values.dtype.kind in "mM":
         raise DataError(f"{table.where}, column {name!r} holds dates; choose another --target")
     if values.dtype.kind in "US":
-        found = [number(cell) for cell in values.tolist()]
+        found = [table.format.number(cell) for cell in values.tolist()]
         if task == "regression":
             row = next(row for row, cell in enumerate(found) if cell is None)
             raise DataError(_not_a_number(table, name, row, values))
@@ -54,7 +54,8 @@ def target_of(table: Table, roles: Roles, task: TaskName) -> Array:
             row = found.index(None)
             raise DataError(
                 f"{table.at(row)}, column {name!r}: {str(values[row])!r} is text, "
-                f"{str(values[known[0]])!r} is a number; write the classes alike, or pass --categorical {name}"
+                f"{str(values[known[0]])!r} is a number; write the classes alike, "
+                f"or pass --categorical {as_option(name)}"
             )
         return values.astype(np.str_)
     if named:
