@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from sparsona.methods.fedspa import FedSpa
 from sparsona.models import MODELS
 from sparsona.partition import PARTITIONS
 from sparsona.testing import check_method, check_model, check_partitioner
+from sparsona.testing.privacy import check_privacy
 from sparsona.training.local import Local
 
 
@@ -53,6 +54,21 @@ COLOUR = {"lenet-cifar", "cnn-cifar100", "vgg11-gn", "resnet18-gn"}
 def test_every_model_keeps_the_contract(name: str) -> None:
     shape = (20,) if name == "text-embedding" else (3, 32, 32) if name in COLOUR else (1, 28, 28)
     check_model(MODELS.get(name), shape)
+
+
+@dataclass(frozen=True)
+class Own(FedAvg):
+    """FedAvg with a model of the client's own beside it, whose statistics the loop would send."""
+
+    private: ClassVar[tuple[str, ...]] = ("own",)
+
+    def start_client(self, task: Task, client: ClientId) -> Any:
+        return OwnState(task.initial)
+
+
+@dataclass(frozen=True)
+class OwnState:
+    own: Vector
 
 
 @dataclass(frozen=True)
@@ -113,6 +129,11 @@ class Flawed(Method[State, State]):
 
     def personal_model(self, client: State, down: Message, local: Local) -> Vector:
         return client.weights
+
+
+def test_statistics_of_a_private_model_are_private() -> None:
+    with pytest.raises(ContractError, match="'own' is a model that is declared private, but its BatchNorm statistics"):
+        check_privacy(Own())
 
 
 def test_a_method_without_flaw_passes() -> None:

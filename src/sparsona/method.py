@@ -166,7 +166,8 @@ class Method(ABC, Generic[S, C]):
     """The field of the client's state that holds what was not sent yet, in a method with error feedback."""
 
     buffers: ClassVar[Literal["averaged", "own"]] = "averaged"
-    """BatchNorm's statistics: the loop sends and averages them, or leaves each client its own."""
+    """BatchNorm's statistics: the loop sends and averages them, or leaves each client its own. They are those of the
+    model that was trained last, so a method whose clients have a model of their own leaves them there."""
 
     alone: ClassVar[bool] = False
     """Whether clients train alone: no order goes out, no reply comes back."""

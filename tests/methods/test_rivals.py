@@ -10,8 +10,12 @@ from scripted import Scripted, answered, floats, task
 from torch import nn
 
 import sparsona
+from sparsona.federation.delivery import BUFFERS
+from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.rounds import Rounds
+from sparsona.federation.schedule import Sampled
 from sparsona.message import Message, Sparse, Vector
-from sparsona.methods import apfl, ef21, fedala, scaffold, topk
+from sparsona.methods import METHODS, apfl, ef21, fedala, scaffold, topk
 from sparsona.methods._split import ClientState as Split
 from sparsona.methods.apfl import APFL
 from sparsona.methods.ef21 import EF21
@@ -19,6 +23,10 @@ from sparsona.methods.fedala import FedALA
 from sparsona.methods.fedbn import FedBN
 from sparsona.methods.scaffold import Scaffold
 from sparsona.methods.topk import TopK
+from sparsona.runs.records import RunLog
+from sparsona.testing import tiny_setup
+from sparsona.testing.privacy import Tap
+from sparsona.training.vector import Flat
 
 LINE = task(nn.Linear(1, 1))
 
@@ -84,6 +92,23 @@ def test_fedbn_leaves_statistics_with_their_clients() -> None:
     for name in ("2.running_mean", "2.weight"):
         assert not np.array_equal(one[name], other[name])
     assert np.array_equal(one["1.weight"], other["1.weight"])
+
+
+@pytest.mark.parametrize("name", ["fedmd", "ditto", "apfl", "l2gd", "fedbn"])
+def test_statistics_of_a_clients_own_model_do_not_travel(name: str) -> None:
+    setup = tiny_setup(METHODS.get(name)(), rounds=2)
+    with setup.task.chance.torch("initial weights"):
+        module = nn.Sequential(nn.Flatten(), nn.Linear(36, 5), nn.BatchNorm1d(5), nn.Linear(5, 4))
+    flat = Flat(module)
+    setup = replace(setup, module=module, task=replace(setup.task, layout=flat.layout, initial=flat.read()))
+    engine = Tap(setup)
+    log = RunLog(dict.fromkeys(setup.task.clients, 1), True)
+    rounds = Rounds(setup, engine, Sampled(), Evaluation(every=0), log)
+    rounds.run()
+    assert len(engine.sent) >= 6
+    assert not any(BUFFERS in message for _, message in engine.sent)
+    one, other = (outcome.buffers for outcome in rounds.finish("personal", setup.task.clients[:2]))
+    assert not np.array_equal(one, other)
 
 
 def test_fedala_learns_where_to_take_the_global_model() -> None:

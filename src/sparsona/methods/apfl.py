@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -39,6 +39,7 @@ class APFL(Method[ServerState, ClientState]):
     """
 
     private: ClassVar[tuple[str, ...]] = ("own",)
+    buffers: ClassVar[Literal["averaged", "own"]] = "own"
     alpha: Annotated[float, Field(ge=0, le=1)] = 0.5
     adaptive: bool = True
     merge: MergeRule = "mean"

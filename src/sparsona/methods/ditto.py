@@ -42,6 +42,7 @@ class Ditto(Method[ServerState, ClientState]):
     """
 
     private: ClassVar[tuple[str, ...]] = ("own",)
+    buffers: ClassVar[Literal["averaged", "own"]] = "own"
 
     lam: Annotated[float, Field(ge=0)] = 0.5
     form: Literal["loss", "shrink"] = "loss"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -42,6 +42,8 @@ class L2GD(Method[ServerState, ClientState]):
     steps between two exchanges: on average 1/(1-p) towards the mean, then 1/p on batches of the config. The config's
     rate is the local step eta / (N (1-p)); a step towards the mean is then lr * lam * (1-p) / p.
     """
+
+    buffers: ClassVar[Literal["averaged", "own"]] = "own"
 
     lam: Annotated[float, Field(ge=0)] = 0.1
     p: Annotated[float, Field(gt=0, lt=1)] = 0.05

@@ -15,7 +15,7 @@ from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Method
-from sparsona.testing.tiny import run
+from sparsona.testing.tiny import run, tiny_setup
 from sparsona.training.config import TrainConfig
 from sparsona.wire import decode
 
@@ -59,8 +59,9 @@ start its own model may be the one it sends."""
 def check_privacy(method: Method[Any, Any]) -> None:
     """No sample, and no field of any state of a client that the method declares private, is found in any message.
 
-    What the initial weights hold is known to all and no secret.
+    What the initial weights hold is known to all and no secret. Statistics of a private model are private too.
     """
+    _check_buffers(method)
     try:
         rounds = run(method, engine=Recorder, config=LEAKY)
     except InputError:  # it refuses momentum
@@ -77,6 +78,19 @@ def check_privacy(method: Method[Any, Any]) -> None:
             for array in arrays(getattr(state, field)):
                 if any(chunk in held and chunk not in known for chunk in _chunks(array)):
                     raise ContractError(f"{field!r} of {client} is declared private but travels in a message")
+
+
+def _check_buffers(method: Method[Any, Any]) -> None:
+    """A private field that starts as the initial model is a model, whose statistics the loop would send and average."""
+    task = tiny_setup(method).task
+    state = method.start_client(task, task.clients[0])
+    for field in type(method).private:
+        own = any(np.array_equal(array, task.initial) for array in arrays(getattr(state, field)))
+        if own and method.buffers != "own":
+            raise ContractError(
+                f"{field!r} is a model that is declared private, but its BatchNorm statistics travel: "
+                'declare buffers = "own"'
+            )
 
 
 def arrays(value: Any) -> Iterator[Any]:

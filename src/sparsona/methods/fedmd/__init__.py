@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -52,6 +52,7 @@ class FedMD(Method[ServerState, ClientState]):
     """
 
     private: ClassVar[tuple[str, ...]] = ("weights",)
+    buffers: ClassVar[Literal["averaged", "own"]] = "own"
 
     public: str = SYNTHETIC
     align: Annotated[int, Field(ge=1)] = 500
