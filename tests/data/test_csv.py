@@ -120,7 +120,21 @@ CASES = [
     Case(
         "a target is NaN",
         {"a": "age,label\n31,0\n42,1\n50,NaN\n"},
-        "{}/a.csv, line 4, column 'label': no target; fill it in or leave the line out",
+        "{}/a.csv, line 4, column 'label': 'NaN' means that there is no target; fill it in, leave the line out, or say "
+        "with --missing what means missing",
+    ),
+    Case(
+        "a target is called none",
+        {"a": "age,label\n31,mild\n42,None\n50,severe\n"},
+        "{}/a.csv, line 3, column 'label': 'None' may be a name or mean that the value is missing; pass --missing None "
+        "where it is missing, or --missing '' where it is a name",
+    ),
+    Case(
+        "a category is called NA",
+        {"a": "land,age,label\nDE,31,0\nNA,42,1\n"},
+        "{}/a.csv, line 3, column 'land': 'NA' may be a name or mean that the value is missing; pass --missing NA "
+        "where it is missing, or --missing '' where it is a name",
+        Columns(categorical=("land",)),
     ),
     Case(
         "one label is a decimal",

@@ -123,5 +123,7 @@ def _clients(table: Table, column: str) -> Array:
     held = names(table.columns[column])
     missing = np.flatnonzero(held[: len(table) - table.test] == "")
     if len(missing):
-        raise DataError(f"{table.at(int(missing[0]))}, column {column!r}: no client; fill it in or leave the line out")
+        where, cell = f"{table.at(int(missing[0]))}, column {column!r}", table.cell(int(missing[0]), column)
+        found = f"{cell!r} means that there is no client" if cell else "no client"
+        raise DataError(f"{where}: {found}; fill it in or leave the line out{', or see --missing' if cell else ''}")
     return held

@@ -125,3 +125,28 @@ def test_words_are_listed_as_names_are() -> None:
 
 def test_a_name_with_a_comma_is_quoted() -> None:
     assert build({"method": "local", "columns": {"drop": '"age, years",ill'}})[0].columns.drop == ("age, years", "ill")
+
+
+@pytest.mark.parametrize(
+    ("missing", "classes", "land"),
+    [
+        ((), ("mild", "none"), ["NA", "DE"]),
+        (("na",), ("mild", "none"), ["", "DE"]),
+    ],
+)
+def test_a_word_is_a_name_where_it_is_said(
+    tmp_path: Path, missing: tuple[str, ...], classes: tuple[str, ...], land: list[str]
+) -> None:
+    (tmp_path / "a.csv").write_text("land,age,label\nNA,31,none\nDE,42,mild\n")
+    loaded = data.load(f"folder:{tmp_path}", columns=Columns(missing=missing, categorical=("land",)))
+    assert loaded.class_names == classes
+    assert loaded.rows is not None
+    assert loaded.rows.categories["land"].tolist() == land
+
+
+def test_a_question_mark_is_no_name_and_words_among_numbers_are_none(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("land,bed,age,label\n?,NA,31,no\nDE,2,42,yes\n")
+    loaded = data.load(f"folder:{tmp_path}", columns=Columns(categorical=("land", "bed")))
+    assert loaded.rows is not None
+    assert loaded.rows.categories["land"].tolist() == ["", "DE"]
+    assert loaded.rows.categories["bed"].tolist() == ["", "2"]

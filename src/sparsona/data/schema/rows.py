@@ -15,7 +15,7 @@ import numpy as np
 from sparsona.data.dataset import Array, Indices
 from sparsona.data.schema.cells import names
 from sparsona.data.schema.columns import Columns, InputKind, Scaling, TaskName, as_option, in_capitals
-from sparsona.data.schema.format import Format
+from sparsona.data.schema.format import DOUBTFUL, Format
 from sparsona.data.schema.roles import Along, Roles, roles_of
 from sparsona.data.schema.table import Table
 from sparsona.data.schema.target import Kind, kind_of, target_of
@@ -82,6 +82,8 @@ def understand(table: Table, columns: Columns, along: Along | None = None) -> Ro
     roles = roles_of(table, columns, along)
     if columns.inputs == "tokens" and table.block is None:
         table, roles = _tokens(table, roles)
+    for name in dict.fromkeys((*roles.categorical, *roles.target)):
+        _refuse_doubtful(table, name)
     features = features_of(table, roles.features, roles.categorical)
     target = target_of(table, roles, columns.task)
     return replace(
@@ -96,6 +98,18 @@ def understand(table: Table, columns: Columns, along: Along | None = None) -> Ro
         dropped=roles.dropped,
         format=table.format,
     )
+
+
+def _refuse_doubtful(table: Table, name: str) -> None:
+    """A word such as none among names may be one of them, or mean that there is none: only the owner knows."""
+    if table.format.missing is not None or table.columns[name].dtype.kind not in "US" or name not in table.written:
+        return
+    for row, cell in enumerate(table.written[name].tolist()):
+        if cell.strip().lower() in DOUBTFUL:
+            raise DataError(
+                f"{table.at(row)}, column {name!r}: {cell.strip()!r} may be a name or mean that the value is missing; "
+                f"pass --missing {as_option(cell.strip())} where it is missing, or --missing '' where it is a name"
+            )
 
 
 def features_of(table: Table, features: Sequence[str], categorical: Sequence[str], *, settled: bool = False) -> Rows:

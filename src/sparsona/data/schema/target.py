@@ -103,7 +103,11 @@ def _refuse_missing(table: Table, name: str, values: Array) -> None:
         missing = np.isnat(values) if values.dtype.kind in "mM" else np.isnan(values.astype(np.float64))
     if missing.any():
         row = int(np.flatnonzero(missing)[0])
-        raise DataError(f"{table.at(row)}, column {name!r}: no target; fill it in or leave the line out")
+        where, cell = f"{table.at(row)}, column {name!r}", table.cell(row, name)
+        if not cell:
+            raise DataError(f"{where}: no target; fill it in or leave the line out")
+        other = "leave the line out, or say with --missing what means missing"
+        raise DataError(f"{where}: {cell!r} means that there is no target; fill it in, {other}")
 
 
 def _refuse_infinite(table: Table, name: str, values: Array) -> None:
