@@ -223,3 +223,19 @@ def test_availability_is_that_of_the_device(devices: str) -> None:
     found = [fleet(devices).availability(f"c{n}", Chance(1)) for n in range(40)]
     assert found == [fleet(devices).device(f"c{n}", Chance(1)).availability for n in range(40)]
     assert set(found) == {kind.availability for kind in fleet(devices).kinds}
+
+
+def test_a_table_that_was_changed_is_read_again_by_the_next_run_only(table: str) -> None:
+    """A process may make many runs: each has the table as it stands when it begins, until its end."""
+
+    def seconds(schedule: Sampled) -> float:
+        timing = schedule.plan(0, ["c0"], Chance(0)).timing
+        assert timing is not None
+        return timing.fleet.device("c0", Chance(0)).seconds_per_sample
+
+    first = Sampled(devices=table).among(["c0"])
+    assert seconds(first) == 0.001
+    Path(table).write_text(CSV.replace("c0,0.001", "c0,0.002"))
+    assert seconds(Sampled(devices=table).among(["c0"])) == 0.002
+    assert seconds(first) == 0.001
+    assert fleet(table).named["c0"].seconds_per_sample == 0.002

@@ -109,9 +109,9 @@ def _drawn(kinds: tuple[Device, ...], client: ClientId, chance: Chance) -> Devic
     return kinds[number].of(client, chance)
 
 
-@lru_cache(maxsize=16)
 def fleet(spec: str) -> Fleet:
-    """The devices that `spec` names: a preset, several joined by `+` and dealt out at random, or a CSV file.
+    """The devices that `spec` names: a preset, several joined by `+` and dealt out at random, or a CSV file, which is
+    read whenever it is asked for.
 
     >>> fleet("hospital+phone-4g").kinds[0].up
     100000000.0

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Annotated, Literal, Protocol
 
 from pydantic import Field
 
 from sparsona.chance import Chance
 from sparsona.errors import InputError
-from sparsona.federation.clock import Timing, fleet
+from sparsona.federation.clock import Fleet, Timing, fleet
 from sparsona.method import ClientId
 from sparsona.registry import suggest
 
@@ -79,7 +80,7 @@ class Sampled:
         if self.deadline is not None and self.window is not None:
             raise InputError("schedule.deadline and schedule.window exclude each other: drop one of them")
         for client in clients:
-            fleet(self.devices).check(client)
+            self._fleet.check(client)
         if isinstance(self.stragglers, dict) or not self.stragglers:
             return self
         if self.stragglers > len(clients):
@@ -100,7 +101,7 @@ class Sampled:
         if self.straggling == "absent":
             names, late = [k for k in names if round % (late.get(k, 0) + 1) == 0], {}
         wanted = max(1, int(self.sample * len(names) + 0.5)) if names else 0
-        timing = Timing(fleet(self.devices), chance, self.deadline, self.window)
+        timing = Timing(self._fleet, chance, self.deadline, self.window)
         if self.availability != 1.0 or not timing.fleet.always_there:
             reach = {k: self._reach(k) * timing.fleet.availability(k, chance) for k in names}
             names = [k for k in names if reach[k] == 1.0 or happens("availability", k, reach[k])]
@@ -111,6 +112,11 @@ class Sampled:
         lost = frozenset(k for k in names if self.loss and k not in crashed and happens("loss", k, self.loss))
         delay = {k: late[k] for k in names if late.get(k)}
         return Plan(tuple(names), crashed, lost, delay, timing)
+
+    @cached_property
+    def _fleet(self) -> Fleet:
+        """The devices. A schedule reads a table of them once: a run keeps to it, the next one reads it anew."""
+        return fleet(self.devices)
 
     def _reach(self, client: ClientId) -> float:
         return self.availability.get(client, 1.0) if isinstance(self.availability, dict) else self.availability
