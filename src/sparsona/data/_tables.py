@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from sparsona.data.dataset import Array, ClientSplit, Dataset
-from sparsona.data.schema.cells import in_order, names
+from sparsona.data.schema.cells import in_order
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.exchange import Agreement, apply
 from sparsona.data.schema.roles import Along, check_dropped
@@ -112,18 +112,18 @@ def _owners(given: Tables, columns: Columns) -> tuple[Array | None, tuple[str, .
         return np.repeat(np.arange(len(sizes), dtype=np.int64), sizes), tuple(t.owner for t in given.tables)
     if given.owned and len(given.tables) > 1:
         raise DataError(f"{given.name} has a table a client already; leave --client out")
-    held = np.concatenate([_clients(table, columns.client) for table in given.tables])
-    numeric = all(table.columns[columns.client].dtype.kind not in "US" for table in given.tables)
+    found = [_clients(table, columns.client) for table in given.tables]
+    held, numeric = np.concatenate([names for names, _ in found]), all(numeric for _, numeric in found)
     called = in_order([name for name in np.unique(held).tolist() if name], numeric)
     place = {name: k for k, name in enumerate(called)} | {"": NOBODY}
     return np.array([place[name] for name in held.tolist()], np.int64), called
 
 
-def _clients(table: Table, column: str) -> Array:
-    held = names(table.columns[column])
+def _clients(table: Table, column: str) -> tuple[Array, bool]:
+    held, numeric = table.names(column)
     missing = np.flatnonzero(held[: len(table) - table.test] == "")
     if len(missing):
         where, cell = f"{table.at(int(missing[0]))}, column {column!r}", table.cell(int(missing[0]), column)
         found = f"{cell!r} means that there is no client" if cell else "no client"
         raise DataError(f"{where}: {found}; fill it in or leave the line out{', or see --missing' if cell else ''}")
-    return held
+    return held, numeric

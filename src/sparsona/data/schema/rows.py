@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sparsona.data.dataset import Array, Indices
-from sparsona.data.schema.cells import names
 from sparsona.data.schema.columns import Columns, InputKind, Scaling, TaskName, as_option, in_capitals
 from sparsona.data.schema.format import DOUBTFUL, Format
 from sparsona.data.schema.roles import Along, Roles, roles_of
@@ -112,12 +111,21 @@ def _refuse_doubtful(table: Table, name: str) -> None:
             )
 
 
-def features_of(table: Table, features: Sequence[str], categorical: Sequence[str], *, settled: bool = False) -> Rows:
+def features_of(
+    table: Table,
+    features: Sequence[str],
+    categorical: Sequence[str],
+    *,
+    settled: bool = False,
+    numeric: Mapping[str, bool] | None = None,
+) -> Rows:
     """The features of a table alone, as a model that predicts needs them.
 
-    Where it is `settled` which columns hold numbers, an error does not advise to declare them otherwise.
+    Where it is `settled` which columns hold numbers, an error does not advise to declare them otherwise. `numeric` says
+    of which categories a model has learnt the names as numbers.
     """
     numbers = [name for name in features if name not in categorical]
+    named = {name: table.names(name, (numeric or {}).get(name)) for name in features if name in categorical}
     rows = len(table)
     matrix = np.empty((rows, len(numbers)), np.float32)
     for k, name in enumerate(numbers):
@@ -126,8 +134,8 @@ def features_of(table: Table, features: Sequence[str], categorical: Sequence[str
         inputs="table" if table.block is None else "arrays",
         order=tuple(features),
         numbers=matrix,
-        categories={name: names(table.columns[name]) for name in features if name in categorical},
-        numeric=frozenset(n for n in features if n in categorical and table.columns[n].dtype.kind not in "US"),
+        categories={name: held for name, (held, _) in named.items()},
+        numeric=frozenset(name for name, (_, number) in named.items() if number),
         block=None,
         targets=(),
         target=np.zeros((rows, 0)),
@@ -306,7 +314,7 @@ def _along(table: Table, along: Along | None) -> Array | None:
         return None
     values = table.columns[along.column]
     if along.by == "group":
-        found = names(values) if values.dtype.kind not in "mM" else values.astype(np.str_)
+        found = table.names(along.column)[0] if values.dtype.kind not in "mM" else values.astype(np.str_)
         return _complete(table, along, found, found == "")
     if values.dtype.kind in "US":
         try:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from sparsona.data.dataset import Array, Indices
-from sparsona.data.schema.cells import numbers_or_texts, without_codes
+from sparsona.data.schema.cells import name, names, numbers_or_texts, plainly_written, without_codes
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.format import Format
 
@@ -42,7 +44,6 @@ class Table:
         """The table with its cells read as numbers or texts. Where it is `settled` how it must be written, an error
         does not advise to declare it otherwise.
 
-        >>> import numpy as np
         >>> table = Table("a", "a.csv", {"x": np.array(["1,5", "-9"])}, raw=frozenset({"x"}))
         >>> table.read(Format(decimal=",", missing=("-9",))).columns
         {'x': array([1.5, nan])}
@@ -50,15 +51,38 @@ class Table:
         if self.file is not None:
             return replace(self.file(written, settled), owner=self.owner).read(written)
         columns = {
-            name: numbers_or_texts(values.tolist(), written) if name in self.raw else without_codes(values, written)
-            for name, values in self.columns.items()
+            column: numbers_or_texts(values.tolist(), written) if column in self.raw else without_codes(values, written)
+            for column, values in self.columns.items()
         }
-        texts = {name: self.columns[name] for name in self.raw}
+        texts = {column: self.columns[column] for column in self.raw}
         return replace(self, columns=columns, raw=frozenset(), written={**self.written, **texts}, format=written)
 
     def cell(self, row: int, column: str) -> str:
         """What was written there, where it was text; else empty."""
         return str(self.written[column][row]).strip() if column in self.written else ""
+
+    def names(self, column: str, numeric: bool | None = None) -> tuple[Array, bool]:
+        """The names that a column holds (empty: missing), and whether they are numbers, so that 1 and 1.0 are one name.
+
+        A column with codes such as 01 holds texts: 01 and 1 are two. `numeric` says what a model has learnt the column
+        as; what is no number is then named by its text.
+
+        >>> table = Table("a", "", {"x": np.array(["1", "1.0"]), "y": np.array(["01", "1"])}, raw=frozenset("xy"))
+        >>> [table.read(Format()).names(column)[0].tolist() for column in "xy"]
+        [['1', '1'], ['01', '1']]
+        """
+        values = self.columns[column]
+        if column not in self.written:
+            return names(values), values.dtype.kind not in "US"
+        cells = [cell.strip() for cell in self.written[column].tolist()]
+        if numeric is None:
+            numeric = values.dtype.kind not in "US" and plainly_written(cells, self.format)
+        read = {cell: self.format.number(cell) for cell in set(cells)}
+        called = {
+            cell: cell if found is None or (found == found and not numeric) else "" if found != found else name(found)
+            for cell, found in read.items()
+        }
+        return np.array([called[cell] for cell in cells], np.str_), numeric
 
     def __len__(self) -> int:
         return len(self.block) if self.block is not None else len(next(iter(self.columns.values())))
@@ -66,7 +90,6 @@ class Table:
     def at(self, row: int) -> str:
         """Where a row stands, for messages: the line of a file, else the row counted from 0.
 
-        >>> import numpy as np
         >>> Table("a", "a.csv", {"x": np.zeros(2)}, lines=np.array([2, 4])).at(1)
         'a.csv, line 4'
         """

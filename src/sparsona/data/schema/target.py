@@ -7,7 +7,6 @@ from typing import Literal
 import numpy as np
 
 from sparsona.data.dataset import Array
-from sparsona.data.schema.cells import names
 from sparsona.data.schema.columns import TaskName, as_option
 from sparsona.data.schema.roles import Roles
 from sparsona.data.schema.table import Table
@@ -59,7 +58,7 @@ def target_of(table: Table, roles: Roles, task: TaskName) -> Array:
             )
         return values.astype(np.str_)
     if named:
-        return names(values)
+        return table.names(name)[0]
     made = values.astype(np.float64)
     _refuse_infinite(table, name, made)
     decimals = np.flatnonzero(made != np.floor(made))
