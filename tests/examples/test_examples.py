@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import re
 import subprocess
@@ -11,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+import sparsona
 from sparsona.data import describe
+from sparsona.export.predict import predict_file
+from sparsona.export.run import export_model
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -53,6 +57,25 @@ def test_heart_disease_in_four_hospitals(tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     answers = run(EXAMPLES / "predict.py", model, tmp_path / "out" / "hospitals" / "va.csv", folder=tmp_path).split()
     assert sum(a == row["disease"] for a, row in zip(answers, rows, strict=True)) > 0.7 * len(rows)
+
+
+def test_numpy_alone_tells_of_a_category_that_was_never_seen(tmp_path: Path) -> None:
+    """As sparsona predict does, also of files that are written otherwise."""
+    (tmp_path / "wards").mkdir()
+    lines = [f"{k % 7},{k % 5};{k % 3};{'fm'[k % 2]};{'ill' if k % 7 > 3 else 'well'}" for k in range(60)]
+    (tmp_path / "wards" / "east.csv").write_text("\n".join(["dose;cp;sex;label", *lines]) + "\n")
+    words = {"separator": ";", "decimal": ",", "missing": "-9", "categorical": "cp,sex"}
+    sparsona.run("local", data=f"folder:{tmp_path / 'wards'}", rounds=1, out=tmp_path / "run", **words)
+    export_model(tmp_path / "run", "east", tmp_path / "east.npz")
+    rows = tmp_path / "new.csv"
+    rows.write_text("dose;cp;sex\n0,5;x;f\n-9,0;2.0;q\n6,5;-9;m\n")
+    command = [sys.executable, str(EXAMPLES / "predict.py"), "east.npz", "new.csv"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    told = "is in no training row; it is predicted as if it were missing"
+    assert done.stderr == f"new.csv, line 2, column 'cp': 'x' {told}\nnew.csv, line 3, column 'sex': 'q' {told}\n"
+    out = io.StringIO()
+    predict_file(tmp_path / "east.npz", rows, out)
+    assert done.stdout.split() == [line.split(",")[0] for line in out.getvalue().splitlines()[1:]]
 
 
 def test_heart_disease_without_data_says_how_to_get_it(tmp_path: Path) -> None:

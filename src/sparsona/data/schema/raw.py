@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
 from sparsona.data.dataset import Array
 from sparsona.data.schema.columns import in_capitals
-from sparsona.data.schema.rows import features_of
-from sparsona.data.schema.schema import Schema
+from sparsona.data.schema.rows import Rows, features_of
+from sparsona.data.schema.schema import Category, Schema
 from sparsona.data.schema.table import Table
 from sparsona.errors import DataError
+
+log = logging.getLogger(__name__)
 
 
 def encode_raw(schema: Schema, given: Any, where: str = "the rows") -> Array:
@@ -33,7 +37,30 @@ def encode_raw(schema: Schema, given: Any, where: str = "the rows") -> Array:
         if name not in table.columns:
             near = in_capitals(name, table.columns)
             raise DataError(f"{table.where} has no column {name!r}, which the model needs{near or '; add it'}")
-    return schema.encode(features_of(table, schema.columns, schema.categorical, settled=True))
+    numeric = {feature.column: feature.numeric for feature in schema.features if isinstance(feature, Category)}
+    rows = features_of(table, schema.columns, schema.categorical, settled=True, numeric=numeric)
+    if not isinstance(given, Table) or given not in _TOLD:
+        _warn_of_unseen(schema, rows, table)
+    if isinstance(given, Table):
+        _TOLD.add(given)
+    return schema.encode(rows)
+
+
+_TOLD: WeakSet[Table] = WeakSet()
+"""Tables of which it was told what a model has not seen: one is often encoded more than once."""
+
+
+def _warn_of_unseen(schema: Schema, rows: Rows, table: Table) -> None:
+    """Tell of categories that no training row has. They are predicted as if they were missing."""
+    for feature in schema.features:
+        if not isinstance(feature, Category):
+            continue
+        held = rows.categories[feature.column]
+        unseen = np.flatnonzero((held != "") & ~np.isin(held, np.array(feature.values, np.str_)))
+        if len(unseen):
+            more = f", as are {len(unseen) - 1} more rows" if len(unseen) > 1 else ""
+            where = f"{table.at(int(unseen[0]))}, column {feature.column!r}: {str(held[unseen[0]])!r}"
+            log.warning("%s is in no training row; it is predicted as if it were missing%s", where, more)
 
 
 def _table(schema: Schema, given: Any, where: str) -> Table:
