@@ -37,7 +37,7 @@ from sparsona.prepare import Prepared, outputs, prepare
 from sparsona.report.drawings import draw
 from sparsona.report.frames import clients_frame, history_frame
 from sparsona.runs import artefacts as kept
-from sparsona.runs.about import describe, write_about
+from sparsona.runs.about import About, changed_clients, describe, write_about
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.clients import ClientScores, read_clients, write_clients
 from sparsona.runs.directory import RunDirectory
@@ -200,16 +200,20 @@ def execute(
     on_start: Callable[[int], None] = lambda done: None,
 ) -> Result:
     """Run what :func:`prepare` made; into `folder`, where there is one."""
-    with stopped_by_sigterm(), _opened(folder, prepared.experiment, resume):
-        return _execute(prepared, folder, resume, on_round, on_start)
+    about = None if folder is None else about_run(prepared)
+    with stopped_by_sigterm(), _opened(folder, prepared.experiment, about, resume):
+        return _execute(prepared, folder, about, resume, on_round, on_start)
 
 
-def _opened(folder: RunDirectory | None, experiment: Experiment, resume: bool) -> AbstractContextManager[None]:
-    if folder is None:
+def _opened(
+    folder: RunDirectory | None, experiment: Experiment, about: About | None, resume: bool
+) -> AbstractContextManager[None]:
+    if folder is None or about is None:
         return nullcontext()
 
     def agreed(file: Path) -> str:
         there = same_experiment(folder, experiment)
+        same_data(folder, about)
         if experiment.rounds == there.rounds:
             return file.read_text(encoding="utf-8")
         more = "the run goes on from %d to %d rounds; what depends on their number sees the new one from now on"
@@ -237,9 +241,27 @@ def same_experiment(folder: RunDirectory, experiment: Experiment) -> Experiment:
     return there
 
 
+def about_run(prepared: Prepared) -> About:
+    """What about.json says of this run."""
+    setup = prepared.setup
+    return describe(setup.federation, setup.objective, setup.task.layout.size, prepared.rows)
+
+
+def same_data(folder: RunDirectory, about: About) -> None:
+    """Refuse to go on with a run that began with other rows. Whoever did not note them (an older version) may go on."""
+    changed = changed_clients(folder.path, about)
+    if changed:
+        names = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
+        who = f"client {names} has" if len(changed) == 1 else f"clients {names} have"
+        raise RunError(
+            f"{folder.path} was begun with other data ({who} changed): restore the file, or choose another --out"
+        )
+
+
 def _execute(
     prepared: Prepared,
     folder: RunDirectory | None,
+    about: About | None,
     resume: bool,
     on_round: Callable[[RoundReport], None],
     on_start: Callable[[int], None],
@@ -247,8 +269,8 @@ def _execute(
     setup, experiment = prepared.setup, prepared.experiment
     for client in setup.federation.splits:
         file_stem(client)  # a name that no file can have is named now, not after the last round
-    if folder is not None:
-        write_about(folder.path, describe(setup.federation, setup.objective, setup.task.layout.size))
+    if folder is not None and about is not None:
+        write_about(folder.path, about)
     sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
     higher, fewest = setup.objective.higher_is_better, experiment.split.fewest
     run_log = RunLog(sizes, higher, folder.records if folder else None, fewest)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sparsona import cli
@@ -34,3 +35,18 @@ def sparsona(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(out, "_width", 80)
     return Shell(capsys, monkeypatch)
+
+
+@pytest.fixture
+def wards(tmp_path: Path) -> Path:
+    """Three wards' tables in a folder: two numbers, a category, and who is ill."""
+    folder = tmp_path / "wards"
+    folder.mkdir()
+    rng = np.random.default_rng(7)
+    for ward in ("east", "north", "west"):
+        lines = ["age,pulse,sex,ill"]
+        for _ in range(60):
+            age, pulse, sex = rng.integers(20, 90), rng.normal(70, 8), rng.choice(["f", "m"])
+            lines.append(f"{age},{pulse:.2f},{sex},{'yes' if age + pulse > 128 else 'no'}")
+        (folder / f"{ward}.csv").write_text("\n".join(lines) + "\n")
+    return folder

@@ -147,3 +147,16 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert err.splitlines()[-1] == "interrupted: continue with sparsona compare --resume --out 'my runs'"
     assert "Traceback" not in err
+
+
+def test_it_does_not_go_on_with_other_data(sparsona: Any, wards: Path) -> None:
+    own = ("--data", "folder:wards", "--target", "ill", "--categorical", "sex", "--rounds", 1, "--quiet")
+    assert sparsona("compare", "fedavg", *own, "--seeds", 1, "--out", "c")[0] == 0
+    file = wards / "north.csv"
+    file.write_text(file.read_text().replace("f,", "m,", 1))
+    code, _, err = sparsona("compare", "fedprox", "--resume", "--out", "c", "--quiet")
+    assert code == 2
+    told = "was begun with other data (client north has changed): restore the file, or choose another --out\n"
+    assert err.startswith("sparsona: c/")
+    assert err.endswith(told)
+    assert err.count("\n") == 1

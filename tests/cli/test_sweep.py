@@ -89,3 +89,13 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     done = sum(file.read_bytes().count(b"\n") for file in folder.glob("*/records.jsonl"))
     time.sleep(0.5)
     assert sum(file.read_bytes().count(b"\n") for file in folder.glob("*/records.jsonl")) == done, "nobody works on"
+
+
+def test_a_sweep_does_not_go_on_with_other_data(sparsona: Any, wards: Path) -> None:
+    own = ("--data", "folder:wards", "--target", "ill", "--categorical", "sex", "--rounds", 1, "--quiet")
+    assert sparsona("sweep", "fedavg", *own, "--over", "seed=0,1", "--out", "s")[0] == 0
+    file = wards / "north.csv"
+    file.write_text(file.read_text().replace("f,", "m,", 1))
+    code, _, err = sparsona("sweep", "--resume", "--out", "s", "--over", "seed=2", "--quiet")
+    assert code == 2
+    assert "s/seed0 was begun with other data (client north has changed)" in err

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sparsona
+from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.errors import RunError
-from sparsona.runs.about import read_about
+from sparsona.runs.about import read_about, row_hashes
 
 
 def test_a_run_says_what_its_clients_hold(tmp_path: Path) -> None:
@@ -19,6 +21,8 @@ def test_a_run_says_what_its_clients_hold(tmp_path: Path) -> None:
     assert sum(one.train + one.validation + one.test for one in about.clients.values()) == 1797
     assert about.class_names == tuple("0123456789")
     assert about.environment["torch"]
+    assert len({one.hash for one in about.clients.values()}) == 3
+    assert all(len(one.hash) == 32 for one in about.clients.values())
 
 
 def test_a_damaged_or_missing_file_says_what_to_do(tmp_path: Path) -> None:
@@ -27,3 +31,26 @@ def test_a_damaged_or_missing_file_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "about.json").write_text("{}")
     with pytest.raises(RunError, match=r"about\.json is damaged"):
         read_about(tmp_path)
+
+
+def test_a_hash_is_one_clients_own_and_sees_inputs_targets_and_parts() -> None:
+    rng = np.random.default_rng(0)
+    inputs, targets = rng.integers(0, 255, (40, 1, 4, 4)).astype(np.uint8), rng.integers(0, 3, 40)
+
+    def hashes(inputs: np.ndarray, targets: np.ndarray, cut: int = 15) -> dict[str, str]:
+        def split(name: str, first: int) -> ClientSplit:
+            parts = np.split(np.arange(first, first + 20), [10, cut])
+            return ClientSplit(name, *parts)
+
+        return row_hashes(Federation(Dataset("d", inputs, targets, 3), {"a": split("a", 0), "b": split("b", 20)}))
+
+    before = hashes(inputs, targets)
+    assert before == hashes(inputs.copy(), targets.copy())
+    for place in (0, 12, 19):
+        other, labels = inputs.copy(), targets.copy()
+        other[place, 0, 3, 3] ^= 1
+        labels[place] = (labels[place] + 1) % 3
+        for now in (hashes(other, targets), hashes(inputs, labels)):
+            assert now["a"] != before["a"]
+            assert now["b"] == before["b"]
+    assert hashes(inputs, targets, 16)["a"] != before["a"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparsona.api import execute, same_experiment
+from sparsona.api import about_run, execute, same_data, same_experiment
 from sparsona.data.dataset import Dataset
 from sparsona.experiment import Experiment, read
 from sparsona.prepare import Prepared, prepare
@@ -82,12 +82,13 @@ class Loader:
 
 
 def advance(plan: RunPlan, loader: Loader, on_round: Callable[[RoundReport], None] = lambda report: None) -> None:
-    """Take a run on, until it is finished or has come far enough. A run of another experiment is refused."""
+    """Take a run on, until it is finished or has come far enough. Another experiment or other data are refused."""
     directory = RunDirectory(plan.folder)
     there = directory.experiment_file.exists()
     prepared = loader.prepare(plan.settings, plan.origin)
     if there:
         same_experiment(directory, prepared.experiment)
+        same_data(directory, about_run(prepared))
     if plan.finished:
         return
     rounds, spent, clock = _state(directory) if there else (0, 0.0, 0.0)

@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
-from sparsona.data.dataset import Federation
+from sparsona.data.dataset import Array, ClientSplit, Dataset, Federation, Indices
 from sparsona.errors import RunError
 from sparsona.files import write_atomically
 from sparsona.partition._split import class_counts
 from sparsona.training.objective import Objective
 from sparsona.version import __version__
 
+if TYPE_CHECKING:
+    from sparsona.data.schema.rows import Rows
+
 FILE = "about.json"
 
 
 @dataclass(frozen=True)
 class ClientData:
-    """How many samples a client has in each part, and how many of each class it trains on."""
+    """How many samples a client has in each part, and how many of each class it trains on.
+
+    `hash` is that of its rows as they came (:func:`row_hashes`), empty where the run's writer had no data or was of an
+    older version. What a client has is compared without it: a seed that deals the same rows out otherwise changes it.
+    """
 
     train: int
     validation: int
     test: int
     classes: tuple[int, ...] = ()
+    hash: str = field(default="", repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -45,9 +55,9 @@ class About:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def describe(federation: Federation, objective: Objective, weights: int) -> About:
-    """What about.json will say of this federation."""
-    data = federation.data
+def describe(federation: Federation, objective: Objective, weights: int, rows: Rows | None = None) -> About:
+    """What about.json will say of this federation. `rows` are the raw rows of a table."""
+    data, hashes = federation.data, row_hashes(federation, rows)
     counts = class_counts(federation) if data.classes else {}
     clients = {
         name: ClientData(
@@ -55,6 +65,7 @@ def describe(federation: Federation, objective: Objective, weights: int) -> Abou
             len(split.validation),
             len(split.test),
             tuple(int(count) for count in counts[name]) if counts else (),
+            hashes[name],
         )
         for name, split in federation.splits.items()
     }
@@ -62,6 +73,48 @@ def describe(federation: Federation, objective: Objective, weights: int) -> Abou
     return About(
         objective.metric_name, objective.higher_is_better, weights, clients, tuple(map(str, names)), environment()
     )
+
+
+def row_hashes(federation: Federation, rows: Rows | None = None) -> dict[str, str]:
+    """A hash of each client's samples, in the order of its split: who has changed since a run began?
+
+    Of a table its raw `rows` are taken, column by column in the order of their names: what is prepared of them depends
+    on everybody's rows by the scaling, and all follow the first client in the order of columns, in whose hash it is.
+    """
+    order = () if rows is None else rows.order
+    return {
+        name: _hash(federation.data, rows, split, () if place else order)
+        for place, (name, split) in enumerate(federation.splits.items())
+    }
+
+
+def _hash(data: Dataset, rows: Rows | None, split: ClientSplit, order: tuple[str, ...]) -> str:
+    head = [len(split.train), len(split.validation), len(split.test), *order]
+    found = hashlib.blake2b(json.dumps(head).encode(), digest_size=16)
+    chosen = np.concatenate([split.train, split.validation, split.test])
+    for name, values in _columns(data, rows, chosen):
+        if values.dtype.kind in "US":
+            found.update(f"{name}\0text\0".encode() + "\0".join(values.ravel().tolist()).encode())
+        else:
+            found.update(f"{name}\0{values.dtype.str}\0{values.shape[1:]}\0".encode())
+            found.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+    return found.hexdigest()
+
+
+def _columns(data: Dataset, rows: Rows | None, chosen: Indices) -> Iterator[tuple[str, Array]]:
+    """What a client has, by name."""
+    if rows is None:
+        yield "inputs", data.inputs[chosen]
+        yield "targets", data.targets[chosen]
+        return
+    if rows.block is not None:
+        yield "samples", rows.block[chosen]
+    numbers = rows.numbers[chosen]
+    columns = {name: numbers[:, k] for k, name in enumerate(rows.number_names)} if rows.block is None else {}
+    columns |= {name: values[chosen] for name, values in rows.categories.items()}
+    for name in sorted(columns):
+        yield f"column {name}", columns[name]
+    yield f"target {rows.targets}", rows.target[chosen]
 
 
 def environment() -> dict[str, str]:
@@ -83,6 +136,16 @@ def environment() -> dict[str, str]:
 def write_about(folder: Path, about: About) -> None:
     """Write about.json."""
     write_atomically(folder / FILE, json.dumps(asdict(about), indent=1, allow_nan=False) + "\n")
+
+
+def changed_clients(folder: Path, now: About) -> list[str]:
+    """The clients whose rows are not those with which the run in `folder` began; nobody where that was not noted."""
+    try:
+        there = read_about(folder).clients
+    except RunError:  # it is written anew when the run goes on
+        return []
+    hashes = {name: (there[name].hash if name in there else "", one.hash) for name, one in now.clients.items()}
+    return sorted(name for name, (before, after) in hashes.items() if before and after and before != after)
 
 
 def read_about(folder: Path) -> About:

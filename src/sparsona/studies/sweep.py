@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from sparsona.api import same_experiment
+from sparsona.api import about_run, same_data, same_experiment
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import assign, build
 from sparsona.files import write_atomically
@@ -147,12 +147,14 @@ def declare(folder: Path, sweep: Sweep, resume: bool) -> Sweep:
 
 
 def _check_runs(sweep: Sweep, folder: Path) -> None:
-    """Refuse a sweep of which a run is there that is another experiment's."""
+    """Refuse a sweep of which a run is there that is another experiment's, or of other data."""
     loader = Loader()
     for point in sweep.points():
         directory = RunDirectory(folder / point.name)
         if directory.experiment_file.exists():
-            same_experiment(directory, loader.prepare(point.settings, f"the run {point.name}").experiment)
+            prepared = loader.prepare(point.settings, f"the run {point.name}")
+            same_experiment(directory, prepared.experiment)
+            same_data(directory, about_run(prepared))
 
 
 def _read(file: Path) -> Sweep:
