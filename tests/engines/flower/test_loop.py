@@ -21,7 +21,9 @@ from sparsona.engines.flower.server import KnownNode, read_nodes, write_nodes
 from sparsona.engines.flower.started.sparsona_pauses import Pauses
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import to_toml
+from sparsona.federation.worker import Evaluator, Scores
 from sparsona.message import Message
+from sparsona.method import Model
 from sparsona.runs.directory import RunDirectory
 from sparsona.wire import decode, encode
 
@@ -45,6 +47,23 @@ def test_a_network_gives_the_digest_and_the_bytes_of_the_simulator(method: str, 
     assert found["digest"] == simulated["digest"]
     assert found["bytes"] == simulated["bytes"]
     assert found["accuracy"] == simulated["accuracy"]
+
+
+@pytest.mark.parametrize("method", ["local", "ditto"])
+def test_a_node_measures_a_model_once(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The personal model of a round's end is that of the next one's beginning."""
+    federation, measured = Federation(tmp_path, method=method), list[bytes]()
+    measure = Evaluator._measure
+
+    def noted(self: Evaluator, model: Model) -> Scores:
+        measured.append(np.asarray(model).tobytes())
+        return measure(self, model)
+
+    monkeypatch.setattr(Evaluator, "WORTHWHILE", 0)
+    monkeypatch.setattr(Evaluator, "_measure", noted)
+    found = federation.run()
+    assert len(measured) == len(set(measured)) > 0
+    assert found["accuracy"] == federation.simulated()["accuracy"]
 
 
 def test_a_personal_model_stays_with_its_owner(tmp_path: Path) -> None:

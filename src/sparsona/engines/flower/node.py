@@ -76,7 +76,7 @@ class Rules:
 
 @dataclass
 class Session:
-    """A run that this node takes part in, from the agreement on."""
+    """A run that this node takes part in, from the agreement on. `known` are the models that were measured last."""
 
     experiment: Experiment
     schema: Schema
@@ -173,7 +173,7 @@ class Node:
     def _turn(self, run: str, head: Head, body: Body) -> Answer:
         session = self._of(run)
         frame = body(session.most)
-        job = _job(self.client, head, frame)
+        job = _job(self.client, head, frame, session.known)
         try:
             down = session.worker.received(job)
         except MissingReference as error:
@@ -208,7 +208,7 @@ class Node:
     def _finish(self, run: str, head: Head, body: Body) -> Answer:
         """Write the client's model and report here, and tell the hash of its memory."""
         session = self._of(run)
-        job = _job(self.client, {**head, "keep": True}, body(session.most))
+        job = _job(self.client, {**head, "keep": True}, body(session.most), session.known)
         _, outcome = session.worker.run(job, session.kept.memory)
         assert outcome.model is not None
         setup, experiment = session.setup, session.experiment
@@ -310,13 +310,13 @@ def _proposal(experiment: Experiment) -> str:
     )
 
 
-def _job(client: ClientId, head: Mapping[str, Any], body: bytes) -> Job:
+def _job(client: ClientId, head: Mapping[str, Any], body: bytes, known: tuple[ScoredModel, ...]) -> Job:
     kind = head["job"]
     if kind not in ("fit", "trial", "personal"):
         raise WireError(f"a turn of unknown kind {str(kind)[:20]!r}")
     stamp = Stamp(int(head["round"]), int(head["phase"]), None)
     score, fine_tune, keep = (bool(head.get(key)) for key in ("score", "fine_tune", "keep"))
-    return Job(kind, client, stamp, (body,), score=score, fine_tune=fine_tune, keep_model=keep)
+    return Job(kind, client, stamp, (body,), score=score, fine_tune=fine_tune, keep_model=keep, known=known)
 
 
 def _reply(outcome: Outcome, scores: bool) -> Head:
