@@ -167,7 +167,7 @@ CASES = [
     ),
     Case(
         "an id as the target",
-        {"a": "age,label\n" + "".join(f"{k},{1000 + 7 * k}\n" for k in range(20, 60))},
+        {"a": "age,label\n" + "".join(f"{k % 30},{1000 + 7 * k}\n" for k in range(20, 60))},
         "target 'label' holds 40 different whole numbers in 40 training rows; pass --task classification or "
         "--task regression, or choose another --target",
     ),

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
-from sparsona.data.dataset import Array
 from sparsona.data.schema.columns import TARGETS, Columns, as_option, in_capitals
+from sparsona.data.schema.identifiers import counts_rows, identifies
 from sparsona.data.schema.table import Table
 from sparsona.errors import DataError, InputError
 from sparsona.registry import suggest
@@ -60,6 +58,7 @@ def along_of(spec: str) -> Along | None:
 def roles_of(table: Table, columns: Columns, along: Along | None = None) -> Roles:
     """Who is what in this table. A column that --drop names need not be here: another owner may have it.
 
+    >>> import numpy as np
     >>> table = Table("a", "a.csv", {"age": np.zeros(2), "name": np.array(["x", "y"]), "label": np.zeros(2)})
     >>> roles_of(table, Columns(drop=("name",))).features
     ('age',)
@@ -97,7 +96,7 @@ def roles_of(table: Table, columns: Columns, along: Along | None = None) -> Role
                     f"{table.where} holds {name!r}, which is neither x nor y; "
                     f"name it with --split, --client or --drop, or leave it out"
                 )
-            _refuse_row_numbers(table, name)
+            _refuse_row_numbers(table, name, name in columns.categorical or name in table.categories)
     if not features and table.block is None:
         raise DataError(f"{table.where} has no feature besides the target {target[0]!r}; give at least one")
     named = {*columns.categorical, *table.categories}
@@ -126,29 +125,18 @@ def _target(table: Table, dropped: tuple[str, ...]) -> str:
     )
 
 
-def _refuse_row_numbers(table: Table, name: str) -> None:
-    """A column that counts the rows, or that nobody has named, is hardly meant as a feature."""
+def _refuse_row_numbers(table: Table, name: str, categorical: bool) -> None:
+    """A column that counts the rows, names them, or that nobody has named, is hardly meant as a feature."""
     if name.startswith("Unnamed: "):
         raise DataError(
             f"{table.where}, column {int(name[9:]) + 1} has no name, as a pandas index has none; "
             f"pass --drop {as_option(name)}, or write the file with index=False"
         )
+    fix = f"pass --drop {as_option(name)}, or name the --features to learn from"
     if counts_rows(table.columns[name]):
-        raise DataError(
-            f"{table.where}, column {name!r} only counts the rows; "
-            f"pass --drop {as_option(name)}, or name the --features to learn from"
-        )
-
-
-def counts_rows(values: Array) -> bool:
-    """Whether a column goes up by one from row to row, from 0 or 1.
-
-    >>> counts_rows(np.array([0.0, 1.0, 2.0, 3.0])), counts_rows(np.array([0.0, 2.0, 4.0, 6.0]))
-    (True, False)
-    """
-    if values.dtype.kind not in "iuf" or len(values) < 4 or values[0] not in (0, 1):
-        return False
-    return bool(np.array_equal(values, np.arange(values[0], values[0] + len(values))))
+        raise DataError(f"{table.where}, column {name!r} only counts the rows; {fix}")
+    if not categorical and identifies(name, table.columns[name]):
+        raise DataError(f"{table.where}, column {name!r} has another number in every row, as an identifier has; {fix}")
 
 
 def _near(name: str, table: Table) -> str:

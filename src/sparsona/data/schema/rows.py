@@ -15,6 +15,7 @@ import numpy as np
 from sparsona.data.dataset import Array, Indices
 from sparsona.data.schema.columns import Columns, InputKind, Scaling, TaskName, as_option, in_capitals
 from sparsona.data.schema.format import DOUBTFUL, Format
+from sparsona.data.schema.identifiers import MANY
 from sparsona.data.schema.roles import Along, Roles, roles_of
 from sparsona.data.schema.table import Table
 from sparsona.data.schema.target import Kind, kind_of, target_of
@@ -84,6 +85,12 @@ def understand(table: Table, columns: Columns, along: Along | None = None) -> Ro
     for name in dict.fromkeys((*roles.categorical, *roles.target)):
         _refuse_doubtful(table, name)
     features = features_of(table, roles.features, roles.categorical)
+    for name, held in features.categories.items():
+        if _one_a_row(held):
+            raise DataError(
+                f"{table.where}, column {name!r} has {len(np.unique(held))} values in {len(held)} rows, "
+                f"about one a row; they would be sent to the server: pass --drop {as_option(name)}"
+            )
     target = target_of(table, roles, columns.task)
     return replace(
         features,
@@ -97,6 +104,12 @@ def understand(table: Table, columns: Columns, along: Along | None = None) -> Ro
         dropped=roles.dropped,
         format=table.format,
     )
+
+
+def _one_a_row(names: Array) -> bool:
+    """Whether a column of names tells rows apart, instead of what they have in common."""
+    known = names[names != ""]
+    return len(known) >= MANY and len(np.unique(known)) > 0.8 * len(known)
 
 
 def _refuse_doubtful(table: Table, name: str) -> None:
@@ -288,6 +301,8 @@ def _no_number(table: Table, name: str, settled: bool) -> str:
     if OTHER_DATE.fullmatch(cell):
         return f"{where} is a date; pass --drop {called}, or write it as 2026-03-01 and pass --split time:{name}"
     if len(texts) == int((values != "").sum()):
+        if _one_a_row(values):
+            return f"{where} is text, as all of the column, and another in about every row; pass --drop {called}"
         sent = f"pass --categorical {called} to use it (its values are sent to the server)"
         return f"{where} is text, as all of the column; {sent}, or --drop {called}"
     missing = f"pass --missing {as_option(cell)} where it means that"
