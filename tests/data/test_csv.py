@@ -172,6 +172,12 @@ CASES = [
         "--task regression, or choose another --target",
     ),
     Case(
+        "days in hospital as the target",
+        {"a": "age,label\n" + "".join(f"{k % 50},{k % 25}\n" for k in range(2000))},
+        "target 'label' holds 25 different whole numbers in 2000 training rows; pass --task classification or "
+        "--task regression, or choose another --target",
+    ),
+    Case(
         "one class only",
         {"a": "age,label\n31,1\n42,1\n", "b": "age,label\n31,1\n"},
         "target 'label' has one class only in all training rows; choose another --target",

@@ -86,7 +86,7 @@ def agree(descriptions: Mapping[str, Message]) -> Message:
     classes = sorted({name for message in messages if "classes" in message for name in _names(message, "classes")})
     kind: Kind = "decimal" if "decimal" in {head["kind"] for head in heads} else first["kind"]
     declared: TaskName = "multilabel" if first["task"] == "auto" and len(first["targets"]) > 1 else first["task"]
-    task = infer(declared, kind, first["targets"][0], len(classes), sum(rows))
+    task = infer(declared, kind, first["targets"][0], len(classes), sum(rows), first["inputs"] == "table")
     center, spread = np.zeros(0), np.ones(0)
     if task == "regression" and first["scaling"] == "agreed":
         told = [_unpacked("target", message, len(first["targets"])) for message in messages]

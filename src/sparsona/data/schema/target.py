@@ -15,9 +15,12 @@ from sparsona.errors import DataError
 Kind = Literal["text", "whole", "decimal"]
 Task = Literal["classification", "regression", "multilabel"]
 
-FEW, ROWS_A_CLASS, MOST = 20, 10, 10_000
-"""Whole numbers are classes where there are at most `FEW` of them, or `ROWS_A_CLASS` rows for each. More than `MOST`
-classes are refused."""
+FEW, MOST = 20, 10_000
+"""Up to `FEW` whole numbers are classes. More than `MOST` classes are refused."""
+
+TEXTS, IMAGES = 2, 10
+"""Rows for each class from which on more than `FEW` texts are classes, and more than `FEW` numbers beside images and
+other arrays. Beside the columns of a table such numbers are as likely days or doses."""
 
 
 def kind_of(target: Array) -> Kind:
@@ -71,7 +74,7 @@ def target_of(table: Table, roles: Roles, task: TaskName) -> Array:
     return made[:, None]
 
 
-def infer(task: TaskName, kind: Kind, name: str, classes: int, rows: int) -> Task:
+def infer(task: TaskName, kind: Kind, name: str, classes: int, rows: int, table: bool = True) -> Task:
     """The task of a target that all owners describe alike; an error that names --task where it could be either.
 
     >>> infer("auto", "whole", "label", classes=2, rows=100), infer("auto", "decimal", "y", classes=0, rows=100)
@@ -83,7 +86,8 @@ def infer(task: TaskName, kind: Kind, name: str, classes: int, rows: int) -> Tas
         return "multilabel"
     if classes > MOST:
         raise DataError(f"target {name!r} has {classes} classes, at most {MOST} are possible; choose another --target")
-    if task == "auto" and classes > FEW and rows < classes * (ROWS_A_CLASS if kind == "whole" else 2):
+    enough = rows >= classes * (TEXTS if kind == "text" else IMAGES) and not (table and kind == "whole")
+    if task == "auto" and classes > FEW and not enough:
         what = "whole numbers" if kind == "whole" else "texts"
         choice = "--task classification or --task regression" if kind == "whole" else "--task classification"
         raise DataError(

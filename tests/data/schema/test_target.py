@@ -1,0 +1,33 @@
+"""What a target may be learnt as: whole numbers are not guessed to be classes."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparsona.data.schema.target import infer
+from sparsona.errors import DataError
+
+
+@pytest.mark.parametrize("rows", [25, 250, 10**6])
+def test_more_than_twenty_whole_numbers_of_a_table_are_asked_about(rows: int) -> None:
+    with pytest.raises(
+        DataError, match=f"holds 25 different whole numbers in {rows} training rows; pass --task classif"
+    ):
+        infer("auto", "whole", "days", 25, rows)
+    assert infer("classification", "whole", "days", 25, rows) == "classification"
+    assert infer("regression", "whole", "days", 25, rows) == "regression"
+
+
+def test_twenty_are_classes_and_so_are_labels_of_images() -> None:
+    assert infer("auto", "whole", "days", 20, 25) == "classification"
+    assert infer("auto", "whole", "y", 100, 1000, table=False) == "classification"
+    with pytest.raises(DataError, match="holds 100 different whole numbers"):
+        infer("auto", "whole", "y", 100, 999, table=False)
+
+
+def test_texts_are_classes_unless_they_are_names() -> None:
+    assert infer("auto", "text", "town", 100, 200) == "classification"
+    with pytest.raises(
+        DataError, match="holds 100 different texts in 199 training rows; pass --task classification, or"
+    ):
+        infer("auto", "text", "town", 100, 199)
