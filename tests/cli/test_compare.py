@@ -160,3 +160,32 @@ def test_it_does_not_go_on_with_other_data(sparsona: Any, wards: Path) -> None:
     assert err.startswith("sparsona: c/")
     assert err.endswith(told)
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["compare", "choose", "sweep", "tune"])
+@pytest.mark.parametrize(
+    "wrong", [("--data", "nowhere"), ("--partition", "classes:99"), ("--set", "training.lr=-1"), ("--rounds", "0")]
+)
+def test_what_is_refused_takes_no_folder(sparsona: Any, tmp_path: Path, command: str, wrong: tuple[str, str]) -> None:
+    if command == "tune":
+        pytest.importorskip("optuna", reason="optuna is not installed: pip install sparsona[tune]")
+    own = {"sweep": ("--over", "seed=0:2"), "tune": ("--target-mb", 1)}
+    code, _, err = sparsona(command, "fedprox", *own.get(command, ()), *wrong, "--quiet")
+    assert (code, err.count("\n")) == (2, 1), err
+    assert sparsona(command, "fedprox", *own.get(command, ()), *wrong, "--quiet", "--out", "s")[2] == err
+    assert list(tmp_path.iterdir()) == [], "neither runs/compare-digits-0 nor --out"
+
+
+def test_what_is_wrongly_added_leaves_a_study_as_it_was(sparsona: Any, tmp_path: Path) -> None:
+    shared = ("--clients", 2, "--rounds", 1, "--seeds", 1, "--quiet", "--out", "c")
+    code, _, err = sparsona("compare", "fedprox:mu=-1", *shared)
+    assert code == 2
+    assert "mu" in err
+    assert not (tmp_path / "c").exists()
+    assert sparsona("compare", "fedprox", *shared)[0] == 0, "the corrected command needs no other folder"
+    before = (tmp_path / "c" / "study.json").read_bytes()
+    assert sparsona("compare", "fedavg:mu=1", "--resume", "--out", "c", "--quiet")[0] == 2
+    assert (tmp_path / "c" / "study.json").read_bytes() == before
+    assert sparsona("compare", "--resume", "--out", "c", "--quiet")[0] == 0
+    assert "density" in sparsona("choose", "fedspa:density=7", "--quiet", "--out", "race")[2]
+    assert not (tmp_path / "race").exists()

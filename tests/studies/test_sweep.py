@@ -49,10 +49,13 @@ def test_bad_values_are_named(texts: list[str], line: str) -> None:
 def test_a_folder_is_declared_once_and_grows(tmp_path: Path) -> None:
     first = Sweep(BASE, parse_over(["seed=0:2"]))
     assert declare(tmp_path / "s", first, False) == first
+    assert not (tmp_path / "s").exists(), "it is taken when the runs have been checked"
+    assert run_sweep(first, tmp_path / "s", SweepWatcher()) == {}
     with pytest.raises(RunError, match="add --resume"):
         declare(tmp_path / "s", first, False)
-    more = declare(tmp_path / "s", Sweep({"schedule": {"sample": 0.5}}, parse_over(["seed=4"])), True)
-    assert more == Sweep({**BASE, "schedule": {"sample": 0.5}}, {"seed": ("0", "1", "4")})
+    more = declare(tmp_path / "s", Sweep({"workers": 1}, parse_over(["seed=4"])), True)
+    assert more == Sweep({**BASE, "workers": 1}, {"seed": ("0", "1", "4")})
+    assert run_sweep(more, tmp_path / "s", SweepWatcher()) == {}
     assert declare(tmp_path / "s", Sweep({}, {}), True) == more
     with pytest.raises(InputError, match="not over method"):
         declare(tmp_path / "s", Sweep({}, parse_over(["method=local"])), True)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sparsona.cli.app import err, out
-from sparsona.cli.folders import fresh, latest, stem
+from sparsona.cli.folders import fresh, interrupted, latest, stem
 from sparsona.cli.options import RunOptions, takes_run_options
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
@@ -94,8 +94,8 @@ def compare(
         with show.LiveTable(err, contest.contenders, len(contest.seeds), metric, quiet) as live:
             failed = run_contest(runs, ContestWatcher(live.started, live.round, live.ended))
     except KeyboardInterrupt:
-        how = f"continue with sparsona compare --resume --out {quote(str(folder))}"
-        err.print(f"interrupted: {how}", soft_wrap=True, highlight=False)
+        how = f"sparsona compare --resume --out {quote(str(folder))}"
+        err.print(interrupted(folder / "study.json", how), soft_wrap=True, highlight=False)
         raise typer.Exit(130) from None
     for name, reason in failed.items():
         err.print(f"{name} left the comparison: {reason}", soft_wrap=True, highlight=False)

@@ -40,3 +40,8 @@ def label(folder: Path, among: list[Path]) -> str:
     """The folder's name, or as much of its path as tells it from the others."""
     alike = sum(other.resolve().name == folder.resolve().name for other in among) > 1
     return str(folder) if alike else folder.resolve().name
+
+
+def interrupted(declared: Path, how: str) -> str:
+    """The line after Ctrl-C: how to go on, where the file that declares the work has been written."""
+    return f"interrupted: {f'continue with {how}' if declared.exists() else 'nothing was done'}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sparsona.cli.app import err, out
-from sparsona.cli.folders import fresh, latest, stem
+from sparsona.cli.folders import fresh, interrupted, latest, stem
 from sparsona.cli.options import RunOptions, takes_run_options
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
@@ -129,8 +129,7 @@ def _execute(prepared: Prepared, folder: Path, resume: bool, tensorboard: bool, 
             result = execute(prepared, RunDirectory(folder), resume, told_to(watchers), progress.started)
     except KeyboardInterrupt:
         written = RunDirectory(folder).experiment_file
-        how = f"continue with sparsona run {quote(str(written))} --resume" if written.exists() else "nothing was done"
-        err.print(f"interrupted: {how}", soft_wrap=True, highlight=False)
+        err.print(interrupted(written, f"sparsona run {quote(str(written))} --resume"), soft_wrap=True, highlight=False)
         raise typer.Exit(130) from None
     if not quiet:
         out.print(show.closing(result.summary))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sparsona.cli.app import err, out
-from sparsona.cli.folders import fresh, latest, stem
+from sparsona.cli.folders import fresh, interrupted, latest, stem
 from sparsona.cli.options import RunOptions, takes_run_options
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
@@ -66,8 +66,8 @@ def tune(
     try:
         done, higher = tuning.tune(runs, method, found, target, trials, watch)
     except KeyboardInterrupt:
-        how = f"continue with the same command, --resume and --out {quote(str(folder))}"
-        err.print(f"interrupted: {how}", soft_wrap=True, highlight=False)
+        how = f"the same command, --resume and --out {quote(str(folder))}"
+        err.print(interrupted(folder / "study.json", how), soft_wrap=True, highlight=False)
         raise typer.Exit(130) from None
     if not done:
         raise InputError("every trial failed: see the lines above, and search other knobs with --knobs")
@@ -114,8 +114,8 @@ def choose(
         with show.race_status(err, quiet) as say:
             history = choosing.race(runs, prepared.experiment.rounds, choosing.Limits(mb_per_round, seconds), say)
     except KeyboardInterrupt:
-        how = f"continue with the same command, --resume and --out {quote(str(folder))}"
-        err.print(f"interrupted: {how}", soft_wrap=True, highlight=False)
+        how = f"the same command, --resume and --out {quote(str(folder))}"
+        err.print(interrupted(folder / "study.json", how), soft_wrap=True, highlight=False)
         raise typer.Exit(130) from None
     finalists = [standing.contender for standing in history[-1].standings]
     run_folders = [runs.path(name, seed) for name in finalists for seed in contest.seeds]

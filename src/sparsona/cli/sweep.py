@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sparsona.cli.app import err, out
-from sparsona.cli.folders import fresh, latest
+from sparsona.cli.folders import fresh, interrupted, latest
 from sparsona.cli.options import RunOptions, takes_run_options
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
@@ -65,8 +65,8 @@ def sweep(
             watcher = SweepWatcher(progress.started, progress.round, progress.ended)
             failed = run_sweep(declared, folder, watcher, options.tensorboard)
     except KeyboardInterrupt:
-        how = f"continue with sparsona sweep --resume --out {quote(str(folder))}"
-        err.print(f"interrupted: {how}", soft_wrap=True, highlight=False)
+        how = f"sparsona sweep --resume --out {quote(str(folder))}"
+        err.print(interrupted(folder / "sweep.json", how), soft_wrap=True, highlight=False)
         raise typer.Exit(130) from None
     for name, reason in failed.items():
         err.print(f"{name} failed: {reason}", soft_wrap=True, highlight=False)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from sparsona.errors import InputError, RunError
+from sparsona.experiment import build
 from sparsona.many import Ended, Planned, Watcher, run_many
 from sparsona.many.choice import place_for
 from sparsona.many.plan import RunPlan, Until
@@ -63,7 +64,12 @@ def stages_of(rounds: int) -> list[int]:
 
 def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = lambda text: None) -> tuple[Stage, ...]:
     """Run the race. The winner stands first in the last stage."""
+    for contender in runs.contest.contenders:
+        settings = runs.settings(contender, runs.contest.seeds[0])
+        if ":" in contender:  # what the user has set for it alone is wrong or right; who does not fit the rest leaves
+            build(settings, contender)
     higher = runs.prepare(ALONE, runs.contest.seeds[0]).setup.objective.higher_is_better
+    runs.keep()
     remaining = list(runs.contest.contenders)
     history: list[Stage] = []
     sign = 1 if higher else -1

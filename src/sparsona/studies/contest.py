@@ -95,9 +95,10 @@ def _plain_name(contender: str) -> str:
 
 
 def declare(folder: Path, contest: Contest, resume: bool) -> Contest:
-    """Take a folder for a contest. With `resume` the contest that is there goes on, with whatever is added to it.
+    """The contest that a folder shall hold: with `resume` the one that is there, with whatever is added to it.
 
-    Runs that are there with other settings than they would have now are refused, and the folder stays as it is.
+    Runs that are there with other settings than they would have now are refused. The folder stays as it is until
+    :meth:`Runs.keep`, so that what cannot be run leaves nothing behind.
     """
     file = folder / FILE
     if file.exists():
@@ -109,8 +110,6 @@ def declare(folder: Path, contest: Contest, resume: bool) -> Contest:
             _check_runs(Runs(contest, folder))
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RunError(f"{folder} is not the folder of a study: choose another --out")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, contest.text())
     return contest
 
 
@@ -156,6 +155,11 @@ class Runs:
         self.folder = folder
         self.tensorboard = tensorboard
         self.loader = Loader()
+
+    def keep(self) -> None:
+        """Take the folder for the contest and write it there: methods, settings and data have been checked."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self.folder / FILE, self.contest.text())
 
     def path(self, contender: str, seed: int) -> Path:
         """The run directory of a contender and seed."""
@@ -216,6 +220,7 @@ def run_contest(runs: Runs, watcher: ContestWatcher) -> dict[str, str]:
     """
     contest = runs.contest
     prepared = [runs.prepare(contender, contest.seeds[0]) for contender in contest.contenders]
+    runs.keep()
     failed: dict[str, str] = {}
     pairs = {contest.folder_of(who, seed): (who, seed) for seed in contest.seeds for who in contest.contenders}
 

@@ -129,9 +129,10 @@ def _range(value: str) -> Iterable[str | int]:
 
 
 def declare(folder: Path, sweep: Sweep, resume: bool) -> Sweep:
-    """Take a folder for a sweep. With `resume` the one that is there goes on, with whatever is added to it.
+    """The sweep that a folder shall hold: with `resume` the one that is there, with whatever is added to it.
 
-    Runs that are there with other settings than they would have now are refused, and the folder stays as it is.
+    Runs that are there with other settings than they would have now are refused. The folder stays as it is until
+    :func:`run_sweep` has checked every combination.
     """
     file = folder / FILE
     if file.exists():
@@ -141,9 +142,13 @@ def declare(folder: Path, sweep: Sweep, resume: bool) -> Sweep:
         _check_runs(sweep, folder)
     elif not sweep.over or (folder.exists() and (not folder.is_dir() or any(folder.iterdir()))):
         raise RunError(f"{folder} is not the folder of a sweep: choose another --out")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, sweep.text())
     return sweep
+
+
+def _keep(folder: Path, sweep: Sweep) -> None:
+    """Take the folder for the sweep and write it there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / FILE, sweep.text())
 
 
 def _check_runs(sweep: Sweep, folder: Path) -> None:
@@ -176,7 +181,7 @@ class SweepWatcher:
 def run_sweep(sweep: Sweep, folder: Path, watcher: SweepWatcher, tensorboard: bool = False) -> dict[str, str]:
     """Make all runs that are not finished. Returns those that failed, by name, and why: the others go on without them.
 
-    Every combination is checked before the first run starts.
+    Every combination is checked before the folder is taken and the first run starts.
     """
     points = {point.name: point for point in sweep.points()}
     plans = {
@@ -188,9 +193,11 @@ def run_sweep(sweep: Sweep, folder: Path, watcher: SweepWatcher, tensorboard: bo
         if name not in todo:
             watcher.ended(point, "")
     if not todo:
+        _keep(folder, sweep)
         return {}
     loader, failed = Loader(), dict[str, str]()
     prepared = _prepared(loader, todo)
+    _keep(folder, sweep)
     engine = str(next(iter(todo.values())).settings.get("engine", "auto"))
 
     def ended(run: Ended) -> None:

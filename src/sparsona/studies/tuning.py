@@ -81,6 +81,7 @@ def tune(
     higher = prepared.setup.objective.higher_is_better
     if not any(len(split.validation) for split in prepared.setup.federation.splits.values()):
         raise InputError("no client has validation samples, and a choice is made by nothing else: set split.validation")
+    runs.keep()
     study = optuna.create_study(
         storage=JournalStorage(JournalFileBackend(str(runs.folder / LOG))),
         study_name=method,
