@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import shlex
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from sparsona.cli.options import RunOptions
+from sparsona.cli.options import Key, RunOptions
 from sparsona.experiment import assign, build, read, to_toml
-from sparsona.report.command import run_command
+from sparsona.report.command import SHORT, run_command
 
 
 @pytest.mark.parametrize(
@@ -20,6 +21,14 @@ from sparsona.report.command import run_command
             "partition": "sorted:1.0",
             "clients": 7,
         },
+        {
+            "method": "fedavg",
+            "data": "folder:/wards",
+            "schedule": {"sample": 0.5},
+            "evaluation": {"every": 2},
+            "columns": {"target": ["num"], "categorical": ["sex", "chest pain"], "drop": ["a,b"], "task": "regression"},
+            "split": {"by": "group:ward"},
+        },
     ],
 )
 def test_the_command_describes_the_same_experiment(settings: dict[str, object], tmp_path: object) -> None:
@@ -28,13 +37,28 @@ def test_the_command_describes_the_same_experiment(settings: dict[str, object], 
     file.write_text(to_toml(whole))
     words = shlex.split(run_command(read(file)))
     assert words[:2] == ["sparsona", "run"]
-    given: dict[str, object] = {"method": words[2]}
+    given: dict[str, Any] = {}
     sets = [value for flag, value in zip(words[3::2], words[4::2], strict=True) if flag == "--set"]
     for flag, value in zip(words[3::2], words[4::2], strict=True):
         if flag != "--set":
             name = flag.removeprefix("--").replace("-", "_")
             assert name in RunOptions.__dataclass_fields__
             given[name] = int(value) if value.isdigit() else value
-    again, _ = build(assign(given, sets))
+    if "sample" in given:
+        given["sample"] = float(given["sample"])
+    again, _ = build(assign(RunOptions(**given).settings({"method": words[2]}), sets))
     assert again.same_work(whole) is None
     assert again.rounds == whole.rounds
+
+
+def test_an_owner_reads_the_options_that_he_has_typed() -> None:
+    columns = {"target": ["num"], "drop": ["id", "name"]}
+    told = run_command({"method": "fedavg", "data": "folder:ok", "columns": columns, "split": {"by": "time:day"}}, "r")
+    assert told == "sparsona run fedavg --data folder:ok --target num --drop id,name --split time:day --out r"
+
+
+def test_every_short_option_is_one_of_run() -> None:
+    hints = get_type_hints(RunOptions, include_extras=True)
+    for key, option in SHORT.items():
+        paths = [extra.path for extra in get_args(hints[option.replace("-", "_")]) if isinstance(extra, Key)]
+        assert paths in ([key], []), option

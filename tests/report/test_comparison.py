@@ -22,7 +22,13 @@ BASE = {"data": "digits", "partition": "iid", "clients": 2, "split": {}, "new_cl
 
 
 def run(
-    method: str, scores: list[tuple[float, float]], seed: int = 0, mb: float = 1.0, higher: bool = True, **more: object
+    method: str,
+    scores: list[tuple[float, float]],
+    seed: int = 0,
+    mb: float = 1.0,
+    higher: bool = True,
+    rows: int = 1000,
+    **more: object,
 ) -> MeasuredRun:
     """A run of two clients, measured after each round; a round sends `mb` up and `mb` down and takes 5 s."""
     measured = tuple(
@@ -37,7 +43,9 @@ def run(
         )
         for number, (a, b) in enumerate(scores, 1)
     )
-    about = About("accuracy" if higher else "mae", higher, 10, {"a": ClientData(9, 1, 5), "b": ClientData(9, 1, 5)})
+    about = About(
+        "accuracy" if higher else "mae", higher, 10, {"a": ClientData(9, rows, 5), "b": ClientData(9, rows, 5)}
+    )
     settings = {**BASE, "method": method, "seed": seed, **more}
     total = Ledger(values=round(len(scores) * mb * 1e6))
     path = Path(f"{method}-{seed}")
@@ -149,6 +157,44 @@ def test_alone_may_be_best_and_without_it_nothing_is_said_about_gains() -> None:
     assert which.startswith("There is one method here, fedavg")
     assert "no run of local is here" in gain
     assert now.startswith("Compare it")
+
+
+def test_a_lead_that_few_rows_or_seeds_cannot_tell_from_chance_is_no_advice() -> None:
+    def groups(rows: int, *leads: float) -> dict[str, list[MeasuredRun]]:
+        local = [run("local", [(0.6, 0.7)], seed, mb=0.0, rows=rows) for seed in range(len(leads))]
+        joined = [run("fedavg", [(0.6 + d, 0.7 + d)], seed, rows=rows) for seed, d in enumerate(leads)]
+        return {"local": local, "fedavg": joined}
+
+    which, _, _, now = words(groups(20, 0.1))
+    assert which.startswith(
+        "Not clear: on validation data fedavg is the best of 2 methods, but its lead of 10.0 points over training "
+        "alone may be chance with 40 rows and one seed; the clients' own models score 75.0 % on their own test data"
+    )
+    assert now == "Compare with more seeds before you decide:"
+    found = compare(groups(20, 0.1), Budget())
+    told = answer(found, [0.1], 2, 2, ("sparsona run x",), "sparsona compare x")
+    assert told.commands == ("sparsona compare x --seeds 5",)
+    assert words(groups(2000, 0.1))[0].startswith("Use fedavg"), "many rows"
+    assert words(groups(20, 0.1, 0.1, 0.11, 0.1))[0].startswith("Use fedavg"), "seeds that agree"
+    assert words(groups(2000, 0.1, -0.08, 0.02))[0].startswith("Not clear: "), "seeds that do not"
+    python = answer(found, [0.1], 2, 2, ("sparsona.run('x')",), "sparsona.run('local')")
+    assert python.commands == ("sparsona.run('x')",)
+    assert python.now.startswith("Run it and local with other seeds")
+
+
+def test_errors_are_told_from_chance_by_what_clients_differ_by() -> None:
+    def groups(a: float, b: float) -> dict[str, list[MeasuredRun]]:
+        local = [run("local", [(3.0, 3.0)], higher=False, mb=0.0)]
+        return {"local": local, "fedavg": [run("fedavg", [(3.0 - a, 3.0 - b)], higher=False)]}
+
+    assert words(groups(1.0, 1.01))[0].startswith("Use fedavg")
+    assert "its lead of 0.55 over training alone may be chance" in words(groups(1.0, 0.1))[0]
+
+
+def test_who_raced_is_counted_also_if_they_left() -> None:
+    found = compare(GROUPS, Budget())
+    told = answer(found, [0.2], 2, 2, ("sparsona run x",), "sparsona compare x", raced=7)
+    assert "the best of 7 methods" in told.which
 
 
 def test_runs_are_grouped_by_what_they_do() -> None:

@@ -120,7 +120,7 @@ def choose(
     finalists = [standing.contender for standing in history[-1].standings]
     run_folders = [runs.path(name, seed) for name in finalists for seed in contest.seeds]
     notes = choosing.account(history, prepared.setup.objective.metric_name)
-    answer = write_report(run_folders, folder / "report.html", notes=notes)
+    answer = write_report(run_folders, folder / "report.html", notes=notes, raced=len(contest.contenders))
     show.print_answer(out, answer, notes)
     out.print(f"results: {folder}", soft_wrap=True, highlight=False)
     out.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)

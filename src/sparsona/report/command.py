@@ -14,6 +14,15 @@ from sparsona.export.card import GIVEN
 MACHINE = ("engine", "workers", "device")
 """Settings that say where the work is done."""
 FLAGS = ("data", "model", "clients", "partition", "rounds", "seed", "new_clients", "trainer", "packing")
+SHORT = {
+    "schedule.sample": "sample",
+    "evaluation.every": "eval-every",
+    "split.by": "split",
+    "max_update_norm": "max-update-norm",
+    **{f"columns.{name}": name for name in ("target", "task", "features", "drop", "categorical", "client")},
+    **{f"columns.{name}": name for name in ("scaling", "inputs", "separator", "decimal", "encoding")},
+}
+"""Settings in sections that have options of their own, and the names of these."""
 
 
 def run_command(settings: Mapping[str, Any], out: str | None = None) -> str:
@@ -21,6 +30,8 @@ def run_command(settings: Mapping[str, Any], out: str | None = None) -> str:
 
     >>> run_command({"method": "fedprox", "rounds": 30, "options": {"mu": 0.5}, "training": {"lr": 0.05}})
     'sparsona run fedprox --rounds 30 --set mu=0.5 --set training.lr=0.05'
+    >>> run_command({"method": "fedavg", "data": "folder:wards", "columns": {"target": ["ill"], "drop": ["a", "b"]}})
+    'sparsona run fedavg --data folder:wards --target ill --drop a,b'
 
     Where the data were given in Python, it is a call in Python.
 
@@ -42,6 +53,8 @@ def run_command(settings: Mapping[str, Any], out: str | None = None) -> str:
     for key, value in changed.items():
         if key in FLAGS:
             words += [f"--{key.replace('_', '-')}", str(value)]
+        elif key in SHORT and not _intricate(value):
+            words += [f"--{SHORT[key]}", ",".join(value) if isinstance(value, list | tuple) else str(value)]
         else:
             words += ["--set", f"{key.removeprefix('options.')}={_text(value)}"]
     if out is not None:
@@ -58,6 +71,11 @@ def _python(method: str, changed: Mapping[str, Any], out: str | None) -> str:
     parts += [f"set={tuple(sets)!r}"] if sets else []
     parts += [f"out={out!r}"] if out is not None else []
     return f"sparsona.run({', '.join(parts)})"
+
+
+def _intricate(value: Any) -> bool:
+    """Whether names of columns hold what an option would take for several, or for quotes."""
+    return isinstance(value, list | tuple) and any("," in name or '"' in name or name.strip() != name for name in value)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -42,6 +42,25 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class Lead:
+    """By how much a method leads `local` on validation data in the mean, and how much of that chance may make (95 %).
+
+    `rows` are the validation rows of all clients. From three seeds on, chance is what seeds differ by; before, what so
+    few rows leave open in an accuracy, or what clients differ by in another metric.
+    """
+
+    mean: float
+    half: float
+    rows: int
+    seeds: int
+
+    @property
+    def clear(self) -> bool:
+        """Whether chance alone would hardly make it."""
+        return self.mean > self.half
+
+
+@dataclass(frozen=True)
 class ComparisonRow:
     """One method over its seeds. Scores are means over clients; `gain` is paired with `local`, seed by seed.
 
@@ -64,6 +83,7 @@ class ComparisonRow:
     flops: float
     simulated: float
     seconds: float
+    lead: Lead | None = None
 
     @property
     def bytes(self) -> float:
@@ -129,9 +149,11 @@ def _row(
     counted = [(run, measured) for run in group if (measured := budget.last(run)) is not None]
     differences: list[float] = []
     helped: list[float] = []
+    pairs: list[tuple[MeasuredRun, Scores, Scores]] = []
     for run, measured in counted:
         rival = budget.last(alone[key_of(run)]) if key_of(run) in alone else None
         if rival is not None:
+            pairs.append((run, measured.validation["pre"], rival.validation["pre"]))
             found = list(gains(measured.test["pre"], rival.test["pre"], higher).values())
             differences.append(_mean(found))
             helped += found
@@ -152,7 +174,44 @@ def _row(
         flops=_mean([one.flops for one in spent]),
         simulated=_mean([one.seconds for one in spent]),
         seconds=_mean([run.seconds for run in group]),
+        lead=_lead(pairs, higher),
     )
+
+
+SEEDS = 3
+"""From so many on, seeds tell what they differ by."""
+
+
+def _lead(pairs: Sequence[tuple[MeasuredRun, Scores, Scores]], higher: bool) -> Lead | None:
+    """The lead of validation scores over those of training alone, a pair a seed; None where there are none."""
+    found = [(run, mine, alone, gains(mine, alone, higher)) for run, mine, alone in pairs]
+    found = [one for one in found if one[3]]
+    if not found:
+        return None
+    by_seed = [_mean([*each.values()]) for *_, each in found]
+    if len(by_seed) >= SEEDS:
+        spread = interval(by_seed)
+        half = math.inf if spread is None or spread.half is None else spread.half
+    elif found[0][0].about.metric == "accuracy":
+        errors = [
+            _error(
+                [(score[client], run.about.clients[client].validation) for score in (mine, alone) for client in each]
+            )
+            / len(each)
+            for run, mine, alone, each in found
+        ]
+        half = 1.96 * max(errors)
+    else:
+        spread = interval([_mean([each[client] for *_, each in found if client in each]) for client in found[0][3]])
+        half = math.inf if spread is None or spread.half is None else spread.half
+    rows = sum(found[0][0].about.clients[client].validation for client in found[0][3])
+    return Lead(_mean(by_seed), half, rows, len(found))
+
+
+def _error(shares: Sequence[tuple[float, int]]) -> float:
+    """The standard error of a sum of shares, each of so many rows; one that is 0 or 1 is a little unsure too."""
+    unsure = [((share * rows + 1) / (rows + 2), rows) for share, rows in shares]
+    return math.sqrt(sum(share * (1 - share) / max(rows, 1) for share, rows in unsure))
 
 
 def _spent(run: MeasuredRun, budget: Budget) -> Measurement:

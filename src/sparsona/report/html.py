@@ -18,10 +18,13 @@ from sparsona.report.words import Answer
 from sparsona.version import __version__
 
 
-def write_report(folders: Sequence[Path], to: Path, budget: Budget | None = None, notes: Sequence[str] = ()) -> Answer:
+def write_report(
+    folders: Sequence[Path], to: Path, budget: Budget | None = None, notes: Sequence[str] = (), raced: int = 0
+) -> Answer:
     """Read the runs in `folders`, finished or not, and write their report. Returns its answer.
 
-    `notes` stand below the answer: how the runs came about.
+    `notes` stand below the answer: how the runs came about. `raced` is how many methods there were at first, where
+    those that have left are not among the runs.
     """
     if to.suffix not in (".html", ".htm"):
         raise InputError(f"cannot write a report to {to}: give --out a name that ends in .html")
@@ -31,7 +34,7 @@ def write_report(folders: Sequence[Path], to: Path, budget: Budget | None = None
         raise RunError(
             f"no run with a measured round is in {where}: give the folders that sparsona run or compare made"
         )
-    data, answer = page_data(runs, budget or Budget(), notes)
+    data, answer = page_data(runs, budget or Budget(), notes, raced)
     write_named(to, render(data), "a report", lambda there: MARK in there)
     return answer
 

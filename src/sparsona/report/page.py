@@ -25,8 +25,10 @@ ENTRIES = 400
 """So many clients are shown one by one; of several seeds with clients of their own, the first that fit."""
 
 
-def page_data(runs: Sequence[MeasuredRun], budget: Budget, notes: Sequence[str] = ()) -> tuple[dict[str, Any], Answer]:
-    """Everything that the page shows, and its answer in words."""
+def page_data(
+    runs: Sequence[MeasuredRun], budget: Budget, notes: Sequence[str] = (), raced: int = 0
+) -> tuple[dict[str, Any], Answer]:
+    """Everything that the page shows, and its answer in words. `raced`: how many methods there were at first."""
     groups = group_runs([run for run in runs if run.measurements])
     found = compare(groups, budget)
     best = found.best.label
@@ -43,6 +45,7 @@ def page_data(runs: Sequence[MeasuredRun], budget: Budget, notes: Sequence[str] 
             f"sparsona export my-run --client {quote(min(first.traffic))} --to model.safetensors",
         ),
         _compare_command(settings),
+        raced,
     )
     data = {
         "title": f"{settings['data']}, {settings['clients']} clients, {settings['partition']}",

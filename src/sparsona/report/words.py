@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sparsona.report.comparison import ALONE, Comparison, ComparisonRow
+from sparsona.report.comparison import ALONE, Comparison, ComparisonRow, Lead
 from sparsona.report.console import size
 from sparsona.report.statistics import Interval
 
@@ -65,21 +65,32 @@ def answer(
     rounds: int,
     commands: tuple[str, ...],
     compare_command: str,
+    raced: int = 0,
 ) -> Answer:
-    """The sentences about a comparison. `gains` are those of the best row's clients over `local`, all seeds."""
+    """The sentences about a comparison. `gains` are those of the best row's clients over `local`, all seeds.
+
+    `raced` is how many methods there were at first, where some have left before the end.
+    """
     best = found.best
+    others = max(raced, len(found.rows))
     federated = [row for row in found.rows if row.label != ALONE]
     compared = any(row.label == ALONE for row in found.rows) and bool(federated)
+    unclear = best.lead if best.label != ALONE and best.lead is not None and not best.lead.clear else None
     if len(found.rows) == 1:
         which = f"There is one method here, {best.label}: {_scores(best, found.metric)}."
     elif best.label == ALONE:
         which = (
-            f"Train alone: none of {len(federated)} federated methods does better on validation data; alone, "
-            f"{_scores(best, found.metric)}."
+            f"Train alone: none of {max(raced - 1, len(federated))} federated methods does better on validation data; "
+            f"alone, {_scores(best, found.metric)}."
+        )
+    elif unclear:
+        which = (
+            f"Not clear: on validation data {best.label} is the best of {others} methods, but "
+            f"{_unclear(unclear, found.metric)}; {_scores(best, found.metric)}."
         )
     else:
         which = (
-            f"Use {best.label}: on validation data it is the best of {len(found.rows)} methods, and "
+            f"Use {best.label}: on validation data it is the best of {others} methods, and "
             f"{_scores(best, found.metric)}."
         )
     if not compared:
@@ -92,7 +103,23 @@ def answer(
     else:
         gain = _gained(best, gains, found.metric)
         now = "Train it, then give every client its model:"
+        if unclear and compare_command.startswith("sparsona compare"):
+            now = "Compare with more seeds before you decide:"
+            commands = (f"{compare_command} --seeds {max(5, 2 * unclear.seeds)}",)
+        elif unclear:
+            now = "Run it and local with other seeds (seed=1, 2, ...) before you decide; this is how it was run:"
     return Answer(best.label, which, gain, _cost(found, best, clients, rounds), now, commands)
+
+
+def _unclear(lead: Lead, metric: str) -> str:
+    """A lead that chance may have made, as a clause.
+
+    >>> _unclear(Lead(0.014, 0.1, 74, 1), "accuracy")
+    'its lead of 1.4 points over training alone may be chance with 74 rows and one seed'
+    """
+    seeds = "one seed" if lead.seeds == 1 else f"{lead.seeds} seeds"
+    by = difference_text(lead.mean, metric)
+    return f"its lead of {by} over training alone may be chance with {lead.rows} rows and {seeds}"
 
 
 def _scores(row: ComparisonRow, metric: str) -> str:
