@@ -245,7 +245,7 @@ def test_a_group_without_official_tests() -> None:
 
 def test_small_groups_can_be_left_out() -> None:
     data = dataset(np.arange(6), groups=np.array([0, 1, 1, 1, 2, 2]), group_names=("basel", "bern", "zurich"))
-    with pytest.raises(InputError, match="client 'basel' gets 1 samples and needs 2; leave small groups out"):
+    with pytest.raises(InputError, match="client 'basel' has 1 sample and needs 2; give it more, or leave"):
         federate(data, "groups", 0, Chance(0))
     assert federate(data, "groups:2", 0, Chance(0)).clients == ("bern", "zurich")
 

@@ -39,6 +39,8 @@ class Dataset:
     vocabulary: int = 0
     rows: Rows | None = None
     """Raw rows whose schema is still to be agreed on. `inputs` and `targets` are then for dealing out only."""
+    places: tuple[str, ...] = ()
+    """Where the samples of each group were read, for messages: a file each; empty where that is not known."""
 
     def __len__(self) -> int:
         return len(self.inputs)

@@ -78,8 +78,7 @@ def federate(
     for client, part in parts.items():
         rng = chance.rng("split", round=repeat, client=client) if repeat else chance.rng("split", client=client)
         if len(part) < (needed := 1 if official else 2):
-            fix = "leave small groups out with groups:2" if name == "groups" else "ask for fewer clients"
-            raise InputError(f"client {client!r} gets {len(part)} samples and needs {needed}; {fix}")
+            raise InputError(_too_few(data, name, client, len(part), needed))
         if official:
             rest, tested = part, official[client]
         else:
@@ -96,6 +95,16 @@ def federate(
             train, checked = rest, rest[:0]
         shares[client] = ClientSplit(client, train, checked, tested)
     return Federation(data, shares)
+
+
+def _too_few(data: Dataset, partition: str, client: str, found: int, needed: int) -> str:
+    """What to say of a client that has not the samples to be trained and tested."""
+    where = dict(zip(data.group_names, data.places, strict=False)).get(client, "")
+    if partition != "groups":
+        return f"client {client!r} gets {found} samples and needs {needed}; ask for fewer clients"
+    who = where if where.startswith("client ") else f"client {client!r}" + (f" ({where})" if where else "")
+    fix = f"give it more, or leave small clients out with --partition groups:{needed}"
+    return f"{who} has {found} {'sample' if found == 1 else 'samples'} and needs {needed}; {fix}"
 
 
 def class_counts(federation: Federation) -> dict[str, Indices]:
