@@ -42,3 +42,36 @@ def test_nor_are_they_in_arrays(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"data is one table: give client=COLUMN, or a table a client, or --partition"):
         prepare({"method": "local"}, data=(x, y))
     assert len(prepare({"method": "local", "partition": "iid"}, data=(x, y)).setup.federation.clients) == 10
+
+
+@pytest.fixture
+def wards(tmp_path: Path) -> Path:
+    """A folder of three wards, the last of which has one row."""
+    folder = tmp_path / "wards"
+    folder.mkdir()
+    for name, count in {"a": 30, "b": 30, "c": 1}.items():
+        rows = [f"{k * k % 17},{k % 2}" for k in range(count)]
+        (folder / f"{name}.csv").write_text("\n".join(["x,label", *rows]) + "\n")
+    return folder
+
+
+def test_no_client_is_left_out_unsaid(wards: Path) -> None:
+    given = {"method": "local", "data": f"folder:{wards}", "clients": 2}
+    with pytest.raises(InputError) as caught:
+        prepare(given)
+    assert str(caught.value) == (
+        "wards has 3 clients, 2 are asked for; leave --clients out, "
+        "or pass --partition groups to draw 2 of them by chance"
+    )
+    assert len(prepare({**given, "partition": "groups:2"}).setup.federation.clients) == 2
+
+
+def test_a_client_with_too_few_rows_is_told_with_its_file(wards: Path) -> None:
+    given = {"method": "local", "data": f"folder:{wards}"}
+    with pytest.raises(InputError) as caught:
+        prepare(given)
+    assert str(caught.value) == (
+        f"client 'c' ({wards}/c.csv) has 1 sample and needs 2; give it more, "
+        "or leave small clients out with --partition groups:2"
+    )
+    assert sorted(prepare({**given, "partition": "groups:2"}).setup.federation.clients) == ["a", "b"]

@@ -180,6 +180,11 @@ def _resolve(experiment: Experiment, given: Mapping[str, Any], data: Dataset) ->
             update["partition"] = "groups"
             if "clients" not in given:
                 update["clients"] = 0
+            elif 0 < experiment.clients < len(data.group_names):
+                raise InputError(
+                    f"{data.name} has {len(data.group_names)} clients, {experiment.clients} are asked for; leave "
+                    f"--clients out, or pass --partition groups to draw {experiment.clients} of them by chance"
+                )
         elif data.rows is not None and data.groups is None:
             raise InputError(_whose_rows(experiment.data))
         elif data.classes == 0:

@@ -32,8 +32,10 @@ class RunOptions:
 
     data: Annotated[str | None, Option(help="data set [digits]")] = None
     model: Annotated[str | None, Option(help="model [auto: the data set's own]")] = None
-    clients: Annotated[int | None, Option(help="number of clients [10]")] = None
-    partition: Annotated[str | None, Option(help="how data are dealt out [dirichlet-classes:0.3]")] = None
+    clients: Annotated[int | None, Option(help="number of clients [10; of your own data all]")] = None
+    partition: Annotated[
+        str | None, Option(help="how data are dealt out [dirichlet-classes:0.3; your own: groups, a client a file]")
+    ] = None
     rounds: Annotated[int | None, Option(help="rounds [20]")] = None
     sample: Annotated[float | None, Option(help="share of clients in a round [1.0]"), Key("schedule.sample")] = None
     seed: Annotated[int | None, Option(help="seed of all chance [0]")] = None
