@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from pages import ROOT
+from pages import ROOT, pages
 
 import sparsona
 from sparsona.data import Columns
@@ -32,6 +32,24 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "run"
     sparsona.run("spfl", clients=4, rounds=1, new_clients=0.25, out=out, set=("split.fewest=74", "evaluation.ft=true"))
     return out
+
+
+@pytest.mark.parametrize("page", [p for p in pages() if "papers" not in p.parts], ids=lambda page: page.name)
+def test_every_row_of_a_table_has_as_many_cells_as_its_head(page: Path) -> None:
+    head = 0
+    for line in page.read_text(encoding="utf-8").splitlines():
+        cells = len(re.findall(r"(?<!\\)\|", re.sub(r"`[^`]*`", "", line))) if line.startswith("|") else 0
+        assert cells == head or not (cells and head), line
+        head = cells
+
+
+def test_the_loss_of_a_record_is_a_number_and_that_of_a_summary_an_object(run: Path) -> None:
+    record = json.loads((run / "records.jsonl").read_text(encoding="utf-8").partition("\n")[0])
+    assert isinstance(record["loss"], float)
+    assert "| `loss` | number |" in section("records.jsonl")
+    row = next(line for line in section("summary.json").splitlines() if line.startswith("| `loss`"))
+    summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+    assert [key for key in summary["loss"] if f"`{key}`" not in row] == []
 
 
 def test_every_field_of_a_record_is_documented() -> None:

@@ -107,7 +107,7 @@ def compare(
     experiment = prepared.experiment
     seed_range = f"seeds {contest.seeds[0]} to {contest.seeds[-1]}" if len(contest.seeds) > 1 else f"seed {first}"
     clients = f"{experiment.clients} clients, {experiment.partition}, {experiment.rounds} rounds"
-    show.print_comparison(out, found, f"{experiment.data}, {clients}, {seed_range}")
+    show.print_comparison(out, found, f"{experiment.data}, {clients}, {seed_range}", contest.budget)
     write_report([folder], folder / "report.html", contest.budget)
     out.print(f"results: {folder}", soft_wrap=True, highlight=False)
     out.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)

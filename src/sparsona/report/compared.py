@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from sparsona.report.comparison import Comparison, ComparisonRow
+from sparsona.report.comparison import Budget, Comparison, ComparisonRow
 from sparsona.report.console import size
 from sparsona.report.measured import MeasuredRun, mean_score
 from sparsona.report.statistics import Interval
@@ -49,8 +49,8 @@ def unit(metric: str) -> str:
     return "accuracy in %" if metric == "accuracy" else metric
 
 
-def print_comparison(console: Console, found: Comparison, title: str) -> None:
-    """What each method scores and whom it helps, then what it sends and computes."""
+def print_comparison(console: Console, found: Comparison, title: str, budget: Budget | None = None) -> None:
+    """What each method scores and whom it helps, then what it sends and computes; `budget` is what each might spend."""
     many = max(row.seeds for row in found.rows) > 1
     console.print(title, highlight=False, style="bold")
     console.print(_scores(found))
@@ -62,9 +62,12 @@ def print_comparison(console: Console, found: Comparison, title: str) -> None:
         style="dim",
     )
     console.print(_costs(found))
-    equal = "" if found.equal_bytes is None else f"at {size(found.equal_bytes)}: pre when no more had been sent; "
+    whose = "the thriftiest method sends in all" if budget is None or budget.mb is None else "each may send"
+    equal = "" if found.equal_bytes is None else f"at {size(found.equal_bytes)}: pre when no more had been sent than "
     console.print(
-        f"bytes of all clients together; {equal}simulated and real seconds of a run\n", highlight=False, style="dim"
+        f"bytes of all clients together; {f'{equal}{whose}; ' if equal else ''}simulated and real seconds of a run\n",
+        highlight=False,
+        style="dim",
     )
 
 

@@ -206,7 +206,7 @@
 
   /* ---- the table ---- */
   function comparison() {
-    const part = section("methods", "The methods side by side", `Scores are means over clients on their own test data, ${data.methods.some((m) => m.seeds.length > 1) ? "with 95 % intervals over seeds" : "with one seed"}. pre: the model as assembled; post: after a round of local training; vs alone: pre, paired with local; decile: the client at the bottom tenth; worse off: the share of clients that score less than alone; up and down: bytes of all clients; at so many bytes: pre when no more had been sent. Press a heading to sort.`);
+    const part = section("methods", "The methods side by side", `Scores are means over clients on their own test data, ${data.methods.some((m) => m.seeds.length > 1) ? "with 95 % intervals over seeds" : "with one seed"}. pre: the model as assembled; post: after a round of local training; vs alone: pre, paired with local; decile: the client at the bottom tenth; worse off: the share of clients that score less than alone; up and down: bytes of all clients; at so many bytes: pre when no more had been sent than the thriftiest method sends in all, or than the budget allows. Press a heading to sort.`);
     const columns = [
       ["method", (m) => m.label, null],
       [percent ? "pre, %" : "pre", (m) => withHalf(m.pre, plain), (m) => m.pre && m.pre.mean],
