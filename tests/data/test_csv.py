@@ -32,7 +32,13 @@ CASES = [
         "text in a number column",
         {"a": GOOD, "b": "age,weight,label\n31,70,0\n42,heavy,1\n"},
         "{}/b.csv, line 3, column 'weight': 'heavy' is not a number; correct it, leave it empty where it is missing, "
-        "pass --missing heavy where it means that, or --categorical weight",
+        "pass --missing heavy where it means that, or --categorical weight (its values are sent to the server)",
+    ),
+    Case(
+        "a zero byte in a number",
+        {"a": "age,label\n31,0\n4\x002,1\n"},
+        "{}/a.csv, line 3, column 'age': '4\\x002' is not a number; correct it, leave it empty where it is missing, "
+        "or pass --categorical age (its values are sent to the server)",
     ),
     Case(
         "a column of text",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,9 @@ import pytest
 
 from sparsona import data
 from sparsona.data import Columns
+from sparsona.data._tables import dataset_of
+from sparsona.data.folder import read_table
+from sparsona.data.schema import Tables
 from sparsona.data.schema.format import Format
 from sparsona.data.schema.raw import encode_raw
 from sparsona.data.schema.schema import Category, Number, Schema
@@ -81,6 +85,15 @@ def test_a_line_is_the_one_in_which_its_record_begins(tmp_path: Path) -> None:
 def test_numbers_that_mean_missing_are_so_in_arrays() -> None:
     made = data.from_arrays(([[1, -9], [2, 3]], [0, 1]), columns=Columns(missing=("-9",)))
     assert np.array_equal(made.inputs, [[1, np.nan], [2, 3]], equal_nan=True)
+
+
+def test_a_node_reads_as_the_experiment_says(tmp_path: Path) -> None:
+    """A node opens its file before it looks at the columns: what they say must reach the file nevertheless."""
+    (tmp_path / "b.csv").write_text("dose;label\n1,5;0\n-9;1\n")
+    table = replace(read_table(tmp_path / "b.csv", "b"), owner="east")
+    loaded = dataset_of(Tables("b", (table,), owned=True), Columns(separator=";", decimal=",", missing=("-9",)))
+    assert loaded.group_names == ("east",)
+    assert np.array_equal(loaded.inputs, [[1.5], [np.nan]], equal_nan=True)
 
 
 def test_it_is_a_setting_and_travels_with_the_model(tmp_path: Path) -> None:

@@ -56,6 +56,9 @@ def unlike(values: Array) -> Array:
         ("dose", RNG.normal(size=200) * 1e7),
         ("id", np.repeat(np.arange(30), 2)),
         ("id", np.array(["a", "b"] * 30)),
+        ("id", np.full(60, np.nan)),
+        ("id", np.full(60, np.inf)),
+        ("id", np.append(np.arange(59.0), np.nan)),
     ],
 )
 def test_measurements_are_none(name: str, values: Array) -> None:

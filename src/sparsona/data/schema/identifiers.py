@@ -38,7 +38,7 @@ def counts_rows(values: Array) -> bool:
         return False
     wide = values.astype(np.float64)
     ordered = wide if len(wide) < SOME else np.sort(wide)
-    return bool(np.array_equal(ordered, np.arange(ordered[0], ordered[0] + len(ordered))))
+    return bool(np.isfinite(wide).all() and np.array_equal(ordered - ordered[0], np.arange(len(ordered))))
 
 
 def identifies(name: str, values: Array) -> bool:

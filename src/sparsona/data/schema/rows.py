@@ -305,10 +305,9 @@ def _no_number(table: Table, name: str, settled: bool) -> str:
             return f"{where} is text, as all of the column, and another in about every row; pass --drop {called}"
         sent = f"pass --categorical {called} to use it (its values are sent to the server)"
         return f"{where} is text, as all of the column; {sent}, or --drop {called}"
-    missing = f"pass --missing {as_option(cell)} where it means that"
-    return (
-        f"{where} is not a number; correct it, leave it empty where it is missing, {missing}, or --categorical {called}"
-    )
+    missing = f"pass --missing {as_option(cell)} where it means that, or" if cell.isprintable() else "or pass"
+    fix = f"correct it, leave it empty where it is missing, {missing} --categorical {called}"
+    return f"{where} is not a number; {fix} (its values are sent to the server)"
 
 
 def _swapped(cell: str, written: Format) -> float | None:
