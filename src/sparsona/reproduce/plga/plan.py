@@ -49,8 +49,8 @@ LENGTHS: dict[str, dict[Size, dict[str, Any]]] = {
         for q in ("quick", "whole")
     },
     "mnist": {
-        "quick": {"batch": 32, "steps": 8, "rounds": 60, "tuned": 20, "rates": (0.05, 0.02, 0.1, 0.2), "seeds": 3},
-        "day": {"batch": 32, "steps": 8, "rounds": 240, "tuned": 40, "rates": (0.05, 0.02, 0.1, 0.2), "seeds": 2},
+        "quick": {"batch": 32, "steps": 8, "rounds": 60, "tuned": 20, "rates": (0.05, 0.02, 0.1), "seeds": 3},
+        "day": {"batch": 32, "steps": 8, "rounds": 240, "tuned": 40, "rates": (0.05, 0.02, 0.1), "seeds": 2},
         "whole": {**AS_PRINTED, "seeds": 3},
     },
     "cifar-10": {"whole": {**AS_PRINTED, "seeds": 3}},
