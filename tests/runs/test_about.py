@@ -8,7 +8,7 @@ import pytest
 import sparsona
 from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.errors import RunError
-from sparsona.runs.about import read_about, row_hashes
+from sparsona.runs.about import About, ClientData, changed_clients, read_about, row_hashes, write_about
 
 
 def test_a_run_says_what_its_clients_hold(tmp_path: Path) -> None:
@@ -54,3 +54,17 @@ def test_a_hash_is_one_clients_own_and_sees_inputs_targets_and_parts() -> None:
             assert now["a"] != before["a"]
             assert now["b"] == before["b"]
     assert hashes(inputs, targets, 16)["a"] != before["a"]
+
+
+def test_clients_that_have_come_or_gone_have_changed(tmp_path: Path) -> None:
+    def about(*names: str, hashed: bool = True) -> About:
+        clients = {name: ClientData(8, 0, 2, (), f"of {name}" if hashed else "") for name in names}
+        return About("accuracy", True, 10, clients)
+
+    write_about(tmp_path, about("east", "west"))
+    assert changed_clients(tmp_path, about("east", "west")) == []
+    assert changed_clients(tmp_path, about("east")) == ["west"]
+    assert changed_clients(tmp_path, about("east", "north", "west")) == ["north"]
+    assert changed_clients(tmp_path, about("east", hashed=False)) == [], "a server that sees no rows"
+    write_about(tmp_path, about("east", "west", hashed=False))
+    assert changed_clients(tmp_path, about("east")) == [], "an older version noted nothing"

@@ -139,13 +139,16 @@ def write_about(folder: Path, about: About) -> None:
 
 
 def changed_clients(folder: Path, now: About) -> list[str]:
-    """The clients whose rows are not those with which the run in `folder` began; nobody where that was not noted."""
+    """The clients whose rows are not those with which the run in `folder` began, those that have come or gone among
+    them; nobody where that was not noted."""
     try:
         there = read_about(folder).clients
     except RunError:  # it is written anew when the run goes on
         return []
-    hashes = {name: (there[name].hash if name in there else "", one.hash) for name, one in now.clients.items()}
-    return sorted(name for name, (before, after) in hashes.items() if before and after and before != after)
+    before, after = ({name: one.hash for name, one in clients.items()} for clients in (there, now.clients))
+    if not any(before.values()) or not any(after.values()):
+        return []
+    return sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
 
 
 def read_about(folder: Path) -> About:
