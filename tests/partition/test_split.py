@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sparsona.chance import Chance
@@ -186,6 +186,7 @@ def test_no_validation() -> None:
     use=st.sampled_from(["official", "train", "pooled"]),
     official=st.integers(0, 20),
 )
+@example(sizes=[1, 1, 1, 1, 10], clients=2, test=0.5, validation=0.0, use="official", official=8)
 @settings(max_examples=150, deadline=None)
 def test_sound_or_one_clear_line(
     sizes: list[int], clients: int, test: float, validation: float, use: str, official: int
@@ -197,9 +198,12 @@ def test_sound_or_one_clear_line(
             data, "dirichlet-classes:0.5", clients, Chance(0), test=test, validation=validation, use=use
         )
     except InputError:
-        # Only for want of samples: one a client at least, two where the client's own are split.
+        # Only for want of samples: one a client at least, two where the client's own are split; of the publisher's
+        # test part one of a class that the client holds.
         dealt_out = len(data) - (data.official_test if use != "pooled" else 0)
-        assert dealt_out < 2 * clients or (use == "official" and data.official_test < 4 * clients)
+        rarest = np.bincount(targets[len(targets) - data.official_test :], minlength=len(sizes)).min()
+        scarce = data.official_test < 4 * clients or rarest < clients
+        assert dealt_out < 2 * clients or (use == "official" and scarce)
         return
     sound(federation)
     if use != "official" or not data.official_test:

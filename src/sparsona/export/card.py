@@ -9,7 +9,6 @@ from typing import Any
 
 from torch import nn
 
-from sparsona.data.schema.cells import MISSING
 from sparsona.data.schema.schema import Category, Number, Schema
 from sparsona.errors import InputError
 from sparsona.training.slim.chain import chain_or_none
@@ -52,7 +51,7 @@ class ModelCard:
             "input_shape": self.schema.input_shape,
             "schema": self.schema.to_json(),
             "inputs": _inputs(self.schema),
-            "missing": sorted(MISSING),
+            "missing": sorted(self.schema.format.words),
             "tensors": {} if tensors is None else tensors,
             "chain": self.chain,
         }

@@ -91,7 +91,8 @@ def own_file(path: Path, client: ClientId) -> Path:
     if not path.is_dir():
         return path
     names = [f"{client}{ending}" for ending in (SHARE, *sorted(READERS))]
-    found = [path / name for name in names if (path / name).is_file()]
+    there = {f"{file.stem}{file.suffix.lower()}": file for file in path.iterdir() if file.is_file()}
+    found = [there[name] for name in names if name in there]
     if len(found) != 1:
         raise DataError(f"{path} holds {len(found)} files of {client!r}, expected one of {', '.join(names)}")
     return found[0]
