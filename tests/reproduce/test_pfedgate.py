@@ -60,7 +60,7 @@ def test_all_methods_have_the_same_budget_of_rates() -> None:
         grids = {case.of: case.grid for case in PAPERS.get("pfedgate")(size).cases if case.grid is not None}
         data = "emnist" if size == "paper" else "fashion-mnist"
         assert {f"{data}-local", f"{data}-pfedgate-0.3", f"{data}-fedrep"} <= set(grids)
-        rounds, rates = 50 if size in ("whole", "paper") else 20, len(ALL_RATES) if size == "paper" else 4
+        rounds, rates = 50 if size in ("whole", "paper") else 20, len(ALL_RATES) if size == "paper" else 3
         masked = {row: grids.pop(row) for row in list(grids) if "fedmask" in row}
         assert {(grid.key, len(grid.values)) for grid in masked.values()} <= {("options.score_lr", 4)}
         assert {(len(grid.values), grid.rounds) for grid in grids.values()} == {(rates, rounds)}

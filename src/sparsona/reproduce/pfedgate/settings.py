@@ -9,7 +9,7 @@ from typing import Any, Literal
 from sparsona.reproduce import Grid, Size
 from sparsona.reproduce._excerpt import AS_IT_IS, excerpt
 
-RATES = (0.1, 0.03, 0.01, 0.3)
+RATES = (0.1, 0.03, 0.01)
 """The rates with a momentum of 0.9 among which validation images choose, the paper's for EMNIST first."""
 ALL_RATES = (0.1, 0.03, 0.3, 0.05, 0.01, 0.5, 0.005)
 """The same of the size `paper`: all that the paper tried."""
