@@ -133,7 +133,6 @@ def test_experiments_name_no_engine_and_run_directories_no_experiment() -> None:
 SEVERAL = {
     "ServerState": "every method has one",
     "ClientState": "every method has one",
-    "Local": "what a client has at hand in its turn, and Flower's federation on this machine",
     "Budget": "a comparison's, and pFedGate's, whose name is in the bytes of saved models",
 }
 """Names that several classes may have: the two of the contract, and what could not be renamed without other harm."""

@@ -44,10 +44,10 @@ class ClientMemory:
         """The memory of a client before its first turn."""
         return cls(method.start_client(task, client))
 
-    def same_as_nothing(self, before: ClientMemory) -> bool:
+    def nothing_to_write(self, before: ClientMemory) -> bool:
         """Whether neither this memory nor the one `before` the turn holds anything: then none need be written.
 
-        >>> ClientMemory(None, order=(1, 0)).same_as_nothing(ClientMemory(None))
+        >>> ClientMemory(None, order=(1, 0)).nothing_to_write(ClientMemory(None))
         True
         """
         return not (self._holds_something or before._holds_something)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsona.api import execute
-from sparsona.engines.flower.deploy import Local, local_federation
+from sparsona.engines.flower.deploy import LoopbackFederation, local_federation
 from sparsona.prepare import Prepared, prepare
 from sparsona.runs.directory import RunDirectory
 
@@ -33,7 +33,7 @@ def prepared_for(method: str, **settings: Any) -> Prepared:
 
 
 @contextlib.contextmanager
-def three_nodes(folder: Path) -> Iterator[Local]:
+def three_nodes(folder: Path) -> Iterator[LoopbackFederation]:
     with local_federation(folder / "f", prepared_for("fedavg").setup.federation, "digits") as running:
         yield running
 
@@ -69,7 +69,9 @@ def kill(folder: Path, command: str = "") -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def in_background(local: Local, prepared: Prepared, name: str) -> tuple[threading.Thread, list[BaseException]]:
+def in_background(
+    local: LoopbackFederation, prepared: Prepared, name: str
+) -> tuple[threading.Thread, list[BaseException]]:
     problems: list[BaseException] = []
 
     def run() -> None:
@@ -83,11 +85,11 @@ def in_background(local: Local, prepared: Prepared, name: str) -> tuple[threadin
     return thread, problems
 
 
-def log_of(local: Local, client: str) -> str:
+def log_of(local: LoopbackFederation, client: str) -> str:
     return _text(local.place(client) / "state" / "node.log")
 
 
-def records_of(local: Local, name: str) -> str:
+def records_of(local: LoopbackFederation, name: str) -> str:
     return _text(local.server.home / "runs" / name / "records.jsonl")
 
 

@@ -12,14 +12,14 @@ from network_helpers import LONG, check, in_background, kill, log_of, prepared_f
 
 pytest.importorskip("flwr", reason='the network needs Flower: pip install "sparsona[flower]"')
 
-from sparsona.engines.flower.deploy import Local
+from sparsona.engines.flower.deploy import LoopbackFederation
 from sparsona.runs.directory import RunDirectory
 
 pytestmark = pytest.mark.network
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Local]:
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackFederation]:
     """Three nodes for the tests that do something to them."""
     with three_nodes(tmp_path_factory.mktemp("local")) as running:
         yield running
@@ -32,7 +32,7 @@ def halt(pid: int, seconds: float) -> None:
     )
 
 
-def test_a_node_killed_in_a_round_comes_back_and_goes_on(local: Local) -> None:
+def test_a_node_killed_in_a_round_comes_back_and_goes_on(local: LoopbackFederation) -> None:
     prepared = prepared_for("fedspa", rounds=4)
     before = log_of(local, "c1").count("round 1: received")
     thread, problems = in_background(local, prepared, "killed")
@@ -46,7 +46,7 @@ def test_a_node_killed_in_a_round_comes_back_and_goes_on(local: Local) -> None:
     check(local.server.home / "runs" / "killed", prepared)
 
 
-def test_a_superlink_killed_in_a_run_goes_on_where_it_stopped(local: Local) -> None:
+def test_a_superlink_killed_in_a_run_goes_on_where_it_stopped(local: LoopbackFederation) -> None:
     prepared = prepared_for("fedpse", rounds=4)
     thread, problems = in_background(local, prepared, "resumed")
     wait_for(lambda: '"round":2' in records_of(local, "resumed"))
@@ -58,7 +58,7 @@ def test_a_superlink_killed_in_a_run_goes_on_where_it_stopped(local: Local) -> N
     check(local.run(prepared.experiment, "resumed"), prepared)
 
 
-def test_a_server_loop_killed_in_a_run_goes_on_where_it_stopped(local: Local) -> None:
+def test_a_server_loop_killed_in_a_run_goes_on_where_it_stopped(local: LoopbackFederation) -> None:
     prepared = prepared_for("pfednet", rounds=4)
     in_background(local, prepared, "loop")
     wait_for(lambda: '"round":2' in records_of(local, "loop"))
@@ -66,7 +66,7 @@ def test_a_server_loop_killed_in_a_run_goes_on_where_it_stopped(local: Local) ->
     check(local.run(prepared.experiment, "loop"), prepared)
 
 
-def test_by_windows_a_stopped_node_is_late_and_the_rounds_go_on(local: Local) -> None:
+def test_by_windows_a_stopped_node_is_late_and_the_rounds_go_on(local: LoopbackFederation) -> None:
     prepared = prepared_for("plga", rounds=5, schedule={"window": 4.0})
     before = log_of(local, "c2").count("round 1: received")
     thread, problems = in_background(local, prepared, "windows")

@@ -17,7 +17,7 @@ from network_helpers import check, log_of, prepared_for, three_nodes, wait_for
 
 pytest.importorskip("flwr", reason='the network needs Flower: pip install "sparsona[flower]"')
 
-from sparsona.engines.flower.deploy import LOCALHOST, Local
+from sparsona.engines.flower.deploy import LOCALHOST, LoopbackFederation
 from sparsona.engines.flower.keys import CA, make_certificates, make_node_key
 from sparsona.engines.flower.processes import STARTED, SUPERNODE, Child, environment, free_port, supernode
 from sparsona.engines.flower.started.sparsona_records import BODY, HEAD, SMALL, BadParcel, from_record, to_record
@@ -39,16 +39,16 @@ def mood(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory, mood: Path) -> Iterator[Local]:
+def local(tmp_path_factory: pytest.TempPathFactory, mood: Path) -> Iterator[LoopbackFederation]:
     """Three nodes that are never stopped. The third can be made hostile."""
-    start = Local.start_node
+    start = LoopbackFederation.start_node
 
-    def start_node(self: Local, client: str) -> None:
+    def start_node(self: LoopbackFederation, client: str) -> None:
         start(self, client, *([HOSTILE / "moody_node.py"] if client == "c2" else []))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, str(mood))
-        patch.setattr(Local, "start_node", start_node)
+        patch.setattr(LoopbackFederation, "start_node", start_node)
         with three_nodes(tmp_path_factory.mktemp("local")) as running:
             yield running
 
@@ -63,7 +63,7 @@ def in_the_mood(file: Path, mood: str) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def fedavg(local: Local) -> tuple[Prepared, Path]:
+def fedavg(local: LoopbackFederation) -> tuple[Prepared, Path]:
     """A run of FedAvg that several tests look at."""
     prepared = prepared_for("fedavg")
     return prepared, local.run(prepared.experiment, "fedavg")
@@ -75,13 +75,13 @@ def test_the_network_gives_the_simulators_digest_and_bytes_of_fedavg(fedavg: tup
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_network_gives_the_simulators_digest_and_bytes(local: Local, method: str) -> None:
+def test_the_network_gives_the_simulators_digest_and_bytes(local: LoopbackFederation, method: str) -> None:
     prepared = prepared_for(method)
     check(local.run(prepared.experiment, method), prepared)
 
 
 def test_models_stay_with_their_owners_and_all_that_left_is_in_their_logs(
-    local: Local, fedavg: tuple[Prepared, Path]
+    local: LoopbackFederation, fedavg: tuple[Prepared, Path]
 ) -> None:
     assert not list(local.server.home.rglob("*.safetensors"))
     sent = 0
@@ -95,7 +95,7 @@ def test_models_stay_with_their_owners_and_all_that_left_is_in_their_logs(
     assert sent == RunDirectory(fedavg[1]).summary()["bytes"]["up"]
 
 
-def test_what_a_hostile_node_sends_is_logged_and_left_out(local: Local, mood: Path) -> None:
+def test_what_a_hostile_node_sends_is_logged_and_left_out(local: LoopbackFederation, mood: Path) -> None:
     prepared = prepared_for("fedavg", rounds=len(SPOILED) + 1)
     said: list[str] = []
     with in_the_mood(mood, SPOILING):
@@ -106,7 +106,7 @@ def test_what_a_hostile_node_sends_is_logged_and_left_out(local: Local, mood: Pa
     assert (len(SPOILED) + 1, "c2") in came
 
 
-def test_two_replies_of_a_node_to_one_message_count_once(local: Local, mood: Path) -> None:
+def test_two_replies_of_a_node_to_one_message_count_once(local: LoopbackFederation, mood: Path) -> None:
     prepared = prepared_for("fedavg")
     stub = local.place("c2") / "state" / "flower" / "supernode.log"
     with in_the_mood(mood, TWICE):
@@ -123,7 +123,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("wrong", REFUSALS)
-def test_a_stranger_is_refused(local: Local, wrong: str, tmp_path: Path) -> None:
+def test_a_stranger_is_refused(local: LoopbackFederation, wrong: str, tmp_path: Path) -> None:
     make_certificates(tmp_path / "other", [LOCALHOST])
     stranger = make_node_key(tmp_path / "keys", "c0")
     own = local.place("c0") / "key" / "c0"
@@ -144,7 +144,7 @@ def test_a_stranger_is_refused(local: Local, wrong: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("path", "status"), [("/v1/control/list-runs", 403), ("/v1/runtime/acquire-task", 403)])
-def test_another_machine_is_served_only_what_nodes_need(local: Local, path: str, status: int) -> None:
+def test_another_machine_is_served_only_what_nodes_need(local: LoopbackFederation, path: str, status: int) -> None:
     context = ssl.create_default_context(cafile=str(local.ca))
 
     def asked(path: str, source: str) -> int:

@@ -37,7 +37,7 @@ def submit(
 
 
 @dataclass
-class Local:
+class LoopbackFederation:
     """A federation on loopback: a SuperLink with TLS, a node a client with a key of its own, in one folder.
 
     Every node is a process with its own folder, which holds its data and nobody else's.
@@ -50,7 +50,7 @@ class Local:
     nodes: dict[ClientId, Child] = field(init=False, default_factory=dict)
     port: int = field(init=False, default=0)
 
-    def start(self) -> Local:
+    def start(self) -> LoopbackFederation:
         make_certificates(self.folder / "certificates", [LOCALHOST])
         public = self.folder / "public-keys"
         public.mkdir()
@@ -99,12 +99,14 @@ class Local:
 
 
 @contextlib.contextmanager
-def local_federation(folder: Path, federation: Federation, data: str, options: Sequence[str] = ()) -> Iterator[Local]:
+def local_federation(
+    folder: Path, federation: Federation, data: str, options: Sequence[str] = ()
+) -> Iterator[LoopbackFederation]:
     """A federation on loopback whose clients have the data that a simulation would deal out to them."""
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder} is not empty: choose another folder")
     clients = sorted(federation.clients)
-    local = Local(folder, clients, options=options)
+    local = LoopbackFederation(folder, clients, options=options)
     name, _, path = absolute(data, Path.cwd()).partition(":")
     for client in clients:
         own = local.place(client) / "data"

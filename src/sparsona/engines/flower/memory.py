@@ -85,7 +85,7 @@ class NodeMemory:
     def record(self, order: Order, down: bytes, memory: ClientMemory, head: dict[str, Any], reply: bytes) -> None:
         """Keep a turn: afterwards, and not before, the memory is the new one."""
         number = self._manifest.number + 1
-        if memory.same_as_nothing(self.memory):
+        if memory.nothing_to_write(self.memory):
             memory, kept, files = self.memory, self._manifest.memory, {}
         else:
             kept = f"memory.{number}"
