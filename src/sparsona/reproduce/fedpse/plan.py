@@ -89,7 +89,7 @@ SAMPLED = (0.2, 0.5)
 """The shares of the clients that are asked in a round, for C9. Figure 7 prints none."""
 TUNED = "tuned"
 RATES = (1e-3, 3e-3, 1e-2)
-"""What rows choose from, in `quick` the `tuned` ones: both ends of the paper's range, and one between."""
+"""What the `tuned` rows of `quick` choose from: both ends of the paper's range, and one between."""
 PARTS: dict[Size, float] = {"quick": 0.25, "day": 0.5, "whole": 1.0}
 """How much of an epoch a client trains in a round, on images."""
 SEEDS = {True: (1, 2, 3), False: (1, 2)}
@@ -205,9 +205,9 @@ DAY = {
 
 
 def _rates(case: Case) -> Grid:
-    """The rates that a row of the whole or of `paper` chooses from, its usual one first."""
-    usual = RATE[case.settings["data"]]
-    return Grid("training.lr", (usual, *(rate for rate in RATES if rate != usual)), rounds=5)
+    """The rates that a row of the whole or of `paper` chooses from: its usual one, and one between the ends of the
+    paper's range. Five rounds would choose the upper end for FedAvg, which is far worse after a hundred."""
+    return Grid("training.lr", (RATE[case.settings["data"]], 3e-3), rounds=5)
 
 
 def _seeds(quick: bool, data: str, clients: int) -> tuple[int, ...]:
