@@ -105,7 +105,12 @@ def test_it_begins_with_three_sentences_and_says_what_i_gain(shown: Open) -> Non
     assert len(options) == 10, "five clients in each of two seeds"
     options[3].click()
     assert driver.find_element("id", "mine").text != first
-    assert "sparsona run" in driver.find_element("css selector", "#now pre").text
+    command = driver.find_element("css selector", "#now pre").text
+    if sentences[0].startswith("Not clear"):
+        assert command.startswith("sparsona compare")
+        assert command.endswith("--seeds 5")
+    else:
+        assert command.startswith("sparsona run")
 
 
 def test_a_hover_shows_values(shown: Open) -> None:
