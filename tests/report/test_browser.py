@@ -106,6 +106,8 @@ def test_it_begins_with_three_sentences_and_says_what_i_gain(shown: Open) -> Non
     options[3].click()
     assert driver.find_element("id", "mine").text != first
     command = driver.find_element("css selector", "#now pre").text
+    tag = driver.find_element("css selector", "tr.best .tag").text
+    assert tag == ("best so far" if sentences[0].startswith("Not clear") else "advised")
     if sentences[0].startswith("Not clear"):
         assert command.startswith("sparsona compare")
         assert command.endswith("--seeds 5")

@@ -16,7 +16,8 @@ NEAR = 0.01
 
 @dataclass(frozen=True)
 class Answer:
-    """Three sentences, what to do, and the command for it. `method` is the label of the method that is advised."""
+    """Three sentences, what to do, and the command for it. `method` is the label of the method that is best on
+    validation data. It is advised if that is `sure`: its lead over training alone may be chance."""
 
     method: str
     which: str
@@ -24,6 +25,7 @@ class Answer:
     cost: str
     now: str
     commands: tuple[str, ...]
+    sure: bool
 
 
 def score_text(value: float, metric: str) -> str:
@@ -108,7 +110,7 @@ def answer(
             commands = (f"{compare_command} --seeds {max(5, 2 * unclear.seeds)}",)
         elif unclear:
             now = "Run it and local with other seeds (seed=1, 2, ...) before you decide; this is how it was run:"
-    return Answer(best.label, which, gain, _cost(found, best, clients, rounds), now, commands)
+    return Answer(best.label, which, gain, _cost(found, best, clients, rounds), now, commands, sure=not unclear)
 
 
 def _unclear(lead: Lead, metric: str) -> str:

@@ -222,7 +222,7 @@
       ["real s", (m) => num(m.seconds), (m) => m.seconds],
     ];
     const body = node("tbody");
-    const fill = (list) => body.replaceChildren(...list.map((m) => node("tr", m.label === data.answer.method ? { class: "best" } : {}, ...columns.map(([, text], i) => node(i ? "td" : "th", i ? {} : { scope: "row" }, text(m), !i && m.label === data.answer.method ? node("span", { class: "tag" }, "advised") : null, !i && !m.finished ? node("span", { class: "tag" }, "round " + m.rounds) : null)))));
+    const fill = (list) => body.replaceChildren(...list.map((m) => node("tr", m.label === data.answer.method ? { class: "best" } : {}, ...columns.map(([, text], i) => node(i ? "td" : "th", i ? {} : { scope: "row" }, text(m), !i && m.label === data.answer.method ? node("span", { class: "tag" }, data.answer.sure ? "advised" : "best so far") : null, !i && !m.finished ? node("span", { class: "tag" }, "round " + m.rounds) : null)))));
     const heads = columns.map(([title, text, value], i) => {
       const head = node("th", { scope: "col" });
       head.append(node("button", { type: "button", onclick: () => {
