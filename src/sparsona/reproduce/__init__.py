@@ -200,7 +200,7 @@ class _Session:
         value = self.kept.choice(case, self.paper)
         if case.grid is None or value is None:
             return case, {}
-        scores = self.kept.tried(case, self.paper)
+        scores = self.kept.tried(case, self.paper.trials(case))
         told = ", ".join(f"{name.removeprefix(f'tune-{case.of}-')}: {score:.4f}" for name, score in scores.items())
         choice = case.grid.named(value)
         self._tell(case.name, f"{', '.join(f'{k} = {v:g}' for k, v in choice.items())} by validation ({told})")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -101,30 +101,35 @@ class Results:
 
     def choice(self, case: Case, paper: Paper) -> Value | None:
         """The value of a case's grid that validation samples choose; None while one of its trials has not been run."""
-        scores, trials = list(self.tried(case, paper).values()), paper.trials(case)
-        if case.grid is None or len(scores) < len(trials):
+        if case.grid is None:
+            return None
+        trials = paper.trials(case)
+        scores = list(self.tried(case, trials).values())
+        if len(scores) < len(trials):
             return None
         of_each = len(trials) // len(case.grid.values)
         means = [mean(scores[start : start + of_each]) for start in range(0, len(scores), of_each)]
         return case.grid.values[max(range(len(means)), key=lambda place: (means[place], -place))]
 
-    def tried(self, case: Case, paper: Paper) -> dict[str, float]:
-        """What the trials of a case that were run have on validation samples, in the grid's order."""
-        found = {trial.name: self.find(trial.name, trial.identity) for trial in paper.trials(case)}
+    def tried(self, case: Case, trials: Iterable[Case]) -> dict[str, float]:
+        """What those of a case's trials that were run have on validation samples."""
+        found = {trial.name: self.find(trial.name, trial.identity) for trial in trials}
         point = case.grid.point if case.grid else ""
         return {name: run["validation"].get(point) or 0.0 for name, run in found.items() if run is not None}
 
     def run_of(self, case: Case, paper: Paper) -> dict[str, Any] | None:
         """The run of a case with what validation samples choose for it, and the choice; None if it was not run."""
-        value = self.choice(case, paper)
-        if case.grid is not None and value is None:
-            return None
-        settled = case if value is None else case.settled(value)
-        found = self.find(case.name, settled.identity)
+        chosen: dict[str, Any] = {}
+        if case.grid is not None:
+            value = self.choice(case, paper)
+            if value is None:
+                return None
+            chosen = {"chosen": case.grid.named(value)}
+            case = case.settled(value)
+        found = self.find(case.name, case.identity)
         if found is None:
             return None
-        plain = {key: inner for key, inner in found.items() if key != "chosen"}
-        return plain if case.grid is None or value is None else {**plain, "chosen": case.grid.named(value)}
+        return {key: inner for key, inner in found.items() if key != "chosen"} | chosen
 
     def add(self, name: str, run: dict[str, Any]) -> None:
         """Keep the result of a run, in the file too."""
