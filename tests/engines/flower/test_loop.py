@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -334,6 +335,43 @@ def test_owners_of_tables_agree_over_the_network_as_in_a_simulation(tmp_path: Pa
     assert found["bytes"]["agreement"] == simulated["bytes"]["agreement"]
     assert found["digest"] == simulated["digest"]
     assert found["bytes"] == simulated["bytes"]
+
+
+def test_a_node_whose_rows_have_changed_does_not_go_on_with_a_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before the first turn a file may still be mended. After it the old one must come back, and the run goes on."""
+    federation = ward_tables(tmp_path)
+    simulated = federation.simulated()
+    file, carrier = tmp_path / "tables" / "north.csv", federation.carrier
+    old = file.read_text()
+    new = old.replace("well", "ill", 1)
+
+    def write(text: str) -> None:
+        file.write_text(text)
+        carrier.nodes[1] = federation.node("north")
+
+    def stop(when: Callable[[Parcel], bool]) -> None:
+        def kill(parcel: Parcel, answer: Returned) -> Returned:
+            if when(parcel):
+                raise Killed
+            return answer
+
+        carrier.change = kill
+        with pytest.raises(Killed):
+            federation.run()
+
+    write(new)
+    stop(lambda parcel: parcel.head["kind"] == "agreed" and parcel.node == 2)
+    write(old)
+    stop(lambda parcel: is_fit(parcel, 1, 1))
+    write(new)
+    with pytest.raises(RunError, match="north did not get ready"):
+        federation.run(patience=1.0)
+    assert "the rows of north are not those with which it began this run" in caplog.text
+    write(old)
+    carrier.change = lambda parcel, answer: answer
+    assert federation.run()["digest"] == simulated["digest"]
 
 
 def test_what_only_a_simulation_can_do_is_refused(tmp_path: Path) -> None:

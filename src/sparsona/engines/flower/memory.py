@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sparsona.errors import RunError
+from sparsona.errors import DataError, RunError
 from sparsona.federation.delivery import ClientMemory, Order
 from sparsona.federation.references import ReferenceStore, usable
 from sparsona.files import sync, write_atomically, write_new
@@ -42,16 +42,25 @@ class _TurnList:
     number: int = 0
     turns: tuple[Turn, ...] = ()
     references: tuple[tuple[Order, str], ...] = ()
+    rows: str = ""
 
 
 class NodeMemory:
-    """A client's memory on disk. `fresh` is what it was before the first turn."""
+    """A client's memory on disk. `fresh` is what it was before the first turn, `rows` the hash of the owner's rows.
 
-    def __init__(self, folder: Path, fresh: ClientMemory, client: str) -> None:
+    Once a turn was taken the rows must stay the same: the memory is of them.
+    """
+
+    def __init__(self, folder: Path, fresh: ClientMemory, client: str, rows: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self._fresh, self._client = folder, fresh, client
+        self._folder, self._fresh, self._client, self._rows = folder, fresh, client, rows
         self._file = folder / "manifest.json"
         self._manifest = self._read()
+        if self._manifest.rows not in ("", rows):
+            raise DataError(
+                f"the rows of {client} are not those with which it began this run: put the old ones back, or let the "
+                "organiser begin another run (deploy --name)"
+            )
         self._memory: ClientMemory | None = None
         self.references = ReferenceStore(folder / "references")
         (folder / "references").mkdir(exist_ok=True)
@@ -97,7 +106,7 @@ class NodeMemory:
         sync(self._folder / name for name in files)
         turn = Turn(order, _hash(down), self._manifest.memory, replied, head)
         same_round = tuple(one for one in self._manifest.turns if one.order[0] == order[0])
-        self._write(replace(self._manifest, memory=kept, number=number, turns=(*same_round, turn)))
+        self._write(replace(self._manifest, memory=kept, number=number, turns=(*same_round, turn), rows=self._rows))
         self._memory = memory
 
     def hold(self, down: Message) -> None:
@@ -128,7 +137,7 @@ class NodeMemory:
             raw = json.loads(self._file.read_bytes())
             turns = tuple(Turn(**{**turn, "order": tuple(turn["order"])}) for turn in raw["turns"])
             references = tuple((tuple(order), str(name)) for order, name in raw["references"])
-            return _TurnList(raw["memory"], raw["number"], turns, references)
+            return _TurnList(raw["memory"], raw["number"], turns, references, str(raw.get("rows", "")))
         except (ValueError, KeyError, TypeError) as error:
             raise RunError(f"{self._file} is damaged ({error!r}): start the node with another --state") from None
 

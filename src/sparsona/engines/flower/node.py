@@ -250,7 +250,7 @@ class Node:
         setup = setup_of(experiment, method, schema, clients, federation, self._device, self.rules.most_epochs)
         if setup.task.layout.size > self.rules.most_weights:
             raise InputError(f"the owner allows {self.rules.most_weights} weights, not {setup.task.layout.size}")
-        kept = NodeMemory(folder, ClientMemory.fresh(method, setup.task, self.client), self.client)
+        kept = NodeMemory(folder, ClientMemory.fresh(method, setup.task, self.client), self.client, own.rows_hash())
         worker = Worker(setup, kept.references)
         self._session = run, Session(experiment, schema, setup, worker, kept, setup.limit().bytes)
         return self._session[1]

@@ -28,6 +28,7 @@ from sparsona.files import write_new
 from sparsona.message import Message
 from sparsona.method import ClientId
 from sparsona.partition._split import federate
+from sparsona.runs.about import row_hashes
 
 SHARE = ".share.npz"
 META = ("name", "classes", "mean", "std", "class_names", "model", "vocabulary")
@@ -49,6 +50,10 @@ class OwnData:
     @property
     def sizes(self) -> tuple[int, int, int]:
         return len(self.split.train), len(self.split.validation), len(self.split.test)
+
+    def rows_hash(self) -> str:
+        """A hash of the samples as they came, in the order of their split."""
+        return row_hashes(Federation(self.data, {self.client: self.split}), self.data.rows)[self.client]
 
     def description(self) -> Message | None:
         """What the owner tells of its training rows before round 1; nothing of data that come ready."""
