@@ -250,8 +250,8 @@ def test_jobs_are_made_when_a_worker_is_free(workers: WorkerPool[JobGroup], monk
     """Downlinks of thousands of clients must not stand in memory together."""
     setup = tiny_setup(FedAvg(), 6, rounds=1)
     made, ahead = 0, []
-    engine = Pool(setup, 2, workers)
     monkeypatch.setattr(pool, "MOST", 1)
+    engine = Pool(setup, 2, workers)
     loop = Rounds(setup, engine, Half(), Evaluation(), RunLog({f"c{i}": 1 for i in range(6)}, True))
     jobs = list(loop.setup.task.clients) * 5
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -89,7 +90,7 @@ def test_a_node_that_is_killed_in_a_round_changes_nothing_and_one_that_joins_get
     finally:
         over.set()
         killer.join()
-    assert "is lost in the turn of c" in caplog.text
+    assert re.search(r"a worker on .* died \(.*\) in the turn of c", caplog.text)
     assert counted == [3, 2, 3]
     assert same(found, reference)
 

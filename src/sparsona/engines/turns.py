@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing.reduction import ForkingPickler
@@ -15,6 +17,7 @@ from sparsona.federation.worker import Job, Outcome, Worker
 from sparsona.runs.state import pack, unpack_like
 from sparsona.wire import reference_in
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 DEPTH = 2
 """How many requests a worker may have at a time: the one that it works on, and the next."""
@@ -65,11 +68,76 @@ def _unpacked(state: bytes, fresh: ClientMemory, job: Job) -> ClientMemory:
     return memory
 
 
-def grouped(jobs: Iterator[Job], size: Callable[[], int]) -> Iterator[JobGroup]:
-    """Jobs in groups, each as large as `size` says when it is made: turns that are shorter than the way to a worker and
-    back go there together."""
-    while group := tuple(islice(jobs, max(1, size()))):
-        yield JobGroup(group)
+class Pace:
+    """How long turns take, and so how many go to a worker: a way there and back must be worth it.
+
+    `worthwhile` are the seconds of work that are worth a way, `most` the most turns that go together.
+    """
+
+    def __init__(self, worthwhile: float, most: int) -> None:
+        self._worthwhile, self._most = worthwhile, most
+        self._seconds = SHORT
+
+    def took(self, seconds: float) -> None:
+        """Learn from one turn."""
+        self._seconds += 0.2 * (seconds - self._seconds)
+
+    @property
+    def together(self) -> int:
+        """How many turns go to a worker in one request."""
+        return max(1, min(self._most, int(self._worthwhile / self._seconds)))
+
+    @property
+    def depth(self) -> int:
+        """How many requests a worker may have at a time."""
+        return DEPTH if self._seconds < SHORT else 1
+
+
+class TurnQueue:
+    """Turns that wait for a worker: those of workers that have died first, then new ones, in order.
+
+    A new group is taken from `jobs` one ahead, so that the queue knows whether there is more.
+    """
+
+    def __init__(self, jobs: Iterable[Job], pace: Pace) -> None:
+        self._jobs, self._pace = iter(jobs), pace
+        self._repeated: deque[JobGroup] = deque()
+        self._following = self._group()
+
+    def __bool__(self) -> bool:
+        return bool(self._repeated) or self._following is not None
+
+    def take(self) -> JobGroup:
+        """The next group for a worker."""
+        if self._repeated:
+            return self._repeated.popleft()
+        if self._following is None:
+            raise IndexError("no turn waits")
+        group, self._following = self._following, self._group()
+        return group
+
+    def put_back(self, groups: Iterable[JobGroup]) -> None:
+        """Let other workers run these groups."""
+        self._repeated.extend(groups)
+
+    def repeat_lost(self, groups: Iterable[JobGroup], worker: str, how: str) -> None:
+        """A worker has died in the first of its groups: others run them, unless too many die in the same turn."""
+        lost = list(groups)
+        if not lost:
+            return
+        lost[0].deaths += 1
+        if lost[0].deaths >= MAX_DEATHS:
+            raise SparsonaError(
+                f"{MAX_DEATHS} workers in a row died ({how}) in the turn of {lost[0].names}: if memory is short, use "
+                "fewer --workers; --engine inprocess shows what happens"
+            )
+        log.warning("%s died (%s) in the turn of %s, which is run again", worker, how, lost[0].names)
+        self.put_back(lost)
+
+    def _group(self) -> JobGroup | None:
+        """New turns, as many as now go together; None after the last."""
+        jobs = tuple(islice(self._jobs, self._pace.together))
+        return JobGroup(jobs) if jobs else None
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,7 @@ turn may be another worker's. Memory grows with the workers, not with the client
 
 from __future__ import annotations
 
-import logging
 import os
-from collections import deque
 from collections.abc import Iterable, Iterator
 from functools import partial
 
@@ -20,7 +18,7 @@ from sparsona.engines.pool import loop as worker
 from sparsona.engines.pool.loop import Configured, Request, Response
 from sparsona.engines.pool.processes import WorkerDied, WorkerPool, WorkerProcess
 from sparsona.engines.pool.shared import share_setup
-from sparsona.engines.turns import DEPTH, MAX_DEATHS, SHORT, Failure, JobGroup, grouped
+from sparsona.engines.turns import Failure, JobGroup, Pace, TurnQueue
 from sparsona.errors import InputError, SparsonaError
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.references import ReferenceStore
@@ -30,7 +28,6 @@ from sparsona.federation.worker import Job, Outcome
 from sparsona.method import ClientId
 from sparsona.runs.store import ClientStore
 
-log = logging.getLogger(__name__)
 WORTHWHILE, MOST = 0.002, 16
 """Seconds of work that are worth a way to a worker and back, and the most turns that go together."""
 
@@ -59,7 +56,7 @@ class Pool:
         self._size = min(workers or cores(), max(1, len(setup.federation.splits)))
         self._workers: WorkerPool[JobGroup] = WorkerPool(self._size) if worker_pool is None else worker_pool
         self._setup = setup
-        self._seconds = SHORT
+        self._pace = Pace(WORTHWHILE, MOST)
         shared, self._block = share_setup(setup)
         try:
             self._workers.configure(shared, self._block)
@@ -74,54 +71,47 @@ class Pool:
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         """Run the turns on the workers; outcomes come in the order in which they are done."""
-        waiting = grouped(iter(jobs), lambda: min(MOST, int(WORTHWHILE / self._seconds)))
         caller = object()
         if not self._workers.is_configured_with(self._block):
             raise SparsonaError("these workers were configured for another pool meanwhile: make a new pool")
         self._workers.assign(caller)
         try:
-            yield from self._run(waiting, caller)
+            yield from self._run(TurnQueue(jobs, self._pace), caller)
         finally:
             if self._workers.is_assigned(caller):
                 self._workers.assign(None)
 
-    def _run(self, waiting: Iterator[JobGroup], caller: object) -> Iterator[Outcome]:
-        repeated: deque[JobGroup] = deque()
+    def _run(self, queue: TurnQueue, caller: object) -> Iterator[Outcome]:
         outcomes: list[Outcome] = []
-        following = next(waiting, None)
         while True:
             self._workers.start_missing()
-            depth = DEPTH if self._seconds < SHORT else 1
             for process in sorted(self.processes, key=lambda process: len(process.groups)):
-                while not process.configuring and len(process.groups) < depth and (repeated or following):
-                    if not repeated and following:
-                        repeated.append(following)
-                        following = next(waiting, None)
-                    if not self._submit(process, repeated.popleft(), repeated):
+                while not process.configuring and len(process.groups) < self._pace.depth and queue:
+                    if not self._submit(process, queue.take(), queue):
                         break
             yield from outcomes
             if not self._workers.is_assigned(caller):
                 raise SparsonaError("the workers were given other jobs before these were done: take all outcomes first")
-            if not (repeated or following or any(process.groups for process in self.processes)):
+            if not (queue or any(process.groups for process in self.processes)):
                 return
-            outcomes = [o for process in self._workers.wait_readable() for o in self._receive(process, repeated)]
+            outcomes = [o for process in self._workers.wait_readable() for o in self._receive(process, queue)]
 
-    def _submit(self, process: WorkerProcess[JobGroup], group: JobGroup, repeated: deque[JobGroup]) -> bool:
+    def _submit(self, process: WorkerProcess[JobGroup], group: JobGroup, queue: TurnQueue) -> bool:
         """Give a process some turns; False where it has died."""
         tickets = tuple(self.store.ticket(job.client) for job in group.jobs)
         self.references.publish(group.references)
         try:
             process.submit(Request(group.jobs, tickets, self.store.scratch, self.references.folder), group)
         except WorkerDied:
-            self._repeat(process, repeated)
+            queue.repeat_lost(process.groups, "a worker process", self._workers.remove_dead(process))
             return False
         return True
 
-    def _receive(self, process: WorkerProcess[JobGroup], repeated: deque[JobGroup]) -> Iterator[Outcome]:
+    def _receive(self, process: WorkerProcess[JobGroup], queue: TurnQueue) -> Iterator[Outcome]:
         try:
             message = process.receive()
         except WorkerDied:
-            self._repeat(process, repeated)
+            queue.repeat_lost(process.groups, "a worker process", self._workers.remove_dead(process))
             return
         if isinstance(message, Configured):
             self._workers.mark_configured(process)
@@ -141,23 +131,8 @@ class Pool:
         for job, outcome, wrote in zip(group.jobs, response.outcomes, response.wrote, strict=True):
             if wrote is not None:
                 self.store.written(job.client, wrote)
-            self._seconds += 0.2 * (outcome.seconds - self._seconds)
+            self._pace.took(outcome.seconds)
             yield outcome
-
-    def _repeat(self, process: WorkerProcess[JobGroup], repeated: deque[JobGroup]) -> None:
-        """A worker has died: its turns are run again by others, unless too many die in the same turn."""
-        how = self._workers.remove_dead(process)
-        if not process.groups:
-            return
-        process.groups[0].deaths += 1
-        names = process.groups[0].names
-        if process.groups[0].deaths >= MAX_DEATHS:
-            raise SparsonaError(
-                f"{MAX_DEATHS} worker processes in a row died ({how}) in the turn of {names}: if memory is short, "
-                "use fewer --workers; --engine inprocess shows what happens"
-            )
-        log.warning("a worker process died (%s) in the turn of %s, which is run again", how, names)
-        repeated.extend(process.groups)
 
     def close(self) -> None:
         """End the workers, if they are this pool's own, and give back the memory."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -34,7 +33,7 @@ from sparsona.engines.ray.actor import (
 from sparsona.engines.ray.cluster import Membership, need_ray, room, without_room
 from sparsona.engines.ray.sources import loaded_sources
 from sparsona.engines.shipping import setup_arrays
-from sparsona.engines.turns import DEPTH, MAX_DEATHS, SHORT, Failure, JobGroup, grouped
+from sparsona.engines.turns import MAX_DEATHS, Failure, JobGroup, Pace, TurnQueue
 from sparsona.errors import InputError, SparsonaError
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.references import ReferenceStore
@@ -95,7 +94,7 @@ class RayEngine:
         self.peak_rss_mb = 0.0
         self.workers: list[Remote] = []
         self._setup = setup
-        self._seconds = SHORT
+        self._pace = Pace(WORTHWHILE, MOST)
         self._mark: Path | None = None
         self._pieces: dict[int, tuple[bytes, Any]] = {}
         self._sent_references: dict[bytes, Any] = {}
@@ -117,35 +116,28 @@ class RayEngine:
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         """Run the turns on the cluster; outcomes come in the order in which they are done."""
-        waiting = grouped(iter(jobs), lambda: min(MOST, int(WORTHWHILE / self._seconds)))
         self._stop([worker for worker in self.workers if worker.groups])
         try:
-            yield from self._run(waiting)
+            yield from self._run(TurnQueue(jobs, self._pace))
         finally:
             self._stop([worker for worker in self.workers if worker.groups])
             self._pieces.clear()
             self._sent_references.clear()
 
-    def _run(self, waiting: Iterator[JobGroup]) -> Iterator[Outcome]:
-        repeated: deque[JobGroup] = deque()
+    def _run(self, queue: TurnQueue) -> Iterator[Outcome]:
         outcomes: list[Outcome] = []
-        following = next(waiting, None)
         looked = last_ready = time.monotonic()
         self._fit_cluster()
         while True:
-            depth = DEPTH if self._seconds < SHORT else 1
             for worker in sorted(self.workers, key=lambda worker: len(worker.groups)):
-                while worker.starting is None and len(worker.groups) < depth and (repeated or following):
-                    if not repeated and following:
-                        repeated.append(following)
-                        following = next(waiting, None)
-                    self._submit(worker, repeated.popleft())
+                while worker.starting is None and len(worker.groups) < self._pace.depth and queue:
+                    self._submit(worker, queue.take())
             yield from outcomes
-            if not (repeated or following or any(worker.groups for worker in self.workers)):
+            if not (queue or any(worker.groups for worker in self.workers)):
                 return
             awaited = {ref: worker for worker in self.workers for ref in worker.awaited}
             answered = self._ray.wait(list(awaited), timeout=LOOK)[0] if awaited else []
-            outcomes = [o for ref in answered for o in self._receive(ref, awaited[ref], repeated)]
+            outcomes = [o for ref in answered for o in self._receive(ref, awaited[ref], queue)]
             now = time.monotonic()
             if any(worker.starting is None for worker in self.workers):
                 last_ready = now
@@ -218,7 +210,7 @@ class RayEngine:
             self._mark.unlink(missing_ok=True)
             self._mark = None
 
-    def _receive(self, ref: Any, worker: Remote, repeated: deque[JobGroup]) -> Iterator[Outcome]:
+    def _receive(self, ref: Any, worker: Remote, queue: TurnQueue) -> Iterator[Outcome]:
         if worker not in self.workers:  # it was found dead by an earlier answer
             return
         try:
@@ -226,7 +218,7 @@ class RayEngine:
         except self._ray.exceptions.RayTaskError:
             raise
         except self._ray.exceptions.RayError as error:
-            self._lost(worker, error, repeated)
+            self._lost(worker, error, queue)
             return
         group = worker.groups.pop(ref, None)
         if isinstance(message, Failure):
@@ -236,7 +228,7 @@ class RayEngine:
             _compare(message)
         elif isinstance(message, OtherFiles) and group is not None:
             worker.sees_files = False
-            repeated.append(group)
+            queue.put_back([group])
         elif isinstance(message, RemoteResponse) and group is not None:
             yield from self._accept(group, message)
 
@@ -246,11 +238,11 @@ class RayEngine:
             sha256 = self.store.ticket(job.client).keep(kept) if isinstance(kept, bytes) else kept
             if sha256 is not None:
                 self.store.written(job.client, sha256)
-            self._seconds += 0.2 * (outcome.seconds - self._seconds)
+            self._pace.took(outcome.seconds)
             yield outcome
 
-    def _lost(self, worker: Remote, error: Exception, repeated: deque[JobGroup]) -> None:
-        """A worker is gone, or its node: its turns are run again by others, unless too many go in the same turn."""
+    def _lost(self, worker: Remote, error: Exception, queue: TurnQueue) -> None:
+        """A worker is gone, or its node: others take its place and its turns."""
         how = " ".join(str(error).split())[:300]
         self.workers.remove(worker)
         self._ray.kill(worker.actor)
@@ -258,16 +250,7 @@ class RayEngine:
             self._failures += 1
             if self._failures >= MAX_DEATHS:
                 raise SparsonaError(f"workers die as they start ({how}): choose --engine pool to see what happens")
-        lost = list(worker.groups.values())
-        if lost:
-            lost[0].deaths += 1
-            if lost[0].deaths >= MAX_DEATHS:
-                raise SparsonaError(
-                    f"{MAX_DEATHS} workers in a row were lost ({how}) in the turn of {lost[0].names}: if memory is "
-                    "short, use fewer --workers; --engine inprocess shows what happens"
-                )
-            log.warning("a worker on %s is lost in the turn of %s, which is run again", worker.host, lost[0].names)
-            repeated.extend(lost)
+        queue.repeat_lost(worker.groups.values(), f"a worker on {worker.host}", how)
         self._fit_cluster()
 
     def close(self) -> None:
