@@ -15,8 +15,8 @@ from sparsona.layout import Layout
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, Method, ServerContext, Task
 from sparsona.training.config import TrainConfig
+from sparsona.training.job import Trained
 from sparsona.training.optimizer import Moments
-from sparsona.training.runner import Trained
 from sparsona.training.vector import Flat
 
 

@@ -27,8 +27,9 @@ from sparsona.methods.spfl import SPFL
 from sparsona.testing import tiny_setup
 from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local
+from sparsona.training.minibatch import Minibatch, Vectors
 from sparsona.training.objective import regression
-from sparsona.training.runner import Minibatch, ModelRunner, Vectors
+from sparsona.training.runner import ModelRunner
 
 A = 2.0
 """The curvature: with inputs 1 and targets 0 the squared loss of one weight is w^2."""

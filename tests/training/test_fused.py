@@ -24,8 +24,9 @@ from sparsona.training.config import TrainConfig
 from sparsona.training.fused import MOST, TrainerName, choose_trainer, unfit
 from sparsona.training.job import Proximal, Trained
 from sparsona.training.local import Local
+from sparsona.training.minibatch import Minibatch, Vectors
 from sparsona.training.objective import classification, multilabel, regression
-from sparsona.training.runner import Minibatch, ModelRunner, Vectors
+from sparsona.training.runner import ModelRunner
 
 CONFIGS = [
     TrainConfig(batch=8, lr=0.1),

@@ -16,8 +16,9 @@ from sparsona.federation.setup import Setup
 from sparsona.methods.fedavg import FedAvg
 from sparsona.testing import tiny_setup
 from sparsona.training.config import TrainConfig
+from sparsona.training.job import Proximal
 from sparsona.training.local import Local
-from sparsona.training.runner import ModelRunner, Proximal
+from sparsona.training.runner import ModelRunner
 
 
 def local_of(setup: Setup, client: str = "c0", round: int = 0) -> Local:

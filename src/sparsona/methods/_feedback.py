@@ -9,9 +9,9 @@ import numpy as np
 
 from sparsona.errors import Diverged
 from sparsona.message import Vector
+from sparsona.training.job import Trained
 from sparsona.training.local import Local
 from sparsona.training.optimizer import Moments
-from sparsona.training.runner import Trained
 
 
 @dataclass(frozen=True)

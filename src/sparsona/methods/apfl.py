@@ -17,7 +17,7 @@ from sparsona.methods._averaging import MergeRule, ServerState, averaged, receiv
 from sparsona.methods._personal import NO_MEAN, Personal
 from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.training.local import Local
-from sparsona.training.runner import Minibatch, Vectors
+from sparsona.training.minibatch import Minibatch, Vectors
 
 
 @dataclass(frozen=True)

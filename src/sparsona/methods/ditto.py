@@ -16,8 +16,8 @@ from sparsona.methods._averaging import MergeRule, ServerState, averaged, receiv
 from sparsona.methods._personal import NO_MEAN, LogitPrior, Personal, without_prior
 from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.training.config import TrainConfig
+from sparsona.training.job import Proximal
 from sparsona.training.local import Local
-from sparsona.training.runner import Proximal
 
 Epochs = Annotated[int, Field(ge=1)] | None
 

@@ -19,7 +19,7 @@ from sparsona.methods._personal import NO_MEAN, Personal
 from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.ops.parts import last_layers
 from sparsona.training.local import Local
-from sparsona.training.runner import Minibatch, Vectors
+from sparsona.training.minibatch import Minibatch, Vectors
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import received
 from sparsona.ops.mean import weighted_mean
+from sparsona.training.job import Proximal
 from sparsona.training.local import Local
-from sparsona.training.runner import Proximal
 
 DEFAULT_A = {"constant": 0.0, "polynomial": 0.5, "hinge": 10.0}
 

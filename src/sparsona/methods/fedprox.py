@@ -15,8 +15,8 @@ from sparsona.methods import METHODS
 from sparsona.methods._averaging import MergeRule, ServerState, averaged, received
 from sparsona.methods._personal import NO_MEAN, LogitPrior, Own, Personal
 from sparsona.methods._server import PLAIN_STEP, ServerStep
+from sparsona.training.job import Proximal
 from sparsona.training.local import Local
-from sparsona.training.runner import Proximal
 
 
 @METHODS.add

@@ -17,7 +17,7 @@ from sparsona.methods import METHODS
 from sparsona.methods._averaging import MergeRule, ServerState, averaged, received
 from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.training.local import Local
-from sparsona.training.runner import Minibatch, Vectors
+from sparsona.training.minibatch import Minibatch, Vectors
 
 Rate = Annotated[float, Field(gt=0)]
 ALPHA = 0.01

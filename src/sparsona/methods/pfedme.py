@@ -14,8 +14,9 @@ from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import MergeRule, ServerState, mean_weights, received
+from sparsona.training.job import Proximal
 from sparsona.training.local import Local
-from sparsona.training.runner import Minibatch, Proximal, Step, Vectors
+from sparsona.training.minibatch import Minibatch, Step, Vectors
 
 Positive = Annotated[float, Field(gt=0)]
 

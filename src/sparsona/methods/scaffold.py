@@ -16,8 +16,8 @@ from sparsona.methods._personal import NO_MEAN, LogitPrior, Personal, without_pr
 from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.ops.mean import weighted_mean
 from sparsona.training.local import Local
+from sparsona.training.minibatch import Minibatch, Vectors
 from sparsona.training.optimizer import EMPTY, Moments
-from sparsona.training.runner import Minibatch, Vectors
 
 
 @dataclass(frozen=True)

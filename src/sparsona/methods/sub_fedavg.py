@@ -19,8 +19,8 @@ from sparsona.methods import METHODS
 from sparsona.methods._masked import ClientState, ServerState, mask_of, next_mask_of, received
 from sparsona.ops.by_client import ByClient
 from sparsona.ops.masks import Bits, masked_mean, pack, scatter
+from sparsona.training.job import Trained
 from sparsona.training.local import Local
-from sparsona.training.runner import Trained
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 

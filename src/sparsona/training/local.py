@@ -16,9 +16,10 @@ from sparsona.message import Mask, Vector
 from sparsona.method import TRAIN, ClientId, Model, Phase, Task
 from sparsona.training.config import TrainConfig
 from sparsona.training.job import Proximal, Trained, TrainJob
+from sparsona.training.minibatch import Step, Vectors
 from sparsona.training.objective import Objective
 from sparsona.training.optimizer import Moments
-from sparsona.training.runner import EVAL_BATCH, ModelRunner, Step, Vectors
+from sparsona.training.runner import EVAL_BATCH, ModelRunner
 from sparsona.training.transform import WeightTransform
 
 

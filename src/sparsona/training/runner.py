@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import accumulate
-from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from torch import nn
 
 from sparsona.chance import Chance
 from sparsona.data.dataset import Array, Dataset, Indices
-from sparsona.errors import Diverged, InputError
+from sparsona.errors import Diverged
 from sparsona.layout import Layout
 from sparsona.message import Mask, Vector
 from sparsona.method import Model
@@ -23,15 +22,12 @@ from sparsona.training.chain import chain_of
 from sparsona.training.config import TrainConfig
 from sparsona.training.flops import TRAINING, costs, forward_flops
 from sparsona.training.fused import FusedTrainer, RawSamples, TrainerName
-from sparsona.training.job import Proximal, Trained, TrainJob
+from sparsona.training.job import Trained, TrainJob
 from sparsona.training.loop import TrainSteps, steps_of
+from sparsona.training.minibatch import Minibatch, Step, Vectors, checked_outputs
 from sparsona.training.objective import Objective
-from sparsona.training.step import StepRule
 from sparsona.training.transform import WeightTransform
 from sparsona.training.vector import Flat, tensor_of, view_of
-
-__all__ = ["EVAL_BATCH", "SCORE_BATCH", "Minibatch", "ModelRunner", "Proximal", "Step", "TrainJob", "Trained",
-           "Vectors", "channels_last"]  # fmt: skip
 
 EVAL_BATCH = 512
 SCORE_BATCH = 128
@@ -154,7 +150,7 @@ class ModelRunner:
         self.flat.load(weights)
         self.flat.module.eval()
         with torch.no_grad():
-            return _outputs(self.flat.module(inputs))
+            return checked_outputs(self.flat.module(inputs))
 
     def outputs(self, model: Model, inputs: torch.Tensor) -> torch.Tensor:
         """The outputs of `model` for a batch of prepared inputs."""
@@ -241,7 +237,7 @@ class ModelRunner:
         self.flat.gradient.zero_()
         for start in range(0, len(indices), EVAL_BATCH):
             inputs, targets = self.batch(indices[start : start + EVAL_BATCH])
-            losses = self.objective.loss(_outputs(self.flat.module(inputs)), targets)
+            losses = self.objective.loss(checked_outputs(self.flat.module(inputs)), targets)
             torch.autograd.backward(losses.sum() / len(indices))
         self.count(len(indices))
         return self.flat.gradient.cpu().numpy().copy()
@@ -290,7 +286,7 @@ class ModelRunner:
         self, steps: TrainSteps, inputs: torch.Tensor, targets: torch.Tensor, scale: torch.Tensor | None
     ) -> torch.Tensor:
         """Take one step; return the sum of the losses before it."""
-        losses = self.objective.loss(_outputs(steps.forward(inputs)), targets)
+        losses = self.objective.loss(checked_outputs(steps.forward(inputs)), targets)
         if scale is not None:
             losses = losses * scale
         torch.autograd.backward(losses.mean())
@@ -319,82 +315,6 @@ class ModelRunner:
         return vectors
 
 
-class Minibatch:
-    """The samples of one step, and derivatives of their mean loss in training mode; zero where buffers stand.
-
-    The config's weight decay is part of the loss. Its clip bounds the gradient without the weight decay. Gradients are
-    the fused trainer's where there is one.
-    """
-
-    def __init__(self, runner: ModelRunner, indices: Indices, config: TrainConfig) -> None:
-        self._runner = runner
-        self._config = config
-        self._indices = indices
-        self._fused = None if config.augment else runner._fused
-        self.total = torch.zeros((), device=runner.device)
-        self.seen = 0
-
-    @cached_property
-    def _samples(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The inputs and targets: an augmented batch is the same for all derivatives."""
-        return self._runner.batch(self._indices, self._config.augment)
-
-    @cached_property
-    def _rule(self) -> StepRule:
-        runner = self._runner
-        return StepRule(runner.flat.weights[: runner.layout.size], self._config, self._config.lr)
-
-    def gradient(self, weights: Vector) -> Vector:
-        """The gradient at `weights`."""
-        if self._fused is not None:
-            found, loss = self._fused.gradient(weights, self._indices)
-            self._count(len(self._indices), loss * len(self._indices))
-            if self._config.clip is not None or self._config.weight_decay:
-                StepRule(view_of(weights), self._config, self._config.lr).prepare(torch.from_numpy(found))
-            return found
-        flat = self._runner.flat
-        flat.load(weights)
-        flat.gradient.zero_()
-        torch.autograd.backward(self._loss())
-        with torch.no_grad():
-            self._rule.prepare(flat.gradient)
-        return self._whole(flat.gradient)
-
-    def curvature(self, weights: Vector, direction: Vector) -> Vector:
-        """The product of the Hessian at `weights` with `direction`."""
-        flat, layout = self._runner.flat, self._runner.layout
-        flat.load(weights)
-        parameters = list(flat.module.parameters())
-        first = torch.autograd.grad(self._loss(), parameters, create_graph=True)
-        towards = tensor_of(direction[: layout.size], self._runner.device)
-        slope = torch.dot(torch.cat([g.reshape(-1) for g in first]), towards)
-        second = torch.autograd.grad(slope, parameters, materialize_grads=True)
-        product = torch.cat([g.reshape(-1) for g in second]) + self._config.weight_decay * towards
-        return self._whole(product.detach())
-
-    def _loss(self) -> torch.Tensor:
-        runner = self._runner
-        inputs, targets = self._samples
-        losses = runner.objective.loss(_outputs(runner.flat.module(inputs)), targets)
-        self._count(len(losses), losses.detach().sum())
-        return losses.mean()
-
-    def _count(self, samples: int, loss: torch.Tensor | float) -> None:
-        self.total = self.total + loss
-        self.seen += samples
-        self._runner.count(samples)
-
-    def _whole(self, gradient: torch.Tensor) -> Vector:
-        out = np.zeros(self._runner.layout.size, np.float32)
-        out[: self._runner.layout.size] = gradient.cpu().numpy()
-        return out
-
-
-Vectors: TypeAlias = tuple[Vector, ...]
-Step: TypeAlias = Callable[[Vectors, tuple[Minibatch, ...]], Vectors]
-"""One step of a method: the vectors that it moves and as many independent batches as it asked for."""
-
-
 def is_finite(vector: Vector) -> bool:
     """Whether all numbers are finite. Their squares' sum tells at once, unless it leaves float32."""
     with np.errstate(over="ignore", invalid="ignore"):
@@ -412,9 +332,3 @@ def channels_last(images: torch.Tensor) -> torch.Tensor:
         n, _, height, width = images.shape
         return images.contiguous().as_strided((n, 1, height, width), (height * width, 1, width, 1))
     return images.contiguous(memory_format=torch.channels_last)
-
-
-def _outputs(outputs: object) -> torch.Tensor:
-    if not isinstance(outputs, torch.Tensor):
-        raise InputError(f"the model returns a {type(outputs).__name__}: its forward must return one tensor of outputs")
-    return outputs

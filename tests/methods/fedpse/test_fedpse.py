@@ -27,8 +27,8 @@ from sparsona.models.convnet2 import convnet2
 from sparsona.runs.records import RunLog
 from sparsona.testing import Scripted as Fates
 from sparsona.testing import check_method, tiny_setup
+from sparsona.training.job import Trained
 from sparsona.training.optimizer import Moments
-from sparsona.training.runner import Trained
 from sparsona.training.vector import Flat
 from sparsona.wire import Limit, decode, encode
 

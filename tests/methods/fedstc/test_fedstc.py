@@ -23,8 +23,8 @@ from sparsona.methods.fedstc import FedSTC
 from sparsona.ops.ternary import ternarise
 from sparsona.runs.records import RunLog
 from sparsona.testing import check_method, tiny_setup
+from sparsona.training.job import Trained
 from sparsona.training.optimizer import Moments
-from sparsona.training.runner import Trained
 from sparsona.training.vector import Flat
 
 

@@ -1,0 +1,98 @@
+"""A method's own step: the samples of a batch, and what it may ask of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+import torch
+
+from sparsona.data.dataset import Indices
+from sparsona.errors import InputError
+from sparsona.message import Vector
+from sparsona.training.config import TrainConfig
+from sparsona.training.step import StepRule
+from sparsona.training.vector import tensor_of, view_of
+
+if TYPE_CHECKING:
+    from sparsona.training.runner import ModelRunner
+
+
+class Minibatch:
+    """The samples of one step, and derivatives of their mean loss in training mode.
+
+    The config's weight decay is part of the loss. Its clip bounds the gradient without the weight decay. Gradients are
+    the fused trainer's where there is one.
+    """
+
+    def __init__(self, runner: ModelRunner, indices: Indices, config: TrainConfig) -> None:
+        self._runner = runner
+        self._config = config
+        self._indices = indices
+        self._fused = None if config.augment else runner._fused
+        self.total = torch.zeros((), device=runner.device)
+        self.seen = 0
+
+    @cached_property
+    def _samples(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The inputs and targets: an augmented batch is the same for all derivatives."""
+        return self._runner.batch(self._indices, self._config.augment)
+
+    @cached_property
+    def _rule(self) -> StepRule:
+        runner = self._runner
+        return StepRule(runner.flat.weights[: runner.layout.size], self._config, self._config.lr)
+
+    def gradient(self, weights: Vector) -> Vector:
+        """The gradient at `weights`."""
+        if self._fused is not None:
+            found, loss = self._fused.gradient(weights, self._indices)
+            self._count(len(self._indices), loss * len(self._indices))
+            if self._config.clip is not None or self._config.weight_decay:
+                StepRule(view_of(weights), self._config, self._config.lr).prepare(torch.from_numpy(found))
+            return found
+        flat = self._runner.flat
+        flat.load(weights)
+        flat.gradient.zero_()
+        torch.autograd.backward(self._loss())
+        with torch.no_grad():
+            self._rule.prepare(flat.gradient)
+        return flat.gradient.cpu().numpy().copy()
+
+    def curvature(self, weights: Vector, direction: Vector) -> Vector:
+        """The product of the Hessian at `weights` with `direction`."""
+        flat, layout = self._runner.flat, self._runner.layout
+        flat.load(weights)
+        parameters = list(flat.module.parameters())
+        first = torch.autograd.grad(self._loss(), parameters, create_graph=True)
+        towards = tensor_of(direction[: layout.size], self._runner.device)
+        slope = torch.dot(torch.cat([g.reshape(-1) for g in first]), towards)
+        second = torch.autograd.grad(slope, parameters, materialize_grads=True)
+        product = torch.cat([g.reshape(-1) for g in second]) + self._config.weight_decay * towards
+        found: Vector = product.detach().cpu().numpy()
+        return found
+
+    def _loss(self) -> torch.Tensor:
+        runner = self._runner
+        inputs, targets = self._samples
+        losses = runner.objective.loss(checked_outputs(runner.flat.module(inputs)), targets)
+        self._count(len(losses), losses.detach().sum())
+        return losses.mean()
+
+    def _count(self, samples: int, loss: torch.Tensor | float) -> None:
+        self.total = self.total + loss
+        self.seen += samples
+        self._runner.count(samples)
+
+
+Vectors: TypeAlias = tuple[Vector, ...]
+Step: TypeAlias = Callable[[Vectors, tuple[Minibatch, ...]], Vectors]
+"""One step of a method: the vectors that it moves and as many independent batches as it asked for."""
+
+
+def checked_outputs(outputs: object) -> torch.Tensor:
+    """What a model has returned, if it is one tensor."""
+    if not isinstance(outputs, torch.Tensor):
+        raise InputError(f"the model returns a {type(outputs).__name__}: its forward must return one tensor of outputs")
+    return outputs
