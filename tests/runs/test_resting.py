@@ -58,10 +58,10 @@ def test_what_was_given_longest_ago_rests_first() -> None:
     assert np.array_equal(rested.owed["c2"].values, packed(2).values)
     assert digest(rested) == digest(state)
     assert store.held <= 1200
-    files = list(store.folder.iterdir())
+    files = list(store.files.folder.iterdir())
     assert [file.name for file in files] == sorted(resting_names(rested))
     store.sweep(state)
-    assert list(store.folder.iterdir()) == []
+    assert list(store.files.folder.iterdir()) == []
     store.close()
 
 
@@ -85,9 +85,9 @@ def test_a_large_array_is_mapped_and_its_file_goes_with_it() -> None:
     assert store.rested(rested).rows is rested.rows, "what is mapped stays"
     assert digest(rested) == digest(state)
     store.sweep(rested)
-    assert [file.name for file in store.folder.iterdir()] == ["rows-0"]
+    assert [file.name for file in store.files.folder.iterdir()] == ["rows-0"]
     store.sweep(None)
-    assert list(store.folder.iterdir()) == []
+    assert list(store.files.folder.iterdir()) == []
     store.close()
 
 
@@ -109,13 +109,13 @@ def test_it_is_a_mapping_whatever_the_budget(given_: list[tuple[str, int]], limi
 def test_a_state_comes_back_from_its_bytes_and_the_files_beside() -> None:
     store = RestingStore(limit=600)
     state = store.rested(replace(held(1, 2, 3), rows=np.zeros(0, np.float32)))
-    again = unpack(pack(state), Held, find=lambda name: read_resting(store.folder, name))
+    again = unpack(pack(state), Held, find=lambda name: read_resting(store.files.folder, name))
     assert digest(again) == digest(state)
     assert np.array_equal(again.owed["c1"].values, packed(1).values)
     name = sorted(resting_names(again))[0]
-    (store.folder / name).write_bytes(b"other")
+    (store.files.folder / name).write_bytes(b"other")
     with pytest.raises(RunError, match="damaged"):
-        read_resting(store.folder, name)
+        read_resting(store.files.folder, name)
     with pytest.raises(RunError, match="not in it"):
         unpack(pack(state), Held).owed["c1"]
     store.close()
@@ -162,14 +162,14 @@ def test_a_run_is_resumed_from_values_at_rest_and_a_missing_one_is_named(tmp_pat
 
 def test_a_checkpoint_writes_what_has_changed(tmp_path: Path) -> None:
     store = RestingStore(whole=0)
-    store.settle(tmp_path)
+    store.files.settle(tmp_path)
     state = Held(np.ones(3, np.float32), ByClient({f"c{n}": packed(n) for n in range(5)}), np.ones(2, np.float32))
     first = store.written(state)
-    assert len(store.take_unsynced(resting_names(first))) == 5 + 1, "a file a client, and the folder"
+    assert len(store.files.take_unsynced(resting_names(first))) == 5 + 1, "a file a client, and the folder"
     state = replace(state, owed=state.owed | {"c2": packed(7)})
     second = store.written(state)
     new = resting_names(second) - resting_names(first)
-    assert [path.name for path in store.take_unsynced(new)] == [*new, tmp_path.name]
+    assert [path.name for path in store.files.take_unsynced(new)] == [*new, tmp_path.name]
     assert digest(second) == digest(state)
     assert not resting_names(state), "what is in memory stays there"
     store.sweep(second)

@@ -6,8 +6,6 @@ worker processes read the files that they need.
 
 from __future__ import annotations
 
-import re
-import tempfile
 import threading
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,16 +14,16 @@ from pathlib import Path
 import numpy as np
 
 from sparsona.errors import RunError
-from sparsona.files import PART, write_whole
 from sparsona.message import Part, Positions
+from sparsona.runs.named_files import NamedFiles
 from sparsona.runs.state import pack, unpack
 from sparsona.wire import Reference
 
 HOT_BYTES = 256 * 2**20
 """How much is kept in memory before the references used longest ago go to disk."""
 
-OURS = re.compile(rf"[0-9a-f]{{16}}({PART})?")
-"""The files of references: nothing else is ever removed."""
+NAMES = "[0-9a-f]{16}"
+"""The files of references."""
 
 SHORTEST = 64
 """Numbers. What is shorter is not worth a reference."""
@@ -58,26 +56,19 @@ class ReferenceStore:
     """
 
     def __init__(self, folder: Path | None = None, hot_bytes: int = HOT_BYTES, reads_only: bool = False) -> None:
-        self._folder = folder
+        self._files = NamedFiles(NAMES, folder)
         self._reads_only = reads_only
         self._round: int | None = None
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._limit = hot_bytes
         self._hot: dict[str, Reference] = {}
         self._total = 0
         self._lock = threading.RLock()
         """Held while what is in memory changes, or its order."""
-        self._unsynced: list[Path] = []
-        self._files: set[str] | None = None
-        """The files in the folder, once they were looked for."""
 
     @property
     def folder(self) -> Path:
         """Where references beyond the budget are files."""
-        if self._folder is None:
-            self._scratch = tempfile.TemporaryDirectory(prefix="sparsona-", ignore_cleanup_errors=True)
-            self._folder = Path(self._scratch.name)
-        return self._folder
+        return self._files.folder
 
     @property
     def held(self) -> tuple[int, int]:
@@ -86,14 +77,12 @@ class ReferenceStore:
 
     def settle(self, folder: Path) -> None:
         """Keep files in `folder` from now on."""
-        if folder != self._folder:
-            folder.mkdir(parents=True, exist_ok=True)
-            self._folder, self._files = folder, None
+        self._files.settle(folder)
 
     def read_from(self, folder: Path, round: int) -> None:
         """Find in `folder` what is not in memory. What turns of another round have read is forgotten: few downlinks
         refer to it again."""
-        self._folder, self._files = folder, None
+        self._files.look_into(folder)
         if round != self._round:
             self.keep_only(())
         self._round = round
@@ -130,8 +119,7 @@ class ReferenceStore:
         if reference.fingerprint != fingerprint:
             return None
         with self._lock:
-            if self._files is not None:
-                self._files.add(name)
+            self._files.note(name)
             self.add(reference)
         return reference
 
@@ -142,18 +130,8 @@ class ReferenceStore:
 
     def _write(self, name: str) -> None:
         with self._lock:
-            if not self._reads_only and name in self._hot and name not in self.files:
-                path = self.folder / name
-                write_whole(path, pack(_File(dict(self._hot[name].parts))))
-                self._unsynced.append(path)
-                self.files.add(name)
-
-    @property
-    def files(self) -> set[str]:
-        """The names of the files in the folder, which is listed once: nobody else writes there."""
-        if self._files is None:
-            self._files = {path.name for path in self.folder.iterdir() if OURS.fullmatch(path.name)}
-        return self._files
+            if not self._reads_only and name in self._hot and name not in self._files.names:
+                self._files.write(name, pack(_File(dict(self._hot[name].parts))))
 
     def keep_only(self, names: Collection[str]) -> None:
         """Forget the other references in memory."""
@@ -165,22 +143,16 @@ class ReferenceStore:
         """Have these references as files; returns those, and their folder, that may not be on the disk yet."""
         for name in [name for name in self._hot if name in names]:
             self._write(name)
-        written, self._unsynced = [path for path in self._unsynced if path.name in names], []
-        return [*written, self.folder] if written else []
+        return self._files.take_unsynced(names)
 
     def sweep(self, names: Collection[str]) -> None:
         """Remove the files of other references."""
-        if self._folder is None or self._reads_only:
-            return
-        for name in self.files.difference(names):
-            (self.folder / name).unlink(missing_ok=True)
-            self.files.remove(name)
+        if not self._reads_only:
+            self._files.sweep(names)
 
     def close(self) -> None:
         """Remove the files."""
-        if self._scratch is not None:
-            self._scratch.cleanup()
-            self._scratch = self._folder = None
+        self._files.close()
 
 
 def _bytes(reference: Reference) -> int:

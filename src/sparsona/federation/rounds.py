@@ -65,7 +65,7 @@ class Rounds:
         if checkpointer is not None:
             engine.store.settle(checkpointer.clients)
             engine.references.settle(checkpointer.folder / "references")
-            self.resting.settle(checkpointer.resting)
+            self.resting.files.settle(checkpointer.resting)
         self.server: Any = setup.method.start_server(setup.task)
         self.done = 0
         self.delivery = Delivery()
@@ -114,7 +114,7 @@ class Rounds:
             if self.checkpointer is not None:
                 held, server = self.delivery.references, self.resting.written(self.server)
                 written = self.engine.references.publish_all(held)
-                written += self.resting.take_unsynced(resting_names(server))
+                written += self.resting.files.take_unsynced(resting_names(server))
                 self.checkpointer.save(self._snapshot(server), self.engine.store, written)
                 self.engine.references.sweep(held)
                 self.resting.sweep(server)

@@ -8,9 +8,7 @@ keeps in memory what is read, and takes that back when memory is short.
 from __future__ import annotations
 
 import hashlib
-import re
-import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from sparsona.errors import RunError
-from sparsona.files import PART, read_regular, write_new, write_whole
+from sparsona.files import read_regular, write_new
 from sparsona.ops.by_client import ByClient, Resting
+from sparsona.runs.named_files import NamedFiles
 from sparsona.runs.state import SCALARS, pack, unpack
 from sparsona.runs.store import state_bytes
 
@@ -33,8 +32,8 @@ SHARE = 4
 WHOLE = 2**20
 """Bytes of clients' values that a checkpoint writes anew each time. Of more it writes what has changed."""
 
-OURS = re.compile(rf"[0-9a-f]{{64}}({PART})?|rows-[0-9]+")
-"""The files here: nothing else is ever removed."""
+NAMES = "[0-9a-f]{64}|rows-[0-9]+"
+"""The files of values, and those of large arrays."""
 
 
 def read_resting(folder: Path, name: str) -> bytes:
@@ -65,36 +64,14 @@ class RestingStore:
     def __init__(self, limit: int = BUDGET, whole: int = WHOLE) -> None:
         self._limit = limit
         self._whole = whole
-        self._folder: Path | None = None
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self.files = NamedFiles(NAMES)
+        """What is put aside."""
         self._sizes: dict[int, dict[str, tuple[Any, int]]] = {}
-        self._unsynced: list[Path] = []
-        self._files: set[str] | None = None
         self._written: dict[int, tuple[Any, Resting[Any]]] = {}
         self._mapped_files: dict[int, tuple[np.ndarray[Any, Any], Path]] = {}
         self._number = 0
         self.held = 0
         """Bytes of clients' values that the last state has in memory."""
-
-    @property
-    def folder(self) -> Path:
-        """Where the files are."""
-        if self._folder is None:
-            self._scratch = tempfile.TemporaryDirectory(prefix="sparsona-", ignore_cleanup_errors=True)
-            self._folder = Path(self._scratch.name)
-        return self._folder
-
-    def settle(self, folder: Path) -> None:
-        """Keep files in `folder` from now on."""
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self._files = folder, None
-
-    @property
-    def files(self) -> set[str]:
-        """The names of the files in the folder, which is listed once: nobody else writes there."""
-        if self._files is None:
-            self._files = {path.name for path in self.folder.iterdir() if OURS.fullmatch(path.name)}
-        return self._files
 
     def written(self, state: Any) -> Any:
         """The same state for a checkpoint: what clients have is in files, unless it is little. What has not changed
@@ -159,51 +136,36 @@ class RestingStore:
             return self._written[id(value)][1]
         data = pack(value)
         name = hashlib.sha256(data).hexdigest()
-        if name not in self.files:
-            path = self.folder / name
-            write_whole(path, data)
-            self._unsynced.append(path)
-            self.files.add(name)
+        if name not in self.files.names:
+            self.files.write(name, data)
         return Resting(name, partial(self._load, name, type(value)))
 
     def _load(self, name: str, kind: type) -> Any:
-        return unpack(read_resting(self.folder, name), kind)
+        return unpack(read_resting(self.files.folder, name), kind)
 
     def _mapped(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """The array in a file."""
-        path = self.folder / f"rows-{self._number}"
+        path = self.files.folder / f"rows-{self._number}"
         self._number += 1
         write_new(path, b"")
         found = np.memmap(path, array.dtype, "w+", shape=array.shape)
         found[...] = array
         found.flush()
         found.flags.writeable = False
-        self.files.add(path.name)
+        self.files.names.add(path.name)
         view = np.asarray(found)
         self._mapped_files[id(view)] = view, path
         return view
 
-    def take_unsynced(self, names: Collection[str]) -> list[Path]:
-        """The files of these values, and their folder, that may not be on the disk yet."""
-        written, self._unsynced = [path for path in self._unsynced if path.name in names], []
-        return [*written, self.folder] if written else []
-
     def sweep(self, state: Any) -> None:
         """Remove the files that this state does not need."""
-        if self._folder is None:
-            return
         names, arrays = resting_names(state), {id(part) for part in _parts(state) if isinstance(part, np.ndarray)}
         self._mapped_files = {key: found for key, found in self._mapped_files.items() if key in arrays}
-        names |= {path.name for _, path in self._mapped_files.values()}
-        for name in self.files - names:
-            (self._folder / name).unlink(missing_ok=True)
-            self.files.remove(name)
+        self.files.sweep(names | {path.name for _, path in self._mapped_files.values()})
 
     def close(self) -> None:
         """Remove what was written outside of a run directory."""
-        if self._scratch is not None:
-            self._scratch.cleanup()
-            self._scratch = self._folder = None
+        self.files.close()
 
 
 def _values(part: ByClient[Any], kind: type) -> Iterator[Any]:
