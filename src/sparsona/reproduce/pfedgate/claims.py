@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import product
+from functools import partial
 
 from sparsona.methods.pfedgate import PFedGate
 from sparsona.methods.pfedgate.blocks import Cut
@@ -12,30 +12,15 @@ from sparsona.models._build import build_model
 from sparsona.reproduce import MEASURED, Runs, Size
 from sparsona.reproduce._checks import flops, measured, share
 from sparsona.reproduce._price import in_words
-from sparsona.reproduce._verdicts import (
-    At,
-    Claim,
-    above,
-    accuracy,
-    all_of,
-    bottom,
-    by_size,
-    exceeds,
-    extra,
-    fact,
-    lag,
-    loses,
-    never,
-    newcomers,
-    within,
-)
-from sparsona.reproduce.pfedgate.checks import combined, growth, ratio, sent
+from sparsona.reproduce._verdicts import At, Claim, above, by_size, exceeds, fact, loses, never
+from sparsona.reproduce.pfedgate import shared_claims as shared
+from sparsona.reproduce.pfedgate.checks import combined, growth
 from sparsona.reproduce.pfedgate.hours import PRICE
 from sparsona.reproduce.pfedgate.own_claims import own_claims
-from sparsona.reproduce.pfedgate.plan import ABLATIONS, BASELINES, MODELS, data_of, rows
+from sparsona.reproduce.pfedgate.plan import BASELINES, MODELS, data_of, rows
 from sparsona.reproduce.pfedgate.printed import printed
-from sparsona.reproduce.pfedgate.readings import rounds_to
 from sparsona.reproduce.pfedgate.settings import SCALES
+from sparsona.reproduce.pfedgate.shared_claims import Where, fixed
 from sparsona.training.vector import Flat
 
 COSTS: dict[Size, str] = {
@@ -50,176 +35,92 @@ CURVES = PRICE.of_runs("quick", "*-curve-*")
 
 def claims(size: Size) -> Iterator[Claim]:
     """All claims of the paper: on stand-ins, on its own data sets, and what needs no data. Each stands there once."""
-    found = [*(() if size == "paper" else _stand_ins(size)), *(_short() if size == "quick" else ())]
+    found = [] if size == "paper" else [claim for data in data_of(size) for claim in _stand_ins(size, data)]
     once: dict[str, Claim] = {}
-    for claim in (*found, *_everywhere(), *own_claims()):
+    for claim in (*found, *(_short() if size == "quick" else ()), *_everywhere(), *own_claims()):
         once.setdefault(claim.text, claim)
     yield from once.values()
 
 
-def _stand_ins(size: Size) -> Iterator[Claim]:
+def _stand_ins(size: Size, data: str) -> Iterator[Claim]:
     """Fashion-MNIST for EMNIST, and in the whole CIFAR-10 itself."""
-    rest, opened = COSTS[size], SCALES[size].start > 0
-    for data in data_of(size):
+    where = Where((data,), fixed(COSTS[size]))
+    rivals = [row.name for row in rows(size, data) if row.name in BASELINES]
+    told, cost = (", ".join(rivals), MASK) if size == "day" else (shared.ALL_BASELINES, COSTS[size])
+    yield from shared.table_1(Where((data,), fixed(cost)), rivals, ("pre", "post"), told)
+    yield shared.sparse_loses_little(where)
+    yield shared.few_participants(where)
+    yield shared.few_participants_of_fedavg(where)
+    yield shared.mixed_densities(where)
+    yield where.loses(
+        f"ours: {data}: the same if the output layer is always kept (`whole_output`): at most 2.5 points are lost",
+        ("pfedgate-0.5", "pfedgate-mixed-whole-output"),
+        most=0.025,
+    )
+    for what, row in (("densities of 0.5 and 0.1", "mixed"), ("two blocks a tensor", "0.5-blocks-2")):
+        yield where.exceeds(
+            f"ours: {data}: with {what} a whole output layer is worth something, weighted, `post`",
+            (f"pfedgate-{row}-whole-output", f"pfedgate-{row}"),
+        )
+    yield from shared.ablations(where, "C4", lambda name: f"paper, EMNIST: {_percent('')} and {_percent(f'-{name}')}")
+    yield shared.five_blocks(where)
+    yield where.exceeds(
+        f"ours: {data}: the same if the output layer is always kept (`whole_output`): five blocks above two",
+        ("pfedgate-0.5", "pfedgate-0.5-blocks-2-whole-output"),
+    )
+    yield shared.ten_blocks(where)
+    for epochs in (1, 5, 10):
+        yield from shared.new_clients(where, epochs)
+    three, zero = ("", "-closed") if SCALES[size].start > 0 else ("-open", "")
+    yield where.loses(
+        f"{data}: the paper's start (0) is not below an open one (3), weighted, `post`",
+        (f"pfedgate-0.5{three}", f"pfedgate-0.5{zero}"),
+        most=0.0,
+    )
+    yield where.exceeds(
+        f"{data}: HeteroFL's own-label mask at the test is worth something, weighted, `post`",
+        ("heterofl", "heterofl-all-labels"),
+    )
+    yield from _server_model(where)
+    yield shared.sent_up(where)
+    for row, density, most in (("0.5", "0.5", 0.55), ("0.3-repo", "0.3 with `ste=repo`", 0.35)):
+        yield Claim(
+            f"Table 5: {data}: training at density {density} takes at most {most} of FedAvg's operations, gate"
+            " included",
+            share(f"{data}-pfedgate-{row}", f"{data}-fedavg", flops, most),
+            COSTS[size],
+        )
+    for rival in ("fedavg", "local"):
+        text = f"against it: {data}: `{rival}` at `post` is above pFedGate 0.5 at `post`, weighted"
+        yield where.exceeds(text, (rival, "pfedgate-0.5"))
+    yield Claim(
+        f"against it: {data}: FedAvg fine-tuned (`ft`) is above pFedGate 0.5 at `post`, weighted",
+        above(f"{data}-fedavg", f"{data}-pfedgate-0.5", point="ft", other_point="post", of=by_size),
+        COSTS[size],
+    )
+    eight = PRICE.of_runs("quick", "*-epochs-8-*", f"{data}-pfedgate-0.5-[123]") if size == "quick" else COSTS[size]
+    yield from shared.local_epochs(where, fixed(eight))
+    yield shared.skewed_labels(where, "1", "2.55")
+    yield where.loses(
+        f"{data}: `ste=repo`, whose steps are smaller, loses at most 2.5 points at density 0.3, weighted, `post`",
+        ("pfedgate-0.3", "pfedgate-0.3-repo"),
+        most=0.025,
+    )
 
-        def of(*names: str, data: str = data) -> tuple[str, ...]:
-            return tuple(f"{data}-{name}" for name in names)
 
-        def end(name: str, data: str = data) -> At:
-            """A row after local training, weighted."""
-            return At(f"{data}-{name}", "post", by_size)
-
-        best = MASK if size == "day" else rest
-        rivals = [row.name for row in rows(size, data) if row.name in BASELINES]
-        told = ", ".join(rivals) if size == "day" else "all baselines of this table"
-        for point in ("pre", "post"):
-            for what, read_by in (("weighted mean", by_size), ("bottom decile", bottom)):
-                yield Claim(
-                    f"C1: {data}: density 0.3 above {told}, {what}, `{point}`",
-                    above(*of("pfedgate-0.3", *rivals), point=point, of=read_by),
-                    best,
-                )
-        for density, at in product(("1", "0.5"), ("pre", "post")):
-            yield Claim(
-                f"Table 1: {data}: density {density} above {told}, weighted mean, `{at}`",
-                above(*of(f"pfedgate-{density}", *rivals), point=at, of=by_size),
-                best,
-            )
-        whole, half, third, few, other = (
-            end(f"pfedgate-{name}") for name in ("1", "0.5", "0.3", "0.5-20%", "0.5-closed" if opened else "0.5-open")
-        )
-        zero, three = (other, half) if opened else (half, other)
-        yield Claim(
-            f"C2: {data}: from density 1 to 0.3 at most 2.5 points are lost, weighted, `post`",
-            loses(whole, third, 0.025),
-            rest,
-        )
-        yield Claim(
-            f"C3: {data}: 20 % participation costs less than a point, weighted, `post`", loses(half, few, 0.01), rest
-        )
-        yield Claim(
-            f"Table 3: {data}: 20 % participation costs FedAvg more than a point, weighted, `post` (paper: 1.45 to 3.56"
-            " for the baselines)",
-            exceeds(end("fedavg"), end("fedavg-20%"), 0.01),
-            rest,
-        )
-        yield Claim(
-            f"Figure 5: {data}: densities of 0.5 and 0.1 side by side lose at most 2.5 points on 0.5, weighted, `post`",
-            loses(half, end("pfedgate-mixed"), 0.025),
-            rest,
-        )
-        yield Claim(
-            f"ours: {data}: the same if the output layer is always kept (`whole_output`): at most 2.5 points are lost",
-            loses(half, end("pfedgate-mixed-whole-output"), 0.025),
-            rest,
-        )
-        for what, row in (("densities of 0.5 and 0.1", "mixed"), ("two blocks a tensor", "0.5-blocks-2")):
-            yield Claim(
-                f"ours: {data}: with {what} a whole output layer is worth something, weighted, `post`",
-                exceeds(end(f"pfedgate-{row}-whole-output"), end(f"pfedgate-{row}")),
-                rest,
-            )
-        for name in ABLATIONS:
-            yield Claim(
-                f"C4: {data}: the whole gate above {name}, weighted, `post`"
-                f" (paper, EMNIST: {_percent('pfedgate-0.5')} and {_percent(f'pfedgate-0.5-{name}')})",
-                exceeds(end("pfedgate-0.5"), end(f"pfedgate-0.5-{name}")),
-                rest,
-            )
-        yield Claim(
-            f"Table 4: {data}: the first norm matters more: without the second above without the first, weighted,"
-            " `post`",
-            exceeds(end("pfedgate-0.5-no-post-norm"), end("pfedgate-0.5-no-pre-norm")),
-            rest,
-        )
-        yield Claim(
-            f"C5: {data}: five blocks a tensor above two, weighted, `post`",
-            exceeds(end("pfedgate-0.5"), end("pfedgate-0.5-blocks-2")),
-            rest,
-        )
-        yield Claim(
-            f"ours: {data}: the same if the output layer is always kept (`whole_output`): five blocks above two",
-            exceeds(half, end("pfedgate-0.5-blocks-2-whole-output")),
-            rest,
-        )
-        yield Claim(
-            f"C5: {data}: ten blocks a tensor gain less than a point on five, weighted, `post`",
-            loses(end("pfedgate-0.5-blocks-10"), half, 0.01),
-            rest,
-        )
-        for epochs in (1, 5, 10):
-            (run,) = of(f"pfedgate-0.5-new-{epochs}")
-            yield Claim(
-                f"C6: {data}: new clients are less than a point behind, `post`, epochs: {epochs}",
-                loses(At(run, "post"), At(run, "post", newcomers), 0.01),
-                rest,
-            )
-            yield Claim(
-                f"C6: {data}: new clients are less far behind than FedAvg's, `post`, epochs: {epochs}",
-                above(*of("fedavg-new", f"pfedgate-0.5-new-{epochs}"), point="post", of=lag),
-                rest,
-            )
-        yield Claim(
-            f"{data}: the paper's start (0) is not below an open one (3), weighted, `post`",
-            loses(three, zero, 0.0),
-            rest,
-        )
-        yield Claim(
-            f"{data}: HeteroFL's own-label mask at the test is worth something, weighted, `post`",
-            exceeds(end("heterofl"), end("heterofl-all-labels")),
-            rest,
-        )
-        yield Claim(
-            f"C7: {data}: the server's model as it is is at least 7 points below the personal ones, density 0.5, `post`"
-            ' (the paper\'s has an epoch more of training, since it "can be very bad" without)',
-            exceeds(half, At(half.row, "pre", accuracy("server_weighted")), 0.07),
-            rest,
-        )
-        yield Claim(
-            f"Table 10: {data}: the server's model as it is is further behind at density 0.5 than at 1, weighted"
-            " (paper, after an epoch more: 10.82 and 7.64 points)",
-            combined(growth, half, _server(half.row), whole, _server(whole.row), least=0.0),
-            rest,
-        )
-        yield Claim(f"C10: {data}: two thirds of the model go up at density 0.5", sent(half.row), rest)
-        for row, told, most in (("0.5", "0.5", 0.55), ("0.3-repo", "0.3 with `ste=repo`", 0.35)):
-            yield Claim(
-                f"Table 5: {data}: training at density {told} takes at most {most} of FedAvg's operations, gate"
-                " included",
-                share(f"{data}-pfedgate-{row}", f"{data}-fedavg", flops, most),
-                rest,
-            )
-        for rival in ("fedavg", "local"):
-            yield Claim(
-                f"against it: {data}: `{rival}` at `post` is above pFedGate 0.5 at `post`, weighted",
-                exceeds(end(rival), end("pfedgate-0.5")),
-                rest,
-            )
-        yield Claim(
-            f"against it: {data}: FedAvg fine-tuned (`ft`) is above pFedGate 0.5 at `post`, weighted",
-            above(*of("fedavg", "pfedgate-0.5"), point="ft", other_point="post", of=by_size),
-            rest,
-        )
-        yield Claim(
-            f"C8: {data}: 1, 2 and 4 local epochs are within a point, `post`",
-            within(0.01, half.row, *of("pfedgate-0.5-epochs-2", "pfedgate-0.5-epochs-4"), point="post"),
-            rest,
-        )
-        yield Claim(
-            f"C8: {data}: 8 local epochs are at least a point below one (paper: 2.5), weighted, `post`",
-            exceeds(half, end("pfedgate-0.5-epochs-8"), 0.01),
-            PRICE.of_runs("quick", "*-epochs-8-*", f"{half.row}-[123]") if size == "quick" else rest,
-        )
-        yield Claim(
-            f"C9: {data}: accuracy falls from alpha = 0.4 to 0.01 at density 1, weighted, `post` (paper: by 2.55)",
-            exceeds(whole, end("pfedgate-1-alpha-0.01")),
-            rest,
-        )
-        yield Claim(
-            f"{data}: `ste=repo`, whose steps are smaller, loses at most 2.5 points at density 0.3, weighted, `post`",
-            loses(third, end("pfedgate-0.3-repo"), 0.025),
-            rest,
-        )
+def _server_model(where: Where) -> Iterator[Claim]:
+    """The server's model as it is, beside the personal ones."""
+    scores = partial(shared.with_server, where, reading="server_weighted")
+    yield where.claim(
+        f"C7: {where}: the server's model as it is is at least 7 points below the personal ones, density 0.5, `post`"
+        ' (the paper\'s has an epoch more of training, since it "can be very bad" without)',
+        lambda data: [exceeds(*scores(data, "0.5"), 0.07)],
+    )
+    yield where.claim(
+        f"Table 10: {where}: the server's model as it is is further behind at density 0.5 than at 1, weighted"
+        " (paper, after an epoch more: 10.82 and 7.64 points)",
+        lambda data: [combined(growth, *scores(data, "0.5"), *scores(data, "1"), least=0.0)],
+    )
 
 
 def _short() -> Iterator[Claim]:
@@ -243,35 +144,13 @@ def _short() -> Iterator[Claim]:
         PRICE.of_runs("quick", "leaf-0.5-start-3-*"),
     )
 
-    def curve(name: str) -> str:
-        return f"fashion-mnist-{name}-curve"
-
-    def later(one: str, other: str, share: float) -> tuple[At, At]:
-        return At(curve(one), "pre", rounds_to(share)), At(curve(other), "pre", rounds_to(share))
-
+    curves = Where(("fashion-mnist",), fixed(CURVES), "-curve")
     for density, most in (("1", 1.0), ("0.5", 1.0), ("0.3", 1.15)):
-        told = "no more rounds than" if most == 1 else f"at most {most} times the rounds of"
-        yield Claim(
-            f"Theorem 2, Table 9: fashion-mnist: to 90 % of its best score density {density} takes {told} FedAvg and"
-            " FedEM, weighted, `pre`",
-            all_of(combined(ratio, *later(f"pfedgate-{density}", r, 0.9), most=most) for r in ("fedavg", "fedem")),
-            CURVES,
-        )
-    for name in ABLATIONS:
-        faster = name == "client-wise"
-        order = ("pfedgate-0.5", f"pfedgate-0.5-{name}") if faster else (f"pfedgate-0.5-{name}", "pfedgate-0.5")
-        yield Claim(
-            f"Table 4: fashion-mnist: {name} is {'faster' if faster else 'slower'} than the whole gate: rounds to 80 %"
-            " of its best score, weighted, `pre`",
-            combined(ratio, *later(*order, 0.8), least=1.0),
-            CURVES,
-        )
-    for what, key in (("gates have moved alike", "gates alike"), ("gates give blocks like scales", "scales alike")):
-        yield Claim(
-            f"Figure 4: fashion-mnist: where ten clients with two shards each share labels their {what}, density 0.3",
-            combined(float, At("fashion-mnist-pfedgate-0.3-shards", "post", extra(key)), least=0.0),
-            PRICE.of_runs("quick", "*-shards-*"),
-        )
+        yield shared.speed(curves, (density,), ("fedavg", "fedem"), most)
+    yield from shared.ablation_speeds(curves)
+    dealt = Where(("fashion-mnist",), fixed(PRICE.of_runs("quick", "*-shards-*")))
+    yield shared.gates_alike(dealt)
+    yield shared.gates_alike(dealt, "gates give blocks like scales", "scales alike")
 
 
 def _everywhere() -> Iterator[Claim]:
@@ -302,14 +181,9 @@ def _everywhere() -> Iterator[Claim]:
     )
 
 
-def _server(row: str) -> At:
-    """What the server's model of a row scores, the clients weighted by their sizes."""
-    return At(row, "pre", accuracy("server_weighted"))
-
-
-def _percent(row: str) -> str:
-    """The paper's number for a row on EMNIST."""
-    return f"{100 * (printed('emnist', row)[0] or math.nan):.2f}"
+def _percent(ending: str) -> str:
+    """The paper's number on EMNIST for a row of density 0.5, by how its name ends."""
+    return f"{100 * (printed('emnist', f'pfedgate-0.5{ending}')[0] or math.nan):.2f}"
 
 
 def _gate_share(_: Runs) -> tuple[bool, str]:
