@@ -18,9 +18,10 @@ from sparsona.data.dataset import Array
 from sparsona.experiment import build
 from sparsona.models._build import build_model
 from sparsona.reproduce import PAPERS, Case, Size, reproduce
+from sparsona.reproduce._differences import At
 from sparsona.reproduce._price import call_of
 from sparsona.reproduce._results import Results
-from sparsona.reproduce._verdicts import At, Check, Verdict, level
+from sparsona.reproduce._verdicts import Check, Verdict, level
 from sparsona.reproduce.fedspa.checks import (
     LADDER,
     as_fast,

@@ -22,8 +22,9 @@ from sparsona.methods._similar import ServerState
 from sparsona.models._build import build_model
 from sparsona.report.curves import Mark
 from sparsona.reproduce import PAPERS, SIZES, Case, Paper, Size, reproduce, results_file, server_state
+from sparsona.reproduce._differences import At, extra
 from sparsona.reproduce._results import Results
-from sparsona.reproduce._verdicts import At, Verdict, extra, gains
+from sparsona.reproduce._verdicts import Verdict, gains
 from sparsona.reproduce.plga.drawings import at_second, draw_rounds, equal_seconds
 from sparsona.reproduce.plga.held import held
 from sparsona.reproduce.plga.plan import raw

@@ -7,32 +7,23 @@ from typing import Any
 import pytest
 
 from sparsona.reproduce import PAPERS, runs_of, verdicts
-from sparsona.reproduce._noise import with_noise
-from sparsona.reproduce._results import Results, digest_of
-from sparsona.reproduce._tables import Part
-from sparsona.reproduce._verdicts import (
+from sparsona.reproduce._differences import (
     UNTUNED,
     At,
-    Claim,
-    Verdict,
-    above,
     accuracy,
-    all_of,
-    any_of,
     bottom,
     by_size,
     difference,
-    exceeds,
     extra,
-    fact,
     interval,
     lag,
-    loses,
-    never,
     newcomers,
     score,
-    within,
 )
+from sparsona.reproduce._noise import with_noise
+from sparsona.reproduce._results import Results, digest_of
+from sparsona.reproduce._tables import Part
+from sparsona.reproduce._verdicts import Claim, Verdict, above, all_of, any_of, exceeds, fact, loses, never, within
 
 
 def run(pre: float, samples: int | None = 1000, **more: Any) -> dict[str, Any]:

@@ -27,11 +27,12 @@ from sparsona.many.plan import Loader, RunPlan
 from sparsona.message import Vector
 from sparsona.prepare import Prepared
 from sparsona.registry import Registry
+from sparsona.reproduce._differences import Runs, Summary, score
 from sparsona.reproduce._excerpt import ensure
 from sparsona.reproduce._paper import SIZES, TUNING, Case, Extra, Grid, Kept, Paper, Size, Study
 from sparsona.reproduce._results import Results, compact
 from sparsona.reproduce._tables import MEASURED, Part, number, report, runs_of, spread, tables, told_scores, verdicts
-from sparsona.reproduce._verdicts import Claim, Runs, Summary, score
+from sparsona.reproduce._verdicts import Claim
 from sparsona.runs.about import read_about
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.directory import RunDirectory

@@ -7,24 +7,19 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
-from sparsona.reproduce._verdicts import (
+from sparsona.reproduce._differences import (
     ENOUGH,
     At,
-    Check,
     Difference,
     Runs,
     Summary,
-    Verdict,
-    all_of,
     difference,
     extra,
-    fact,
     first_seeds,
     interval,
-    missing,
     values,
-    word_above,
 )
+from sparsona.reproduce._verdicts import Check, Verdict, all_of, fact, missing, word_above
 
 Count: TypeAlias = Callable[[Summary], float]
 """A number of a run that does not depend on its seed."""

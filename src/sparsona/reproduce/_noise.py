@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import combinations, product
 from statistics import mean, stdev
 
-from sparsona.reproduce._verdicts import (
+from sparsona.reproduce._differences import (
     NOISE,
     SAMPLED,
     TABLE,

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from sparsona.prepare import Prepared
-from sparsona.reproduce._verdicts import Claim, Runs
+from sparsona.reproduce._differences import Runs
+from sparsona.reproduce._verdicts import Claim
 from sparsona.runs.directory import RunDirectory
 
 Size: TypeAlias = Literal["quick", "day", "whole", "paper"]

@@ -20,8 +20,8 @@ from typing import Any
 
 from sparsona.errors import InputError
 from sparsona.files import write_atomically
+from sparsona.reproduce._differences import Summary
 from sparsona.reproduce._paper import Case, Paper, Value
-from sparsona.reproduce._verdicts import Summary
 
 FREE = ("engine", "workers", "device")
 KEPT = ("method", "options", "seed", "rounds", "clients", "weights", "metric", "flops", "simulated_seconds", "seconds")

@@ -6,23 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sparsona.reproduce._differences import SAMPLED, TABLE, UNTUNED, Runs, Summary, interval, score, values
 from sparsona.reproduce._noise import with_noise
 from sparsona.reproduce._paper import Case, Paper, Size
 from sparsona.reproduce._price import call_of
 from sparsona.reproduce._results import Results
-from sparsona.reproduce._verdicts import (
-    MISSING,
-    SAMPLED,
-    TABLE,
-    UNTUNED,
-    Claim,
-    Runs,
-    Summary,
-    Verdict,
-    interval,
-    score,
-    values,
-)
+from sparsona.reproduce._verdicts import MISSING, Claim, Verdict
 
 SOURCE = "source"
 """What lines have that were read off a card of an earlier version: their bytes are those of an earlier wire."""

@@ -1,35 +1,16 @@
-"""Whether a claim holds: yes, no, within noise or not run, with an interval over the seeds.
-
-Runs of one row differ in their seed only. Two rows are compared seed by seed, over the seeds that both have: the mean
-of the differences and its 95 % interval by Student's t. One or two seeds do not tell how much seeds differ. They have
-the interval of their test samples, widened by what other rows with several seeds show (`_noise.py`); the note tells.
-"""
+"""Whether a claim holds: yes, no, within noise or not run, and the numbers that say so."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
-from statistics import mean, stdev
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-Summary: TypeAlias = Mapping[str, Any]
-"""What summary.json of a run holds, or the part of it that is kept."""
-
-Runs: TypeAlias = Mapping[str, Mapping[int, Summary]]
-"""The finished runs: by row, and within a row by seed."""
-
-TABLE, SAMPLED, UNTUNED, NOISE = "table", "sampled", "untuned", "noise"
-"""What is known of a run beside its numbers: the table it stands in, whether only some clients are asked in a round,
-whether its rate was not chosen on validation samples, and what seeds add to a difference, a `Noise` by evaluation point
-and reading."""
+from sparsona.reproduce._differences import At, Difference, Reading, Runs, difference, score
 
 MISSING = "missing: "
 """How the note begins of a claim whose rows have not been run."""
-
-ENOUGH = 3
-"""So many seeds tell by themselves how much seeds differ."""
 
 Word: TypeAlias = Literal["yes", "no", "within noise", "not run"]
 
@@ -46,8 +27,6 @@ class Verdict:
 
 
 Check: TypeAlias = Callable[[Runs], Verdict]
-Reading: TypeAlias = Callable[[Summary, str], float | None]
-"""A number of a run at an evaluation point; None where it was not measured."""
 
 
 @dataclass(frozen=True)
@@ -60,191 +39,6 @@ class Claim:
     text: str
     check: Check
     cost: str = ""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A number and how far off it may be. Without an interval both ends are infinite."""
-
-    value: float
-    low: float
-    high: float
-    seeds: int
-    noise: float = 0.0
-    """The standard deviation that seeds add to that of the test samples, where other rows have told it."""
-    untuned: bool = False
-    """Whether a rate was not chosen on validation samples."""
-
-    def __str__(self) -> str:
-        return self._told() + (", untuned" if self.untuned else "")
-
-    def _told(self) -> str:
-        if math.isinf(self.low):
-            told = f"{self.seeds} seeds" if self.seeds > 1 else "one seed"
-            return f"{self.value:+.4f}, {told}" + (" of sampled clients" if math.isinf(self.noise) else "")
-        half = f"{self.value:+.4f} ± {self.high - self.value:.4f}"
-        told = f"{self.seeds} seeds" if self.seeds > 1 else "test samples of one seed"
-        return f"{half}, {told}" + (" and what seeds differ by" if self.noise > 0 else "")
-
-
-@dataclass(frozen=True)
-class Noise:
-    """The variance that seeds add to the difference of two rows, and the degrees of freedom behind it."""
-
-    variance: float = 0.0
-    degrees: float = 0.0
-
-
-def score(summary: Summary, point: str) -> float | None:
-    """The mean over the clients at an evaluation point, None where it was not measured."""
-    return _scores(summary, point).get("mean")
-
-
-def by_size(summary: Summary, point: str) -> float | None:
-    """The mean over the clients, weighted by their test samples."""
-    return _scores(summary, point).get("weighted")
-
-
-def bottom(summary: Summary, point: str) -> float | None:
-    """The bottom decile of the clients."""
-    return _scores(summary, point).get("bottom_decile")
-
-
-def newcomers(summary: Summary, point: str) -> float | None:
-    """The mean over the clients that joined at the end."""
-    return _scores(summary.get("new_clients") or {}, point, summary["metric"]).get("mean")
-
-
-def lag(summary: Summary, point: str) -> float | None:
-    """By how much the clients that joined at the end are behind the others, in the mean."""
-    known, new = score(summary, point), newcomers(summary, point)
-    return None if known is None or new is None else known - new
-
-
-@dataclass(frozen=True)
-class Extra:
-    """A number that the paper's own code has read off the run; `shares` if it is a share of the test samples."""
-
-    name: str
-    shares: bool = False
-
-    def __call__(self, summary: Summary, point: str) -> float | None:
-        found = (summary.get("extra") or {}).get(self.name)
-        return None if found is None else float(found)
-
-
-def extra(name: str) -> Reading:
-    """A number that the paper's own code has read off the run."""
-    return Extra(name)
-
-
-def accuracy(name: str) -> Reading:
-    """An accuracy over all test samples that the paper's own code has read off the run."""
-    return Extra(name, shares=True)
-
-
-def _scores(summary: Summary, point: str, metric: str = "") -> Mapping[str, float | None]:
-    found: Mapping[str, float | None] = (summary.get(metric or summary.get("metric", "")) or {}).get(point) or {}
-    return found
-
-
-def values(runs: Runs, row: str, point: str = "pre", of: Reading = score) -> dict[int, float]:
-    """The numbers of a row by seed."""
-    found = {seed: of(summary, point) for seed, summary in runs.get(row, {}).items()}
-    return {seed: value for seed, value in sorted(found.items()) if value is not None}
-
-
-def first_seeds(runs: Runs, *rows: str) -> list[Summary] | None:
-    """The run of each row's first seed, for counts that do not depend on it; None where a row is missing.
-
-    >>> first_seeds({"a": {2: {"flops": 7}, 1: {"flops": 5}}}, "a"), first_seeds({}, "a")
-    ([{'flops': 5}], None)
-    """
-    found = [runs.get(row) for row in rows]
-    return [own[min(own)] for own in found if own] if all(found) else None
-
-
-def interval(found: Iterable[float]) -> Difference:
-    """The mean of several numbers with its 95 % interval by Student's t.
-
-    >>> interval([0.1, 0.2, 0.3])
-    Difference(value=0.2, low=-0.0484..., high=0.4484..., seeds=3, noise=0.0, untuned=False)
-    """
-    from scipy.stats import t
-
-    numbers = list(found)
-    middle = round(mean(numbers), 12)
-    if len(numbers) < 2:
-        return Difference(middle, -math.inf, math.inf, 1)
-    half = float(t.ppf(0.975, len(numbers) - 1)) * stdev(numbers) / math.sqrt(len(numbers))
-    return Difference(middle, middle - half, middle + half, len(numbers))
-
-
-@dataclass(frozen=True)
-class At:
-    """A row at an evaluation point, read in some way."""
-
-    row: str
-    point: str = "pre"
-    of: Reading = score
-
-
-def difference(runs: Runs, one: At, other: At) -> Difference | None:
-    """By how much `one` is above `other`; None where they have no seed in common.
-
-    Three seeds or more speak for themselves. Of one or two the variance is that over the test samples and what seeds
-    add to it in other rows, or that of the two, if it is larger. Where nothing is known of other rows, two seeds speak
-    for themselves, but are no surer than their test samples.
-    """
-    a, b = values(runs, one.row, one.point, one.of), values(runs, other.row, other.point, other.of)
-    both = sorted(a.keys() & b.keys())
-    if not both:
-        return None
-    gaps = [a[seed] - b[seed] for seed in both]
-    untuned = any(runs[at.row][seed].get(UNTUNED) for at in (one, other) for seed in both)
-    alone = replace(interval(gaps), untuned=untuned)
-    if len(both) >= ENOUGH:
-        return alone
-    noise = max((noise_of(runs[at.row][seed], at) for at in (one, other) for seed in both), key=lambda n: n.variance)
-    if math.isinf(noise.variance):
-        return replace(alone, low=-math.inf, high=math.inf, noise=math.inf)
-    samples = [runs[one.row][seed].get("test_samples") or 0 for seed in both]
-    shares = all(_shares(at.of) for at in (one, other)) and all(0 <= own[seed] <= 1 for own in (a, b) for seed in both)
-    if not all(samples) or not shares:
-        return alone
-    sampling = mean(variance(a[seed], b[seed], count) for seed, count in zip(both, samples, strict=True))
-    spread = max(sampling + noise.variance, stdev(gaps) ** 2 if len(both) > 1 else 0.0)
-    half = quantile(noise) * math.sqrt(spread / len(both))
-    if len(both) > 1 and not noise.degrees:
-        half = max(half, alone.high - alone.value)
-    return replace(alone, low=alone.value - half, high=alone.value + half, noise=math.sqrt(noise.variance))
-
-
-def _shares(of: Reading) -> bool:
-    """Whether a reading is a share of all test samples: the others rest on a few clients', or on something else."""
-    return of in (score, by_size) or (isinstance(of, Extra) and of.shares)
-
-
-def noise_of(run: Summary, at: At) -> Noise:
-    """What seeds add to a difference in which this run is read so; of a reading that nobody knows, that of the mean."""
-    known: Mapping[tuple[str, Reading], Noise] = run.get(NOISE, {})
-    return known.get((at.point, at.of), known.get((at.point, score), Noise()))
-
-
-def quantile(noise: Noise) -> float:
-    """How many standard deviations make a 95 % interval: Student's t, if what seeds add is known from few rows.
-
-    >>> round(quantile(Noise()), 2), round(quantile(Noise(1e-4, 4)), 2)
-    (1.96, 2.78)
-    """
-    from scipy.stats import t
-
-    return float(t.ppf(0.975, noise.degrees if noise.variance > 0 else math.inf))
-
-
-def variance(one: float, other: float, samples: int) -> float:
-    """The variance of the difference of two shares of so many samples, each drawn for itself."""
-    return (one * (1 - one) + other * (1 - other)) / samples
 
 
 def word_above(gap: Difference, by: float = 0.0) -> Word:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from sparsona.reproduce import Runs
-from sparsona.reproduce._verdicts import Check, Verdict, Word, extra, missing, values, worst
+from sparsona.reproduce._differences import extra, values
+from sparsona.reproduce._verdicts import Check, Verdict, Word, missing, worst
 from sparsona.reproduce.fedpse.plan import LAMBDAS, row_of
 
 

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 from sparsona.reproduce import Size
 from sparsona.reproduce._checks import bytes_sent, grows, mean_above, numbers_sent, share
-from sparsona.reproduce._verdicts import At, Check, Claim, above, all_of, extra, loses, within
+from sparsona.reproduce._differences import At, extra
+from sparsona.reproduce._verdicts import Check, Claim, above, all_of, loses, within
 from sparsona.reproduce.fedpse.checks import rising
 from sparsona.reproduce.fedpse.hours import PRICE
 from sparsona.reproduce.fedpse.plan import (

@@ -21,20 +21,8 @@ from sparsona.prepare import Prepared
 from sparsona.report.curves import curve
 from sparsona.reproduce import Runs, Summary, server_scores
 from sparsona.reproduce._checks import flops, numbers_sent, share
-from sparsona.reproduce._verdicts import (
-    Check,
-    Verdict,
-    Word,
-    above,
-    all_of,
-    any_of,
-    extra,
-    fact,
-    first_seeds,
-    interval,
-    missing,
-    word_within,
-)
+from sparsona.reproduce._differences import extra, first_seeds, interval
+from sparsona.reproduce._verdicts import Check, Verdict, Word, above, all_of, any_of, fact, missing, word_within
 from sparsona.reproduce.fedspa.plan import EVERY, ORIGINALS
 from sparsona.runs.directory import RunDirectory
 from sparsona.training.flops import costs, forward_flops

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparsona.reproduce._checks import grows
-from sparsona.reproduce._verdicts import At, Claim, above, accuracy, exceeds, level, within
+from sparsona.reproduce._differences import At, accuracy
+from sparsona.reproduce._verdicts import Claim, above, exceeds, level, within
 from sparsona.reproduce.fedspa.checks import fewer_and_above, fewer_numbers, fewer_operations, inside, sooner_to_best
 from sparsona.reproduce.fedspa.hours import PRICE
 from sparsona.reproduce.fedspa.plan import DENSER, PERSONAL, SWEEP, name_of

@@ -15,7 +15,7 @@ tables have both.
 from __future__ import annotations
 
 from sparsona.reproduce import MEASURED, PAPERS, Paper, Runs, Size, number, spread
-from sparsona.reproduce._verdicts import bottom, by_size, newcomers, values
+from sparsona.reproduce._differences import bottom, by_size, newcomers, values
 from sparsona.reproduce.pfedgate.claims import claims
 from sparsona.reproduce.pfedgate.gates import dendrogram_of, masks_table
 from sparsona.reproduce.pfedgate.plan import MODELS, cases

@@ -6,20 +6,8 @@ from collections.abc import Callable
 from statistics import mean
 
 from sparsona.reproduce import Runs
-from sparsona.reproduce._verdicts import (
-    At,
-    Check,
-    Summary,
-    Verdict,
-    bottom,
-    fact,
-    interval,
-    missing,
-    score,
-    values,
-    word_above,
-    word_below,
-)
+from sparsona.reproduce._differences import At, Summary, bottom, interval, score, values
+from sparsona.reproduce._verdicts import Check, Verdict, fact, missing, word_above, word_below
 from sparsona.reproduce.pfedgate.readings import CLIENT
 
 

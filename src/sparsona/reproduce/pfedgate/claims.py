@@ -11,8 +11,9 @@ from sparsona.methods.pfedgate.blocks import Cut
 from sparsona.models._build import build_model
 from sparsona.reproduce import MEASURED, Runs, Size
 from sparsona.reproduce._checks import flops, measured, share
+from sparsona.reproduce._differences import At, by_size
 from sparsona.reproduce._price import in_words
-from sparsona.reproduce._verdicts import At, Claim, above, by_size, exceeds, fact, loses, never
+from sparsona.reproduce._verdicts import Claim, above, exceeds, fact, loses, never
 from sparsona.reproduce.pfedgate import shared_claims as shared
 from sparsona.reproduce.pfedgate.checks import combined, growth
 from sparsona.reproduce.pfedgate.hours import PRICE

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, pairwise
 
-from sparsona.reproduce._verdicts import At, Check, Claim, Reading, above, bottom, by_size, exceeds, extra, lag, never
+from sparsona.reproduce._differences import At, Reading, bottom, by_size, extra, lag
+from sparsona.reproduce._verdicts import Check, Claim, above, exceeds, never
 from sparsona.reproduce.pfedgate import shared_claims as shared
 from sparsona.reproduce.pfedgate.checks import behind, combined, growth, mean_gain, most_gain
 from sparsona.reproduce.pfedgate.hours import PRICE

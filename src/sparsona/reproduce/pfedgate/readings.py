@@ -12,7 +12,7 @@ from sparsona.methods.pfedgate import ServerState
 from sparsona.ops.mean import weighted_mean
 from sparsona.prepare import Prepared
 from sparsona.reproduce import runner_of, scores_of, server_scores, server_state
-from sparsona.reproduce._verdicts import Reading, Summary, extra
+from sparsona.reproduce._differences import Reading, Summary, extra
 from sparsona.reproduce.pfedgate.gates import likeness
 from sparsona.runs.about import read_about
 from sparsona.runs.directory import RunDirectory

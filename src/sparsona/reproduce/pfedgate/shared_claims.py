@@ -9,23 +9,8 @@ from itertools import product
 from typing import TypeAlias
 
 from sparsona.reproduce._checks import Pair
-from sparsona.reproduce._verdicts import (
-    At,
-    Check,
-    Claim,
-    Reading,
-    above,
-    accuracy,
-    all_of,
-    bottom,
-    by_size,
-    exceeds,
-    extra,
-    lag,
-    loses,
-    newcomers,
-    within,
-)
+from sparsona.reproduce._differences import At, Reading, accuracy, bottom, by_size, extra, lag, newcomers
+from sparsona.reproduce._verdicts import Check, Claim, above, all_of, exceeds, loses, within
 from sparsona.reproduce.pfedgate.checks import combined, ratio, sent
 from sparsona.reproduce.pfedgate.plan import ABLATIONS
 from sparsona.reproduce.pfedgate.readings import rounds_to

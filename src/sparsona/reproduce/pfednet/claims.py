@@ -7,21 +7,9 @@ from statistics import mean
 
 from sparsona.reproduce import MEASURED, Runs, Summary
 from sparsona.reproduce._checks import bytes_sent, share
+from sparsona.reproduce._differences import At, extra, first_seeds
 from sparsona.reproduce._price import in_words
-from sparsona.reproduce._verdicts import (
-    At,
-    Check,
-    Claim,
-    Verdict,
-    above,
-    exceeds,
-    extra,
-    fact,
-    first_seeds,
-    loses,
-    never,
-    within,
-)
+from sparsona.reproduce._verdicts import Check, Claim, Verdict, above, exceeds, fact, loses, never, within
 from sparsona.reproduce.pfednet.hours import PRICE
 from sparsona.reproduce.pfednet.plan import (
     BEST,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sparsona.reproduce._differences import At, Reading, score
 from sparsona.reproduce._price import Price
-from sparsona.reproduce._verdicts import At, Check, Claim, Reading, above, exceeds, never, score, within
+from sparsona.reproduce._verdicts import Check, Claim, above, exceeds, never, within
 from sparsona.reproduce.plga.held import CLIENT
 from sparsona.reproduce.plga.plan import AT_CLIENT, LENGTHS, VARIED, cases, orders_of
 from sparsona.reproduce.spfl.hours import hours, together

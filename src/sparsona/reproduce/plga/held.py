@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from sparsona.prepare import Prepared
 from sparsona.reproduce import Runs, number, score, spread
-from sparsona.reproduce._verdicts import accuracy, interval, values
+from sparsona.reproduce._differences import accuracy, interval, values
 from sparsona.reproduce.plga.plan import LENGTHS, ROWS, orders_of
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import ClientRecord

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sparsona.reproduce import Runs, Summary
-from sparsona.reproduce._verdicts import At, Check, Reading, Verdict, above, bottom, exceeds
+from sparsona.reproduce._differences import At, Reading, bottom
+from sparsona.reproduce._verdicts import Check, Verdict, above, exceeds
 
 
 def some_client(one: str, other: str) -> Check:

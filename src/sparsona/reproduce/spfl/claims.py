@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sparsona.reproduce._verdicts import At, Check, Claim, above, all_of, loses, within
+from sparsona.reproduce._differences import At
+from sparsona.reproduce._verdicts import Check, Claim, above, all_of, loses, within
 from sparsona.reproduce.spfl.checks import some_client
 from sparsona.reproduce.spfl.hours import PRICE, together
 from sparsona.reproduce.spfl.plan import ABSENT, ROWS, SETTINGS

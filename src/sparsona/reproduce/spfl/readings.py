@@ -12,7 +12,7 @@ from sparsona.methods._similar import ServerState
 from sparsona.ops.pairwise import Matrix
 from sparsona.prepare import Prepared
 from sparsona.reproduce import Summary, runner_of, server_state
-from sparsona.reproduce._verdicts import Reading, accuracy, extra
+from sparsona.reproduce._differences import Reading, accuracy, extra
 from sparsona.runs.directory import RunDirectory
 from sparsona.training.local import Local
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from sparsona.reproduce._verdicts import At, Check, Claim, above, all_of, exceeds, gains, never
+from sparsona.reproduce._differences import At
+from sparsona.reproduce._verdicts import Check, Claim, above, all_of, exceeds, gains, never
 from sparsona.reproduce.spfl.checks import beyond
 from sparsona.reproduce.spfl.hours import PRICE, together
 from sparsona.reproduce.spfl.plan import TABLE_7, study_row
