@@ -22,6 +22,18 @@ def node(
     state: Annotated[Path, typer.Option(help="folder for what the client remembers, its log and its model")],
     ca: Annotated[Path, typer.Option(help="the organiser's ca.crt")],
     key: Annotated[Path, typer.Option(help="this client's private key")],
+    separator: Annotated[
+        str | None,
+        typer.Option(metavar="CHARACTER", help="what separates columns of this csv file [as the experiment says]"),
+    ] = None,
+    decimal: Annotated[
+        str | None, typer.Option(metavar="SIGN", help="the decimal sign of this csv file [as the experiment says]")
+    ] = None,
+    encoding: Annotated[str | None, typer.Option(help="encoding of this csv file [as the experiment says]")] = None,
+    missing: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,...", help="what means a missing value in this file [as the experiment says]"),
+    ] = None,
     allow_methods: Annotated[
         str, typer.Option(metavar="A,B", help="methods that may run here [any of this package]")
     ] = "",
@@ -37,11 +49,13 @@ def node(
     The client's model and a report are in the state folder at the end. Its log says what was received and sent.
     """
     from sparsona.engines.flower import need_flwr
+    from sparsona.engines.flower.owned import own_format
     from sparsona.methods import METHODS
 
     methods = tuple(one.strip() for one in allow_methods.split(",") if one.strip())
     for method in methods:
         METHODS.check(method)
+    written = own_format(separator=separator, decimal=decimal, encoding=encoding, missing=missing)
     need_flwr()
     from sparsona.engines.flower.node import Rules
     from sparsona.engines.flower.owner import Owner
@@ -50,6 +64,6 @@ def node(
     end_like_ctrl_c()
     rules = Rules(methods, max_epochs, max_weights, send_scores, send_model)
     try:
-        Owner(name, superlink, data, state, ca, key, rules, device, idle).run()
+        Owner(name, superlink, data, state, ca, key, rules, device, idle, written).run()
     except KeyboardInterrupt:
         out.print("stopped; start the node again to go on")

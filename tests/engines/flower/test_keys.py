@@ -23,11 +23,20 @@ def test_without_flower_the_commands_say_how_to_get_it() -> None:
     assert 'pip install "sparsona[flower]"' in str(found.exception)
 
 
-def test_an_unknown_method_is_refused_before_all_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("option", "value", "why"),
+    [
+        ("--allow-methods", "fedavg,fedpze", "did you mean 'fedpse'"),
+        ("--separator", "ab", "--separator: value error, one character separates columns, such as ; or tab, not 'ab'"),
+        ("--decimal", ";", "--decimal: "),
+        ("--encoding", "latin-77", "--encoding: value error, encodings are utf-8"),
+    ],
+)
+def test_a_wrong_option_of_a_node_is_refused_before_all_else(option: str, value: str, why: str) -> None:
     given = ["--superlink", "127.0.0.1:9", "--name", "a", "--data", "a", "--state", "a", "--ca", "a", "--key", "a"]
-    found = CliRunner().invoke(app, ["node", *given, "--allow-methods", "fedavg,fedpze"])
+    found = CliRunner().invoke(app, ["node", *given, option, value])
     assert isinstance(found.exception, InputError)
-    assert "did you mean 'fedpse'" in str(found.exception)
+    assert why in str(found.exception)
 
 
 @pytest.mark.network

@@ -17,11 +17,13 @@ from sparsona.data.schema.exchange import LIMIT, agree
 from sparsona.data.schema.text import pack_text, unpack_text
 from sparsona.engines.flower import engine as engine_module
 from sparsona.engines.flower.carrier import Parcel, Returned
-from sparsona.engines.flower.node import Rules
+from sparsona.engines.flower.node import Node, Rules
+from sparsona.engines.flower.owned import own_format
 from sparsona.engines.flower.server import KnownNode, read_nodes, write_nodes
 from sparsona.engines.flower.started.sparsona_pauses import Pauses
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import to_toml
+from sparsona.export.predict import load_model
 from sparsona.federation.worker import Evaluator, Scores
 from sparsona.message import Message
 from sparsona.method import Model
@@ -335,6 +337,22 @@ def test_owners_of_tables_agree_over_the_network_as_in_a_simulation(tmp_path: Pa
     assert found["bytes"]["agreement"] == simulated["bytes"]["agreement"]
     assert found["digest"] == simulated["digest"]
     assert found["bytes"] == simulated["bytes"]
+
+
+def test_an_owner_may_write_its_file_otherwise_than_the_others(tmp_path: Path) -> None:
+    """Semicolons, decimal commas and a code for missing values at one of three hospitals: the same run."""
+    federation = ward_tables(tmp_path)
+    simulated = federation.simulated()
+    file = tmp_path / "tables" / "west.csv"
+    head, *lines = file.read_text().splitlines()
+    rows = (line.split(",") for line in lines)
+    written = [f"{age.replace('.', ',') or '-9'};{sex};{label}" for age, sex, label in rows]
+    file.write_text("\n".join([head.replace(",", ";"), *written]) + "\n", encoding="utf-16")
+    said = own_format(separator=";", decimal=",", missing="-9", encoding="utf-16")
+    federation.carrier.nodes[2] = Node("west", federation.data, tmp_path / "west", Rules(), written=said)
+    assert federation.run()["digest"] == simulated["digest"]
+    models = {ward: load_model(tmp_path / ward / f"{ward}.safetensors") for ward in ("east", "west")}
+    assert {ward: model.card.schema.format.separator for ward, model in models.items()} == {"east": ",", "west": ";"}
 
 
 def test_a_node_whose_rows_have_changed_does_not_go_on_with_a_run(

@@ -88,11 +88,20 @@ class Session:
 
 
 class Node:
-    """One client. `folder` holds what it remembers, a folder a run."""
+    """One client. `folder` holds what it remembers, a folder a run. `written` is how its file is written, where the
+    experiment says otherwise."""
 
-    def __init__(self, client: ClientId, data: Path, folder: Path, rules: Rules, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        client: ClientId,
+        data: Path,
+        folder: Path,
+        rules: Rules,
+        device: str = "cpu",
+        written: Mapping[str, Any] | None = None,
+    ) -> None:
         self.client, self.rules = client, rules
-        self._data, self._folder, self._device = data, folder, device
+        self._data, self._folder, self._device, self._written = data, folder, device, written or {}
         self._session: tuple[str, Session] | None = None
         self._own: tuple[str, OwnData] | None = None
         folder.mkdir(parents=True, exist_ok=True)
@@ -230,7 +239,7 @@ class Node:
         """The owner's data, for an experiment that the owner allows."""
         key = f"{experiment.columns} {experiment.split} {experiment.seed}"
         if self._own is None or self._own[0] != key:
-            self._own = key, load_own(self._data, self.client, experiment)
+            self._own = key, load_own(self._data, self.client, experiment, self._written)
         own = self._own[1]
         self.rules.check(experiment, own.sizes[0])
         return own

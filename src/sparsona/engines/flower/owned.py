@@ -6,11 +6,13 @@ A share is what `sparsona deploy local` deals out of a public data set: one clie
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from sparsona.chance import Chance
 from sparsona.data._tables import agreed_dataset, dataset_of
@@ -18,12 +20,13 @@ from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.data.folder import READERS, read_table
 from sparsona.data.npz import read_npz
 from sparsona.data.schema import Agreement, along_of, published_schema
+from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.exchange import describe_rows, scaled_alone
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import Category, Schema, class_names
 from sparsona.data.schema.table import Tables
-from sparsona.errors import DataError
-from sparsona.experiment import Experiment
+from sparsona.errors import DataError, InputError
+from sparsona.experiment import Experiment, explain
 from sparsona.files import write_new
 from sparsona.message import Message
 from sparsona.method import ClientId
@@ -103,8 +106,25 @@ def own_file(path: Path, client: ClientId) -> Path:
     return found[0]
 
 
-def load_own(path: Path, client: ClientId, experiment: Experiment) -> OwnData:
-    """A client's data as the experiment declares and splits them, the same as a simulation of all clients would."""
+def own_format(**said: str | None) -> dict[str, Any]:
+    """How an owner writes its own file, where it says so: separator, decimal, encoding, missing.
+
+    >>> own_format(separator="tab", decimal=None)
+    {'separator': '\\t'}
+    """
+    given = {key: value for key, value in said.items() if value is not None}
+    try:
+        columns = TypeAdapter(Columns).validate_python(given)
+    except ValidationError as error:
+        raise InputError(f"--{explain(error)}") from None
+    return {key: getattr(columns, key) for key in given}
+
+
+def load_own(path: Path, client: ClientId, experiment: Experiment, written: Mapping[str, Any]) -> OwnData:
+    """A client's data as the experiment declares and splits them, the same as a simulation of all clients would.
+
+    `written` is how this owner writes its file (:func:`own_format`), where the experiment says otherwise.
+    """
     file = own_file(path, client)
     if file.name.endswith(SHARE):
         return _read_share(file, client)
@@ -112,7 +132,7 @@ def load_own(path: Path, client: ClientId, experiment: Experiment) -> OwnData:
     tables = Tables(file.stem, (replace(read_table(file, client), owner=client),), owned=True)
     split = experiment.split
     federation = federate(
-        dataset_of(tables, experiment.columns, along),
+        dataset_of(tables, replace(experiment.columns, **written), along),
         "groups",
         0,
         Chance(experiment.seed),

@@ -6,9 +6,10 @@ import contextlib
 import fcntl
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sparsona.engines.flower.node import Node, Rules, serve
 from sparsona.engines.flower.processes import SUPERNODE_LOG, Child, supernode
@@ -25,7 +26,7 @@ LOOK = 0.5
 
 @dataclass(frozen=True)
 class Owner:
-    """Where a node connects to, by what name and key, and what it allows."""
+    """Where a node connects to, by what name and key, what it allows, and how its file is written."""
 
     client: ClientId
     superlink: str
@@ -36,6 +37,7 @@ class Owner:
     rules: Rules
     device: str = "cpu"
     idle: float = 1.0
+    written: Mapping[str, Any] = field(default_factory=dict)
 
     def run(self) -> None:
         """Serve until the process is ended."""
@@ -66,7 +68,7 @@ class Owner:
         supervisor = Supervisor(lambda: supernode(home, self.superlink, ca, key, door, self.idle), home / SUPERNODE_LOG)
         try:
             supervisor.start()
-            serve(Node(self.client, self.data.resolve(), state / "runs", self.rules, self.device), door)
+            serve(Node(self.client, self.data.resolve(), state / "runs", self.rules, self.device, self.written), door)
         finally:
             supervisor.close()
 
