@@ -34,6 +34,9 @@ def reproduce(
     ray_address: Annotated[str, typer.Option(metavar="HOST:PORT", help="the Ray cluster, for --engine ray")] = "",
     gpus_per_worker: Annotated[float, typer.Option(min=0, help="on Ray: the share of a GPU that a run has")] = 0.0,
     dry: Annotated[bool, typer.Option("--tables", help="run nothing: make the tables of what is there")] = False,
+    left: Annotated[
+        bool, typer.Option("--left", help="run nothing: say what is left, and the CPU hours of one core")
+    ] = False,
 ) -> None:
     """Run a paper's experiments and set its numbers beside ours. Stop and start it at will: it continues.
 
@@ -45,6 +48,10 @@ def reproduce(
     from sparsona.federation.resources import Cluster, Resources
 
     target = folder or Path("runs") / f"reproduce-{paper}{'' if size == 'whole' else f'-{size}'}"
+    if left:
+        for line in papers.left(paper, cast(papers.Size, size), only, results or target).lines():
+            out.print(line, soft_wrap=True, highlight=False)
+        return
     try:
         table = papers.reproduce(
             paper,

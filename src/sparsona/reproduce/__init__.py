@@ -29,6 +29,7 @@ from sparsona.prepare import Prepared
 from sparsona.registry import Registry
 from sparsona.reproduce._differences import Runs, Summary, score
 from sparsona.reproduce._excerpt import ensure
+from sparsona.reproduce._left import Left, left_of
 from sparsona.reproduce._paper import SIZES, TUNING, Case, Extra, Grid, Kept, Paper, Size, Study
 from sparsona.reproduce._results import Results, compact
 from sparsona.reproduce._tables import MEASURED, Part, number, report, runs_of, spread, tables, told_scores, verdicts
@@ -40,8 +41,8 @@ from sparsona.runs.records import RoundReport
 from sparsona.runs.scores import summarise
 from sparsona.training.runner import ModelRunner
 
-__all__ = ["MEASURED", "SIZES", "Case", "Claim", "Grid", "Kept", "Paper", "Runs", "Size", "Study", "Summary",
-           "number", "reproduce", "runs_of", "score", "spread", "verdicts"]  # fmt: skip
+__all__ = ["MEASURED", "SIZES", "Case", "Claim", "Grid", "Kept", "Left", "Paper", "Runs", "Size", "Study", "Summary",
+           "left", "number", "reproduce", "runs_of", "score", "spread", "verdicts"]  # fmt: skip
 
 
 PAPERS: Registry[Callable[[Size], Paper]] = Registry("paper", __name__)
@@ -66,9 +67,7 @@ def reproduce(
     compact form of every run is kept; cases that are kept there are run only if `again` is true. `engine` and
     `resources` say where the work is done and change no number.
     """
-    if size not in SIZES:
-        raise InputError(f"a size is {', '.join(SIZES[:-1])} or {SIZES[-1]}, not {size!r}")
-    paper = PAPERS.get(name)(size)
+    paper = _paper(name, size)
     if paper.study is not None:
         if again or engine not in ("auto", "inprocess") or (resources or Resources()) != Resources():
             raise InputError(
@@ -78,13 +77,7 @@ def reproduce(
         return _carried_out(
             paper.study, paper.title, out, only, say, run, Results.read(results_file(results, name, size))
         )
-    if not paper.cases:
-        raise InputError(f"{name} does not come in the size {size}: take quick, or leave --size out for the whole")
-    chosen = sorted((c for c in paper.cases if fnmatch(c.name, only)), key=lambda case: case.cost)
-    if not chosen:
-        raise InputError(
-            f"no case of {name} is called {only!r}; there are {', '.join(c.name for c in paper.cases[:5])}, ..."
-        )
+    chosen = _chosen(paper, name, size, only)
     table = out / "results.md"
     out.mkdir(parents=True, exist_ok=True)
     kept = Results.read(results_file(results, name, size))
@@ -99,6 +92,33 @@ def reproduce(
         if draw(out, out / file):
             say(f"drawn: {out / file}")
     return table
+
+
+def left(name: str, size: Size, only: str = "*", results: Path | None = None) -> Left:
+    """What :func:`reproduce` would run with the same arguments, and how long that takes."""
+    paper = _paper(name, size)
+    if paper.study is not None:
+        raise InputError(f"{name} is a study: what it runs last is known when the rest is done, leave --left out")
+    chosen = _chosen(paper, name, size, only)
+    return left_of(paper, chosen, [Results.read(results_file(results, name, one)) for one in SIZES])
+
+
+def _paper(name: str, size: Size) -> Paper:
+    if size not in SIZES:
+        raise InputError(f"a size is {', '.join(SIZES[:-1])} or {SIZES[-1]}, not {size!r}")
+    return PAPERS.get(name)(size)
+
+
+def _chosen(paper: Paper, name: str, size: Size, only: str) -> list[Case]:
+    """The cases whose names match a pattern, the cheap ones first."""
+    if not paper.cases:
+        raise InputError(f"{name} does not come in the size {size}: take quick, or leave --size out for the whole")
+    chosen = sorted((c for c in paper.cases if fnmatch(c.name, only)), key=lambda case: case.cost)
+    if not chosen:
+        raise InputError(
+            f"no case of {name} is called {only!r}; there are {', '.join(c.name for c in paper.cases[:5])}, ..."
+        )
+    return chosen
 
 
 def _carried_out(

@@ -46,7 +46,7 @@ class Price:
         first, *others = (f"--only '{pattern}'" for pattern in patterns)
         call = f"`{call_of(self.paper, size)} {first}{' --again' * again}`"
         more = "".join(f", then `{other}`" for other in others)
-        return f"{call}{more}: {in_words(self.in_all(chosen))}{_after(chosen)}"
+        return f"{call}{more}: {in_words(self.in_all(chosen))}{needed_data(chosen)}"
 
     def chosen(self, size: Size, *patterns: str) -> list[Case]:
         """The cases of a size whose names match one of the patterns."""
@@ -110,7 +110,7 @@ def in_words(hours: float) -> str:
     return f"about {told} CPU {unit}{'' if told == '1' else 's'}"
 
 
-def _after(cases: Iterable[Case]) -> str:
+def needed_data(cases: Iterable[Case]) -> str:
     """Which data have to be got before: those of some cases, and what is public in them."""
     specs = {
         str(spec) for case in cases for spec in (case.settings["data"], case.settings["options"].get("public", ""))

@@ -15,6 +15,7 @@ from __future__ import annotations
 from sparsona.reproduce import PAPERS, Paper, Size
 from sparsona.reproduce.fedpse.claims import claims
 from sparsona.reproduce.fedpse.drawings import draw_curves, draw_distance, draw_dps, draw_ewa
+from sparsona.reproduce.fedpse.hours import hours
 from sparsona.reproduce.fedpse.plan import cases
 from sparsona.reproduce.fedpse.readings import read_distances, read_extra
 
@@ -29,6 +30,7 @@ def fedpse(size: Size) -> Paper:
         claims=list(claims(size)),
         extra=read_extra,
         watch=read_distances,
+        hours=hours,
         drawings={
             "fedpse-ewa.png": draw_ewa,
             "fedpse-dps.png": draw_dps,

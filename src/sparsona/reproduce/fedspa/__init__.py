@@ -19,6 +19,7 @@ from sparsona.reproduce import PAPERS, Paper, Size
 from sparsona.reproduce.fedspa.checks import read_extra
 from sparsona.reproduce.fedspa.claims import CLAIMS
 from sparsona.reproduce.fedspa.drawings import draw_communication, draw_rounds, draw_sparsity
+from sparsona.reproduce.fedspa.hours import hours
 from sparsona.reproduce.fedspa.plan import cases
 
 
@@ -30,6 +31,7 @@ def fedspa(size: Size) -> Paper:
         cases=list(cases(size)),
         claims=CLAIMS,
         extra=read_extra,
+        hours=hours,
         drawings={
             "fedspa-communication.png": draw_communication,
             "fedspa-rounds.png": draw_rounds,

@@ -18,6 +18,7 @@ from sparsona.reproduce import MEASURED, PAPERS, Paper, Runs, Size, number, spre
 from sparsona.reproduce._differences import bottom, by_size, newcomers, values
 from sparsona.reproduce.pfedgate.claims import claims
 from sparsona.reproduce.pfedgate.gates import dendrogram_of, masks_table
+from sparsona.reproduce.pfedgate.hours import hours
 from sparsona.reproduce.pfedgate.plan import MODELS, cases
 from sparsona.reproduce.pfedgate.printed import printed, table_1
 from sparsona.reproduce.pfedgate.readings import read_run
@@ -34,6 +35,7 @@ def pfedgate(size: Size) -> Paper:
         list(claims(size)),
         drawings={**drawings, "pfedgate-masks.md": masks_table},
         extra=read_run,
+        hours=hours,
         tables={
             "Means weighted by the clients' sizes, as the paper has them, and bottom deciles (paper, for Fashion-MNIST"
             " EMNIST's)": _weighted,

@@ -14,6 +14,7 @@ from __future__ import annotations
 from sparsona.reproduce import PAPERS, Paper, Size
 from sparsona.reproduce.pfednet.claims import claims
 from sparsona.reproduce.pfednet.drawings import draw_bytes, draw_elements, draw_graphs, draw_lambda, means
+from sparsona.reproduce.pfednet.hours import hours
 from sparsona.reproduce.pfednet.plan import cases
 
 
@@ -32,4 +33,5 @@ def pfednet(size: Size) -> Paper:
             "pfednet-elements.png": draw_elements,
             "pfednet-graphs.png": draw_graphs,
         },
+        hours=hours,
     )

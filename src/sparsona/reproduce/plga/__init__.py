@@ -25,6 +25,7 @@ from sparsona.reproduce.plga.drawings import at_equal_seconds, draw_phones, draw
 from sparsona.reproduce.plga.held import held_by_all, held_in_trials, table
 from sparsona.reproduce.plga.plan import MAIN as MAIN
 from sparsona.reproduce.plga.plan import cases
+from sparsona.reproduce.spfl.hours import hours
 
 
 @PAPERS.add
@@ -42,4 +43,5 @@ def plga(size: Size) -> Paper:
         tables={"The paper's client and server accuracy": table},
         extra=held_by_all,
         validation=held_in_trials,
+        hours=hours,
     )

@@ -20,6 +20,7 @@ from __future__ import annotations
 from sparsona.reproduce import PAPERS, Paper, Size
 from sparsona.reproduce.spfl.claims import claims
 from sparsona.reproduce.spfl.drawings import draw_clients, draw_similarity
+from sparsona.reproduce.spfl.hours import hours
 from sparsona.reproduce.spfl.plan import DAY as DAY
 from sparsona.reproduce.spfl.plan import cases
 from sparsona.reproduce.spfl.readings import read_extra
@@ -34,4 +35,5 @@ def spfl(size: Size) -> Paper:
         claims=list(claims()),
         drawings={"spfl-similarity.png": draw_similarity, "spfl-clients.png": draw_clients},
         extra=read_extra,
+        hours=hours,
     )
