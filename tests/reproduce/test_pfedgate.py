@@ -28,7 +28,7 @@ from sparsona.reproduce.pfedgate.gates import gates, masks
 from sparsona.reproduce.pfedgate.hours import PRICE
 from sparsona.reproduce.pfedgate.printed import TABLE_1, table_1
 from sparsona.reproduce.pfedgate.readings import SHARES, read_run, rounds_to
-from sparsona.reproduce.pfedgate.settings import ALL_RATES, DATA
+from sparsona.reproduce.pfedgate.settings import ALL_RATES, DATA, FIXED, RATES
 from sparsona.runs.about import read_about
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import by_round
@@ -60,10 +60,23 @@ def test_all_methods_have_the_same_budget_of_rates() -> None:
         grids = {case.of: case.grid for case in PAPERS.get("pfedgate")(size).cases if case.grid is not None}
         data = "emnist" if size == "paper" else "fashion-mnist"
         assert {f"{data}-local", f"{data}-pfedgate-0.3", f"{data}-fedrep"} <= set(grids)
-        rounds, rates = 50 if size in ("whole", "paper") else 20, len(ALL_RATES) if size == "paper" else 3
+        rounds, rates = 50 if size in ("whole", "paper") else 20, len(ALL_RATES) if size == "paper" else 5
         masked = {row: grids.pop(row) for row in list(grids) if "fedmask" in row}
         assert {(grid.key, len(grid.values)) for grid in masked.values()} <= {("options.score_lr", 4)}
         assert {(len(grid.values), grid.rounds) for grid in grids.values()} == {(rates, rounds)}
+
+
+def test_a_study_is_compared_with_a_row_of_its_own_rate() -> None:
+    """In short runs a study has the first rate, whatever validation images choose for the row that it changes."""
+    for size in ("quick", "day"):
+        paper = PAPERS.get("pfedgate")(size)
+        of_pfedgate = [case for case in paper.cases if case.grid is None and case.settings["method"] == "pfedgate"]
+        assert {case.settings["training"]["lr"] for case in of_pfedgate} == {RATES[0]}
+        notes = {claim.text: claim.check({}).note for claim in paper.claims}
+        for begins in ("C3:", "Table 3:", "Figure 5:", "C4:", "C5:", "C8:", "C9:"):
+            own = [note for text, note in notes.items() if text.startswith(f"{begins} fashion-mnist")]
+            assert own
+            assert all(FIXED in note for note in own if "missing" in note)
 
 
 def test_the_papers_own_data_nets_clients_and_rates() -> None:

@@ -20,7 +20,7 @@ from sparsona.reproduce.pfedgate.hours import PRICE
 from sparsona.reproduce.pfedgate.own_claims import own_claims
 from sparsona.reproduce.pfedgate.plan import BASELINES, MODELS, data_of, rows
 from sparsona.reproduce.pfedgate.printed import printed
-from sparsona.reproduce.pfedgate.settings import SCALES
+from sparsona.reproduce.pfedgate.settings import FIXED, SCALES
 from sparsona.reproduce.pfedgate.shared_claims import Where, fixed
 from sparsona.training.vector import Flat
 
@@ -29,8 +29,6 @@ COSTS: dict[Size, str] = {
     "day": f"{PRICE.of_runs('day', '*')}; other rows are in `--size quick`",
     "whole": PRICE.of_runs("whole", "*"),
 }
-MASK = PRICE.of_runs("day", "*-heterofl-all-labels-*")
-"""The one rival of the day's tables that was added last."""
 CURVES = PRICE.of_runs("quick", "*-curve-*")
 
 
@@ -45,17 +43,17 @@ def claims(size: Size) -> Iterator[Claim]:
 
 def _stand_ins(size: Size, data: str) -> Iterator[Claim]:
     """Fashion-MNIST for EMNIST, and in the whole CIFAR-10 itself."""
-    where = Where((data,), fixed(COSTS[size]))
+    where = Where((data,), fixed(COSTS[size]), fixed=FIXED if size in ("quick", "day") else "")
     rivals = [row.name for row in rows(size, data) if row.name in BASELINES]
-    told, cost = (", ".join(rivals), MASK) if size == "day" else (shared.ALL_BASELINES, COSTS[size])
-    yield from shared.table_1(Where((data,), fixed(cost)), rivals, ("pre", "post"), told)
+    told = ", ".join(rivals) if size == "day" else shared.ALL_BASELINES
+    yield from shared.table_1(where, rivals, ("pre", "post"), told)
     yield shared.sparse_loses_little(where)
     yield shared.few_participants(where)
     yield shared.few_participants_of_fedavg(where)
     yield shared.mixed_densities(where)
     yield where.loses(
         f"ours: {data}: the same if the output layer is always kept (`whole_output`): at most 2.5 points are lost",
-        ("pfedgate-0.5", "pfedgate-mixed-whole-output"),
+        (where.base("pfedgate-0.5"), "pfedgate-mixed-whole-output"),
         most=0.025,
     )
     for what, row in (("densities of 0.5 and 0.1", "mixed"), ("two blocks a tensor", "0.5-blocks-2")):
@@ -67,7 +65,7 @@ def _stand_ins(size: Size, data: str) -> Iterator[Claim]:
     yield shared.five_blocks(where)
     yield where.exceeds(
         f"ours: {data}: the same if the output layer is always kept (`whole_output`): five blocks above two",
-        ("pfedgate-0.5", "pfedgate-0.5-blocks-2-whole-output"),
+        (where.base("pfedgate-0.5"), "pfedgate-0.5-blocks-2-whole-output"),
     )
     yield shared.ten_blocks(where)
     for epochs in (1, 5, 10):
@@ -99,12 +97,16 @@ def _stand_ins(size: Size, data: str) -> Iterator[Claim]:
         above(f"{data}-fedavg", f"{data}-pfedgate-0.5", point="ft", other_point="post", of=by_size),
         COSTS[size],
     )
-    eight = PRICE.of_runs("quick", "*-epochs-8-*", f"{data}-pfedgate-0.5-[123]") if size == "quick" else COSTS[size]
+    eight = (
+        PRICE.of_runs("quick", "*-epochs-8-*", f"{data}-{where.base('pfedgate-0.5')}-[123]")
+        if size == "quick"
+        else COSTS[size]
+    )
     yield from shared.local_epochs(where, fixed(eight))
     yield shared.skewed_labels(where, "1", "2.55")
     yield where.loses(
         f"{data}: `ste=repo`, whose steps are smaller, loses at most 2.5 points at density 0.3, weighted, `post`",
-        ("pfedgate-0.3", "pfedgate-0.3-repo"),
+        (where.base("pfedgate-0.3"), "pfedgate-0.3-repo"),
         most=0.025,
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 from sparsona.reproduce import Case, Size
 from sparsona.reproduce._excerpt import excerpt
 from sparsona.reproduce.pfedgate.printed import STANDS_FOR, TITLES, printed
-from sparsona.reproduce.pfedgate.settings import DATA, SEEDS, TableRow, grid_of, seeds_of, settings_of
+from sparsona.reproduce.pfedgate.settings import DATA, FIXED, SEEDS, TableRow, grid_of, seeds_of, settings_of
 
 BASELINES: dict[str, dict[str, Any]] = {
     "local": {},
@@ -35,7 +35,8 @@ MODELS = {data: DATA[data].model for data in ("fashion-mnist", "cifar-10")}
 """The data sets of the whole, with their nets."""
 DAY = ("local", "fedavg", "fedrep", "ditto", "heterofl", "heterofl-all-labels", "pfedgate-1", "pfedgate-0.5",
        "pfedgate-0.3", "pfedgate-0.5-closed", "pfedgate-0.5-client-wise", "pfedgate-0.5-20%", "fedavg-20%",
-       "pfedgate-mixed", "pfedgate-mixed-whole-output", "pfedgate-0.5-new-5", "fedavg-new")  # fmt: skip
+       "pfedgate-mixed", "pfedgate-mixed-whole-output", "pfedgate-0.5-new-5", "fedavg-new", f"fedavg{FIXED}",
+       f"pfedgate-0.5{FIXED}")  # fmt: skip
 """The rows of `day`."""
 SOME: dict[str, Any] = {"density": 0.5, "paths": "one", "knapsack": "greedy"}
 """The authors' code as it comes, at density 0.5, but for where the gate starts. In these nets the output layer fits
@@ -55,6 +56,8 @@ NEW: dict[str, Any] = {"new_clients": 0.2}
 SAMPLED: dict[str, Any] = {"schedule": {"sample": 0.2}}
 SHARDS: dict[str, Any] = {"partition": "shards:2", "clients": 10}
 """Figure 4: ten clients with two shards of sorted labels each."""
+SHORT: dict[str, Any] = {"study": True, "repeated": True, "sizes": ("quick",)}
+"""A study of `quick` with three seeds."""
 STUDY = "study-"
 """How the names of the size `paper` begin, behind the data set's, that are not in table 1."""
 
@@ -133,6 +136,9 @@ def _rows() -> Iterator[TableRow]:
     for name, options in BASELINES.items():
         if name not in ("local", "fedavg"):
             yield TableRow(name, _method(name), options, sizes=("whole",) if name in RARE else ("quick", "whole"))
+    yield TableRow(f"fedavg{FIXED}", "fedavg", {}, **SHORT)
+    for density in (1.0, 0.5, 0.3):
+        yield TableRow(f"pfedgate-{density:g}{FIXED}", "pfedgate", {**SOME, "density": density}, **SHORT)
     for name, options in ABLATIONS.items():
         yield TableRow(f"pfedgate-0.5-{name}", "pfedgate", {**SOME, **options}, study=True)
     yield TableRow("fedavg-new", "fedavg", {}, NEW, study=True)
@@ -167,10 +173,9 @@ def _followed() -> Iterator[TableRow]:
         **{f"pfedgate-{density:g}": ("pfedgate", {**SOME, "density": density}) for density in (1.0, 0.5, 0.3)},
         **{f"pfedgate-0.5-{name}": ("pfedgate", {**SOME, **options}) for name, options in ABLATIONS.items()},
     }
-    short: dict[str, Any] = {"study": True, "repeated": True, "sizes": ("quick",)}
     for name, (method, options) in curves.items():
-        yield TableRow(f"{name}-curve", method, options, curve=True, **short)
-    yield TableRow("pfedgate-0.3-shards", "pfedgate", {**SOME, "density": 0.3}, SHARDS, **short)
+        yield TableRow(f"{name}-curve", method, options, curve=True, **SHORT)
+    yield TableRow("pfedgate-0.3-shards", "pfedgate", {**SOME, "density": 0.3}, SHARDS, **SHORT)
 
 
 def _own_rows(data: str) -> Iterator[TableRow]:

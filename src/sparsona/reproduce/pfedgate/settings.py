@@ -9,8 +9,12 @@ from typing import Any, Literal
 from sparsona.reproduce import Grid, Size
 from sparsona.reproduce._excerpt import AS_IT_IS, excerpt
 
-RATES = (0.1, 0.03, 0.01)
-"""The rates with a momentum of 0.9 among which validation images choose, the paper's for EMNIST first."""
+RATES = (0.1, 0.03, 0.01, 0.3, 0.5)
+"""The rates with a momentum of 0.9 among which validation images choose: the paper's for EMNIST first, and others that
+it tried, up to the largest."""
+FIXED = f"-lr-{RATES[0]:g}"
+"""How the names of rows end that have the first rate, as studies have it in `quick` and `day`: what a study changes is
+compared with these."""
 ALL_RATES = (0.1, 0.03, 0.3, 0.05, 0.01, 0.5, 0.005)
 """The same of the size `paper`: all that the paper tried."""
 SCORE_RATES = (20.0, 5.0, 80.0, 320.0)
@@ -175,7 +179,7 @@ def settings_of(size: Size, data: str, row: TableRow, seed: int) -> dict[str, An
         "evaluation": {
             "every": 1 if row.curve else scale.every,
             "post": "participants",
-            "ft": row.name == "fedavg",
+            "ft": row.name in ("fedavg", f"fedavg{FIXED}"),
         },
         **scale.more,
         **more,

@@ -29,7 +29,8 @@ def fixed(command: str) -> Cost:
 @dataclass(frozen=True)
 class Where:
     """Where a claim is tested: the data sets, which have to bear it out all together, what rows of them cost, and how
-    the names of these end.
+    the names of these end. `fixed` is how the names end of the rows that studies are compared with, where studies have
+    a rate that was not chosen for them.
 
     >>> where = Where(("femnist", "cifar-10"), fixed("`sparsona reproduce pfedgate`"))
     >>> f"C3: {where}", where.row("femnist", "fedavg")
@@ -39,6 +40,7 @@ class Where:
     sets: tuple[str, ...]
     cost: Cost
     suffix: str = ""
+    fixed: str = ""
 
     def __str__(self) -> str:
         return " and ".join(self.sets)
@@ -46,6 +48,10 @@ class Where:
     def row(self, data: str, name: str) -> str:
         """A row of one of the data sets."""
         return f"{data}-{name}{self.suffix}"
+
+    def base(self, name: str) -> str:
+        """What a study that changes something about `name` is compared with."""
+        return f"{name}{self.fixed}"
 
     def end(self, data: str, name: str) -> At:
         """A row after local training, weighted."""
@@ -98,7 +104,7 @@ def sparse_loses_little(where: Where) -> Claim:
 def few_participants(where: Where) -> Claim:
     """A fifth of the clients in a round is enough."""
     text = f"C3: {where}: 20 % participation costs less than a point, weighted, `post`"
-    return where.loses(text, ("pfedgate-0.5", "pfedgate-0.5-20%"), most=0.01)
+    return where.loses(text, (where.base("pfedgate-0.5"), "pfedgate-0.5-20%"), most=0.01)
 
 
 def few_participants_of_fedavg(where: Where) -> Claim:
@@ -106,7 +112,7 @@ def few_participants_of_fedavg(where: Where) -> Claim:
     return where.exceeds(
         f"Table 3: {where}: 20 % participation costs FedAvg more than a point, weighted, `post` (paper: 1.45 to 3.56"
         " for the baselines)",
-        ("fedavg", "fedavg-20%"),
+        (where.base("fedavg"), "fedavg-20%"),
         by=0.01,
     )
 
@@ -115,7 +121,7 @@ def mixed_densities(where: Where) -> Claim:
     """Clients with little room do not spoil the others' models."""
     return where.loses(
         f"Figure 5: {where}: densities of 0.5 and 0.1 side by side lose at most 2.5 points on 0.5, weighted, `post`",
-        ("pfedgate-0.5", "pfedgate-mixed"),
+        (where.base("pfedgate-0.5"), "pfedgate-mixed"),
         most=0.025,
     )
 
@@ -125,7 +131,7 @@ def ablations(where: Where, mark: str, printed: Callable[[str], str]) -> Iterato
     numbers for a gate without a part."""
     for name in ABLATIONS:
         text = f"{mark}: {where}: the whole gate above {name}, weighted, `post` ({printed(name)})"
-        yield where.exceeds(text, ("pfedgate-0.5", f"pfedgate-0.5-{name}"))
+        yield where.exceeds(text, (where.base("pfedgate-0.5"), f"pfedgate-0.5-{name}"))
     yield where.exceeds(
         f"Table 4: {where}: the first norm matters more: without the second above without the first, weighted, `post`",
         ("pfedgate-0.5-no-post-norm", "pfedgate-0.5-no-pre-norm"),
@@ -167,12 +173,12 @@ def speed(where: Where, densities: Sequence[str], rivals: Sequence[str], most: f
 def five_blocks(where: Where) -> Claim:
     """Two blocks a tensor are too few."""
     text = f"C5: {where}: five blocks a tensor above two, weighted, `post`"
-    return where.exceeds(text, ("pfedgate-0.5", "pfedgate-0.5-blocks-2"))
+    return where.exceeds(text, (where.base("pfedgate-0.5"), "pfedgate-0.5-blocks-2"))
 
 
 def ten_blocks(where: Where) -> Claim:
     """Five blocks a tensor are enough."""
-    five, ten = "pfedgate-0.5", "pfedgate-0.5-blocks-10"
+    five, ten = where.base("pfedgate-0.5"), "pfedgate-0.5-blocks-10"
     text = f"C5: {where}: ten blocks a tensor gain less than a point on five, weighted, `post`"
     return where.claim(text, lambda data: [loses(where.end(data, ten), where.end(data, five), 0.01)], five, ten)
 
@@ -203,14 +209,14 @@ def sent_up(where: Where) -> Claim:
 
 def local_epochs(where: Where, eight: Cost) -> Iterator[Claim]:
     """Up to four local epochs change nothing, and eight are too many; these have a command of their own."""
-    names = ("pfedgate-0.5", "pfedgate-0.5-epochs-2", "pfedgate-0.5-epochs-4")
+    names = (where.base("pfedgate-0.5"), "pfedgate-0.5-epochs-2", "pfedgate-0.5-epochs-4")
     yield where.claim(
         f"C8: {where}: 1, 2 and 4 local epochs are within a point, `post`",
         lambda data: [within(0.01, *(where.row(data, name) for name in names), point="post")],
         *names,
     )
     text = f"C8: {where}: 8 local epochs are at least a point below one (paper: 2.5), weighted, `post`"
-    yield replace(where, cost=eight).exceeds(text, ("pfedgate-0.5", "pfedgate-0.5-epochs-8"), by=0.01)
+    yield replace(where, cost=eight).exceeds(text, (where.base("pfedgate-0.5"), "pfedgate-0.5-epochs-8"), by=0.01)
 
 
 def with_server(where: Where, data: str, density: str, reading: str) -> tuple[At, At]:
@@ -224,7 +230,7 @@ def skewed_labels(where: Where, density: str, fall: str) -> Claim:
     return where.exceeds(
         f"C9: {where}: accuracy falls from alpha = 0.4 to 0.01 at density {density}, weighted, `post`"
         f" (paper: by {fall})",
-        (f"pfedgate-{density}", f"pfedgate-{density}-alpha-0.01"),
+        (where.base(f"pfedgate-{density}"), f"pfedgate-{density}-alpha-0.01"),
     )
 
 
