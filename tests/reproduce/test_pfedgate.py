@@ -72,6 +72,11 @@ def test_a_study_is_compared_with_a_row_of_its_own_rate() -> None:
         paper = PAPERS.get("pfedgate")(size)
         of_pfedgate = [case for case in paper.cases if case.grid is None and case.settings["method"] == "pfedgate"]
         assert {case.settings["training"]["lr"] for case in of_pfedgate} == {RATES[0]}
+        seeds: dict[str, set[int]] = {}
+        for case in paper.cases:
+            seeds.setdefault(case.of, set()).add(case.seed)
+        for method in ("fedavg", "pfedgate-0.5"):
+            assert seeds[f"fashion-mnist-{method}{FIXED}"] >= seeds[f"fashion-mnist-{method}-20%"]
         notes = {claim.text: claim.check({}).note for claim in paper.claims}
         for begins in ("C3:", "Table 3:", "Figure 5:", "C4:", "C5:", "C8:", "C9:"):
             own = [note for text, note in notes.items() if text.startswith(f"{begins} fashion-mnist")]

@@ -201,6 +201,16 @@ def test_a_single_seed_is_as_unsure_as_other_rows_seeds_show() -> None:
     assert {noise.variance for noise in calm["c"][0]["noise"].values()} == {0}, "never narrower"
 
 
+def test_a_run_that_stands_in_two_rows_tells_of_the_noise_once() -> None:
+    """Twice the same run differs by nothing: counted as a pair it would make all others too sure."""
+    table = rows(a=[0.5, 0.7, 0.5], b=[0.5, 0.5, 0.5], d=[0.6, 0.6, 0.5])
+    table = {row: {seed: {**run, "flops": ord(row)} for seed, run in own.items()} for row, own in table.items()}
+    again = {"a-again": table["a"], "b-again": {seed: table["b"][seed] for seed in (0, 1)}}
+    once, twice = (with_noise([runs])[0]["a"][0]["noise"]["pre", score] for runs in (table, {**again, **table}))
+    assert once.variance > 0
+    assert twice == once
+
+
 def test_a_second_seed_makes_surer_than_one_and_says_no_more_than_the_table_does() -> None:
     """Two equal differences are chance: the other rows tell how much seeds differ."""
     table = rows(a=[0.5, 0.6, 0.5], b=[0.5, 0.5, 0.5], d=[0.55, 0.5, 0.6])

@@ -48,14 +48,16 @@ def node(
 
     The client's model and a report are in the state folder at the end. Its log says what was received and sent.
     """
+    from sparsona.data.schema.columns import Columns
     from sparsona.engines.flower import need_flwr
-    from sparsona.engines.flower.owned import own_format
+    from sparsona.engines.flower.owned import OwnFormat
     from sparsona.methods import METHODS
 
     methods = tuple(one.strip() for one in allow_methods.split(",") if one.strip())
     for method in methods:
         METHODS.check(method)
-    written = own_format(separator=separator, decimal=decimal, encoding=encoding, missing=missing)
+    written = OwnFormat(separator, decimal, encoding, missing)
+    written.applied(Columns())  # a wrong one is refused here, not when a run begins
     need_flwr()
     from sparsona.engines.flower.node import Rules
     from sparsona.engines.flower.owner import Owner

@@ -8,6 +8,7 @@ from typing import Annotated, cast
 import typer
 
 from sparsona.cli.app import err, out
+from sparsona.errors import InputError
 
 
 def add_to(app: typer.Typer) -> None:
@@ -49,6 +50,8 @@ def reproduce(
 
     target = folder or Path("runs") / f"reproduce-{paper}{'' if size == 'whole' else f'-{size}'}"
     if left:
+        if again or dry:
+            raise InputError("--left runs nothing and counts what is not kept: leave --again and --tables out")
         for line in papers.left(paper, cast(papers.Size, size), only, results or target).lines():
             out.print(line, soft_wrap=True, highlight=False)
         return

@@ -95,12 +95,13 @@ def reproduce(
 
 
 def left(name: str, size: Size, only: str = "*", results: Path | None = None) -> Left:
-    """What :func:`reproduce` would run with the same arguments, and how long that takes."""
+    """What :func:`reproduce` would run of what is not kept, and how long that takes."""
     paper = _paper(name, size)
     if paper.study is not None:
         raise InputError(f"{name} is a study: what it runs last is known when the rest is done, leave --left out")
     chosen = _chosen(paper, name, size, only)
-    return left_of(paper, chosen, [Results.read(results_file(results, name, one)) for one in SIZES])
+    own, *others = (Results.read(results_file(results, name, one)) for one in (size, *(s for s in SIZES if s != size)))
+    return left_of(paper, chosen, own, others)
 
 
 def _paper(name: str, size: Size) -> Paper:

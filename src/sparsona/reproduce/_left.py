@@ -13,7 +13,7 @@ from sparsona.reproduce._results import Results, digest_of
 @dataclass(frozen=True)
 class Left:
     """Of `asked` cases those that no result is kept of, the trials that choose their settings, and the CPU hours of
-    both by row."""
+    both by row, where they are known."""
 
     asked: int
     cases: tuple[Case, ...]
@@ -24,18 +24,21 @@ class Left:
         """What is left in all, and of every row."""
         if not self.cases:
             return [f"nothing is left: all {self.asked} runs are kept"]
-        rows = {row: [case for case in self.cases if case.of == row] for row in self.hours}
-        own = [f"  {row}: {_counted(len(cases), 'run')}, {in_words(self.hours[row])}" for row, cases in rows.items()]
+        rows = dict.fromkeys(case.of for case in self.cases)
+        own = {row: _counted(sum(case.of == row for case in self.cases), "run") for row in rows}
         trials = f" and {_counted(len(self.trials), 'trial')}" if self.trials else ""
         told = f"{len(self.cases)} of {_counted(self.asked, 'run')}{trials} are left"
-        return [f"{told}: {in_words(sum(self.hours.values()))}{needed_data(self.cases)}", *own]
+        if not self.hours:
+            return [f"{told}{needed_data(self.cases)}", *(f"  {row}: {runs}" for row, runs in own.items())]
+        each = (f"  {row}: {runs}, {in_words(self.hours[row])}" for row, runs in own.items())
+        return [f"{told}: {in_words(sum(self.hours.values()))}{needed_data(self.cases)}", *each]
 
 
-def left_of(paper: Paper, chosen: Sequence[Case], results: Iterable[Results]) -> Left:
-    """What is left of some cases, where `results` are those of all sizes. Rows that have chosen the same settings are
-    one run."""
-    lines = {f"{number} {name}": run for number, one in enumerate(results) for name, run in one.runs.items()}
-    kept = Results(None, lines)
+def left_of(paper: Paper, chosen: Sequence[Case], own: Results, others: Iterable[Results]) -> Left:
+    """What is left of some cases, where `own` are the results of their size. Rows that have chosen the same settings
+    are one run."""
+    more = {f"{number} {name}": run for number, one in enumerate(others) for name, run in one.runs.items()}
+    kept = Results(None, {**own.runs, **more})
     open_cases = [case for case in chosen if kept.run_of(case, paper) is None]
     cases: dict[str, Case] = {}
     for case in open_cases:
@@ -44,8 +47,9 @@ def left_of(paper: Paper, chosen: Sequence[Case], results: Iterable[Results]) ->
     found = {trial.name: trial for case in open_cases for trial in paper.trials(case)}
     trials = [trial for trial in found.values() if kept.find(trial.name, trial.identity) is None]
     hours: dict[str, float] = {}
-    for case in (*cases.values(), *trials):
-        hours[case.of] = hours.get(case.of, 0.0) + paper.hours(case)
+    if paper.hours is not None:
+        for case in (*cases.values(), *trials):
+            hours[case.of] = hours.get(case.of, 0.0) + paper.hours(case)
     return Left(len(chosen), tuple(cases.values()), tuple(trials), hours)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from statistics import mean, stdev
+from typing import Any
 
 from sparsona.reproduce._differences import (
     NOISE,
@@ -57,7 +58,8 @@ def with_noise(parts: Sequence[Runs]) -> list[Runs]:
     over pairs of rows of one table that have two seeds or more in common, and at least 0. A run's own table gives it if
     it has three such pairs, else all tables together; without three pairs it is taken for 0. Runs that ask some of
     their clients in a round have numbers of their own, infinite where there are no three pairs: who is asked last may
-    decide more than the method.
+    decide more than the method. A run that stands in several rows of a table counts once: the same run tells nothing of
+    itself.
 
     >>> def run(mean): return {"metric": "accuracy", "accuracy": {"pre": {"mean": mean}}, "test_samples": 5000}
     >>> rows = {name: {1: run(0.5), 2: run(0.5 + more)} for name, more in (("a", 0.0), ("b", 0.2), ("c", 0.1))}
@@ -67,7 +69,7 @@ def with_noise(parts: Sequence[Runs]) -> list[Runs]:
     """
     found: dict[tuple[str, Reading, tuple[int, str], bool], _Pairs] = {}
     for nth, runs in enumerate(parts):
-        for one, other in combinations(runs, 2):
+        for one, other in combinations(_once(runs), 2):
             table, sampled = _place(runs[one], runs[other])
             for point, of in product(POINTS, READINGS):
                 more, seeds = _excess(runs, one, other, point, of)
@@ -91,6 +93,17 @@ def with_noise(parts: Sequence[Runs]) -> list[Runs]:
         {row: {seed: told(run, nth) for seed, run in own.items()} for row, own in runs.items()}
         for nth, runs in enumerate(parts)
     ]
+
+
+def _once(runs: Runs) -> list[str]:
+    """The rows without those whose runs stand in another row of their table: the same scores, as many operations."""
+    kept: list[tuple[str, str, dict[int, Any]]] = []
+    for row in sorted(runs, key=lambda row: -len(runs[row])):
+        own = {seed: (run["flops"], run[run["metric"]]) for seed, run in runs[row].items() if "flops" in run}
+        table, _ = _place(runs[row])
+        if not own or not any(table == other and own.items() <= known.items() for _, other, known in kept):
+            kept.append((row, table, own))
+    return [row for row, _, _ in kept]
 
 
 def _place(*rows: Mapping[int, Summary]) -> tuple[str, bool]:

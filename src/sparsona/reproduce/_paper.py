@@ -145,8 +145,8 @@ class Paper:
 
     `tables` are made of the runs that are kept: markdown, by title. `extra` reads numbers off a finished run, `watch`
     off a run's checkpoint after every round; `validation` reads scores on validation samples by which a grid may
-    choose, beside those after the last round. `hours` is how many CPU hours a case takes on one core. `study` stands in
-    the place of the cases where these depend on each other.
+    choose, beside those after the last round. `hours` is how many CPU hours a case takes on one core, where it is
+    known. `study` stands in the place of the cases where these depend on each other.
     """
 
     title: str
@@ -157,7 +157,7 @@ class Paper:
     extra: Extra | None = None
     validation: Extra | None = None
     watch: Callable[[RunDirectory], Mapping[str, float]] | None = None
-    hours: Callable[[Case], float] = lambda case: 0.0
+    hours: Callable[[Case], float] | None = None
     study: Study | None = None
 
     def trials(self, case: Case) -> list[Case]:

@@ -1,4 +1,4 @@
-"""Files that are named by their content: a checkpoint names them and copies nothing."""
+"""The files of a store, by name: a checkpoint names them and copies nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class NamedFiles:
 
     @property
     def names(self) -> set[str]:
-        """The files in the folder, which is listed once: nobody else writes there."""
+        """The files in the folder, which is listed once: who writes there does so by :meth:`write` or :meth:`note`."""
         if self._names is None:
             self._names = {path.name for path in self.folder.iterdir() if self._ours.fullmatch(path.name)}
         return self._names
@@ -65,7 +65,7 @@ class NamedFiles:
         self.names.add(name)
 
     def note(self, name: str) -> None:
-        """Know of a file that was found there; before the folder is listed there is nothing to know."""
+        """Know of a file that was found or made there; before the folder is listed there is nothing to know."""
         if self._names is not None:
             self._names.add(name)
 
@@ -86,4 +86,5 @@ class NamedFiles:
         """Remove the temporary folder."""
         if self._scratch is not None:
             self._scratch.cleanup()
-            self._scratch = self._folder = None
+            self._scratch = self._folder = self._names = None
+            self._unsynced = []

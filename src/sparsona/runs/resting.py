@@ -152,7 +152,7 @@ class RestingStore:
         found[...] = array
         found.flush()
         found.flags.writeable = False
-        self.files.names.add(path.name)
+        self.files.note(path.name)
         view = np.asarray(found)
         self._mapped_files[id(view)] = view, path
         return view

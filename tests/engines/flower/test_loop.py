@@ -18,7 +18,7 @@ from sparsona.data.schema.text import pack_text, unpack_text
 from sparsona.engines.flower import engine as engine_module
 from sparsona.engines.flower.carrier import Parcel, Returned
 from sparsona.engines.flower.node import Node, Rules
-from sparsona.engines.flower.owned import own_format
+from sparsona.engines.flower.owned import OwnFormat
 from sparsona.engines.flower.server import KnownNode, read_nodes, write_nodes
 from sparsona.engines.flower.started.sparsona_pauses import Pauses
 from sparsona.errors import InputError, RunError
@@ -339,16 +339,21 @@ def test_owners_of_tables_agree_over_the_network_as_in_a_simulation(tmp_path: Pa
     assert found["bytes"] == simulated["bytes"]
 
 
-def test_an_owner_may_write_its_file_otherwise_than_the_others(tmp_path: Path) -> None:
+def test_an_owner_may_write_its_file_otherwise_than_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Semicolons, decimal commas and a code for missing values at one of three hospitals: the same run."""
     federation = ward_tables(tmp_path)
-    simulated = federation.simulated()
+    simulated, text = federation.simulated(), to_toml(federation.experiment)
     file = tmp_path / "tables" / "west.csv"
     head, *lines = file.read_text().splitlines()
     rows = (line.split(",") for line in lines)
     written = [f"{age.replace('.', ',') or '-9'};{sex};{label}" for age, sex, label in rows]
     file.write_text("\n".join([head.replace(",", ";"), *written]) + "\n", encoding="utf-16")
-    said = own_format(separator=";", decimal=",", missing="-9", encoding="utf-16")
+    plain = federation.node("west").answer({"kind": "hello", "run": "0" * 32, "experiment": text}, no_body)[0]
+    assert plain["kind"] == "error"
+    assert caplog.text.strip().endswith("sparsona node has these options, too, for this file alone")
+    said = OwnFormat(separator=";", decimal=",", missing="-9", encoding="utf-16")
     federation.carrier.nodes[2] = Node("west", federation.data, tmp_path / "west", Rules(), written=said)
     assert federation.run()["digest"] == simulated["digest"]
     models = {ward: load_model(tmp_path / ward / f"{ward}.safetensors") for ward in ("east", "west")}
@@ -364,6 +369,7 @@ def test_a_node_whose_rows_have_changed_does_not_go_on_with_a_run(
     file, carrier = tmp_path / "tables" / "north.csv", federation.carrier
     old = file.read_text()
     new = old.replace("well", "ill", 1)
+    hello = {"kind": "hello", "experiment": to_toml(federation.experiment)}
 
     def write(text: str) -> None:
         file.write_text(text)
@@ -384,9 +390,14 @@ def test_a_node_whose_rows_have_changed_does_not_go_on_with_a_run(
     write(old)
     stop(lambda parcel: is_fit(parcel, 1, 1))
     write(new)
-    with pytest.raises(RunError, match="north did not get ready"):
+    with pytest.raises(RunError, match="north did not join"):
         federation.run(patience=1.0)
     assert "the rows of north are not those with which it began this run" in caplog.text
+    manifest = next((tmp_path / "north").glob("*/manifest.json"))
+    noted = json.loads(manifest.read_text())
+    assert noted.pop("rows")
+    manifest.write_text(json.dumps(noted))  # as a node of an older version leaves it: any rows will do
+    assert federation.node("north").answer({**hello, "run": manifest.parent.name}, no_body)[0]["kind"] == "hello"
     write(old)
     carrier.change = lambda parcel, answer: answer
     assert federation.run()["digest"] == simulated["digest"]
@@ -429,6 +440,10 @@ def test_a_node_takes_no_schema_that_does_not_fit_its_rows(tmp_path: Path) -> No
         reply, _ = node.answer({**head, "kind": "agreed"}, partial(bounded, frame))
         assert reply == {"kind": "error", "why": "the owner's data do not fit this experiment; its log says more"}
     assert node.answer({**head, "kind": "agreed"}, partial(bounded, encode(told).data))[0]["kind"] == "ready"
+
+
+def no_body(most: int) -> bytes:
+    return b""
 
 
 def bounded(data: bytes, most: int) -> bytes:

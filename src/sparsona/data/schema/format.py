@@ -20,7 +20,7 @@ TAB = "\t"
 
 @dataclass(frozen=True)
 class Format:
-    """How cells become values, the same for all owners of an experiment.
+    """How the cells of an owner's file become values.
 
     `missing` are the words that mean a missing value, in capitals or not; None: :data:`MISSING`, where they leave no
     doubt. Numbers among them are compared as numbers: -9 is also written -9.0.

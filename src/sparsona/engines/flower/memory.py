@@ -21,6 +21,7 @@ from sparsona.runs.state import digest, pack
 from sparsona.runs.store import read_state
 from sparsona.wire import Reference
 
+MANIFEST = "manifest.json"
 MOST_REFERENCES = 4
 """Downlinks kept without word that a reply has arrived. The server sends the whole where one is missing."""
 
@@ -48,19 +49,14 @@ class _TurnList:
 class NodeMemory:
     """A client's memory on disk. `fresh` is what it was before the first turn, `rows` the hash of the owner's rows.
 
-    Once a turn was taken the rows must stay the same: the memory is of them.
+    The hash is kept with the first turn: from then on the memory is of these rows (:func:`check_rows`).
     """
 
     def __init__(self, folder: Path, fresh: ClientMemory, client: str, rows: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._fresh, self._client, self._rows = folder, fresh, client, rows
-        self._file = folder / "manifest.json"
-        self._manifest = self._read()
-        if self._manifest.rows not in ("", rows):
-            raise DataError(
-                f"the rows of {client} are not those with which it began this run: put the old ones back, or let the "
-                "organiser begin another run (deploy --name)"
-            )
+        self._file = folder / MANIFEST
+        self._manifest = _manifest_of(folder)
         self._memory: ClientMemory | None = None
         self.references = ReferenceStore(folder / "references")
         (folder / "references").mkdir(exist_ok=True)
@@ -130,17 +126,6 @@ class NodeMemory:
         found: ClientMemory = read_state(self._folder / name, self._fresh, self._client)
         return found
 
-    def _read(self) -> _TurnList:
-        if not self._file.exists():
-            return _TurnList()
-        try:
-            raw = json.loads(self._file.read_bytes())
-            turns = tuple(Turn(**{**turn, "order": tuple(turn["order"])}) for turn in raw["turns"])
-            references = tuple((tuple(order), str(name)) for order, name in raw["references"])
-            return _TurnList(raw["memory"], raw["number"], turns, references, str(raw.get("rows", "")))
-        except (ValueError, KeyError, TypeError) as error:
-            raise RunError(f"{self._file} is damaged ({error!r}): start the node with another --state") from None
-
     def _write(self, manifest: _TurnList) -> None:
         write_atomically(self._file, json.dumps(asdict(manifest)))
         self._manifest = manifest
@@ -148,6 +133,28 @@ class NodeMemory:
         for path in self._folder.glob("*.*"):
             if path.name.startswith(("memory.", "reply.")) and path.name not in wanted:
                 path.unlink()
+
+
+def check_rows(folder: Path, client: str, rows: str) -> None:
+    """Refuse rows, by their hash, other than those with which a client has taken turns in this run."""
+    if _manifest_of(folder).rows not in ("", rows):
+        raise DataError(
+            f"the rows of {client} are not those with which it began this run: give it the same file, with its columns "
+            "in the same order, --missing and --decimal, or let the organiser begin another run (deploy --name)"
+        )
+
+
+def _manifest_of(folder: Path) -> _TurnList:
+    file = folder / MANIFEST
+    if not file.exists():
+        return _TurnList()
+    try:
+        raw = json.loads(file.read_bytes())
+        turns = tuple(Turn(**{**turn, "order": tuple(turn["order"])}) for turn in raw["turns"])
+        references = tuple((tuple(order), str(name)) for order, name in raw["references"])
+        return _TurnList(raw["memory"], raw["number"], turns, references, str(raw.get("rows", "")))
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{file} is damaged ({error!r}): start the node with another --state") from None
 
 
 def _hash(data: bytes) -> str:

@@ -21,8 +21,8 @@ import torch
 from sparsona.data import PATHS
 from sparsona.data.schema.exchange import LIMIT, schema_of
 from sparsona.data.schema.schema import Schema
-from sparsona.engines.flower.memory import NodeMemory
-from sparsona.engines.flower.owned import OwnData, load_own
+from sparsona.engines.flower.memory import NodeMemory, check_rows
+from sparsona.engines.flower.owned import AS_AGREED, OwnData, OwnFormat, load_own
 from sparsona.engines.flower.setup import check_networkable, fingerprint, outputs_of, setup_of
 from sparsona.engines.flower.started.sparsona_records import BadParcel, Head, Incoming, write
 from sparsona.errors import DataError, InputError, MissingReference, SparsonaError, WireError
@@ -98,10 +98,10 @@ class Node:
         folder: Path,
         rules: Rules,
         device: str = "cpu",
-        written: Mapping[str, Any] | None = None,
+        written: OwnFormat = AS_AGREED,
     ) -> None:
         self.client, self.rules = client, rules
-        self._data, self._folder, self._device, self._written = data, folder, device, written or {}
+        self._data, self._folder, self._device, self._written = data, folder, device, written
         self._session: tuple[str, Session] | None = None
         self._own: tuple[str, OwnData] | None = None
         folder.mkdir(parents=True, exist_ok=True)
@@ -143,7 +143,7 @@ class Node:
         """Look at the experiment that the server proposes; tell the sizes and, for a table, its description."""
         experiment, _ = _experiment(head["experiment"])
         log.info("the server proposes: %s", _proposal(experiment))
-        own = self._allowed(experiment)
+        own = self._allowed(run, experiment)
         description, published = own.description(), own.published()
         frame = None if description is None else encode(description)
         reply: Head = {
@@ -235,13 +235,14 @@ class Node:
         log.info("the run is over: the model is in %s and %s", file, "was sent" if self.rules.model else "nowhere else")
         return {"kind": "done", "memory": session.kept.digest}, model if self.rules.model else b""
 
-    def _allowed(self, experiment: Experiment) -> OwnData:
-        """The owner's data, for an experiment that the owner allows."""
+    def _allowed(self, run: str, experiment: Experiment) -> OwnData:
+        """The owner's data, for an experiment that the owner allows; refused if a run began with others."""
         key = f"{experiment.columns} {experiment.split} {experiment.seed}"
         if self._own is None or self._own[0] != key:
             self._own = key, load_own(self._data, self.client, experiment, self._written)
         own = self._own[1]
         self.rules.check(experiment, own.sizes[0])
+        check_rows(self._folder / run, self.client, own.rows_hash())
         return own
 
     def _of(self, run: str) -> Session:
@@ -253,7 +254,7 @@ class Node:
             raise WireError("this node has not agreed to that run")
         experiment, method = _experiment((folder / "experiment.toml").read_text(encoding="utf-8"))
         clients = tuple((folder / "clients").read_text(encoding="utf-8").splitlines())
-        own, frame = self._allowed(experiment), (folder / "agreed").read_bytes()
+        own, frame = self._allowed(run, experiment), (folder / "agreed").read_bytes()
         published = own.published()
         schema, federation = own.prepared(schema_of(decode(frame, LIMIT)) if published is None else published)
         setup = setup_of(experiment, method, schema, clients, federation, self._device, self.rules.most_epochs)

@@ -6,8 +6,7 @@ A share is what `sparsona deploy local` deals out of a public data set: one clie
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from sparsona.data.npz import read_npz
 from sparsona.data.schema import Agreement, along_of, published_schema
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.exchange import describe_rows, scaled_alone
+from sparsona.data.schema.roles import Along
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import Category, Schema, class_names
 from sparsona.data.schema.table import Tables
@@ -55,7 +55,7 @@ class OwnData:
         return len(self.split.train), len(self.split.validation), len(self.split.test)
 
     def rows_hash(self) -> str:
-        """A hash of the samples as they came, in the order of their split."""
+        """A hash of the samples as they came, in the order of their split; of a table, by column, as they were read."""
         return row_hashes(Federation(self.data, {self.client: self.split}), self.data.rows)[self.client]
 
     def description(self) -> Message | None:
@@ -106,25 +106,34 @@ def own_file(path: Path, client: ClientId) -> Path:
     return found[0]
 
 
-def own_format(**said: str | None) -> dict[str, Any]:
-    """How an owner writes its own file, where it says so: separator, decimal, encoding, missing.
+@dataclass(frozen=True)
+class OwnFormat:
+    """How an owner writes its own csv file, where the experiment says otherwise; None: as it says.
 
-    >>> own_format(separator="tab", decimal=None)
-    {'separator': '\\t'}
+    >>> OwnFormat(separator="tab").applied(Columns(target=("ill",))).separator
+    '\\t'
     """
-    given = {key: value for key, value in said.items() if value is not None}
-    try:
-        columns = TypeAdapter(Columns).validate_python(given)
-    except ValidationError as error:
-        raise InputError(f"--{explain(error)}") from None
-    return {key: getattr(columns, key) for key in given}
+
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    missing: str | None = None
+
+    def applied(self, columns: Columns) -> Columns:
+        """What the experiment declares, with this owner's way of writing."""
+        said = {key: value for key, value in asdict(self).items() if value is not None}
+        try:
+            own = TypeAdapter(Columns).validate_python(said)
+        except ValidationError as error:
+            raise InputError(f"--{explain(error)}") from None
+        return replace(columns, **{key: getattr(own, key) for key in said})
 
 
-def load_own(path: Path, client: ClientId, experiment: Experiment, written: Mapping[str, Any]) -> OwnData:
-    """A client's data as the experiment declares and splits them, the same as a simulation of all clients would.
+AS_AGREED = OwnFormat()
 
-    `written` is how this owner writes its file (:func:`own_format`), where the experiment says otherwise.
-    """
+
+def load_own(path: Path, client: ClientId, experiment: Experiment, written: OwnFormat = AS_AGREED) -> OwnData:
+    """A client's data as the experiment declares and splits them, the same as a simulation of all clients would."""
     file = own_file(path, client)
     if file.name.endswith(SHARE):
         return _read_share(file, client)
@@ -132,7 +141,7 @@ def load_own(path: Path, client: ClientId, experiment: Experiment, written: Mapp
     tables = Tables(file.stem, (replace(read_table(file, client), owner=client),), owned=True)
     split = experiment.split
     federation = federate(
-        dataset_of(tables, replace(experiment.columns, **written), along),
+        _understood(tables, written.applied(experiment.columns), along),
         "groups",
         0,
         Chance(experiment.seed),
@@ -143,6 +152,16 @@ def load_own(path: Path, client: ClientId, experiment: Experiment, written: Mapp
         repeat=split.repeat,
     )
     return OwnData(client, federation.data, federation.splits[client])
+
+
+def _understood(tables: Tables, columns: Columns, along: Along | None) -> Dataset:
+    """The owner's table. A problem that one of its own options helps against is told so: others need not change."""
+    try:
+        return dataset_of(tables, columns, along)
+    except DataError as error:
+        if any(f"--{option.name}" in str(error) for option in fields(OwnFormat)):
+            raise DataError(f"{error}; sparsona node has these options, too, for this file alone") from None
+        raise
 
 
 def write_share(path: Path, federation: Federation, client: ClientId) -> None:

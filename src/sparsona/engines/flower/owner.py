@@ -6,12 +6,12 @@ import contextlib
 import fcntl
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sparsona.engines.flower.node import Node, Rules, serve
+from sparsona.engines.flower.owned import AS_AGREED, OwnFormat
 from sparsona.engines.flower.processes import SUPERNODE_LOG, Child, supernode
 from sparsona.errors import InputError
 from sparsona.method import ClientId
@@ -37,7 +37,7 @@ class Owner:
     rules: Rules
     device: str = "cpu"
     idle: float = 1.0
-    written: Mapping[str, Any] = field(default_factory=dict)
+    written: OwnFormat = AS_AGREED
 
     def run(self) -> None:
         """Serve until the process is ended."""

@@ -21,7 +21,7 @@ from sparsona.reproduce.pfedgate.own_claims import own_claims
 from sparsona.reproduce.pfedgate.plan import BASELINES, MODELS, data_of, rows
 from sparsona.reproduce.pfedgate.printed import printed
 from sparsona.reproduce.pfedgate.settings import FIXED, SCALES
-from sparsona.reproduce.pfedgate.shared_claims import Where, fixed
+from sparsona.reproduce.pfedgate.shared_claims import Where, same_cost
 from sparsona.training.vector import Flat
 
 COSTS: dict[Size, str] = {
@@ -43,7 +43,7 @@ def claims(size: Size) -> Iterator[Claim]:
 
 def _stand_ins(size: Size, data: str) -> Iterator[Claim]:
     """Fashion-MNIST for EMNIST, and in the whole CIFAR-10 itself."""
-    where = Where((data,), fixed(COSTS[size]), fixed=FIXED if size in ("quick", "day") else "")
+    where = Where((data,), same_cost(COSTS[size]), base_ending=FIXED if size in ("quick", "day") else "")
     rivals = [row.name for row in rows(size, data) if row.name in BASELINES]
     told = ", ".join(rivals) if size == "day" else shared.ALL_BASELINES
     yield from shared.table_1(where, rivals, ("pre", "post"), told)
@@ -102,7 +102,7 @@ def _stand_ins(size: Size, data: str) -> Iterator[Claim]:
         if size == "quick"
         else COSTS[size]
     )
-    yield from shared.local_epochs(where, fixed(eight))
+    yield from shared.local_epochs(where, same_cost(eight))
     yield shared.skewed_labels(where, "1", "2.55")
     yield where.loses(
         f"{data}: `ste=repo`, whose steps are smaller, loses at most 2.5 points at density 0.3, weighted, `post`",
@@ -147,11 +147,11 @@ def _short() -> Iterator[Claim]:
         PRICE.of_runs("quick", "leaf-0.5-start-3-*"),
     )
 
-    curves = Where(("fashion-mnist",), fixed(CURVES), "-curve")
+    curves = Where(("fashion-mnist",), same_cost(CURVES), "-curve")
     for density, most in (("1", 1.0), ("0.5", 1.0), ("0.3", 1.15)):
         yield shared.speed(curves, (density,), ("fedavg", "fedem"), most)
     yield from shared.ablation_speeds(curves)
-    dealt = Where(("fashion-mnist",), fixed(PRICE.of_runs("quick", "*-shards-*")))
+    dealt = Where(("fashion-mnist",), same_cost(PRICE.of_runs("quick", "*-shards-*")))
     yield shared.gates_alike(dealt)
     yield shared.gates_alike(dealt, "gates give blocks like scales", "scales alike")
 

@@ -16,7 +16,7 @@ from sparsona.reproduce.pfedgate.checks import behind, combined, growth, mean_ga
 from sparsona.reproduce.pfedgate.hours import PRICE
 from sparsona.reproduce.pfedgate.plan import BASELINES, BESIDE
 from sparsona.reproduce.pfedgate.printed import OTHERS, TITLES
-from sparsona.reproduce.pfedgate.shared_claims import Where, fixed
+from sparsona.reproduce.pfedgate.shared_claims import Where, same_cost
 
 RIVALS = tuple(name for name in BASELINES if name not in BESIDE)
 PAIR = ("femnist", "cifar-10")
@@ -57,7 +57,9 @@ def _cost(rows: Sequence[str]) -> str:
 
 def _by_runs(sets: tuple[str, ...], *patterns: str) -> Where:
     """Some data sets, with the command for those of their runs that match a pattern."""
-    return Where(sets, fixed(PRICE.of_runs("paper", *(f"{data}-{pattern}" for data in sets for pattern in patterns))))
+    return Where(
+        sets, same_cost(PRICE.of_runs("paper", *(f"{data}-{pattern}" for data in sets for pattern in patterns)))
+    )
 
 
 def _averages() -> Iterator[Claim]:

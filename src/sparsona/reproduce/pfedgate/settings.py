@@ -105,8 +105,8 @@ class TableRow:
 
     A `study` has the first rate of the grid and one seed in `quick` and `day`, three if it is `repeated` or its clients
     join or are sampled. `sizes` are those that have the row, but for `day`, which names its rows; one of `quick` only
-    has one seed there. A `curve` is measured after every round. A row that is not `tuned` has one seed and the second
-    rate in every size.
+    has one seed there, unless it is `repeated`. A `curve` is measured after every round. A row that is not `tuned` has
+    one seed and the second rate in every size.
     """
 
     name: str
@@ -126,7 +126,8 @@ SEEDS = (1, 2, 3)
 def seeds_of(size: Size, row: TableRow) -> tuple[int, ...]:
     """The seeds of a row."""
     few = row.study and not row.repeated and not row.more.keys() & {"new_clients", "schedule"}
-    short = size in ("quick", "day") and (few or (size == "day" and row.sizes == ("quick",)))
+    once = size == "day" and row.sizes == ("quick",) and not row.repeated
+    short = size in ("quick", "day") and (few or once)
     return SEEDS[: 1 if short or not row.tuned else None]
 
 

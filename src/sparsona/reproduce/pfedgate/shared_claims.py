@@ -21,7 +21,7 @@ Cost: TypeAlias = Callable[[Sequence[str]], str]
 ALL_BASELINES = "all baselines of this table"
 
 
-def fixed(command: str) -> Cost:
+def same_cost(command: str) -> Cost:
     """The same command for whatever rows."""
     return lambda rows: command
 
@@ -29,10 +29,10 @@ def fixed(command: str) -> Cost:
 @dataclass(frozen=True)
 class Where:
     """Where a claim is tested: the data sets, which have to bear it out all together, what rows of them cost, and how
-    the names of these end. `fixed` is how the names end of the rows that studies are compared with, where studies have
-    a rate that was not chosen for them.
+    the names of these end. `base_ending` is how the names end of the rows that studies are compared with, where studies
+    have a rate that was not chosen for them.
 
-    >>> where = Where(("femnist", "cifar-10"), fixed("`sparsona reproduce pfedgate`"))
+    >>> where = Where(("femnist", "cifar-10"), same_cost("`sparsona reproduce pfedgate`"))
     >>> f"C3: {where}", where.row("femnist", "fedavg")
     ('C3: femnist and cifar-10', 'femnist-fedavg')
     """
@@ -40,7 +40,7 @@ class Where:
     sets: tuple[str, ...]
     cost: Cost
     suffix: str = ""
-    fixed: str = ""
+    base_ending: str = ""
 
     def __str__(self) -> str:
         return " and ".join(self.sets)
@@ -51,7 +51,7 @@ class Where:
 
     def base(self, name: str) -> str:
         """What a study that changes something about `name` is compared with."""
-        return f"{name}{self.fixed}"
+        return f"{name}{self.base_ending}"
 
     def end(self, data: str, name: str) -> At:
         """A row after local training, weighted."""
