@@ -242,7 +242,7 @@ class Node:
             self._own = key, load_own(self._data, self.client, experiment, self._written)
         own = self._own[1]
         self.rules.check(experiment, own.sizes[0])
-        check_rows(self._folder / run, self.client, own.rows_hash())
+        check_rows(self._folder / run, self.client, own.rows_hash)
         return own
 
     def _of(self, run: str) -> Session:
@@ -260,7 +260,7 @@ class Node:
         setup = setup_of(experiment, method, schema, clients, federation, self._device, self.rules.most_epochs)
         if setup.task.layout.size > self.rules.most_weights:
             raise InputError(f"the owner allows {self.rules.most_weights} weights, not {setup.task.layout.size}")
-        kept = NodeMemory(folder, ClientMemory.fresh(method, setup.task, self.client), self.client, own.rows_hash())
+        kept = NodeMemory(folder, ClientMemory.fresh(method, setup.task, self.client), self.client, own.rows_hash)
         worker = Worker(setup, kept.references)
         self._session = run, Session(experiment, schema, setup, worker, kept, setup.limit().bytes)
         return self._session[1]

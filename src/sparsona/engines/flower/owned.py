@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ class OwnData:
     def sizes(self) -> tuple[int, int, int]:
         return len(self.split.train), len(self.split.validation), len(self.split.test)
 
+    @cached_property
     def rows_hash(self) -> str:
         """A hash of the samples as they came, in the order of their split; of a table, by column, as they were read."""
         return row_hashes(Federation(self.data, {self.client: self.split}), self.data.rows)[self.client]

@@ -47,7 +47,7 @@ LENGTHS: dict[Size, RunLength] = {
 }
 LARGER = {("quick", "mnist", "noniid"): (0.2, 0.4)}
 """What the rows of a table choose from, too: all of them had chosen the largest of three. Not in `day`: ten rounds
-choose 0.4 there, with which the control collapses in one of two seeds of fifty."""
+choose 0.4 there, with which the control collapses within fifty in one of two seeds."""
 ON_DIGITS: dict[str, Any] = {
     "rounds": 40, "seeds": (1, 2, 3, 4, 5), "rates": (0.05, 0.1, 0.2, 0.4), "training": {"batch": 8, "epochs": 1},
     "model": "auto", "study": 0.2,
