@@ -183,16 +183,7 @@ class _Session:
 
     def _is_kept(self, case: Case) -> bool:
         """Whether the same run is kept, in this size or in another, from which it is then taken over."""
-        if case.grid is not None:
-            kept = [self._is_kept(trial) for trial in self.paper.trials(case)]
-            value = self.kept.choice(case, self.paper) if all(kept) else None
-            return value is not None and self._is_kept(case.settled(value))
-        if self.kept.find(case.name, case.identity):
-            return True
-        found = next(filter(None, (other.find(case.name, case.identity) for other in self._others)), None)
-        if found is not None:
-            self.kept.add(case.name, found)
-        return found is not None
+        return self.kept.adopt(case, self.paper, self._others)
 
     def _prepare(self, settings: Mapping[str, Any], name: str) -> Prepared:
         ensure(str(settings.get("data", "")))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparsona.reproduce._paper import Case, Paper
@@ -34,12 +34,11 @@ class Left:
         return [f"{told}: {in_words(sum(self.hours.values()))}{needed_data(self.cases)}", *each]
 
 
-def left_of(paper: Paper, chosen: Sequence[Case], own: Results, others: Iterable[Results]) -> Left:
+def left_of(paper: Paper, chosen: Sequence[Case], own: Results, others: Sequence[Results]) -> Left:
     """What is left of some cases, where `own` are the results of their size. Rows that have chosen the same settings
     are one run."""
-    more = {f"{number} {name}": run for number, one in enumerate(others) for name, run in one.runs.items()}
-    kept = Results(None, {**own.runs, **more})
-    open_cases = [case for case in chosen if kept.run_of(case, paper) is None]
+    kept = Results(None, own.runs)
+    open_cases = [case for case in chosen if not kept.adopt(case, paper, others)]
     cases: dict[str, Case] = {}
     for case in open_cases:
         value = kept.choice(case, paper)

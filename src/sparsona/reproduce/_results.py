@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -130,6 +130,20 @@ class Results:
         if found is None:
             return None
         return {key: inner for key, inner in found.items() if key != "chosen"} | chosen
+
+    def adopt(self, case: Case, paper: Paper, others: Sequence[Results]) -> bool:
+        """Take over from other results what these lack of a case and its trials. Whether the case is kept then."""
+        if case.grid is not None:
+            for trial in paper.trials(case):
+                self.adopt(trial, paper, others)
+            value = self.choice(case, paper)
+            return value is not None and self.adopt(case.settled(value), paper, others)
+        if self.find(case.name, case.identity) is not None:
+            return True
+        found = next(filter(None, (other.find(case.name, case.identity) for other in others)), None)
+        if found is not None:
+            self.add(case.name, found)
+        return found is not None
 
     def add(self, name: str, run: dict[str, Any]) -> None:
         """Keep the result of a run, in the file too."""
