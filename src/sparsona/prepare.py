@@ -18,7 +18,7 @@ from torch import nn
 from sparsona.chance import Chance
 from sparsona.data import PATHS, Columns, absolute, from_python, load
 from sparsona.data._tables import agreed_dataset
-from sparsona.data.dataset import Dataset, Federation
+from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.data.schema import Agreement, Along, Rows, Schema, along_of, exchange, published_schema
 from sparsona.data.schema.understood import Line, understood
 from sparsona.engines import ENGINES
@@ -120,7 +120,8 @@ def prepare(
     rows = dataset.rows
     if rows is not None:
         dataset = agreed_dataset(dataset, federation.splits, agreement)
-        federation = Federation(dataset, federation.splits)
+        known = {client: _of_known_classes(dataset, federation.splits[client]) for client in newcomers}
+        federation = Federation(dataset, {**federation.splits, **known})
     clients = tuple(sorted(k for k in federation.clients if k not in newcomers))
     if schedule is None:
         experiment = experiment.model_copy(update={"schedule": experiment.schedule.among(clients)})
@@ -164,6 +165,25 @@ def _agreement(federation: Federation, newcomers: tuple[ClientId, ...]) -> Agree
     if data.rows is None:
         return Agreement(dict.fromkeys(splits, published_schema(data)))
     return exchange(data.rows, {client: split.train for client, split in splits.items()}, newcomers)
+
+
+def _of_known_classes(data: Dataset, split: ClientSplit) -> ClientSplit:
+    """A newcomer's samples without those to train on whose class no model knows. In a test part they count as wrong."""
+    if not data.classes:
+        return split
+    train, validation = (part[data.targets[part] >= 0] for part in (split.train, split.validation))
+    if len(train) == len(split.train):
+        return split
+    if not len(train):
+        raise InputError(
+            f"the new client {split.name!r} has only classes that no other client trains on: "
+            "choose another seed, or leave new_clients out"
+        )
+    log.warning(
+        "%d of %d training samples of the new client %s are left out: no other client has their class",
+        len(split.train) - len(train), len(split.train), split.name,
+    )  # fmt: skip
+    return dataclasses.replace(split, train=train, validation=validation)
 
 
 def _resolve(experiment: Experiment, given: Mapping[str, Any], data: Dataset) -> Experiment:

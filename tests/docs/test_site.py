@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -70,6 +71,12 @@ def test_a_picture_is_drawn_or_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 'aria-label="the server has the model; down goes a &lt;part&gt;' in drawn
     with pytest.raises(ValueError, match="PLACE CELLS LABEL"):
         pictures.draw("nowhere ss the model")
+
+
+def test_the_page_about_privacy_names_the_methods_that_keep_statistics() -> None:
+    text = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
+    told = text.partition("### BatchNorm\n")[2].partition("\n## ")[0]
+    assert re.findall(r"`([a-z0-9-]+)`", told) == sorted(name for name, kind in METHODS if kind.buffers == "own")
 
 
 def test_measured_methods_are_described_on_the_page_about_privacy(generate: ModuleType) -> None:

@@ -235,3 +235,16 @@ def test_files_that_are_no_models_are_told(run: Path, tmp_path: Path) -> None:
         export_model(run, "eats", tmp_path / "x.npz")
     with pytest.raises(InputError, match=r"give --format, or a name that ends in .safetensors, .npz, .onnx"):
         export_model(run, "east", tmp_path / "x.pt")
+
+
+def test_onnx_takes_columns_and_gives_targets_far_from_zero(tmp_path: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(1)
+    x = rng.normal((1.7e9, 0), 1, (80, 2))
+    data = {"a": (x, 1e9 + 10 * x[:, 1])}
+    result = sparsona.run("local", data=data, rounds=1, task="regression", out=tmp_path / "run")
+    export_model(tmp_path / "run", "a", tmp_path / "a.onnx")
+    session = runtime.InferenceSession(tmp_path / "a.onnx")
+    prediction = session.run(["prediction"], {"x0": x[:, :1], "x1": x[:, 1:].astype(np.float32)})[0]
+    expected = result.models["a"].predict(x)
+    assert np.abs(prediction - expected).max() < 1e-3 < np.ptp(expected)

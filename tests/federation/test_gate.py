@@ -69,7 +69,8 @@ def test_what_is_refused_by_itself(message: Message, line: str) -> None:
 
 def test_what_passes() -> None:
     sound = Message(weights=vector(3, 4), examples=10, kept=Positions(9, np.array([1])), empty=vector(), seed=2**62)
-    assert GATE.check(arrival(sound), (2, 0)) == Size(5.0, 0.0)
+    assert GATE.check(arrival(sound), (2, 0)) == Size(5.0, 0.0, 0.0)
+    assert GATE.check(arrival(Message(weights=vector(3, 4), buffers=vector(12))), (2, 0)) == Size(5.0, 12.0, 0.0)
 
 
 def test_an_old_reply_is_no_answer() -> None:
@@ -79,7 +80,7 @@ def test_an_old_reply_is_no_answer() -> None:
 
 def test_norms() -> None:
     message = Message(weights=vector(3, 4), extra=12.0, count=1000, kept=Positions(9, np.array([8])))
-    assert norm_of(message) == 13.0
+    assert norm_of(message.parts.values()) == 13.0
     assert norm_of_update(message, Message(weights=vector(3, 1))) == math.sqrt(9 + 144)
     assert norm_of_update(message, Message(weights=vector(3))) == 13.0, "another length: nothing to compare with"
     assert [len(n) for n in numbers_of(5)] == []
@@ -96,21 +97,38 @@ def left_out(gate: ReplyGate, *sizes: Size) -> list[int]:
 
 
 def test_what_is_out_of_proportion() -> None:
-    honest, huge = Size(3.0, 0.1), Size(1e5, 1e5)
+    honest, huge = Size(3.0, 0, 0.1), Size(1e5, 0, 1e5)
     assert left_out(GATE, honest, honest, huge) == [2]
     assert left_out(GATE, honest, huge) == [1], "of two, the one that is larger than the initial model and the other"
     assert left_out(GATE, huge) == [0]
-    assert left_out(GATE, Size(0, 0), Size(0, 0), Size(900, 0)) == [], "who sends something where others send nothing"
-    assert left_out(GATE, Size(1e5, 0), Size(2e5, 0), Size(3e5, 0)) == [], "large models are no attack"
+    assert left_out(GATE, Size(0, 0, 0), Size(0, 0, 0), Size(900, 0, 0)) == [], (
+        "who sends something where others send nothing"
+    )
+    assert left_out(GATE, Size(1e5, 0, 0), Size(2e5, 0, 0), Size(3e5, 0, 0)) == [], "large models are no attack"
+
+
+def test_a_reply_that_nothing_can_be_compared_with_is_in_proportion() -> None:
+    zeros = replace(GATE, initial=0.0)
+    assert left_out(zeros, Size(4.0, 0, 0)) == [], "the only reply to a model of zeros"
+    assert left_out(zeros, Size(0, 0, 0), Size(4.0, 0, 0)) == []
+    assert left_out(zeros, Size(1, 0, 0), Size(2, 0, 0), Size(1e5, 0, 0)) == [2]
+
+
+def test_buffers_are_judged_by_themselves() -> None:
+    unscaled = Size(3.0, 5e7, 0)
+    assert left_out(GATE, unscaled) == [], "one reply alone: its inputs may be large"
+    assert left_out(GATE, unscaled, unscaled, Size(3.0, 1e12, 0)) == [2]
 
 
 def test_the_bound_of_the_user_goes_by_the_median_of_the_others() -> None:
     bounded = replace(GATE, max_update_norm=3.0)
-    sizes = [Size(1, norm) for norm in (1.0, 1.1, 0.9, 3.5)]
+    sizes = [Size(1, 0, norm) for norm in (1.0, 1.1, 0.9, 3.5)]
     assert left_out(bounded, *sizes) == [3]
     assert left_out(replace(GATE, max_update_norm=4.0), *sizes) == []
-    assert left_out(bounded, Size(1, 1.0), Size(1, 0.0), Size(1, 0.0)) == [], "nobody else has moved: no measure"
-    assert left_out(bounded, Size(1, 50.0)) == []
+    assert left_out(bounded, Size(1, 0, 1.0), Size(1, 0, 0.0), Size(1, 0, 0.0)) == [], (
+        "nobody else has moved: no measure"
+    )
+    assert left_out(bounded, Size(1, 0, 50.0)) == []
 
 
 def passage() -> Passage[list[str]]:

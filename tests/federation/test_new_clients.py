@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
+import numpy as np
 import pytest
 
 import sparsona
 from sparsona.engines.inprocess import InProcess
+from sparsona.errors import InputError
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Sampled
@@ -35,3 +38,18 @@ def test_methods_without_a_turn_for_joining_have_none(method: Any) -> None:
     before = rounds.server
     assert rounds.join(["c0"]) == []
     assert rounds.server is before
+
+
+def test_a_new_client_trains_on_the_classes_that_models_know(caplog: pytest.LogCaptureFixture) -> None:
+    rng = np.random.default_rng(0)
+    data = {}
+    for number in range(4):
+        x = rng.normal(size=(60, 3)).astype(np.float32)
+        data[f"k{number}"] = (x, np.where(x[:, 0] > 0, number, 9))
+    with caplog.at_level(logging.WARNING):
+        result = sparsona.run("fedavg", data=data, rounds=2, new_clients=0.25, engine="inprocess")
+    assert "training samples of the new client" in caplog.text
+    assert 0 < result.summary["new_clients"]["accuracy"]["post"]["mean"] < 1, "its own class counts as wrong"
+    data = {name: (x, np.full(60, number)) for number, (name, (x, _)) in enumerate(data.items())}
+    with pytest.raises(InputError, match="has only classes that no other client trains on"):
+        sparsona.run("fedavg", data=data, rounds=2, new_clients=0.25)

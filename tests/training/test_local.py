@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from sparsona.data.dataset import Dataset
-from sparsona.errors import Diverged
+from sparsona.errors import Diverged, InputError
 from sparsona.federation.setup import Setup
 from sparsona.methods.fedavg import FedAvg
 from sparsona.testing import tiny_setup
@@ -197,6 +198,12 @@ def test_batchnorm_skips_a_last_batch_of_one() -> None:
     share = dataclasses.replace(share, train=share.train[:9])
     local = Local("c0", 0, setup.task, setup.config, share, runner)
     assert local.train(runner.flat.read(), TrainConfig(batch=4)).examples == 8
+    alone = Local("c0", 0, setup.task, setup.config, dataclasses.replace(share, train=share.train[:1]), runner)
+    nothing = alone.train(runner.flat.read(), TrainConfig(batch=4))
+    assert nothing.examples == 0
+    assert math.isnan(nothing.loss), "a training that has seen nothing has no loss"
+    with pytest.raises(InputError, match="choose a batch of 2 or more"):
+        local.train(runner.flat.read(), TrainConfig(batch=1))
 
 
 def test_stored_order_reads_class_by_class_and_goes_on_in_the_next_round() -> None:

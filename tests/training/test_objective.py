@@ -76,3 +76,17 @@ def test_an_own_objective() -> None:
     assert result.summary["median error"]["pre"]["mean"] == pytest.approx(
         np.mean([scores["pre"] for scores in result.scores.values()])
     )
+
+
+@pytest.mark.parametrize("offset", [1e6, 1e9])
+def test_a_target_far_from_zero_is_learnt_as_well_as_one_near_it(offset: float) -> None:
+    rng = np.random.default_rng(4)
+    data = {name: (x := rng.normal(size=(120, 2)), 10 * x[:, 0]) for name in "ab"}
+    near, far = (
+        sparsona.run("local", data={k: (x, y + add) for k, (x, y) in data.items()}, task="regression", rounds=3)
+        for add in (0.0, offset)
+    )
+    assert far.summary["mae"]["post"]["mean"] == pytest.approx(near.summary["mae"]["post"]["mean"], rel=1e-3)
+    assert far.models["a"].predict(data["a"][0])[:, 0] == pytest.approx(
+        near.models["a"].predict(data["a"][0])[:, 0] + offset, abs=0.1
+    )

@@ -49,7 +49,7 @@ def dataset_of(given: Tables, columns: Columns, along: Along | None = None, *, w
     tokens = rows.inputs == "tokens"
     return Dataset(
         name=given.name,
-        inputs=rows.numbers if rows.block is None else rows.block,
+        inputs=rows.numbers.astype(np.float32) if rows.block is None else rows.block,
         targets=targets,
         classes=classes,
         official_test=int(last.sum()),
@@ -93,10 +93,10 @@ def agreed_dataset(data: Dataset, splits: Mapping[str, ClientSplit], agreement: 
 
 def _provisional(rows: Rows) -> tuple[Array, int, tuple[str, ...]]:
     if len(rows.targets) > 1 or rows.task in ("regression", "multilabel"):
-        values = rows.target.astype(np.float32)
+        values = rows.target
         return (values[:, 0] if values.shape[1] == 1 and rows.task == "regression" else values), 0, ()
     if rows.kind == "decimal" and rows.task == "auto":
-        return rows.target[:, 0].astype(np.float32), 0, ()
+        return rows.target[:, 0], 0, ()
     held = class_names(rows)
     distinct, places = np.unique(held, return_inverse=True)
     listed = in_order(distinct.tolist(), rows.kind != "text")

@@ -21,7 +21,7 @@ class Dataset:
     """All samples of a data set; the publisher's test part, where there is one, stands at the end.
 
     `inputs` is (n, channels, height, width) uint8 for images, (n, features) float32 for tables (NaN is a missing
-    value), (n, length) integer tokens for text. `targets` is (n,) int64 for classes, float32 otherwise.
+    value), (n, length) integer tokens for text. `targets` is (n,) int64 for classes, floats otherwise.
     `mean` and `std` normalise a batch when it is made (uint8 images are first divided by 255).
     """
 

@@ -32,8 +32,19 @@ class ModelFile:
 
 
 def safetensors_bytes(tensors: Mapping[str, Array], card: ModelCard, notes: Mapping[str, str] | None = None) -> bytes:
-    """A safetensors file."""
-    return bytes(save_tensors(dict(tensors), metadata={**(notes or {}), KEY: _text(card, tensors)}))
+    """A safetensors file: the same content gives the same bytes."""
+    made = bytes(save_tensors(dict(tensors), metadata={**(notes or {}), KEY: _text(card, tensors)}))
+    return _in_order(made)
+
+
+def _in_order(file: bytes) -> bytes:
+    """The file with its metadata sorted: the library writes several entries in another order each time."""
+    start = 8 + int.from_bytes(file[:8], "little")
+    head = json.loads(file[8:start])
+    head["__metadata__"] = dict(sorted(head["__metadata__"].items()))
+    text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + file[start:]
 
 
 def model_bytes(model: Model, layout: Layout, card: ModelCard, buffers: Mapping[str, Array] | None = None) -> bytes:
@@ -105,4 +116,4 @@ def _notes(data: bytes) -> dict[str, str]:
 
 
 def _text(card: ModelCard, tensors: Mapping[str, Array]) -> str:
-    return card.text({name: tuple(tensor.shape) for name, tensor in tensors.items()})
+    return card.text({name: tuple(tensors[name].shape) for name in sorted(tensors)})

@@ -170,7 +170,8 @@ def _encoded(graph: OnnxGraph, schema: Schema) -> str:
     zero, pieces = graph.constant(0.0, np.float64), []
     for feature in schema.features:
         if isinstance(feature, Number):
-            raw = graph.cast(graph.input(feature.column, "FLOAT", [1]), "DOUBLE")
+            kind = "DOUBLE" if _is_far(feature.mean, feature.std) else "FLOAT"
+            raw = graph.cast(graph.input(feature.column, kind, [1]), "DOUBLE")
             gone = graph.node("IsNaN", raw)
             centred = graph.node("Sub", raw, graph.constant(feature.mean, np.float64))
             scaled = graph.node("Div", centred, graph.constant(feature.std, np.float64))
@@ -182,10 +183,17 @@ def _encoded(graph: OnnxGraph, schema: Schema) -> str:
     return graph.node("Concat", *pieces, axis=1)
 
 
+def _is_far(mean: float, std: float) -> bool:
+    """Whether numbers of this mean and deviation need float64: of float32 little would be left about the mean."""
+    return abs(mean) > 2**12 * std
+
+
 def _one_hot(graph: OnnxGraph, feature: Category) -> str:
     if feature.numeric:
-        raw = graph.input(feature.column, "FLOAT", [1])
-        values = graph.constant([[float(value) for value in feature.values]], np.float32)
+        names = [[float(value) for value in feature.values]]
+        close = len(np.unique(np.array(names, np.float32))) < feature.width
+        raw = graph.input(feature.column, "DOUBLE" if close else "FLOAT", [1])
+        values = graph.constant(names, np.float64 if close else np.float32)
         return graph.cast(graph.node("Equal", raw, values), "FLOAT")
     raw = graph.input(feature.column, "STRING", [1])
     hot = graph.node("OneHotEncoder", raw, domain="ai.onnx.ml", cats_strings=list(feature.values), zeros=1)
@@ -225,6 +233,11 @@ def _answers(graph: OnnxGraph, schema: Schema, outputs: str, count: int) -> None
     if schema.task == "multilabel":
         yes = graph.node("Greater", outputs, graph.constant(0.0, np.float32))
         graph.cast(yes, "FLOAT", "prediction")
+    elif any(map(_is_far, schema.center, schema.spread)):
+        scaled = graph.node("Mul", graph.cast(outputs, "DOUBLE"), graph.constant(schema.spread, np.float64))
+        graph.node("Add", scaled, graph.constant(schema.center, np.float64), name="prediction")
+        graph.output("prediction", "DOUBLE", [count])
+        return
     else:
         scaled = graph.node("Mul", outputs, graph.constant(schema.spread or (1.0,), np.float32))
         graph.node("Add", scaled, graph.constant(schema.center or (0.0,), np.float32), name="prediction")

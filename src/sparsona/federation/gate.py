@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -27,7 +27,8 @@ LARGEST = 1e15
 """No number in a reply is larger: the squares of such numbers leave float32."""
 
 PROPORTION = 1e3
-"""No reply is larger, by its norm, than so many times the others' median or the initial model, if that is larger."""
+"""No reply is larger, by its norm, than so many times the others' median or the initial model, if that is larger. Where
+both are nothing, as in a round of one reply to a model of zeros, there is nothing to compare it with."""
 
 
 class Refused(SparsonaError):
@@ -36,9 +37,11 @@ class Refused(SparsonaError):
 
 @dataclass(frozen=True)
 class Size:
-    """The norm of all numbers of a reply, and that of its difference to the downlink it answers."""
+    """The norm of all numbers of a reply but its buffers, that of its buffers, and that of its difference to the
+    downlink it answers."""
 
     whole: float
+    buffers: float
     update: float
 
 
@@ -73,17 +76,23 @@ class ReplyGate:
                 f"it claims {message.integer('examples')} examples, and the client has declared at most {most}"
             )
         update = norm_of_update(message, arrival.sent) if self.max_update_norm is not None else 0.0
-        return Size(norm_of(message), update)
+        whole = norm_of(part for name, part in message.parts.items() if name != BUFFERS)
+        buffers = norm_of(part for name, part in message.parts.items() if name == BUFFERS)
+        return Size(whole, buffers, update)
 
     def out_of_proportion(self, sizes: Mapping[PendingReply, Size]) -> dict[PendingReply, str]:
         """The replies that are far larger than the others, and why each is refused."""
         found: dict[PendingReply, str] = {}
         wholes = _medians_of_others([size.whole for size in sizes.values()])
+        buffers = _medians_of_others([size.buffers for size in sizes.values()])
         updates = _medians_of_others([size.update for size in sizes.values()])
-        for (reply, size), whole, update in zip(sizes.items(), wholes, updates, strict=True):
+        for (reply, size), whole, buffer, update in zip(sizes.items(), wholes, buffers, updates, strict=True):
             most = PROPORTION * max(self.initial, whole)
-            if size.whole > most:
+            if size.whole > most > 0:
                 found[reply] = f"its norm is {size.whole:.3g}, and {most:.3g} is in proportion"
+            elif size.buffers > PROPORTION * buffer > 0:
+                most = PROPORTION * buffer
+                found[reply] = f"the norm of its buffers is {size.buffers:.3g}, and {most:.3g} is in proportion"
             elif self.max_update_norm is not None and len(sizes) > 1:
                 most = self.max_update_norm * update
                 if size.update > most > 0:
@@ -107,9 +116,9 @@ def numbers_of(part: Part) -> Iterator[Numbers]:
         yield np.array([part])
 
 
-def norm_of(message: Message) -> float:
-    """The Euclidean norm of all numbers of a message."""
-    return math.sqrt(sum(_square(values) for part in message.parts.values() for values in numbers_of(part)))
+def norm_of(parts: Iterable[Part]) -> float:
+    """The Euclidean norm of all numbers of some parts of a message."""
+    return math.sqrt(sum(_square(values) for part in parts for values in numbers_of(part)))
 
 
 def norm_of_update(message: Message, sent: Message) -> float:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,7 @@ class FedEM(Method[ServerState, ClientState]):
     """
 
     private: ClassVar[tuple[str, ...]] = ("mixture",)
+    buffers: ClassVar[Literal["averaged", "own"]] = "own"
 
     learners: Annotated[int, Field(ge=1)] = 3
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -34,6 +34,8 @@ class IFCA(Method[ServerState, None]):
 
     `clusters` is the number of models.
     """
+
+    buffers: ClassVar[Literal["averaged", "own"]] = "own"
 
     clusters: Annotated[int, Field(ge=1)] = 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -31,6 +31,7 @@ class LGFedAvg(Method[ServerState, ClientState]):
     """
 
     private: ClassVar[tuple[str, ...]] = ("kept",)
+    buffers: ClassVar[Literal["averaged", "own"]] = "own"
     top: Annotated[int, Field(ge=1)] = 2
 
     merge: MergeRule = "mean"

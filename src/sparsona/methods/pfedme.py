@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -40,6 +40,8 @@ class PFedMe(Method[ServerState, ClientState]):
     of the personal model. `beta` is how far the server goes to the mean. `variant` fedem is FedEM's simplified form: a
     client's own model, pulled to the mean of all.
     """
+
+    buffers: ClassVar[Literal["averaged", "own"]] = "own"
 
     lambda_: Positive = 15.0
     inner: Annotated[int, Field(ge=1)] = 5

@@ -133,7 +133,7 @@ class FusedTrainer:
         if job.mask is not None and job.mask.all():
             job = replace(job, mask=None)  # a full mask then gives the same bits as none
         if not drawn:
-            return Trained(weights, 0.0, 0, EMPTY if job.moments is None else job.moments)
+            return Trained(weights, float("nan"), 0, EMPTY if job.moments is None else job.moments)
         batches = Batches.of(drawn)
         classes = self._are_classes(self._samples.targets[batches.chosen])
         steps = self._descend if classes and job.is_descent else self._step_by_step

@@ -174,6 +174,9 @@ class Local:
     ) -> Iterator[tuple[Indices, Array | None]]:
         """The training's batches. Of samples in stored order, `turn` (i, k) takes the i-th of every k batches."""
         rng, n = self.rng(f"batches/{stream}"), self.examples
+        pairs = self.runner.needs_pairs if pairs is None else pairs
+        if pairs and config.batch == 1:
+            raise InputError("the model looks at a whole batch (BatchNorm, or a gate): choose a batch of 2 or more")
         per_epoch = n // config.batch if config.drop_last and n >= config.batch else -(-n // config.batch)
         left = config.steps if config.steps is not None else config.epochs * per_epoch
         if config.order == "stored":
@@ -182,7 +185,7 @@ class Local:
             for number in range(begin, begin + left):
                 at = (number * every + first) % per_epoch * config.batch
                 chosen = by_class[at : at + config.batch]
-                if len(chosen) == 1 and (self.runner.needs_pairs if pairs is None else pairs):
+                if len(chosen) == 1 and pairs:
                     continue
                 yield self.split.train[chosen], None if importance is None else importance[chosen]
             return
@@ -190,7 +193,7 @@ class Local:
             order = rng.permutation(n)
             for i in range(min(per_epoch, left)):
                 chosen = order[i * config.batch : (i + 1) * config.batch]
-                if len(chosen) == 1 and (self.runner.needs_pairs if pairs is None else pairs):
+                if len(chosen) == 1 and pairs:
                     continue
                 yield self.split.train[chosen], None if importance is None else importance[chosen]
             left -= per_epoch

@@ -13,11 +13,16 @@ import torch.nn.functional as F
 from sparsona.data.dataset import Array
 
 
+def _single(targets: Array) -> Array:
+    return targets.astype(np.float32) if targets.dtype == np.float64 else targets
+
+
 @dataclass(frozen=True)
 class Objective:
     """A loss per example, a prediction from the model's outputs, and a metric over a client's test set.
 
     `metric` takes predictions and targets as arrays and may return NaN where it is not defined (no labels at all).
+    `learnt` makes of all targets what the loss gets: by default the targets themselves, of float64 as float32.
     """
 
     loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -25,6 +30,7 @@ class Objective:
     metric: Callable[[Array, Array], float]
     metric_name: str = "accuracy"
     higher_is_better: bool = True
+    learnt: Callable[[Array], Array] = _single
 
 
 def _cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -60,25 +66,23 @@ def regression(center: Sequence[float] = (), spread: Sequence[float] = ()) -> Ob
     """Squared loss, the mean absolute error as the metric (lower is better).
 
     With `center` and `spread` a model learns (target - center) / spread; predictions and the metric are in the
-    target's own units.
+    target's own units, as float64: of a large target float32 may hold nothing but its mean.
     """
     if not center:
         return Objective(_squared, _same, _absolute_error, "mae", higher_is_better=False)
     units = tuple(center), tuple(spread)
-    return Objective(
-        partial(_squared_in_units, *units), partial(_in_units, *units), _absolute_error, "mae", higher_is_better=False
-    )
+    back, learnt = partial(_in_units, *units), partial(_without_units, *units)
+    return Objective(_squared, back, _absolute_error, "mae", higher_is_better=False, learnt=learnt)
 
 
-def _squared_in_units(
-    center: tuple[float, ...], spread: tuple[float, ...], outputs: torch.Tensor, targets: torch.Tensor
-) -> torch.Tensor:
-    shift, scale = targets.new_tensor(center), targets.new_tensor(spread)
-    return _squared(outputs, (targets.reshape(outputs.shape) - shift) / scale)
+def _without_units(center: tuple[float, ...], spread: tuple[float, ...], targets: Array) -> Array:
+    found: Array = (targets.reshape(-1, len(center)) - np.array(center)) / np.array(spread)
+    return found.reshape(targets.shape).astype(np.float32)
 
 
 def _in_units(center: tuple[float, ...], spread: tuple[float, ...], outputs: torch.Tensor) -> torch.Tensor:
-    return outputs * outputs.new_tensor(spread) + outputs.new_tensor(center)
+    wide = outputs.double()
+    return wide * wide.new_tensor(spread) + wide.new_tensor(center)
 
 
 def _masked_bce(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

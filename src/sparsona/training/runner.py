@@ -52,6 +52,7 @@ class ModelRunner:
         self.device = device
         self._inputs = torch.from_numpy(data.inputs)
         self._targets = torch.from_numpy(data.targets)
+        self._learnt = torch.from_numpy(objective.learnt(data.targets))
         self._missing = data.has_missing
         self._image = data.inputs.ndim == 4
         raw = data.inputs.dtype == np.uint8
@@ -94,7 +95,7 @@ class ModelRunner:
             for of in (self._scale, self._shift)
         )
         return FusedTrainer(
-            self._chain, RawSamples(raw, self._targets.numpy(), scale, shift, self._missing), self.objective
+            self._chain, RawSamples(raw, self._learnt.numpy(), scale, shift, self._missing), self.objective
         )
 
     @property
@@ -125,12 +126,12 @@ class ModelRunner:
         (self._counter or self).flops += samples * TRAINING * transform.operations
 
     def batch(self, indices: Indices, augment: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs and targets of some samples, normalised, on the device; images in channels_last memory."""
+        """Inputs and what is learnt of some samples, normalised, on the device; images in channels_last memory."""
         chosen = torch.from_numpy(indices)
         inputs = self._inputs[chosen]
         if augment:
             inputs = crop_and_flip(inputs)
-        return self.prepare(inputs), self._targets[chosen].to(self.device)
+        return self.prepare(inputs), self._learnt[chosen].to(self.device)
 
     def prepare(self, inputs: torch.Tensor) -> torch.Tensor:
         """Raw inputs as the model wants them: on the device, normalised, missing values marked."""
@@ -209,6 +210,7 @@ class ModelRunner:
         out = ModelRunner.__new__(ModelRunner)
         out.__dict__.update(self.__dict__)
         out._inputs, out._targets, out.objective = view_of(inputs), view_of(targets), objective
+        out._learnt = view_of(objective.learnt(targets))
         out._counter, out._fused = self._counter or self, out._fuse()
         return out
 
@@ -255,16 +257,14 @@ class ModelRunner:
             moments, transform = steps.finish()
         weights = self.flat.read()
         self.loss = loss
-        if not (math.isfinite(loss) and is_finite(weights)):
-            raise job.diverged(loss, examples)
+        _refuse_diverged(job, loss, examples, weights)
         return Trained(weights, loss, examples, moments, transform)
 
     def _train_fused(self, fused: FusedTrainer, job: TrainJob) -> Trained:
         trained = fused.train(job)
         self.loss = trained.loss
         self.count(trained.examples, job.mask)
-        if not (math.isfinite(trained.loss) and is_finite(trained.weights)):
-            raise job.diverged(trained.loss, trained.examples)
+        _refuse_diverged(job, trained.loss, trained.examples, trained.weights)
         return trained
 
     def _run(self, job: TrainJob, steps: TrainSteps) -> tuple[float, int]:
@@ -280,7 +280,7 @@ class ModelRunner:
                     self._count_step(len(indices), job.transform)
         if job.transform is None:
             self.count(seen, job.mask)
-        return float(total) / max(seen, 1), seen
+        return _mean(total, seen), seen
 
     def _step(
         self, steps: TrainSteps, inputs: torch.Tensor, targets: torch.Tensor, scale: torch.Tensor | None
@@ -309,10 +309,21 @@ class ModelRunner:
                     vectors = step(vectors, drawn)
             total += sum((batch.total for batch in drawn), torch.zeros((), device=self.device))
             seen += sum(batch.seen for batch in drawn)
-        self.loss = loss = float(total) / max(seen, 1)
-        if not (np.isfinite(loss) and all(np.isfinite(vector).all() for vector in vectors)):
+        self.loss = loss = _mean(total, seen)
+        if not ((np.isfinite(loss) or not seen) and all(np.isfinite(vector).all() for vector in vectors)):
             raise Diverged(f"the loss is {loss:g} after {seen} samples: lower the learning rates, or set clip")
         return vectors
+
+
+def _mean(total: torch.Tensor, seen: int) -> float:
+    """The mean loss of the samples seen; NaN where there were none."""
+    return float(total) / seen if seen else float("nan")
+
+
+def _refuse_diverged(job: TrainJob, loss: float, seen: int, weights: Vector) -> None:
+    """Refuse a training whose loss or weights are not finite. One that has seen nothing has no loss."""
+    if not ((math.isfinite(loss) or not seen) and is_finite(weights)):
+        raise job.diverged(loss, seen)
 
 
 def is_finite(vector: Vector) -> bool:

@@ -261,3 +261,12 @@ def test_no_test_row_has_any_influence_where_rows_are_split_at_random() -> None:
             again.setup.federation.data.inputs[split.train], tame.setup.federation.data.inputs[split.train]
         )
     assert np.array_equal(again.setup.task.initial, tame.setup.task.initial)
+
+
+def test_a_column_far_from_zero_keeps_its_differences() -> None:
+    t = np.arange(40.0) ** 2
+    columns = {"near": t, "far": t + 1.7e9, "constant": np.full(40, 0.1), "y": np.arange(40) % 2}
+    rows = understand(Table("a", "", columns, target=("y",)), Columns(target=("y",)))
+    made = exchange(rows, {"a": np.arange(40)}).schemas["a"].encode(rows)
+    assert made[:, 0] == pytest.approx(made[:, 1], abs=1e-6)
+    assert np.abs(made[:, 2]).max() < 1e-12, "the rounding of a constant is not blown up"

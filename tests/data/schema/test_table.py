@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sparsona import data
 from sparsona.data import Columns
 from sparsona.data.schema import along_of
+from sparsona.data.schema.table import Table
 from sparsona.errors import DataError
 
 CODES = "ward,age,label\n01,31,0\n1,42,1\n1e1,55,0\n10,29,1\n"
@@ -57,3 +59,12 @@ def test_clients_groups_and_classes_are_not_merged_either(tmp_path: Path) -> Non
     assert rows.along.tolist() == ["01", "1", "1e1", "10"]
     named = data.load(spec, columns=Columns(target=("ward",), categorical=("ward",)))
     assert named.class_names == ("01", "1", "10", "1e1")
+
+
+def test_numbers_that_name_something_stay_apart() -> None:
+    ids = np.array([2**60 + 1, 2**60 + 2, 2**60 + 1])
+    table = Table("a", "the frame", {"id": ids, "dose": np.array([1.00000001, 1.00000002, 1.5])})
+    assert table.names("id")[0].tolist() == ["1152921504606846977", "1152921504606846978", "1152921504606846977"]
+    assert table.names("dose")[0].tolist() == ["1.00000001", "1.00000002", "1.5"]
+    with pytest.raises(DataError, match="the frame, row 0, column 'id': 1152921504606846976 is a float64"):
+        Table("a", "the frame", {"id": ids.astype(np.float64)}).names("id")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from sparsona.data.schema import Columns, Table, understand
+from sparsona.data.schema.format import Format
 from sparsona.data.schema.target import infer
 from sparsona.errors import DataError
 
@@ -31,3 +34,16 @@ def test_texts_are_classes_unless_they_are_names() -> None:
         DataError, match="holds 100 different texts in 199 training rows; pass --task classification, or"
     ):
         infer("auto", "text", "town", 100, 199)
+
+
+@pytest.mark.parametrize("kind", ["int64", "csv"])
+def test_classes_with_more_digits_than_a_number_holds_are_asked_about(kind: str) -> None:
+    ids = [str(2**60 + 1), str(2**60 + 2)] * 5
+    y = np.array(ids) if kind == "csv" else np.array(ids).astype(np.int64)
+    raw = frozenset({"y"}) if kind == "csv" else frozenset[str]()
+    table = Table("a", "a.csv", {"x": np.arange(10.0) % 4, "y": y}, raw=raw).read(Format())
+    line = "a.csv, row 0, column 'y': 1152921504606846977 has more digits than a number holds; pass --categorical y"
+    with pytest.raises(DataError, match=line):
+        understand(table, Columns(target=("y",)))
+    named = understand(table, Columns(target=("y",), categorical=("y",)))
+    assert np.unique(named.target).tolist() == sorted(set(ids))

@@ -318,14 +318,14 @@ def test_one_gradient_a_round_is_a_gradient_step() -> None:
         np.testing.assert_allclose(states[t].z[0], y, atol=1e-6)
 
 
-def test_buffers_are_shared_and_averaged() -> None:
+def test_buffers_stay_with_the_personal_model() -> None:
     from torch import nn
 
     module = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 10))
     result = sparsona.run(PFedNet(lam=0.001), model=module, **DIGITS)
     tensors = [m.tensors() for m in result.models.values()]
     assert np.abs(tensors[0]["2.running_mean"]).max() > 1e-3
-    np.testing.assert_array_equal(tensors[0]["2.running_mean"], tensors[1]["2.running_mean"])
+    assert np.abs(tensors[0]["2.running_mean"] - tensors[1]["2.running_mean"]).max() > 1e-3
     assert (tensors[0]["4.weight"] != tensors[1]["4.weight"]).any()
 
 

@@ -56,14 +56,24 @@ def plainly_written(cells: Iterable[str], written: Format) -> bool:
     return True
 
 
+EXACT = 2**53
+"""From here on neighbouring whole numbers are one number in float64."""
+
+
 def name(value: float) -> str:
     """A number as the name of a class or category, the same for 3, 3.0 and a float32 of it.
 
-    >>> name(3.0), name(-1), name(np.float32(0.1)), name(0.1), name(1e9)
-    ('3', '-1', '0.1', '0.1', '1000000000')
+    >>> name(3.0), name(-1), name(np.float32(0.1)), name(0.1), name(1e9), name(1.00000001), name(2**60 + 1)
+    ('3', '-1', '0.1', '0.1', '1000000000', '1.00000001', '1152921504606846977')
     """
-    whole = float(value).is_integer() and abs(value) < 2**53
-    return str(int(value)) if whole else str(np.float32(value))
+    if isinstance(value, int):
+        return str(int(value))
+    number = float(value)
+    if number.is_integer() and abs(number) < EXACT:
+        return str(int(number))
+    with np.errstate(over="ignore"):
+        single = np.float32(number)
+    return str(single) if number in (float(single), float(str(single))) else repr(number)
 
 
 def names(values: Array) -> Array:

@@ -13,6 +13,9 @@ from sparsona.data.dataset import Array
 
 Doubles = npt.NDArray[np.float64]
 
+ROUNDING = 1e-12
+"""A deviation that is smaller than this part of its mean may be that of a constant."""
+
 
 @dataclass(frozen=True, eq=False)
 class ColumnMoments:
@@ -23,9 +26,13 @@ class ColumnMoments:
     squares: Doubles
 
     def deviation(self) -> Doubles:
-        """The standard deviation of each column; 1 where it says nothing."""
+        """The standard deviation of each column; 1 where it is none, or no more than what sums are rounded by.
+
+        >>> moments(np.array([[0.1, 1.7e9], [0.1, 1.7e9 + 2], [0.1, 1.7e9 + 4]])).deviation().round(3).tolist()
+        [1.0, 1.633]
+        """
         std = np.sqrt(self.squares / np.maximum(self.count, 1))
-        return np.where(std > 0, std, 1.0)
+        return np.where(std > ROUNDING * np.abs(self.mean), std, 1.0)
 
 
 def moments(values: Array) -> ColumnMoments:

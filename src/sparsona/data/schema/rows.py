@@ -26,7 +26,7 @@ from sparsona.errors import DataError
 class Rows:
     """Rows of a table, or samples of more than one axis, with their targets.
 
-    `order` names the features as they stand in the table. `numbers` is a float32 matrix of those that are numbers
+    `order` names the features as they stand in the table. `numbers` is a float64 matrix of those that are numbers
     (NaN: missing), in that order; `categories` holds the names of the others (empty: missing). `numeric` says whose
     names are numbers. `block` holds samples of several axes instead. `target` is float64 with a column a target, or
     texts. `along` is the column by which the rows are split, where there is one. `format` is how they were written.
@@ -140,7 +140,7 @@ def features_of(
     numbers = [name for name in features if name not in categorical]
     named = {name: table.names(name, (numeric or {}).get(name)) for name in features if name in categorical}
     rows = len(table)
-    matrix = np.empty((rows, len(numbers)), np.float32)
+    matrix = np.empty((rows, len(numbers)))
     for k, name in enumerate(numbers):
         matrix[:, k] = _numbers(table, name, settled)
     return Rows(
@@ -260,7 +260,8 @@ def _numeric(parts: Sequence[Rows]) -> frozenset[str]:
 
 
 def _numbers(table: Table, name: str, settled: bool) -> Array:
-    """A feature as float32; what is not a number is named with its place."""
+    """A feature as float64, since what float32 holds of a large number may be the same in all rows before it is
+    scaled. What is not a number is named with its place."""
     values = table.columns[name]
     if values.dtype.kind in "US":
         raise DataError(_no_number(table, name, settled))
@@ -271,9 +272,8 @@ def _numbers(table: Table, name: str, settled: bool) -> Array:
             f"{table.where}, column {name!r} holds dates; pass --drop {as_option(name)}, "
             f"or --split {as_option('time:' + name)}"
         )
-    with np.errstate(over="ignore", invalid="ignore"):
-        made = values.astype(np.float32)
-    odd = np.flatnonzero(np.isinf(made))
+    made = values.astype(np.float64)
+    odd = np.flatnonzero(np.abs(made) > np.finfo(np.float32).max)
     if len(odd):
         raise DataError(
             f"{table.at(int(odd[0]))}, column {name!r}: {values[odd[0]]} is infinite or beyond float32; "

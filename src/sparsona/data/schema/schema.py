@@ -119,7 +119,7 @@ class Schema:
         at, start = {name: k for k, name in enumerate(rows.number_names)}, 0
         for feature in self.features:
             if isinstance(feature, Number):
-                values = rows.numbers[:, at[feature.column]].astype(np.float64)
+                values = rows.numbers[:, at[feature.column]]
                 missing = np.isnan(values)
                 out[:, start] = np.where(missing, 0.0, (values - feature.mean) / feature.std)
                 if feature.indicator:
@@ -148,7 +148,7 @@ class Schema:
     def targets_of(self, rows: Rows) -> Array:
         """Class numbers, -1 for a class that no training row of anybody has; else the numbers themselves."""
         if self.task != "classification":
-            values = rows.target.astype(np.float32)
+            values = rows.target
             return values[:, 0] if values.shape[1] == 1 and self.task == "regression" else values
         order = np.array(in_order(self.classes, numeric=False), np.str_)
         number = np.array([self.classes.index(name) for name in order.tolist()], np.int64)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sparsona.data.dataset import Array, Indices
-from sparsona.data.schema.cells import name, names, numbers_or_texts, plainly_written, without_codes
+from sparsona.data.schema.cells import EXACT, name, names, numbers_or_texts, plainly_written, without_codes
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.format import Format
+from sparsona.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +74,7 @@ class Table:
         """
         values = self.columns[column]
         if column not in self.written:
+            self._refuse_merged(column, values)
             return names(values), values.dtype.kind not in "US"
         cells = [cell.strip() for cell in self.written[column].tolist()]
         if numeric is None:
@@ -83,6 +85,15 @@ class Table:
             for cell, found in read.items()
         }
         return np.array([called[cell] for cell in cells], np.str_), numeric
+
+    def _refuse_merged(self, column: str, values: Array) -> None:
+        """Whole numbers of float64 that are too large to be told apart are no names."""
+        large = np.flatnonzero(np.abs(values) >= EXACT) if values.dtype.kind == "f" else np.zeros(0, int)
+        if len(large):
+            raise DataError(
+                f"{self.at(int(large[0]))}, column {column!r}: {values[large[0]]:.0f} is a float64, where such numbers "
+                "are no longer told apart; give the column as integers without missing ones, or as text"
+            )
 
     def __len__(self) -> int:
         return len(self.block) if self.block is not None else len(next(iter(self.columns.values())))

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from sparsona.data.dataset import Array
+from sparsona.data.schema.cells import EXACT
 from sparsona.data.schema.columns import TaskName, as_option
 from sparsona.data.schema.roles import Roles
 from sparsona.data.schema.table import Table
@@ -64,6 +65,13 @@ def target_of(table: Table, roles: Roles, task: TaskName) -> Array:
         return table.names(name)[0]
     made = values.astype(np.float64)
     _refuse_infinite(table, name, made)
+    large = np.flatnonzero(np.abs(made) >= EXACT)
+    if task != "regression" and len(large):
+        row = int(large[0])
+        raise DataError(
+            f"{table.at(row)}, column {name!r}: {table.cell(row, name) or values[row]} has more digits than a number "
+            f"holds; pass --categorical {as_option(name)} where it names a class, or --task regression"
+        )
     decimals = np.flatnonzero(made != np.floor(made))
     if task == "auto" and 0 < 2 * len(decimals) <= len(made):
         row = int(decimals[0])

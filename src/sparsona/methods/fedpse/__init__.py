@@ -43,6 +43,8 @@ class FedPSE(Method[ServerState, ClientState]):
     """
 
     feedback: ClassVar[str] = "residual"
+    buffers: ClassVar[Literal["averaged", "own"]] = "own"
+
     sparsity: Annotated[float, Field(ge=0, lt=1)] = 0.9
     ewa: bool = True
     dps: bool = True

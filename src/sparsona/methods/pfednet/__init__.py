@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -45,6 +45,8 @@ class PFedNet(Method[ServerState, None]):
     that a tensor's update is rounded to (0: not rounded). `rho` is ADMM's penalty times the step size. `iterations` is
     the most that ADMM takes. `tolerance` ends ADMM earlier.
     """
+
+    buffers: ClassVar[Literal["averaged", "own"]] = "own"
 
     lam: Annotated[float, Field(ge=0)] = 0.03
     p: Literal[1, 2, "inf"] = 2
