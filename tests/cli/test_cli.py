@@ -183,7 +183,7 @@ def test_only_what_can_be_resumed_is_said_to_be(
 
     monkeypatch.setattr("sparsona.prepare.prepare", full)
     monkeypatch.setattr(RunDirectory, "summary", full)
-    more = "; what was finished is kept, continue with --resume" if resumes else ""
+    more = "; if rounds were finished they are kept, continue with --resume" if resumes else ""
     assert sparsona(*words) == (2, "", f"sparsona: cannot read or write r: No space left on device{more}\n")
 
 

@@ -33,6 +33,7 @@ def test_what_is_to_be_run_is_asked_for_in_one_line(sparsona: Any, tmp_path: Pat
         (("--resume",), what),
         (("--out", "r"), what),
         (("empty",), none),
+        (("runs/nosuch",), "there is no runs/nosuch: give a method, an experiment file, or the folder of a run"),
         (("--resume", "--out", "empty"), none),
         (("--resume", "--out", "nowhere"), lost),
         (("r",), there),

@@ -29,10 +29,17 @@ class Case:
 
 CASES = [
     Case(
+        "Excel is told the separator",
+        {"a": "sep=,\nage,label\n31,0\n"},
+        "{}/a.csv, line 1: a line that tells Excel the separator is no header; remove it, and pass --separator where "
+        "it is no comma",
+    ),
+    Case(
         "text in a number column",
         {"a": GOOD, "b": "age,weight,label\n31,70,0\n42,heavy,1\n"},
         "{}/b.csv, line 3, column 'weight': 'heavy' is not a number; correct it, leave it empty where it is missing, "
-        "pass --missing heavy where it means that, or --categorical weight (its values are sent to the server)",
+        "pass --missing '?,n/a,na,nan,none,null,heavy' where it means that, or --categorical weight "
+        "(its values are sent to the server)",
     ),
     Case(
         "a zero byte in a number",
@@ -132,14 +139,14 @@ CASES = [
     Case(
         "a target is called none",
         {"a": "age,label\n31,mild\n42,None\n50,severe\n"},
-        "{}/a.csv, line 3, column 'label': 'None' may be a name or mean that the value is missing; pass --missing None "
-        "where it is missing, or --missing '' where it is a name",
+        "{}/a.csv, line 3, column 'label': 'None' may be a name or mean that the value is missing; pass --missing "
+        "'?,n/a,na,nan,null,None' where it is missing, or --missing '' where it is a name",
     ),
     Case(
         "a category is called NA",
         {"a": "land,age,label\nDE,31,0\nNA,42,1\n"},
-        "{}/a.csv, line 3, column 'land': 'NA' may be a name or mean that the value is missing; pass --missing NA "
-        "where it is missing, or --missing '' where it is a name",
+        "{}/a.csv, line 3, column 'land': 'NA' may be a name or mean that the value is missing; pass --missing "
+        "'?,n/a,nan,none,null,NA' where it is missing, or --missing '' where it is a name",
         Columns(categorical=("land",)),
     ),
     Case(

@@ -44,7 +44,7 @@ def main() -> None:
         sys.exit(130)
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
-        kept = "; what was finished is kept, continue with --resume" if _resumable(sys.argv[1:]) else ""
+        kept = "; if rounds were finished they are kept, continue with --resume" if _resumable(sys.argv[1:]) else ""
         _fail(f"cannot read or write{where}: {error.strerror}{kept}")
     else:
         sys.exit(code or 0)  # that of typer.Exit; no command returns anything

@@ -94,6 +94,11 @@ class RunOptions:
     inputs: Annotated[
         str | None, Option(help="what arrays hold: table, images, arrays or tokens [auto]"), Key("columns.inputs")
     ] = None
+    spelling: Annotated[
+        str | None,
+        Option(help="exact: names that differ only in capitals or spaces are different ones [alike: refused]"),
+        Key("columns.spelling"),
+    ] = None
     missing: Annotated[
         str | None,
         Option(metavar="A,B,...", help="words and numbers that mean a missing value [NA, N/A, NaN, null, none, ?]"),
@@ -140,7 +145,7 @@ def _hints() -> dict[str, Any]:
 
 ABOUT_DATA = (
     "partition", "clients", "seed", "target", "task", "features", "drop", "categorical", "client", "scaling", "inputs",
-    "missing", "separator", "decimal", "encoding", "split",
+    "spelling", "missing", "separator", "decimal", "encoding", "split",
 )  # fmt: skip
 """The options that say what data are and how they are dealt out."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -35,6 +36,11 @@ def parse_csv(path: Path, written: Format, settled: bool = False) -> Table:
     lines = _lines(path, _text(path, written.encoding, settled), written.separator)
     if not lines:
         raise DataError(f"{path} is empty; give a header line and one line a row")
+    if re.fullmatch("sep=.?", "".join(lines[0][1]).strip().lower()):
+        raise DataError(
+            f"{path}, line 1: a line that tells Excel the separator is no header; remove it, and pass --separator "
+            "where it is no comma"
+        )
     header = _header(path, lines[0][1], written, settled)
     if len(lines) < 2:
         raise DataError(f"{path} has a header and no rows; give one line a row, or leave the file out")

@@ -64,7 +64,11 @@ def test_a_european_file(tmp_path: Path, columns: Columns, content: bytes) -> No
         (Columns(encoding="ascii"), b"a,label\n1,0\n\xe4,1\n", "line 3: the byte 0xe4 is not ASCII; check --encoding"),
         (Columns(), "a,label\n1,0\n".encode("utf-16"), "a.csv is in UTF-16; pass --encoding utf-16, or save it in"),
         (Columns(), b"a,label\r1,0\r\xfc,0\r", "line 3: the byte 0xfc is not UTF-8; pass --encoding, such as latin-1"),
-        (Columns(missing=("x",)), b"a,label\n1,0\nNA,1\n", "line 3, column 'a': 'NA' is not a number; .*--missing NA"),
+        (
+            Columns(missing=("x",)),
+            b"a,label\n1,0\nNA,1\n",
+            "line 3, column 'a': 'NA' is not a number; .*--missing x,NA where",
+        ),
     ],
 )
 def test_a_file_that_is_written_otherwise_is_told(tmp_path: Path, columns: Columns, content: bytes, line: str) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator
 
 from sparsona.data.schema.format import UTF8, Format, known_encoding, known_separator
+from sparsona.data.schema.spelling import Spelling
 
 TaskName = Literal["auto", "classification", "regression", "multilabel"]
 Scaling = Literal["agreed", "own", "none"]
@@ -51,6 +52,8 @@ class Columns:
     own: each by those of its own training rows; none: as they are.
     `inputs`: what arrays hold; auto: two axes are a table, uint8 with more are images, others are arrays of channels;
     tokens are the numbers of words and must be said.
+    `spelling`: alike: names of classes and categories that differ only in capitals, spaces or composed letters are
+    refused; exact: they are different names.
     `missing`: the words and numbers that mean a missing value (an empty cell always does), none: NA, N/A, NaN, null,
     none and ?, where they leave no doubt.
     `separator`: what separates the columns of a csv file, one character or tab. `decimal`: the decimal sign of a csv
@@ -68,6 +71,7 @@ class Columns:
     client: str = ""
     scaling: Scaling = "agreed"
     inputs: InputKind = "auto"
+    spelling: Spelling = "alike"
     missing: Words | None = None
     separator: Annotated[str, BeforeValidator(known_separator)] = ","
     decimal: Literal[".", ","] = "."
@@ -91,7 +95,16 @@ def as_option(name: str) -> str:
     >>> as_option("age"), as_option("Unnamed: 0"), as_option("a,b")
     ('age', "'Unnamed: 0'", '\\'"a,b"\\'')
     """
-    return quote('"' + name.replace('"', '""') + '"' if "," in name or name.startswith('"') else name)
+    return as_option_list([name])
+
+
+def as_option_list(names: Iterable[str]) -> str:
+    """Several names as an option takes them.
+
+    >>> as_option_list(["age", "a,b"]), as_option_list(["?", "-"])
+    ('\\'age,"a,b"\\'', "'?,-'")
+    """
+    return quote(",".join('"' + n.replace('"', '""') + '"' if "," in n or n.startswith('"') else n for n in names))
 
 
 def in_capitals(name: str, known: Iterable[str]) -> str:

@@ -21,6 +21,7 @@ from sparsona.data.schema.columns import InputKind, Scaling, TaskName
 from sparsona.data.schema.moments import ColumnMoments, moments, pooled
 from sparsona.data.schema.rows import Rows, same_category_kind, same_columns, same_kinds
 from sparsona.data.schema.schema import Category, Feature, Number, Schema, class_names
+from sparsona.data.schema.spelling import Spelling, refuse_variants, variants
 from sparsona.data.schema.target import Kind, infer
 from sparsona.data.schema.text import pack_doubles, pack_text, unpack_doubles, unpack_text
 from sparsona.errors import DataError, WireError
@@ -35,7 +36,7 @@ CHUNK = 1024
 def describe_rows(rows: Rows, train: Indices) -> Message:
     """An owner's description of its training rows, for the server."""
     seen = rows.take(train)
-    head = {
+    head: dict[str, Any] = {
         "columns": [[name, _column_kind(rows, name)] for name in rows.order],
         "targets": rows.targets,
         "kind": seen.kind,
@@ -44,6 +45,8 @@ def describe_rows(rows: Rows, train: Indices) -> Message:
         "task": rows.task,
         "scaling": rows.scaling,
     }
+    if rows.spelling != "alike":
+        head["spelling"] = rows.spelling
     parts: dict[str, Any] = {"head": pack_text(head), "rows": len(train)}
     if rows.numbers.shape[1]:
         parts["missing"] = np.isnan(seen.numbers).any(axis=0).astype(np.uint8)
@@ -87,6 +90,12 @@ def agree(descriptions: Mapping[str, Message]) -> Message:
     kind: Kind = "decimal" if "decimal" in {head["kind"] for head in heads} else first["kind"]
     declared: TaskName = "multilabel" if first["task"] == "auto" and len(first["targets"]) > 1 else first["task"]
     task = infer(declared, kind, first["targets"][0], len(classes), sum(rows), first["inputs"] == "table")
+    if first.get("spelling", "alike") == "alike":
+        texts = {name: values for name, values in categories.items() if "text" in kinds.get(name, ())}
+        if kind == "text":
+            texts[first["targets"][0]] = set(classes)
+        for column in (column for column, values in texts.items() if variants(values)):
+            refuse_variants(column, dict(zip(called, _told_names(messages, column, first["targets"][0]), strict=True)))
     center, spread = np.zeros(0), np.ones(0)
     if task == "regression" and first["scaling"] == "agreed":
         told = [_unpacked("target", message, len(first["targets"])) for message in messages]
@@ -279,6 +288,7 @@ def _checked(head: Any) -> dict[str, Any]:
         and head.get("task") in get_args(TaskName)
         and head.get("scaling") in get_args(Scaling)
         and head.get("inputs") in get_args(InputKind)
+        and head.get("spelling", "alike") in get_args(Spelling)
     )
     if not good:
         raise WireError("the head of a description does not hold what it should")
@@ -316,6 +326,13 @@ def _categories(messages: Sequence[Message]) -> dict[str, set[str]]:
         for name, values in told.items():
             found.setdefault(name, set()).update(values)
     return found
+
+
+def _told_names(messages: Sequence[Message], column: str, target: str) -> list[list[str]]:
+    """What each owner has told of a column of categories, or of the target."""
+    if column == target:
+        return [_names(message, "classes") for message in messages]
+    return [unpack_text(message, "categories").get(column, []) for message in messages]
 
 
 def _are_names(given: Any) -> bool:
@@ -356,20 +373,18 @@ def _check_alike(called: Sequence[str], heads: Sequence[Mapping[str, Any]]) -> N
         pair = (called[0], a), (called[k], b)
         same_columns({name: [column for column, _ in head["columns"]] for name, head in pair})
         same_kinds({name: (tuple(head["targets"]), head["kind"]) for name, head in pair}, a["task"])
-        for option in ("task", "scaling", "inputs", "shape"):
-            if a[option] != b[option]:
+        for option in ("task", "scaling", "inputs", "shape", "spelling"):
+            if (ours := a.get(option, "alike")) != (theirs := b.get(option, "alike")):
+                raise DataError(f"{called[k]} has {option} {theirs}, {called[0]} has {ours}; give all clients the same")
+        others = dict(map(tuple, b["columns"]))
+        for column, kind in dict(map(tuple, a["columns"])).items():
+            if "number" in (kind, others[column]) and kind != others[column]:
                 raise DataError(
-                    f"{called[k]} has {option} {b[option]}, {called[0]} has {a[option]}; give all clients the same"
-                )
-        ours, theirs = dict(map(tuple, a["columns"])), dict(map(tuple, b["columns"]))
-        for column, kind in ours.items():
-            if "number" in (kind, theirs[column]) and kind != theirs[column]:
-                raise DataError(
-                    f"column {column!r} is {_role(kind)} of {called[0]} and {_role(theirs[column])} of {called[k]}; "
+                    f"column {column!r} is {_role(kind)} of {called[0]} and {_role(others[column])} of {called[k]}; "
                     "pass the same --categorical to all"
                 )
-            if "empty" not in (kind, theirs[column]) and kind != theirs[column]:
-                same_category_kind(column, {called[0]: kind == "numeric", called[k]: theirs[column] == "numeric"})
+            if "empty" not in (kind, others[column]) and kind != others[column]:
+                same_category_kind(column, {called[0]: kind == "numeric", called[k]: others[column] == "numeric"})
 
 
 def _role(kind: str) -> str:

@@ -73,6 +73,8 @@ def roles_of(table: Table, columns: Columns, along: Along | None = None) -> Role
     }
     for option, given in declared.items():
         for name in given:
+            if given.count(name) > 1:
+                raise DataError(f"{option} names {name!r} twice: name it once")
             if name not in table.columns and option != "--drop":
                 raise DataError(f"{table.where} has no column {name!r}, which {option} names{_near(name, table)}")
     target = columns.target or table.target or (_target(table, columns.drop),)

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sparsona.data.dataset import Array, Indices
-from sparsona.data.schema.columns import Columns, InputKind, Scaling, TaskName, as_option, in_capitals
+from sparsona.data.schema.columns import Columns, InputKind, Scaling, TaskName, as_option, as_option_list, in_capitals
 from sparsona.data.schema.format import DOUBTFUL, Format
 from sparsona.data.schema.identifiers import MANY
 from sparsona.data.schema.roles import Along, Roles, roles_of
+from sparsona.data.schema.spelling import Spelling
 from sparsona.data.schema.table import Table
 from sparsona.data.schema.target import Kind, kind_of, target_of
 from sparsona.errors import DataError
@@ -42,6 +43,7 @@ class Rows:
     target: Array
     task: TaskName = "auto"
     scaling: Scaling = "agreed"
+    spelling: Spelling = "alike"
     along: Array | None = None
     dropped: Mapping[str, str] = field(default_factory=dict)
     format: Format = field(default_factory=Format)
@@ -100,6 +102,7 @@ def understand(table: Table, columns: Columns, along: Along | None = None) -> Ro
         target=target,
         task=columns.task,
         scaling=columns.scaling,
+        spelling=columns.spelling,
         along=_along(table, along),
         dropped=roles.dropped,
         format=table.format,
@@ -118,9 +121,10 @@ def _refuse_doubtful(table: Table, name: str) -> None:
         return
     for row, cell in enumerate(table.written[name].tolist()):
         if cell.strip().lower() in DOUBTFUL:
+            words = _and_this(table.format, cell.strip())
             raise DataError(
                 f"{table.at(row)}, column {name!r}: {cell.strip()!r} may be a name or mean that the value is missing; "
-                f"pass --missing {as_option(cell.strip())} where it is missing, or --missing '' where it is a name"
+                f"pass --missing {words} where it is missing, or --missing '' where it is a name"
             )
 
 
@@ -305,9 +309,14 @@ def _no_number(table: Table, name: str, settled: bool) -> str:
             return f"{where} is text, as all of the column, and another in about every row; pass --drop {called}"
         sent = f"pass --categorical {called} to use it (its values are sent to the server)"
         return f"{where} is text, as all of the column; {sent}, or --drop {called}"
-    missing = f"pass --missing {as_option(cell)} where it means that, or" if cell.isprintable() else "or pass"
+    missing = f"pass --missing {_and_this(written, cell)} where it means that, or" if cell.isprintable() else "or pass"
     fix = f"correct it, leave it empty where it is missing, {missing} --categorical {called}"
     return f"{where} is not a number; {fix} (its values are sent to the server)"
+
+
+def _and_this(written: Format, cell: str) -> str:
+    """The words that mean a missing value, and one more, as --missing takes them: what it names replaces the others."""
+    return as_option_list([*sorted(written.words - {"", cell.lower()}), cell])
 
 
 def _swapped(cell: str, written: Format) -> float | None:
