@@ -19,6 +19,7 @@ from sparsona.methods import METHODS
 DOCS = Path(__file__).parents[1]
 CARDS = {"plga": "spfl-plga", "spfl": "spfl-plga"}
 PICTURE = re.compile(r"^```picture\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+ON_THE_SITE = "The site that `make docs` builds has this table. <!-- parts -->"
 FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 
 
@@ -36,7 +37,6 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    files.append(File.generated(config, "settings.md", content=tables.settings_page()))
     for name in METHODS.names():
         if files.get_file_from_path(f"methods/{name}.md") is None:
             files.append(File.generated(config, f"methods/{name}.md", content=tables.skeleton(name)))
@@ -50,7 +50,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         markdown = markdown.replace("<!-- methods -->", tables.methods_list())
         markdown = markdown.replace("<!-- costs -->", tables.costs_page_table())
     elif uri == "privacy.md":
-        markdown = markdown.replace("<!-- parts -->", tables.parts_table())
+        markdown = markdown.replace(ON_THE_SITE, tables.parts_table())
     elif uri.startswith("methods/"):
         markdown = method_page(markdown, Path(uri).stem, page.meta)
     return PICTURE.sub(lambda found: f"{pictures.draw(found[1])}\n{pictures.LEGEND}\n", markdown)

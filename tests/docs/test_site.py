@@ -29,6 +29,8 @@ def generate(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_every_setting_stands_on_its_page_with_a_meaning(generate: ModuleType) -> None:
     page = generate.settings_page()
+    kept = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert kept == page, "docs/settings.md is not what docs/generate/tables.py makes: write settings_page() there"
     for setting in all_settings():
         assert setting.text, f"nothing says what {setting.name} means"
         assert f"| `{setting.name}` | " in page
