@@ -58,16 +58,23 @@ def run(
     To be called on the machine of sparsona server: from others it takes nodes only.
     """
     from sparsona.engines.flower import need_flwr
+    from sparsona.engines.flower.checks import check_address, check_certificate
     from sparsona.experiment import build, read
 
+    check_address(superlink)
+    check_certificate(ca)
     need_flwr()
     from sparsona.engines.flower.deploy import submit
     from sparsona.engines.flower.setup import check_networkable
 
     experiment, _ = build(read(file), str(file))
     check_networkable(experiment)
+
+    def say(line: str) -> None:
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
+
     try:
-        submit(experiment, superlink, ca, name, patience, lambda line: out.print(line, highlight=False, markup=False))
+        submit(experiment, superlink, ca, name, patience, say)
     except KeyboardInterrupt:
         err.print("no longer watching; the run goes on at the server")
         raise typer.Exit(130) from None

@@ -50,7 +50,8 @@ def node(
     """
     from sparsona.data.schema.columns import Columns
     from sparsona.engines.flower import need_flwr
-    from sparsona.engines.flower.owned import OwnFormat
+    from sparsona.engines.flower.checks import check_address, check_certificate, check_private_key
+    from sparsona.engines.flower.owned import OwnFormat, check_own
     from sparsona.methods import METHODS
 
     methods = tuple(one.strip() for one in allow_methods.split(",") if one.strip())
@@ -58,7 +59,11 @@ def node(
         METHODS.check(method)
     written = OwnFormat(separator, decimal, encoding, missing)
     written.applied(Columns())  # a wrong one is refused here, not when a run begins
+    check_address(superlink)
+    check_own(data, name, written)
+    check_certificate(ca)
     need_flwr()
+    check_private_key(key)
     from sparsona.engines.flower.node import Rules
     from sparsona.engines.flower.owner import Owner
     from sparsona.engines.flower.processes import end_like_ctrl_c

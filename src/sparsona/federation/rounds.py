@@ -71,6 +71,7 @@ class Rounds:
         self.delivery = Delivery()
         self.refused: list[tuple[int, ClientId, str]] = []
         """The replies that this session has left out: the round, the client and the reason."""
+        self._left_out: dict[ClientId, str] = {}
         self._known: dict[ClientId, tuple[ScoredModel, ...]] = {}
         self._last_named: tuple[Mapping[str, Part], Reference] | None = None
         self._before = 0.0
@@ -123,6 +124,10 @@ class Rounds:
                 self.resting.sweep(self.server)
             on_round(report)
 
+    def leave_out(self, client: ClientId, reason: str) -> None:
+        """Note why a reply of this round never reaches the loop: its engine could not use it, or the client refused."""
+        self._left_out[client] = reason
+
     def close(self) -> None:
         """Remove what was written outside of a run directory."""
         self.resting.close()
@@ -145,7 +150,9 @@ class Rounds:
             if evaluate and training and (last or self.evaluation.post == "everyone"):
                 absent = [k for k in task.clients if k not in records or "post" not in records[k].test]
                 self._measure("trial", order, absent, cache, records, round)
-            for client, reason in self._aggregate(order).items():
+            reasons = self._aggregate(order)
+            reasons, self._left_out = self._left_out | reasons, {}
+            for client, reason in reasons.items():
                 _record(records, round, client).refused = reason
                 self.refused.append((round, client, reason))
         if evaluate:

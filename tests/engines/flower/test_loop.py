@@ -272,6 +272,8 @@ def test_a_bad_reply_is_left_out_and_the_round_goes_on(
     lines = {(line.round, line.client): line for line in RunDirectory(federation.home / "runs" / "run").lines()}
     assert lines[2, "c0"].up.total > 0
     assert [lines[3, client].arrived for client in ("c0", "c1", "c2")] == [True] * 3
+    assert [place for place, line in lines.items() if line.refused] == [(2, "c2")]
+    assert f"the reply of c2 is left out: {lines[2, 'c2'].refused}" in caplog.text
 
 
 @pytest.mark.parametrize("head", [{"kind": "turn"}, {"kind": "hello"}, {"kind": "turn", "ledger": [1e9] * 6}])
@@ -401,6 +403,26 @@ def test_a_node_whose_rows_have_changed_does_not_go_on_with_a_run(
     write(old)
     carrier.change = lambda parcel, answer: answer
     assert federation.run()["digest"] == simulated["digest"]
+
+
+def test_the_records_say_why_a_node_did_not_take_a_turn(tmp_path: Path) -> None:
+    """Its file changes in the middle of a run, and it is started again: it refuses the rest, and the others go on."""
+    federation = ward_tables(tmp_path)
+    file, carrier = tmp_path / "tables" / "north.csv", federation.carrier
+
+    def change(parcel: Parcel, answer: Returned) -> Returned:
+        if is_fit(parcel, 0, 1):
+            file.write_text(file.read_text().replace("well", "ill", 1))
+            carrier.nodes[1] = federation.node("north")
+        return answer
+
+    carrier.change = change
+    federation.run()
+    lines = list(RunDirectory(federation.home / "runs" / "run").lines())
+    assert {line.refused for line in lines if line.client != "north" or line.round == 1} == {""}
+    why = "the owner's data do not fit this experiment; its log says more"
+    refused = [(line.round, line.arrived, line.refused) for line in lines if line.client == "north" and line.round > 1]
+    assert refused == [(round, False, why) for round in range(2, federation.experiment.rounds + 1)]
 
 
 def test_what_only_a_simulation_can_do_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from sparsona.data.dataset import Federation
 from sparsona.engines.flower.bundle import write_bundle
 from sparsona.engines.flower.keys import CA, make_certificates, make_node_key
 from sparsona.engines.flower.owned import SHARE, copy_file, own_file, write_share
-from sparsona.engines.flower.processes import Child, Flwr, free_port, stop_all
+from sparsona.engines.flower.processes import COMPLETED, Child, Flwr, free_port, stop_all
 from sparsona.engines.flower.server import Server
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import Experiment, to_toml
@@ -32,7 +32,7 @@ def submit(
     with tempfile.TemporaryDirectory(prefix="sparsona-") as scratch:
         app = write_bundle(Path(scratch) / "app", to_toml(experiment), name, patience)
         status = Flwr(Path(scratch), superlink, ca).run(app, say)
-    if "completed" not in status:
+    if COMPLETED not in status:
         raise RunError(f"the run ended as {status}: the lines above say why")
 
 

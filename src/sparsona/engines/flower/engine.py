@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,6 +62,8 @@ class Post:
         self._pings: dict[str, str] = {}
         """The message that each ping asks about."""
         self._away: set[ClientId] = set()
+        self.on_left_out: Callable[[ClientId, str], None] = lambda client, why: None
+        """Told of every reply to an order to train that cannot be used, and why."""
 
     @property
     def clients(self) -> frozenset[ClientId]:
@@ -134,9 +136,16 @@ class Post:
         self._away.discard(asked.client)
         if head is None or head["kind"] == "error":
             why = answer.why if head is None else str(head.get("why", ""))[:500]
-            log.warning("the reply of %s is left out: %s", asked.client, why)
+            self.leave_out(asked, why)
             return None
         return head
+
+    def leave_out(self, asked: Awaited, why: str) -> None:
+        """Note that a reply cannot be used."""
+        why = " ".join(why.split())
+        log.warning("the reply of %s is left out: %s", asked.client, why)
+        if asked.job is not None and asked.job.kind == "fit":
+            self.on_left_out(asked.client, why)
 
     def _later(self, one: Awaited, why: str) -> None:
         if one.client not in self._away:
@@ -190,7 +199,7 @@ class FlowerEngine:
             try:
                 yield self._outcome(one, head, body)
             except (WireError, KeyError, TypeError, ValueError) as error:
-                log.warning("the reply of %s is left out: %s", one.client, error)
+                self._post.leave_out(one, str(error))
 
     def _head(self, job: Job) -> Head:
         return {

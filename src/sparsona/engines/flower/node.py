@@ -45,6 +45,8 @@ log = logging.getLogger("sparsona.node")
 
 MOST_AGREED = 2**26
 """Bytes of the schema that is agreed on."""
+LOOK = 0.5
+"""Seconds between two looks at whether the node can go on."""
 
 Answer = tuple[Head, bytes]
 Body = Callable[[int], bytes]
@@ -266,8 +268,8 @@ class Node:
         return self._session[1]
 
 
-def serve(node: Node, path: Path) -> None:
-    """Answer on a socket that only the owner can open, one message after another, for ever."""
+def serve(node: Node, path: Path, check: Callable[[], None] = lambda: None) -> None:
+    """Answer on a socket that only the owner can open, one message after another, until `check` raises an error."""
     torch.set_num_threads(1)
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
     path.unlink(missing_ok=True)
@@ -278,8 +280,13 @@ def serve(node: Node, path: Path) -> None:
             raise InputError(f"cannot listen at {path} ({error}): choose a --state with a shorter path") from None
         path.chmod(0o600)
         door.listen()
+        door.settimeout(LOOK)
         while True:
-            stream, _ = door.accept()
+            check()
+            try:
+                stream, _ = door.accept()
+            except TimeoutError:
+                continue
             with stream:
                 _serve_one(node, stream)
 

@@ -6,8 +6,11 @@ A share is what `sparsona deploy local` deals out of a public data set: one clie
 from __future__ import annotations
 
 import json
+import string
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from sparsona.chance import Chance
+from sparsona.data._csv import SEPARATORS
 from sparsona.data._tables import agreed_dataset, dataset_of
 from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.data.folder import READERS, read_table
@@ -22,6 +26,7 @@ from sparsona.data.npz import read_npz
 from sparsona.data.schema import Agreement, along_of, published_schema
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.exchange import describe_rows, scaled_alone
+from sparsona.data.schema.format import UTF8, Format
 from sparsona.data.schema.roles import Along
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import Category, Schema, class_names
@@ -35,6 +40,9 @@ from sparsona.partition._split import federate
 from sparsona.runs.about import row_hashes
 
 SHARE = ".share.npz"
+ENCODINGS = (UTF8, "utf-16", "iso8859-1")
+HEAD = 2**16
+"""Bytes at the beginning of a file, among which its separator is looked for."""
 META = ("name", "classes", "mean", "std", "class_names", "model", "vocabulary")
 
 
@@ -161,9 +169,55 @@ def _understood(tables: Tables, columns: Columns, along: Along | None) -> Datase
     try:
         return dataset_of(tables, columns, along)
     except DataError as error:
-        if any(f"--{option.name}" in str(error) for option in fields(OwnFormat)):
+        if _names_an_option(error):
             raise DataError(f"{error}; sparsona node has these options, too, for this file alone") from None
         raise
+
+
+def _names_an_option(error: DataError) -> bool:
+    """Whether a problem may be one of how a file is written, not of what is in it."""
+    return any(f"--{option.name}" in str(error) for option in fields(OwnFormat))
+
+
+def check_own(path: Path, client: ClientId, written: OwnFormat = AS_AGREED) -> None:
+    """Refuse a client's file that no experiment could use, before there is one.
+
+    What the columns mean is not known yet, and how a csv file is written only as far as its owner says so. So it is
+    enough that the file can be read in one of the usual ways.
+    """
+    file = own_file(path, client)
+    if file.name.endswith(SHARE):
+        _read_share(file, client)
+        return
+    table = read_table(file, client)
+    if table.file is None:
+        return
+    problems: list[DataError] = []
+    for form in _formats(file, written):
+        try:
+            table.file(form, False)
+        except DataError as error:
+            problems.append(error)
+        else:
+            return
+    raise next((error for error in problems if not _names_an_option(error)), problems[0])
+
+
+def _formats(file: Path, written: OwnFormat) -> Iterator[Format]:
+    """How a csv file may be written: as its owner says, else in the usual ways, the most usual first."""
+    said = written.applied(Columns()).format
+    yield said
+    try:
+        with file.open("rb") as opened:
+            first = opened.read(HEAD).strip().partition(b"\n")[0].decode("latin-1")
+    except OSError:
+        return
+    rare = set(first) & set(string.punctuation + " ") - {'"'}
+    likely = [sign for sign in SEPARATORS if sign in first] or sorted(rare)
+    separators = likely if written.separator is None else [said.separator]
+    encodings = ENCODINGS if written.encoding is None else (said.encoding,)
+    for encoding, separator in product(encodings, separators):
+        yield replace(said, separator=separator, encoding=encoding)
 
 
 def write_share(path: Path, federation: Federation, client: ClientId) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,7 +68,8 @@ class Owner:
         supervisor = Supervisor(lambda: supernode(home, self.superlink, ca, key, door, self.idle), home / SUPERNODE_LOG)
         try:
             supervisor.start()
-            serve(Node(self.client, self.data.resolve(), state / "runs", self.rules, self.device, self.written), door)
+            node = Node(self.client, self.data.resolve(), state / "runs", self.rules, self.device, self.written)
+            serve(node, door, supervisor.check)
         finally:
             supervisor.close()
 
@@ -76,13 +77,15 @@ class Owner:
 class Supervisor:
     """Keeps a SuperNode running in a thread, and tells the owner in plain words whether it is connected.
 
-    Its place may be held for a while after a crash, and the server may be away: then it is started again.
+    Its place may be held for a while after a crash, and the server may be away: then it is started again. With wrong
+    settings it is not: `problem` then says which, and :meth:`check` raises it.
     """
 
     def __init__(self, begin: Callable[[], Child], logs: Path) -> None:
         self._begin, self._logs = begin, logs
         self._closing, self._changing = threading.Event(), threading.Lock()
         self._child: Child | None = None
+        self.problem = ""
 
     def start(self) -> None:
         threading.Thread(target=self._keep, daemon=True).start()
@@ -93,29 +96,42 @@ class Supervisor:
             if self._child is not None:
                 self._child.stop()
 
+    def check(self) -> None:
+        """Raise the problem that the SuperNode has with its settings, if it has one."""
+        if self.problem:
+            raise InputError(self.problem)
+
     def _keep(self) -> None:
         while True:
             with self._changing:
                 if self._closing.is_set():
                     return
                 at = self._logs.stat().st_size if self._logs.exists() else 0
-                self._child = self._begin()
-            self._watch(self._child, at)
+                child = self._child = self._begin()
+            self._watch(child, at)
             if self._closing.is_set():
+                return
+            if self.problem:
+                child.stop()
                 return
             log.warning("flower-supernode ended (%s): trying again in %.0f s", self._logs, LEASE)
             self._closing.wait(LEASE)
 
     def _watch(self, child: Child, at: int) -> None:
-        """Until the SuperNode ends, say what its log says, once a change."""
+        """Until the SuperNode ends or cannot go on, say what its log says, once a change."""
         told = ""
         while True:
             ended = child.ended is not None
             with self._logs.open("rb") as file:
                 file.seek(at)
-                text = file.read()
-            at += len(text)
-            meaning = plain_words(text.decode(errors="replace"))
+                data = file.read()
+            data = data if ended else data[: data.rfind(b"\n") + 1]
+            at += len(data)
+            text = data.decode(errors="replace")
+            self.problem = plain_words(text, WRONG)
+            if self.problem:
+                return
+            meaning = plain_words(text)
             if meaning and meaning != told:
                 log.info("%s", meaning)
                 told = meaning
@@ -131,15 +147,23 @@ MEANINGS = {
     "Connection attempt failed": "the server is not reached",
 }
 """What is in a SuperNode's log, and what it means."""
+WRONG = {
+    "Exit Code: 302": "Flower cannot read the private key: give --key one that sparsona deploy keys wrote",
+    "Exit Code: 600": "Flower cannot read the address of the server: give --superlink HOST:PORT",
+    "Exit Code: 603": "Flower cannot use the certificate: give --ca the organiser's ca.crt",
+    "Exit Code: 604": "Flower cannot read a file that it needs: check the paths of --ca and --key",
+    "does not contain a certificate": "Flower finds no certificate: give --ca the organiser's ca.crt",
+}
+"""What is in a SuperNode's log that its settings are the cause of: another attempt would end alike."""
 
 
-def plain_words(text: str) -> str:
+def plain_words(text: str, meanings: Mapping[str, str] = MEANINGS) -> str:
     """What the newest line of a SuperNode's log means that means something; empty where none does.
 
     >>> plain_words("INFO: Starting\\nINFO: SuperNode ID: 7\\n")
     'connected to the server'
     """
-    at = {text.rfind(sign): meaning for sign, meaning in MEANINGS.items() if sign in text}
+    at = {text.rfind(sign): meaning for sign, meaning in meanings.items() if sign in text}
     return at[max(at)] if at else ""
 
 

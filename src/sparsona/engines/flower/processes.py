@@ -29,8 +29,12 @@ CONNECTION = "sparsona"
 SUPERNODE_LOG = "supernode.log"
 SUBMITTED, LOG_BEGINS = "Successfully started run ", "Starting logstream"
 """What Flower says before the number of a run, and before its log."""
+PROBLEM = "sparsona: "
+"""How the line begins by which a run says why it cannot go on. What Flower adds to it helps nobody."""
 ENDED = ("finished", "unknown")
 """How the status of a run begins that is over, or that the SuperLink does not know."""
+COMPLETED = "completed"
+"""What is in the status of a run that ended well."""
 AGAIN = 1.0
 """Seconds before a log is asked for again."""
 STOPPING = 12.0
@@ -65,6 +69,7 @@ class Child:
 
     def __init__(self, script: Path, arguments: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
         command = [sys.executable, str(STARTED / "child.py"), str(script), *arguments]
+        self.log = log
         with log.open("ab") as out:
             self._process = subprocess.Popen(
                 command, env=env, stdin=subprocess.PIPE, stdout=out, stderr=out, start_new_session=True
@@ -145,21 +150,25 @@ def wait_until_open(host: str, port: int, child: Child, seconds: float = 60.0) -
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if child.ended is not None:
-            raise RunError(f"flower-superlink ended with {child.ended}: its log says why")
+            raise RunError(f"flower-superlink ended with {child.ended}: {child.log} says why")
         with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
             return
         time.sleep(0.2)
-    raise RunError(f"nothing listens at {host}:{port} after {seconds:.0f} s: look into the log of flower-superlink")
+    raise RunError(f"nothing listens at {host}:{port} after {seconds:.0f} s: {child.log} may say why")
 
 
 class Heard:
-    """Passes the output of a run on. A log that is sent from its beginning again goes on where it broke off."""
+    """Passes the output of a run on. A log that is sent from its beginning again goes on where it broke off.
+
+    A run that cannot go on says why in one line. This is kept as `problem`, and nothing behind it is passed on: it is
+    Flower's traceback of the same. A mistake of ours has no such line, and is passed on with its traceback.
+    """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._known = self._count = 0
         self._in_log = False
-        self.number, self.last = "", ""
+        self.number, self.last, self.problem = "", "", ""
 
     def again(self) -> None:
         """What comes next is the log from its beginning."""
@@ -172,8 +181,10 @@ class Heard:
         if self._in_log:
             self._count += 1
         new = self._count > self._known if self._in_log else not self._known
+        if self._in_log and new and not self.problem and line.startswith(PROBLEM):
+            self.problem = line.removeprefix(PROBLEM)
         self._in_log = self._in_log or LOG_BEGINS in line
-        if new:
+        if new and not self.problem:
             self._say(line)
 
 
@@ -202,6 +213,8 @@ class Flwr:
     def run(self, app: Path, say: Callable[[str], None]) -> str:
         """Submit an app and pass its log on, line by line; returns how the run ended, in Flower's words.
 
+        A run that says itself why it cannot go on is an error of these words.
+
         An interruption ends the watching, not the run. Where Flower ends the stream of the log before the run is over,
         the log is asked for again, and what is known of it is left out.
         """
@@ -212,6 +225,8 @@ class Flwr:
             number = number or heard.number
             status = next((str(run["status"]) for run in found.get("runs", ()) if run["run-id"] == number), "unknown")
             if status.partition(":")[0] in ENDED:
+                if heard.problem and COMPLETED not in status:
+                    raise RunError(heard.problem)
                 return status
             time.sleep(AGAIN)
             heard.again()

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from urllib.parse import unquote
 
+from sparsona.engines.flower.checks import check_port
 from sparsona.engines.flower.keys import CA, CERTIFICATE, KEY
 from sparsona.engines.flower.processes import Child, Flwr, superlink, wait_until_open
 from sparsona.errors import InputError, RunError
@@ -43,6 +44,7 @@ class Server:
     """A running SuperLink whose nodes are those with a public key in `keys`, each under the name of its file."""
 
     def __init__(self, home: Path, host: str, port: int, certificates: Path, keys: Path) -> None:
+        check_port(host, port)
         home.mkdir(parents=True, exist_ok=True)
         home = home.resolve()
         self.home, self.address = home, f"{host}:{port}"

@@ -21,6 +21,7 @@ from sparsona.data.schema.exchange import LIMIT, agree, schema_of
 from sparsona.data.schema.schema import Schema
 from sparsona.engines.flower.carrier import Carrier, FlowerCarrier, MessageGrid
 from sparsona.engines.flower.engine import Awaited, FlowerEngine, Post, ledger_told
+from sparsona.engines.flower.processes import PROBLEM
 from sparsona.engines.flower.server import read_nodes
 from sparsona.engines.flower.setup import RealTime, check_networkable, fingerprint, setup_of, without_data
 from sparsona.engines.flower.started.sparsona_records import Head
@@ -129,6 +130,7 @@ class NetworkRun:
         checkpointer = Checkpointer(self._folder.checkpoint, self._folder.records)
         try:
             rounds = Rounds(setup, engine, RealTime(schedule), experiment.evaluation, run_log, checkpointer)
+            post.on_left_out = rounds.leave_out
             if resume:
                 rounds.resume()
             rounds.run(lambda report: _say(report, experiment.rounds, setup.objective.metric_name))
@@ -274,14 +276,17 @@ def _log_to_output() -> None:
 
 
 def app(grid: MessageGrid, context: Any) -> None:
-    """What the SuperLink runs: the experiment of a submission, whose settings are all that is read of it."""
+    """What the SuperLink runs: the experiment of a submission, whose settings are all that is read of it.
+
+    An error is raised on, so that the run counts as failed. Its line is what `deploy run` shows of it.
+    """
     _log_to_output()
     config = context.run_config
-    home = os.environ.get(HOME)
-    if not home:
-        raise InputError("this SuperLink was not started by sparsona server")
     began = time.monotonic()
     try:
+        home = os.environ.get(HOME)
+        if not home:
+            raise InputError("this SuperLink was not started by sparsona server: start that, and deploy again")
         run = NetworkRun(
             FlowerCarrier(grid),
             Path(home),
@@ -291,7 +296,7 @@ def app(grid: MessageGrid, context: Any) -> None:
         )
         summary = run.execute()
     except SparsonaError as error:
-        print(f"sparsona: {error}", flush=True)
+        print(f"{PROBLEM}{' '.join(str(error).split())}", flush=True)
         raise
     from rich.console import Console
 
