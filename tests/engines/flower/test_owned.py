@@ -14,6 +14,8 @@ def test_a_clients_file_is_found_by_its_name_also_in_capitals(tmp_path: Path) ->
     (tmp_path / "vale.csv").write_text("age,ill\n")
     assert own_file(tmp_path, "va") == tmp_path / "va.CSV"
     assert own_file(tmp_path / "vale.csv", "va") == tmp_path / "vale.csv", "a file that is named is taken as it is"
+    (tmp_path / "ward%207%2Fb.csv").touch()
+    assert own_file(tmp_path, "ward 7/b").name == "ward%207%2Fb.csv"
     (tmp_path / "va.parquet").write_bytes(b"")
     with pytest.raises(DataError, match="holds 2 files of 'va', expected one of"):
         own_file(tmp_path, "va")

@@ -38,6 +38,7 @@ from sparsona.message import Message
 from sparsona.method import ClientId
 from sparsona.partition._split import federate
 from sparsona.runs.about import row_hashes
+from sparsona.runs.names import file_stem
 
 SHARE = ".share.npz"
 ENCODINGS = (UTF8, "utf-16", "iso8859-1")
@@ -105,10 +106,12 @@ def check_fits(agreed: Schema, own: Rows) -> None:
 
 
 def own_file(path: Path, client: ClientId) -> Path:
-    """The file of a client's data: the one that is named, or the one named after the client in a folder."""
+    """The file of a client's data: the one that is named, or the one named after the client in a folder, with what file
+    names cannot hold written as in a run directory."""
     if not path.is_dir():
         return path
-    names = [f"{client}{ending}" for ending in (SHARE, *sorted(READERS))]
+    called = dict.fromkeys((client, file_stem(client)))
+    names = [f"{name}{ending}" for name in called for ending in (SHARE, *sorted(READERS))]
     there = {f"{file.stem}{file.suffix.lower()}": file for file in path.iterdir() if file.is_file()}
     found = [there[name] for name in names if name in there]
     if len(found) != 1:
