@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 
+def one_line(message: object) -> str:
+    """What an error or a library says, in one line.
+
+    >>> one_line("it failed:\\n  no such file")
+    'it failed: no such file'
+    """
+    return " ".join(str(message).split())
+
+
 class SparsonaError(Exception):
     """Every error that Sparsona raises on purpose. The command line prints it and exits with 2."""
 

@@ -13,7 +13,7 @@ import typer
 
 from sparsona.cli import compare, data, deploy, inspect, new, node, reproduce, run, search, server, sweep
 from sparsona.cli.app import app
-from sparsona.errors import SparsonaError
+from sparsona.errors import SparsonaError, one_line
 
 __all__ = ["app", "main"]
 
@@ -71,6 +71,6 @@ def _resumable(words: Sequence[str]) -> bool:
 
 
 def _fail(message: str) -> None:
-    print(f"sparsona: {' '.join(message.split())}", file=sys.stderr)
+    print(f"sparsona: {one_line(message)}", file=sys.stderr)
     sys.stdout.flush()
     sys.exit(2)

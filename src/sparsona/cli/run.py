@@ -93,11 +93,11 @@ def _what(what: str | None, folder: Path | None, resume: bool) -> str:
     if what is None and not (resume and folder):
         raise InputError("run what? give a method or an experiment file; to go on with a run, --resume --out FOLDER")
     place = folder if what is None else Path(what)
-    if what is not None and Path(what).suffix != ".toml" and len(Path(what).parts) > 1 and not Path(what).exists():
-        raise InputError(f"there is no {what}: give a method, an experiment file, or the folder of a run")
-    if what is not None and (place is None or not place.is_dir() or what in METHODS.names()):
-        return what
     assert place is not None
+    if what is not None and (not place.is_dir() or what in METHODS.names()):
+        if place.suffix != ".toml" and len(place.parts) > 1 and not place.exists():
+            raise InputError(f"there is no {what}: give a method, an experiment file, or the folder of a run")
+        return what
     file = place / "experiment.toml"
     if not file.is_file():
         raise InputError(f"{place} holds no run: give a method, an experiment file, or the folder of a run")

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from sparsona.data.dataset import Array, ClientSplit, Federation, Indices
-from sparsona.errors import InputError
+from sparsona.errors import InputError, one_line
 from sparsona.federation.setup import Setup
 
 SetupArrays: TypeAlias = tuple[Array, Array, Indices, Indices, Array]
@@ -85,7 +85,7 @@ def _pickled(setup: Setup, names: tuple[str, ...]) -> bytes:
     try:
         _Pickler(out, pickle.HIGHEST_PROTOCOL).dump((setup, names))
     except (pickle.PicklingError, AttributeError, TypeError, RecursionError) as error:
-        problem = " ".join(str(error).split())
+        problem = one_line(error)
         raise InputError(
             f"a model, method or objective cannot be sent to worker processes ({problem}): "
             "define it at the top of a module, or choose --engine inprocess"

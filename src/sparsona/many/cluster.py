@@ -18,7 +18,7 @@ from typing import Any
 from sparsona.engines.child import ENVIRONMENT
 from sparsona.engines.ray.cluster import Membership, need_ray, room, without_room
 from sparsona.engines.turns import MAX_DEATHS, Failure, caught
-from sparsona.errors import InputError, SparsonaError
+from sparsona.errors import InputError, SparsonaError, one_line
 from sparsona.federation.resources import Resources
 from sparsona.many import Ended
 from sparsona.many.plan import Loader, RunPlan, advance
@@ -160,7 +160,7 @@ class OnCluster:
         except self._ray.exceptions.RayTaskError:
             raise
         except self._ray.exceptions.RayError as error:
-            problem = " ".join(str(error).split())[:300]
+            problem = one_line(error)[:300]
             return [Ended(run.name, SparsonaError(f"its node was lost {MAX_DEATHS + 1} times ({problem})"))]
         if isinstance(answer, Unseen):
             self._submit(run, None)

@@ -90,12 +90,14 @@ def agree(descriptions: Mapping[str, Message]) -> Message:
     kind: Kind = "decimal" if "decimal" in {head["kind"] for head in heads} else first["kind"]
     declared: TaskName = "multilabel" if first["task"] == "auto" and len(first["targets"]) > 1 else first["task"]
     task = infer(declared, kind, first["targets"][0], len(classes), sum(rows), first["inputs"] == "table")
-    if first.get("spelling", "alike") == "alike":
+    if first["spelling"] == "alike":
         texts = {name: values for name, values in categories.items() if "text" in kinds.get(name, ())}
         if kind == "text":
             texts[first["targets"][0]] = set(classes)
-        for column in (column for column, values in texts.items() if variants(values)):
-            refuse_variants(column, dict(zip(called, _told_names(messages, column, first["targets"][0]), strict=True)))
+        for column, values in texts.items():
+            if variants(values):
+                told_of = _told_names(messages, column, first["targets"][0])
+                refuse_variants(column, dict(zip(called, told_of, strict=True)))
     center, spread = np.zeros(0), np.ones(0)
     if task == "regression" and first["scaling"] == "agreed":
         told = [_unpacked("target", message, len(first["targets"])) for message in messages]
@@ -269,10 +271,11 @@ def _heads(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return [known[message.numbers("head").tobytes()] for message in messages]
 
 
-def _checked(head: Any) -> dict[str, Any]:
-    """A head that holds all that is read from one: who sent it may be anybody."""
-    if not isinstance(head, dict):
+def _checked(given: Any) -> dict[str, Any]:
+    """A head that holds all that is read from one: who sent it may be anybody. The usual spelling is not sent."""
+    if not isinstance(given, dict):
         raise WireError("the head of a description is not a table of values")
+    head: dict[str, Any] = {"spelling": "alike", **given}
     columns, targets, shape = (head.get(key) for key in ("columns", "targets", "shape"))
     good = (
         isinstance(columns, list)
@@ -288,7 +291,7 @@ def _checked(head: Any) -> dict[str, Any]:
         and head.get("task") in get_args(TaskName)
         and head.get("scaling") in get_args(Scaling)
         and head.get("inputs") in get_args(InputKind)
-        and head.get("spelling", "alike") in get_args(Spelling)
+        and head.get("spelling") in get_args(Spelling)
     )
     if not good:
         raise WireError("the head of a description does not hold what it should")
@@ -374,17 +377,19 @@ def _check_alike(called: Sequence[str], heads: Sequence[Mapping[str, Any]]) -> N
         same_columns({name: [column for column, _ in head["columns"]] for name, head in pair})
         same_kinds({name: (tuple(head["targets"]), head["kind"]) for name, head in pair}, a["task"])
         for option in ("task", "scaling", "inputs", "shape", "spelling"):
-            if (ours := a.get(option, "alike")) != (theirs := b.get(option, "alike")):
-                raise DataError(f"{called[k]} has {option} {theirs}, {called[0]} has {ours}; give all clients the same")
-        others = dict(map(tuple, b["columns"]))
-        for column, kind in dict(map(tuple, a["columns"])).items():
-            if "number" in (kind, others[column]) and kind != others[column]:
+            if a[option] != b[option]:
                 raise DataError(
-                    f"column {column!r} is {_role(kind)} of {called[0]} and {_role(others[column])} of {called[k]}; "
+                    f"{called[k]} has {option} {b[option]}, {called[0]} has {a[option]}; give all clients the same"
+                )
+        ours, theirs = dict(map(tuple, a["columns"])), dict(map(tuple, b["columns"]))
+        for column, kind in ours.items():
+            if "number" in (kind, theirs[column]) and kind != theirs[column]:
+                raise DataError(
+                    f"column {column!r} is {_role(kind)} of {called[0]} and {_role(theirs[column])} of {called[k]}; "
                     "pass the same --categorical to all"
                 )
-            if "empty" not in (kind, others[column]) and kind != others[column]:
-                same_category_kind(column, {called[0]: kind == "numeric", called[k]: others[column] == "numeric"})
+            if "empty" not in (kind, theirs[column]) and kind != theirs[column]:
+                same_category_kind(column, {called[0]: kind == "numeric", called[k]: theirs[column] == "numeric"})
 
 
 def _role(kind: str) -> str:

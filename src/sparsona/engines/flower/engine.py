@@ -12,7 +12,7 @@ from typing import Any
 from sparsona.engines.flower.carrier import Carrier, Parcel, Returned
 from sparsona.engines.flower.started.sparsona_pauses import Pauses
 from sparsona.engines.flower.started.sparsona_records import Head
-from sparsona.errors import WireError
+from sparsona.errors import WireError, one_line
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.references import ReferenceStore
 from sparsona.federation.setup import Setup
@@ -142,7 +142,7 @@ class Post:
 
     def leave_out(self, asked: Awaited, why: str) -> None:
         """Note that a reply cannot be used."""
-        why = " ".join(why.split())
+        why = one_line(why)
         log.warning("the reply of %s is left out: %s", asked.client, why)
         if asked.job is not None and asked.job.kind == "fit":
             self.on_left_out(asked.client, why)

@@ -219,8 +219,8 @@ def _formats(file: Path, written: OwnFormat) -> Iterator[Format]:
     likely = [sign for sign in SEPARATORS if sign in first] or sorted(rare)
     separators = likely if written.separator is None else [said.separator]
     encodings = ENCODINGS if written.encoding is None else (said.encoding,)
-    for encoding, separator in product(encodings, separators):
-        yield replace(said, separator=separator, encoding=encoding)
+    usual = (replace(said, separator=sign, encoding=encoding) for encoding, sign in product(encodings, separators))
+    yield from (form for form in usual if form != said)
 
 
 def write_share(path: Path, federation: Federation, client: ClientId) -> None:

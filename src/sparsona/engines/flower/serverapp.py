@@ -25,7 +25,7 @@ from sparsona.engines.flower.processes import PROBLEM
 from sparsona.engines.flower.server import read_nodes
 from sparsona.engines.flower.setup import RealTime, check_networkable, fingerprint, setup_of, without_data
 from sparsona.engines.flower.started.sparsona_records import Head
-from sparsona.errors import InputError, RunError, SparsonaError, WireError
+from sparsona.errors import InputError, RunError, SparsonaError, WireError, one_line
 from sparsona.experiment import Experiment, build, read, to_toml
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.setup import Setup
@@ -296,7 +296,7 @@ def app(grid: MessageGrid, context: Any) -> None:
         )
         summary = run.execute()
     except SparsonaError as error:
-        print(f"{PROBLEM}{' '.join(str(error).split())}", flush=True)
+        print(f"{PROBLEM}{one_line(error)}", flush=True)
         raise
     from rich.console import Console
 

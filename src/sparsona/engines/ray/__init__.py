@@ -34,7 +34,7 @@ from sparsona.engines.ray.cluster import Membership, need_ray, room, without_roo
 from sparsona.engines.ray.sources import loaded_sources
 from sparsona.engines.shipping import setup_arrays
 from sparsona.engines.turns import MAX_DEATHS, Failure, JobGroup, Pace, TurnQueue
-from sparsona.errors import InputError, SparsonaError
+from sparsona.errors import InputError, SparsonaError, one_line
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.references import ReferenceStore
 from sparsona.federation.resources import Resources
@@ -243,7 +243,7 @@ class RayEngine:
 
     def _lost(self, worker: Remote, error: Exception, queue: TurnQueue) -> None:
         """A worker is gone, or its node: others take its place and its turns."""
-        how = " ".join(str(error).split())[:300]
+        how = one_line(error)[:300]
         self.workers.remove(worker)
         self._ray.kill(worker.actor)
         if worker.starting is not None:

@@ -7,7 +7,7 @@ import math
 import os
 from typing import Any
 
-from sparsona.errors import InputError
+from sparsona.errors import InputError, one_line
 from sparsona.federation.resources import Cluster, Resources
 
 STORE_BYTES = 512 * 2**20
@@ -50,7 +50,7 @@ def _join(resources: Resources, data_bytes: int) -> None:
     try:
         ray.init(address=address, **quiet)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        problem = " ".join(str(error).split())[:200]
+        problem = one_line(error)[:200]
         raise InputError(f"there is no Ray cluster at {address!r} ({problem}): check --ray-address") from None
 
 
