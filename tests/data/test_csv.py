@@ -35,6 +35,11 @@ CASES = [
         "it is no comma",
     ),
     Case(
+        "a comment before the header",
+        {"a": "\n# exported 2026-03-01, by hand\nage,weight,label\n31,70,0\n"},
+        "{}/a.csv, line 2: a comment is no header; remove all lines that begin with #",
+    ),
+    Case(
         "text in a number column",
         {"a": GOOD, "b": "age,weight,label\n31,70,0\n42,heavy,1\n"},
         "{}/b.csv, line 3, column 'weight': 'heavy' is not a number; correct it, leave it empty where it is missing, "
@@ -220,7 +225,7 @@ CASES = [
     Case(
         "one column",
         {"a": "label\n0\n1\n"},
-        "{}/a.csv has only one column; separate at least one feature and the target by commas",
+        "{}/a.csv, line 1 has only one column; separate at least one feature and the target by commas",
     ),
     Case(
         "a short line",

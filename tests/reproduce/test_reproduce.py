@@ -26,6 +26,7 @@ from sparsona.reproduce import (
     Size,
     card,
     finished,
+    left,
     reproduce,
     results_file,
     runs_of,
@@ -160,6 +161,14 @@ def test_unknown_names() -> None:
     for asked in ({"again": True}, {"engine": "ray"}, {"resources": Resources(workers=2)}):
         with pytest.raises(InputError, match="fedthin is a study, whose runs are made one by one"):
             reproduce("fedthin", "quick", Path("nowhere"), **cast(Any, asked))
+
+
+def test_a_row_is_asked_for_by_the_name_that_left_prints() -> None:
+    """Runs have their seed in the name; a pattern that fits a run's name means that run."""
+    rows = {case.of for case in left("pfedgate", "day", "fashion-mnist-pfedgate-0.3").cases}
+    assert rows == {"fashion-mnist-pfedgate-0.3"}
+    names = {case.name for case in left("pfedgate", "day", "fashion-mnist-pfedgate-0.3-1").cases}
+    assert names == {"fashion-mnist-pfedgate-0.3-1"}
 
 
 def test_kept_results_outlive_the_runs(tmp_path: Path) -> None:

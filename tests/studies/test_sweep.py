@@ -39,11 +39,19 @@ def test_values_with_the_same_letters_have_folders_of_their_own() -> None:
         (["seed=1,,2"], "--over takes KEY=A,B"),
         (["seed=1", "seed=2"], "seed is given twice"),
         (["seed=3:3"], "no number"),
+        (["seed=0:1000000000000"], "makes 1,000,000,000,000 runs, at most 10,000"),
     ],
 )
 def test_bad_values_are_named(texts: list[str], line: str) -> None:
     with pytest.raises(InputError, match=line):
         parse_over(texts)
+
+
+def test_more_combinations_than_anybody_plans_are_refused(tmp_path: Path) -> None:
+    sweep = Sweep(BASE, parse_over(["seed=0:200", "lr=" + ",".join(f"0.{n}" for n in range(1, 102))]))
+    with pytest.raises(InputError, match="makes 20,200 runs, at most 10,000"):
+        run_sweep(sweep, tmp_path / "sweep", SweepWatcher())
+    assert not (tmp_path / "sweep").exists()
 
 
 def test_a_folder_is_declared_once_and_grows(tmp_path: Path) -> None:

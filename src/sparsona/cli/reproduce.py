@@ -27,7 +27,7 @@ def reproduce(
         ),
     ] = "whole",
     folder: Annotated[Path | None, typer.Option("--out", help="folder of the runs [runs/reproduce-PAPER]")] = None,
-    only: Annotated[str, typer.Option(help="the cases whose names match this pattern")] = "*",
+    only: Annotated[str, typer.Option(help="the cases whose names, or rows, match this pattern")] = "*",
     results: Annotated[Path | None, typer.Option(help="folder of the kept results [that of --out]")] = None,
     again: Annotated[bool, typer.Option("--again", help="run also what is kept in --results, trials included")] = False,
     engine: Annotated[str, typer.Option(help="where runs are made: auto, inprocess, pool, ray")] = "auto",

@@ -36,12 +36,8 @@ def parse_csv(path: Path, written: Format, settled: bool = False) -> Table:
     lines = _lines(path, _text(path, written.encoding, settled), written.separator)
     if not lines:
         raise DataError(f"{path} is empty; give a header line and one line a row")
-    if re.fullmatch("sep=.?", "".join(lines[0][1]).strip().lower()):
-        raise DataError(
-            f"{path}, line 1: a line that tells Excel the separator is no header; remove it, and pass --separator "
-            "where it is no comma"
-        )
-    header = _header(path, lines[0][1], written, settled)
+    _refuse_preamble(path, lines)
+    header = _header(path, lines[0], written, settled)
     if len(lines) < 2:
         raise DataError(f"{path} has a header and no rows; give one line a row, or leave the file out")
     for line, row in lines[1:]:
@@ -107,23 +103,39 @@ def _lines(path: Path, text: str, separator: str) -> list[Line]:
             found.append((line, row))
 
 
-def _header(path: Path, first: list[str], written: Format, settled: bool) -> list[str]:
-    header = [cell.strip() for cell in first]
+def _refuse_preamble(path: Path, lines: list[Line]) -> None:
+    """Name a first line that other programs put before the header. A header may begin with # itself: #id, age."""
+    line, first = lines[0]
+    if re.fullmatch("sep=.?", "".join(first).strip().lower()):
+        raise DataError(
+            f"{path}, line {line}: a line that tells Excel the separator is no header; remove it, and pass --separator "
+            "where it is no comma"
+        )
+    if first[0].lstrip().startswith("#") and (len(first) == 1 or {len(row) for _, row in lines[1:2]} - {len(first)}):
+        raise DataError(f"{path}, line {line}: a comment is no header; remove all lines that begin with #")
+
+
+def _header(path: Path, first: Line, written: Format, settled: bool) -> list[str]:
+    line, header = first[0], [cell.strip() for cell in first[1]]
     used = SEPARATORS.get(written.separator, repr(written.separator))
     if len(header) < 2:
         for separator, called in SEPARATORS.items():
             if separator in header[0]:
                 fix = f"write it with {used}" if settled else _separate(separator, used, written)
-                raise DataError(f"{path}, line 1 is separated by {called}; {fix}")
-        raise DataError(f"{path} has only one column; separate at least one feature and the target by {used}")
+                raise DataError(f"{path}, line {line} is separated by {called}; {fix}")
+        raise DataError(
+            f"{path}, line {line} has only one column; separate at least one feature and the target by {used}"
+        )
     for cell in header:
         found = written.number(cell) if cell else None
         if found is not None and found == found:
-            raise DataError(f"{path}, line 1: {cell!r} is a number, not a name; write the names of the columns there")
+            raise DataError(
+                f"{path}, line {line}: {cell!r} is a number, not a name; write the names of the columns there"
+            )
     header = [name or f"Unnamed: {k}" for k, name in enumerate(header)]
     for name in header:
         if header.count(name) > 1:
-            raise DataError(f"{path}, line 1 has two columns {name!r}; give each a name of its own")
+            raise DataError(f"{path}, line {line} has two columns {name!r}; give each a name of its own")
     return header
 
 

@@ -61,7 +61,8 @@ def reproduce(
     engine: str = "auto",
     resources: Resources | None = None,
 ) -> Path:
-    """Run a paper's cases whose names match `only` into `out`, and write results.md there. Returns that file.
+    """Run a paper's cases whose names match `only`, a case's or a row's, into `out`, and write results.md there.
+    Returns that file.
 
     With `run` false nothing is run: the table is made of the runs that are there. `results` is the folder in which a
     compact form of every run is kept; cases that are kept there are run only if `again` is true. `engine` and
@@ -111,15 +112,18 @@ def _paper(name: str, size: Size) -> Paper:
 
 
 def _chosen(paper: Paper, name: str, size: Size, only: str) -> list[Case]:
-    """The cases whose names match a pattern, the cheap ones first."""
+    """The cases whose names match a pattern, or else those of the rows that do, as `--left` names them; the cheap ones
+    first."""
     if not paper.cases:
         raise InputError(f"{name} does not come in the size {size}: take quick, or leave --size out for the whole")
-    chosen = sorted((c for c in paper.cases if fnmatch(c.name, only)), key=lambda case: case.cost)
+    by_name = [case for case in paper.cases if fnmatch(case.name, only)]
+    chosen = by_name or [case for case in paper.cases if fnmatch(case.of, only)]
     if not chosen:
         raise InputError(
-            f"no case of {name} is called {only!r}; there are {', '.join(c.name for c in paper.cases[:5])}, ..."
+            f"no case and no row of {name} is called {only!r}; there are"
+            f" {', '.join(c.name for c in paper.cases[:5])}, ..."
         )
-    return chosen
+    return sorted(chosen, key=lambda case: case.cost)
 
 
 def _carried_out(

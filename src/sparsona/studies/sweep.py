@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -24,6 +25,8 @@ from sparsona.runs.records import RoundReport
 from sparsona.studies.naming import distinct_names
 
 FILE = "sweep.json"
+MOST_RUNS = 10_000
+"""A sweep of more combinations is refused: it is a slip of the keyboard more often than a plan."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Sweep:
 
     def points(self) -> Iterator[SweepPoint]:
         """A point for every combination, in the order of the values; the last key changes fastest."""
+        _check_number(math.prod(len(values) for values in self.over.values()))
         names = distinct_names({values: _plain_name(self.over, values) for values in product(*self.over.values())})
         for values, name in names.items():
             chosen = dict(zip(self.over, values, strict=True))
@@ -125,7 +129,16 @@ def _split(text: str) -> list[str]:
 
 def _range(value: str) -> Iterable[str | int]:
     bounds = re.fullmatch(r"(\d+):(\d+)", value)
-    return range(int(bounds[1]), int(bounds[2])) if bounds else (value,)
+    if bounds is None:
+        return (value,)
+    first, end = int(bounds[1]), int(bounds[2])
+    _check_number(end - first)
+    return range(first, end)
+
+
+def _check_number(runs: int) -> None:
+    if runs > MOST_RUNS:
+        raise InputError(f"--over makes {runs:,} runs, at most {MOST_RUNS:,} are made in a sweep: take fewer values")
 
 
 def declare(folder: Path, sweep: Sweep, resume: bool) -> Sweep:
