@@ -58,8 +58,12 @@ def test_shares_of_counts() -> None:
 
 
 def test_what_a_benchmark_has_measured() -> None:
-    runs = {"measured-step": {0: {"extra": {"time": 0.6}}}}
-    assert measured("measured-step", "time", 0.6)(runs) == Verdict("yes", "0.600")
-    assert measured("measured-step", "time", 0.1, times=1 / 3)(runs) == Verdict("no", "0.200")
-    assert measured("measured-step", "memory", 0.6)(runs).word == "not run"
+    runs = {"measured-step": {0: {"extra": {"memory": 0.6, "time": [0.5, 0.6, 0.7], "once": [0.5]}}}}
+    assert measured("measured-step", "memory", 0.6)(runs) == Verdict("yes", "0.600")
+    assert measured("measured-step", "memory", 0.1, times=1 / 3)(runs) == Verdict("no", "0.200")
+    assert measured("measured-step", "time", 0.9)(runs) == Verdict("yes", "0.600 ± 0.248, 3 measurements")
+    assert measured("measured-step", "time", 0.7)(runs).word == "within noise"
+    assert measured("measured-step", "time", 0.3)(runs).word == "no"
+    assert measured("measured-step", "once", 0.9)(runs) == Verdict("within noise", "0.500, one measurement")
+    assert measured("measured-step", "bytes", 0.6)(runs).word == "not run"
     assert measured("measured-other", "time", 0.6)(runs).note == "missing: measured-other"

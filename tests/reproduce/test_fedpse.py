@@ -93,23 +93,31 @@ def test_sizes_have_the_same_claims() -> None:
     assert len(set(texts[0])) == len(texts[0])
 
 
-def _distances_of(means: list[float], variances: list[float]) -> Runs:
-    pairs = zip((0, 0.5, 1), means, variances, strict=True)
+def _distances_of(*steps: list[float]) -> Runs:
+    """Runs by lambda: as many seeds as there are numbers, which are distances and, a thousandth of them, variances."""
     return {
-        f"fashion-mnist-10-{ratio:g}-fedpse": {1: {"extra": {"distance": mean, "distance_variance": variance}}}
-        for ratio, mean, variance in pairs
+        f"fashion-mnist-10-{ratio:g}-fedpse": {
+            seed: {"extra": {"distance": d, "distance_variance": d / 1000}} for seed, d in enumerate(own, 1)
+        }
+        for ratio, own in zip((0, 0.5, 1), steps, strict=True)
     }
 
 
-def test_distances_rise_if_every_step_is_above_the_noise_of_the_clients() -> None:
+def test_distances_rise_if_every_step_does_with_seeds_paired() -> None:
     claims = fedpse("quick").claims
     mean, variance = (claim for claim in claims if claim.text.endswith("fashion-mnist, N = 10, last round"))
-    steep = _distances_of([0.3, 0.4, 0.5], [1e-5, 1e-4, 1e-3])
-    assert mean.check(steep).word == variance.check(steep).word == "yes"
-    flat = _distances_of([0.3, 0.4, 0.402], [1e-5, 1e-4, 1.1e-4])
-    assert mean.check(flat).word == variance.check(flat).word == "within noise"
-    falling = _distances_of([0.3, 0.5, 0.4], [1e-5, 1e-3, 1e-4])
-    assert mean.check(falling).word == variance.check(falling).word == "no"
+    words = {
+        "yes": _distances_of([0.30, 0.35, 0.32], [0.40, 0.46, 0.41], [0.50, 0.56, 0.52]),
+        "within noise": _distances_of([0.30, 0.35, 0.32], [0.40, 0.46, 0.41], [0.50, 0.40, 0.52]),
+        "no": _distances_of([0.30, 0.35, 0.32], [0.50, 0.56, 0.52], [0.40, 0.46, 0.41]),
+    }
+    for word, runs in words.items():
+        assert mean.check(runs).word == variance.check(runs).word == word
+    assert (
+        mean.check(words["yes"]).note
+        == "0: 0.323, 0.5: 0.423, 1: 0.527; steps of +0.1 ± 0.025, then +0.1 ± 0.014, 3 seeds"
+    )
+    assert mean.check(_distances_of([0.3], [0.4], [0.5])).word == "within noise", "one seed"
     rows = ", ".join(f"fashion-mnist-10-{ratio}-fedpse" for ratio in ("0", "0.5", "1"))
     assert mean.check({}).note == f"missing: {rows}"
 

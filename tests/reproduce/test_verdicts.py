@@ -82,6 +82,26 @@ def test_above_all_needs_all() -> None:
     assert "against c" in above("a", "b", "c")(runs).note
 
 
+def test_the_note_tells_of_the_rival_that_decides() -> None:
+    """Not of the nearest one, if that is surely below."""
+    runs = rows(a=[0.90, 0.90, 0.90], near=[0.89, 0.891, 0.889], far=[0.80, 0.95, 0.85])
+    assert above("a", "near")(runs).word == "yes"
+    found = above("a", "near", "far")(runs)
+    assert (found.word, found.note.endswith("against far")) == ("within noise", True)
+    assert within(0.02, "a", "near", "far")(runs).note.endswith("a against far")
+
+
+def test_one_rival_of_many_that_is_above_by_chance_decides_nothing() -> None:
+    runs = rows(a=[0.50, 0.50, 0.50], b=[0.52, 0.53, 0.525], c=[0.4, 0.4, 0.4], d=[0.4, 0.4, 0.4])
+    slightly = rows(a=[0.50, 0.50, 0.50], b=[0.514, 0.53, 0.525], c=[0.4, 0.4, 0.4], d=[0.4, 0.4, 0.4])
+    assert above("a", "b")(slightly).word == above("a", "b")(runs).word == "no"
+    assert above("a", "b", "c", "d")(runs).word == "no"
+    assert above("a", "b", "c", "d")(slightly).word == "within noise"
+    gap = difference(slightly, At("a"), At("b"))
+    assert gap is not None
+    assert gap.high_of(3) - gap.value == pytest.approx((gap.high - gap.value) * 7.649 / 4.303, rel=1e-3)
+
+
 def test_losing_little_and_being_within() -> None:
     runs = rows(a=[0.9, 0.901, 0.9], b=[0.895, 0.896, 0.896], c=[0.8, 0.8, 0.8])
     assert loses(At("a"), At("b"), 0.01)(runs).word == "yes"

@@ -120,7 +120,7 @@ def _chosen(paper: Paper, name: str, size: Size, only: str) -> list[Case]:
     chosen = by_name or [case for case in paper.cases if fnmatch(case.of, only)]
     if not chosen:
         raise InputError(
-            f"no case and no row of {name} is called {only!r}; there are"
+            f"no case of {name} is called {only!r}, nor is a row; there are"
             f" {', '.join(c.name for c in paper.cases[:5])}, ..."
         )
     return sorted(chosen, key=lambda case: case.cost)

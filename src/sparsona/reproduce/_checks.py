@@ -14,12 +14,11 @@ from sparsona.reproduce._differences import (
     Runs,
     Summary,
     difference,
-    extra,
     first_seeds,
     interval,
     values,
 )
-from sparsona.reproduce._verdicts import Check, Verdict, all_of, fact, missing, word_above
+from sparsona.reproduce._verdicts import Check, Verdict, all_of, fact, missing, word_above, word_below
 
 Count: TypeAlias = Callable[[Summary], float]
 """A number of a run that does not depend on its seed."""
@@ -62,13 +61,23 @@ def share(one: str, other: str, count: Count, most: float, least: float = 0.0) -
 
 
 def measured(row: str, what: str, most: float, times: float = 1.0) -> Check:
-    """Whether a share that a benchmark has measured, so many `times`, is at most so much."""
+    """Whether a share that a benchmark has measured, so many `times`, is at most so much. Times are lists, of several
+    measurements, of which one alone decides nothing; a number is a count, such as of bytes."""
 
-    def test(runs: Runs) -> tuple[bool, str] | None:
-        found = [extra(what)(run, "") for run in runs.get(row, {}).values()]
-        return None if not found or found[0] is None else (times * found[0] <= most, f"{times * found[0]:.3f}")
+    def check(runs: Runs) -> Verdict:
+        found = [run["extra"].get(what) for run in runs.get(row, {}).values()]
+        if not found or found[0] is None:
+            return missing(runs, row)
+        if not isinstance(found[0], list):
+            return Verdict("yes" if times * found[0] <= most else "no", f"{times * found[0]:.3f}")
+        gap = interval(times * one for one in found[0])
+        if len(found[0]) == 1:
+            return Verdict("within noise", f"{gap.value:.3f}, one measurement")
+        return Verdict(
+            word_below(gap, most), f"{gap.value:.3f} ± {gap.high - gap.value:.3f}, {len(found[0])} measurements"
+        )
 
-    return fact(test, row)
+    return check
 
 
 def mean_above(pairs: Sequence[Pair], point: str = "pre") -> Check:

@@ -43,6 +43,22 @@ class Difference:
     """The standard deviation that seeds add to that of the test samples, where other rows have told it."""
     untuned: bool = False
     """Whether a rate was not chosen on validation samples."""
+    degrees: float = math.inf
+    """The degrees of freedom of the interval."""
+
+    def high_of(self, rivals: int) -> float:
+        """The upper end where the lowest of so many differences is sought: by chance, one of them is low (Bonferroni).
+
+        >>> gap = interval([0.1, 0.2, 0.3])
+        >>> gap.high_of(1) == gap.high, round(gap.high_of(5), 3)
+        (True, 0.773)
+        """
+        from scipy.stats import t
+
+        if rivals == 1 or math.isinf(self.high):
+            return self.high
+        wider = float(t.ppf(1 - 0.025 / rivals, self.degrees) / t.ppf(0.975, self.degrees))
+        return self.value + wider * (self.high - self.value)
 
     def __str__(self) -> str:
         return self._told() + (", untuned" if self.untuned else "")
@@ -137,7 +153,7 @@ def interval(found: Iterable[float]) -> Difference:
     """The mean of several numbers with its 95 % interval by Student's t.
 
     >>> interval([0.1, 0.2, 0.3])
-    Difference(value=0.2, low=-0.0484..., high=0.4484..., seeds=3, noise=0.0, untuned=False)
+    Difference(value=0.2, low=-0.0484..., high=0.4484..., seeds=3, noise=0.0, untuned=False, degrees=2)
     """
     from scipy.stats import t
 
@@ -146,7 +162,7 @@ def interval(found: Iterable[float]) -> Difference:
     if len(numbers) < 2:
         return Difference(middle, -math.inf, math.inf, 1)
     half = float(t.ppf(0.975, len(numbers) - 1)) * stdev(numbers) / math.sqrt(len(numbers))
-    return Difference(middle, middle - half, middle + half, len(numbers))
+    return Difference(middle, middle - half, middle + half, len(numbers), degrees=len(numbers) - 1)
 
 
 @dataclass(frozen=True)
@@ -184,9 +200,10 @@ def difference(runs: Runs, one: At, other: At) -> Difference | None:
     sampling = mean(variance(a[seed], b[seed], count) for seed, count in zip(both, samples, strict=True))
     spread = max(sampling + noise.variance, stdev(gaps) ** 2 if len(both) > 1 else 0.0)
     half = quantile(noise) * math.sqrt(spread / len(both))
-    if len(both) > 1 and not noise.degrees:
-        half = max(half, alone.high - alone.value)
-    return replace(alone, low=alone.value - half, high=alone.value + half, noise=math.sqrt(noise.variance))
+    if len(both) > 1 and not noise.degrees and half < alone.high - alone.value:
+        return alone
+    wide = replace(alone, low=alone.value - half, high=alone.value + half)
+    return replace(wide, noise=math.sqrt(noise.variance), degrees=noise.degrees or math.inf)
 
 
 def _shares(of: Reading) -> bool:
@@ -201,14 +218,15 @@ def noise_of(run: Summary, at: At) -> Noise:
 
 
 def quantile(noise: Noise) -> float:
-    """How many standard deviations make a 95 % interval: Student's t, if what seeds add is known from few rows.
+    """How many standard deviations make a 95 % interval: Student's t, if what seeds add is known from few rows, also if
+    that is nothing.
 
-    >>> round(quantile(Noise()), 2), round(quantile(Noise(1e-4, 4)), 2)
-    (1.96, 2.78)
+    >>> round(quantile(Noise()), 2), round(quantile(Noise(1e-4, 4)), 2), round(quantile(Noise(0.0, 4)), 2)
+    (1.96, 2.78, 2.78)
     """
     from scipy.stats import t
 
-    return float(t.ppf(0.975, noise.degrees if noise.variance > 0 else math.inf))
+    return float(t.ppf(0.975, noise.degrees or math.inf))
 
 
 def variance(one: float, other: float, samples: int) -> float:

@@ -22,6 +22,7 @@ from sparsona.reproduce._differences import (
     Reading,
     Runs,
     Summary,
+    accuracy,
     by_size,
     score,
     values,
@@ -31,7 +32,6 @@ from sparsona.reproduce._differences import (
 EVERY = (-1, "")
 """In the place of a size and its table: all of them."""
 POINTS = ("pre", "post")
-READINGS: tuple[Reading, ...] = (score, by_size)
 
 
 @dataclass
@@ -68,10 +68,11 @@ def with_noise(parts: Sequence[Runs]) -> list[Runs]:
     (0.0099, 2.0)
     """
     found: dict[tuple[str, Reading, tuple[int, str], bool], _Pairs] = {}
+    readings = _readings(parts)
     for nth, runs in enumerate(parts):
         for one, other in combinations(_once(runs), 2):
             table, sampled = _place(runs[one], runs[other])
-            for point, of in product(POINTS, READINGS):
+            for point, of in product(POINTS, readings):
                 more, seeds = _excess(runs, one, other, point, of)
                 for place in {(nth, table), EVERY} if seeds else ():
                     pairs = found.setdefault((point, of, place, sampled), _Pairs())
@@ -85,14 +86,23 @@ def with_noise(parts: Sequence[Runs]) -> list[Runs]:
         unknown = Noise(math.inf if sampled else 0.0)
         noise = {
             (point, of): known.get((point, of, (nth, table), sampled), known.get((point, of, EVERY, sampled), unknown))
-            for point, of in product(POINTS, READINGS)
+            for point, of in product(POINTS, readings)
         }
-        return {**run, NOISE: noise | {("ft", of): noise["post", of] for of in READINGS}}  # both after local training
+        return {**run, NOISE: noise | {("ft", of): noise["post", of] for of in readings}}  # both after local training
 
     return [
         {row: {seed: told(run, nth) for seed, run in own.items()} for row, own in runs.items()}
         for nth, runs in enumerate(parts)
     ]
+
+
+def _readings(parts: Sequence[Runs]) -> tuple[Reading, ...]:
+    """The means over the clients, and whatever the papers' own code has read off a run, taken for an accuracy: a claim
+    that reads it otherwise does not ask."""
+    every = (run for runs in parts for own in runs.values() for run in own.values())
+    found = (own for run in every for own in (run.get("extra") or {}).items())
+    names = dict.fromkeys(name for name, value in found if isinstance(value, float))
+    return (score, by_size, *map(accuracy, names))
 
 
 def _once(runs: Runs) -> list[str]:

@@ -41,13 +41,14 @@ class Claim:
     cost: str = ""
 
 
-def word_above(gap: Difference, by: float = 0.0) -> Word:
-    """Whether a number is above `by`. Numbers that are equal in all seeds, as at a ceiling, decide nothing.
+def word_above(gap: Difference, by: float = 0.0, rivals: int = 1) -> Word:
+    """Whether a number is above `by`, one of as many as there are `rivals`. Numbers that are equal in all seeds, as at
+    a ceiling, decide nothing.
 
     >>> word_above(Difference(0.0, 0.0, 0.0, 3)), word_above(Difference(-0.2, -0.3, -0.1, 3))
     ('within noise', 'no')
     """
-    return "yes" if gap.low > by else "no" if gap.high < by else "within noise"
+    return "yes" if gap.low > by else "no" if gap.high_of(rivals) < by else "within noise"
 
 
 def word_below(gap: Difference, most: float) -> Word:
@@ -76,7 +77,8 @@ def above(
 ) -> Check:
     """Whether `one` is above all `others` by more than `by`. All must have been run.
 
-    The note tells of the rival that decides: the surest to be above it, else the one that is furthest above or nearest.
+    One rival that is above it is enough for "no". Of several one is above by chance, so that this takes an interval
+    that is wider by their number. The note tells of the rival with the highest score among those that decide.
     """
 
     def check(runs: Runs) -> Verdict:
@@ -85,9 +87,10 @@ def above(
         known = {other: gap for other, gap in found.items() if gap is not None}
         if not known or len(known) < len(found):
             return missing(runs, one, *others)
-        word = worst(word_above(gap, by) for gap in known.values())
-        rival, gap = min(known.items(), key=lambda pair: pair[1].high if word == "no" else pair[1].value)
-        return Verdict(word, f"{gap} against {rival}" if len(others) > 1 else str(gap))
+        words = {other: word_above(gap, by, len(known)) for other, gap in known.items()}
+        word = worst(words.values())
+        rival = min((other for other in words if words[other] == word), key=lambda other: known[other].value)
+        return Verdict(word, f"{known[rival]} against {rival}" if len(others) > 1 else str(known[rival]))
 
     return check
 
@@ -131,9 +134,10 @@ def within(limit: float, *rows: str, point: str = "pre") -> Check:
         known = {pair: gap for pair, gap in found.items() if gap is not None}
         if len(known) < len(pairs):
             return missing(runs, *rows)
-        word = worst(word_within(gap, limit) for gap in known.values())
-        (a, b), gap = max(known.items(), key=lambda pair: abs(pair[1].value))
-        return Verdict(word, f"{gap}, {a} against {b}")
+        words = {pair: word_within(gap, limit) for pair, gap in known.items()}
+        word = worst(words.values())
+        a, b = max((pair for pair in pairs if words[pair] == word), key=lambda pair: abs(known[pair].value))
+        return Verdict(word, f"{known[a, b]}, {a} against {b}")
 
     return check
 

@@ -21,8 +21,19 @@ from sparsona.prepare import Prepared
 from sparsona.report.curves import curve
 from sparsona.reproduce import Runs, Summary, server_scores
 from sparsona.reproduce._checks import flops, numbers_sent, share
-from sparsona.reproduce._differences import extra, first_seeds, interval
-from sparsona.reproduce._verdicts import Check, Verdict, Word, above, all_of, any_of, fact, missing, word_within
+from sparsona.reproduce._differences import ENOUGH, extra, first_seeds, interval
+from sparsona.reproduce._verdicts import (
+    Check,
+    Verdict,
+    Word,
+    above,
+    all_of,
+    any_of,
+    fact,
+    missing,
+    word_above,
+    word_within,
+)
 from sparsona.reproduce.fedspa.plan import EVERY, ORIGINALS
 from sparsona.runs.directory import RunDirectory
 from sparsona.training.flops import costs, forward_flops
@@ -91,8 +102,8 @@ Pairs = Sequence[tuple[float, float]]
 
 
 def sooner(one: str, other: str, goal: float) -> Check:
-    """Whether a row gets to an accuracy at `pre` in fewer rounds than another, with every seed of at least two. Who
-    never gets there is later; where neither does with any seed, the runs were too short to tell."""
+    """Whether a row gets to an accuracy at `pre` in fewer rounds than another, with three seeds or more. Who never
+    gets there is later; where neither does with any seed, the runs were too short to tell."""
     return _by_seed(one, other, lambda a, b: (rounds_to(a, goal), rounds_to(b, goal)), _first)
 
 
@@ -159,12 +170,17 @@ def _by_seed(
 
 
 def _first(pairs: Pairs) -> Verdict:
-    """Less than the rounds between two measurements is no difference, and one seed decides nothing."""
-    if len(pairs) == 1:
-        return Verdict("within noise", _told(pairs))
+    """Less than the rounds between two measurements is no difference. One seed or two decide nothing; of several the
+    interval does, and where somebody never gets there, whether all agree."""
     gaps = [(two or math.inf) - (one or math.inf) if one or two else 0.0 for one, two in pairs]
-    word: Word = "yes" if min(gaps) >= EVERY else "no" if max(gaps) <= -EVERY else "within noise"
-    return Verdict(word, _told(pairs))
+    if len(pairs) < ENOUGH:
+        return Verdict("within noise", _told(pairs))
+    if any(map(math.isinf, gaps)):
+        word: Word = "yes" if min(gaps) >= EVERY else "no" if max(gaps) <= -EVERY else "within noise"
+        return Verdict(word, _told(pairs))
+    lead = interval(gaps)
+    word = word_above(lead) if abs(lead.value) >= EVERY else "within noise"
+    return Verdict(word, f"{_told(pairs)}: {lead.value:+.0f} ± {lead.high - lead.value:.0f}")
 
 
 def _told(pairs: Pairs) -> str:
