@@ -32,6 +32,7 @@ from sparsona.reproduce._differences import (
 EVERY = (-1, "")
 """In the place of a size and its table: all of them."""
 POINTS = ("pre", "post")
+MEANS: tuple[Reading, ...] = (score, by_size)
 
 
 @dataclass
@@ -83,12 +84,13 @@ def with_noise(parts: Sequence[Runs]) -> list[Runs]:
 
     def told(run: Summary, nth: int) -> Summary:
         table, sampled = _place({0: run})
-        unknown = Noise(math.inf if sampled else 0.0)
-        noise = {
-            (point, of): known.get((point, of, (nth, table), sampled), known.get((point, of, EVERY, sampled), unknown))
-            for point, of in product(POINTS, readings)
-        }
-        return {**run, NOISE: noise | {("ft", of): noise["post", of] for of in readings}}  # both after local training
+        noise = {(point, of): Noise(math.inf if sampled else 0.0) for point, of in product(POINTS, MEANS)}
+        for point, of in product(POINTS, readings):
+            found = known.get((point, of, (nth, table), sampled)) or known.get((point, of, EVERY, sampled))
+            if found is not None:
+                noise[point, of] = found
+        after = {("ft", of): one for (point, of), one in noise.items() if point == "post"}  # both after local training
+        return {**run, NOISE: noise | after}
 
     return [
         {row: {seed: told(run, nth) for seed, run in own.items()} for row, own in runs.items()}
@@ -102,7 +104,7 @@ def _readings(parts: Sequence[Runs]) -> tuple[Reading, ...]:
     every = (run for runs in parts for own in runs.values() for run in own.values())
     found = (own for run in every for own in (run.get("extra") or {}).items())
     names = dict.fromkeys(name for name, value in found if isinstance(value, float))
-    return (score, by_size, *map(accuracy, names))
+    return (*MEANS, *map(accuracy, names))
 
 
 def _once(runs: Runs) -> list[str]:

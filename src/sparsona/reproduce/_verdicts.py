@@ -90,7 +90,11 @@ def above(
         words = {other: word_above(gap, by, len(known)) for other, gap in known.items()}
         word = worst(words.values())
         rival = min((other for other in words if words[other] == word), key=lambda other: known[other].value)
-        return Verdict(word, f"{known[rival]} against {rival}" if len(others) > 1 else str(known[rival]))
+        gap = known[rival]
+        told = f"{gap} against {rival}" if len(others) > 1 else str(gap)
+        if word != "no" and word_above(gap, by) == "no":
+            told += f" (± {gap.high_of(len(known)) - gap.value:.4f} as one of {len(known)} rivals)"
+        return Verdict(word, told)
 
     return check
 
