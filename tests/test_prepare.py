@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import sparsona
 from sparsona.errors import InputError
+from sparsona.methods import METHODS
 from sparsona.prepare import prepare
 
 ROWS = [f"{'ulm' if k % 3 else 'aue'},{k * k % 17},{k % 2}" for k in range(60)]
@@ -75,3 +78,21 @@ def test_a_client_with_too_few_rows_is_told_with_its_file(wards: Path) -> None:
         "or leave small clients out with --partition groups:2"
     )
     assert sorted(prepare({**given, "partition": "groups:2"}).setup.federation.clients) == ["a", "b"]
+
+
+OTHER = {"lr": 0.03, "epochs": 2, "steps": 3, "repeats": 2, "weight_decay": 0.01}
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS.names() if METHODS.get(name).unused])
+def test_a_training_setting_that_changes_nothing_is_named(method: str, caplog: pytest.LogCaptureFixture) -> None:
+    usual = {"method": method, "clients": 2, "rounds": 2, "partition": "iid", "engine": "inprocess"}
+    with caplog.at_level(logging.WARNING):
+        before = sparsona.run(method, **{k: v for k, v in usual.items() if k != "method"})
+    assert "changes nothing" not in caplog.text
+    for setting in METHODS.get(method).unused:
+        changed = {**usual, "training": {setting: OTHER[setting]}}
+        with caplog.at_level(logging.WARNING):
+            prepare(changed)
+        assert f"training.{setting} changes nothing in {method}" in caplog.text
+        after = sparsona.run(method, **{k: v for k, v in changed.items() if k != "method"})
+        assert after.summary["digest"] == before.summary["digest"]

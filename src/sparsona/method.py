@@ -169,6 +169,9 @@ class Method(ABC, Generic[S, C]):
     """BatchNorm's statistics: the loop sends and averages them, or leaves each client its own. They are those of the
     model that was trained last, so a method whose clients have a model of their own leaves them there."""
 
+    unused: ClassVar[tuple[str, ...]] = ()
+    """The training settings that the method does not read, having options in their place: who sets one is warned."""
+
     alone: ClassVar[bool] = False
     """Whether clients train alone: no order goes out, no reply comes back."""
 

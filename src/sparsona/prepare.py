@@ -35,6 +35,7 @@ from sparsona.methods import METHODS
 from sparsona.models._build import build_model
 from sparsona.partition._split import federate
 from sparsona.registry import split_spec
+from sparsona.training.config import TrainConfig
 from sparsona.training.fused import TrainerName, choose_trainer
 from sparsona.training.objective import Objective, multilabel
 from sparsona.training.runner import ModelRunner
@@ -93,6 +94,7 @@ def prepare(
         experiment = Experiment(**{**settings, "options": dataclasses.asdict(method)})
     else:
         experiment, method = build(settings, origin)
+    _warn_of_unused(experiment.method, method, experiment.training)
     experiment = experiment.model_copy(update={"data": absolute(experiment.data, Path.cwd())})
     if experiment.device != "cpu":
         _check_device(experiment.device)
@@ -147,6 +149,14 @@ def prepare(
     engine = _engine(experiment, setup, seconds) if experiment.engine == "auto" else experiment.engine
     experiment = experiment.model_copy(update={"engine": engine, "trainer": setup.trainer})
     return Prepared(experiment, setup, newcomers, schedule or experiment.schedule, agreement, source, seconds, rows)
+
+
+def _warn_of_unused(name: str, method: Method[Any, Any], training: TrainConfig) -> None:
+    """Name the training settings that were changed and change nothing. Other methods of a comparison may read them."""
+    usual = TrainConfig()
+    for setting in method.unused:
+        if getattr(training, setting) != getattr(usual, setting):
+            log.warning("training.%s changes nothing in %s, which has options of its own for that", setting, name)
 
 
 def _dataset(experiment: Experiment, given: Any, along: Along | None) -> Dataset:

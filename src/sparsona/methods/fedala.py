@@ -36,8 +36,8 @@ class ClientState:
 class FedALA(Method[ServerState, ClientState]):
     """FedAvg whose clients learn where to take the global model, entry by entry, in the last layers.
 
-    `layers`: how many of the last layers have weights W, all others take the global model; `ala_steps` steps on W are
-    taken a round and `ala_first` in a client's first, at the rate `ala_lr`.
+    `layers`: how many of the last layers have weights W, at most all but the first; all others take the global model.
+    `ala_steps` steps on W are taken a round and `ala_first` in a client's first, at the rate `ala_lr`.
     """
 
     private: ClassVar[tuple[str, ...]] = ("weights",)

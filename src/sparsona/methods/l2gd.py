@@ -44,6 +44,7 @@ class L2GD(Method[ServerState, ClientState]):
     """
 
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
+    unused: ClassVar[tuple[str, ...]] = ("epochs", "steps")
 
     lam: Annotated[float, Field(ge=0)] = 0.1
     p: Annotated[float, Field(gt=0, lt=1)] = 0.05

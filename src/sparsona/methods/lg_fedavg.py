@@ -26,8 +26,8 @@ from sparsona.training.local import Local
 class LGFedAvg(Method[ServerState, ClientState]):
     """Private representation, shared last layers, whose plain mean over the replies is the next.
 
-    `top` is the number of shared layers at the end. The authors start from a model that FedAvg has trained; here all
-    start from the initial one.
+    `top` is the number of shared layers at the end, at most all but the first. The authors start from a model that
+    FedAvg has trained; here all start from the initial one.
     """
 
     private: ClassVar[tuple[str, ...]] = ("kept",)

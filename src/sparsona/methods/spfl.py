@@ -39,6 +39,7 @@ class SPFL(Method[ServerState, None]):
     """
 
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
+    unused: ClassVar[tuple[str, ...]] = ("repeats",)
     gamma: Annotated[int, Field(ge=1)] = 10
     steps: Literal["two", "one"] = "two"
     head: Literal["own", "mixed"] = "own"

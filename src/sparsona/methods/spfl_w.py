@@ -36,6 +36,7 @@ class SPFLw(Method[ServerState, None]):
     """
 
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
+    unused: ClassVar[tuple[str, ...]] = ("repeats",)
     gamma: Annotated[int, Field(ge=1)] = 10
     steps: Literal["two", "one"] = "two"
     keep: Annotated[float, Field(ge=0, lt=1)] = 0.6

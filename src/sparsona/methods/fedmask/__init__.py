@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -44,16 +44,17 @@ class ClientState:
 class FedMask(Method[ServerState, ClientState]):
     """Experimental: frozen common weights, personal binary masks, a bit a weight each way.
 
-    `layers` is the number of layers at the end that are masked (0: all). `keep` is the share of a client's weights that
-    survives its first training. `score_lr` is the learning rate of the scores, with a weight counted in units of its
-    tensor's root mean square. Where two or more masks have a weight, the majority of the clients decides; elsewhere a
-    client's own bit stays. A client takes the server's bit over by the sign of its score.
+    `layers` is the number of layers at the end that are masked (0, or more than there are: all). `keep` is the share of
+    a client's weights that survives its first training. `score_lr` is the learning rate of the scores, with a weight
+    counted in units of its tensor's root mean square. Where two or more masks have a weight, the majority of the
+    clients decides; elsewhere a client's own bit stays. A client takes the server's bit over by the sign of its score.
 
     Without the original code this is a reading of the abstract, and it does not reach the accuracy that others print
     for FedMask (docs/papers/pfedgate.md). Masks of a random net that is never trained are the limit, not the votes:
     with votes switched off it scores the same.
     """
 
+    unused: ClassVar[tuple[str, ...]] = ("lr", "weight_decay")
     layers: Annotated[int, Field(ge=0)] = 2
     keep: Annotated[float, Field(gt=0, le=1)] = 0.5
     score_lr: Annotated[float, Field(gt=0)] = 20.0

@@ -70,6 +70,8 @@ def mixture_of(kind: Kind, layout: Layout, own: str | float = "") -> ComponentMi
     (array([2, 3, 4, 5]), array([0, 1, 4, 5]))
     """
     size, every = layout.size, np.arange(layout.size)
+    if kind != "split" and own != "":
+        raise InputError(f"own={own!r} says what is personal in a layout that is split: choose layout=split too")
     if kind != "split":
         return ComponentMixture(size, every[:0] if kind == "personal" else every, every)
     mask = np.zeros(size, np.bool_)
