@@ -201,7 +201,7 @@ def _resolve(experiment: Experiment, given: Mapping[str, Any], data: Dataset) ->
     update: dict[str, Any] = {}
     if experiment.model == "auto":
         update["model"] = data.model
-    owned = data.groups is not None and split_spec(experiment.data)[0] in OWN
+    owned = data.groups is not None and (data.rows is not None or split_spec(experiment.data)[0] in OWN)
     by_group = split_spec(experiment.partition)[0] == "groups" and "partition" in given
     if by_group and "clients" not in given:
         update["clients"] = 0
