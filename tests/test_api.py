@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,11 @@ import torch
 from torch import nn
 
 import sparsona
+from sparsona.data import Columns
 from sparsona.errors import InputError, RunError
+from sparsona.federation.schedule import Sampled
+from sparsona.methods.fedprox import FedProx
+from sparsona.training.config import TrainConfig
 
 
 def test_the_same_seed_gives_the_same_digest_and_another_does_not() -> None:
@@ -184,6 +189,55 @@ def test_plain_packing_changes_bytes_and_nothing_else() -> None:
     assert tight["digest"] == plain["digest"]
     for way in ("up", "down"):
         assert tight["bytes"][way] < plain["bytes"][way]
+
+
+def test_ordinary_python_arguments_are_taken() -> None:
+    shared: dict[str, object] = {"clients": 2, "rounds": 1, "partition": "iid", "engine": "inprocess"}
+    plain = sparsona.run("local", seed=3, training={"lr": 0.25}, **shared).summary["digest"]  # type: ignore[arg-type]
+    for given in (
+        {"seed": np.int64(3), "training": {"lr": np.float32(0.25)}},
+        {"seed": 3, "training": TrainConfig(lr=0.25)},
+        {"seed": 3, "set": "lr=.25"},
+        {"seed": 3, "set": ["lr=.25"]},
+    ):
+        assert sparsona.run("local", **given, **shared).summary["digest"] == plain  # type: ignore[arg-type]
+
+
+def test_columns_may_be_an_object_beside_what_is_declared() -> None:
+    x, y = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2
+    given = {"a": (x, y), "b": (x, y)}
+    result = sparsona.run("local", data=given, columns=Columns(scaling="none"), task="regression", rounds=1)
+    schema = result.models["a"].card.schema
+    assert (schema.scaling, schema.task) == ("none", "regression")
+    with pytest.raises(InputError, match="columns: input should be a dictionary or an instance of Columns, not 'y'"):
+        sparsona.run("local", data=given, columns="y", task="regression", rounds=1)
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"data": None}, "data is None: give data, the name of a data set, or leave it out for 'digits'"),
+        ({"model": None}, "a model is a name such as 'mlp', or a torch module, not a NoneType"),
+        ({"model": 5}, "a model is a name such as 'mlp', or a torch module, not a int"),
+        ({"objective": "mse"}, r"an objective is one such as sparsona\.regression\(\), not a str"),
+        ({"objective": nn.MSELoss()}, r"an objective is one such as sparsona\.regression\(\), not a MSELoss"),
+        (
+            {"schedule": "x"},
+            "a schedule is a mapping such as {'sample': 0.5}, or an object with a method plan, not a s",
+        ),
+        ({"schedule": Sampled}, "a schedule is a mapping such as .*, or an object with a method plan, not a"),
+        ({"method": None}, r"a method is a name such as 'fedavg', or a Method such as FedAvg\(\), not a NoneType"),
+        ({"training": "fast"}, "training: input should be a dictionary or an instance of TrainConfig, not 'fast'"),
+        ({"seed": object()}, "setting seed is of type object: give a text"),
+        ({"method": FedProx(), "options": {"mu": 5}}, "method 'fedprox' is given as an object, which has its options"),
+        ({"method": FedProx(), "set": "options.mu=5"}, "method 'fedprox' is given as an object, which has its options"),
+        ({"method": FedProx(mu=-3.0)}, "method 'fedprox': mu: input should be greater than or equal to 0, not -3.0"),
+    ],
+)
+def test_an_object_that_is_none_of_its_kind_is_named(given: dict[str, Any], line: str) -> None:
+    with pytest.raises(InputError, match=line) as caught:
+        sparsona.run(**{"rounds": 1, **given})
+    assert "\n" not in str(caught.value)
 
 
 def test_what_is_no_method_is_named() -> None:

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sparsona.errors import InputError
 from sparsona.experiment import assign, build, make_method, read, to_toml
+from sparsona.methods.fedavg import FedAvg
+from sparsona.methods.fedprox import FedProx
+from sparsona.training.config import TrainConfig
 
 
 def test_the_file_is_complete_and_reads_back_equal() -> None:
@@ -103,3 +108,53 @@ def test_same_work_ignores_where_it_is_done() -> None:
 
 def test_methods_are_made_from_names() -> None:
     assert repr(make_method("fedprox", {"mu": 1})).startswith("FedProx(mu=1.0, merge='mean', server=ServerStep(")
+
+
+@dataclass(frozen=True)
+class Patient(FedAvg):
+    """FedAvg with an option of a type that no experiment file holds. `waits` are seconds."""
+
+    waits: np.ndarray[Any, Any] | None = None
+
+
+def test_a_method_given_as_an_object_is_checked_as_one_that_is_named() -> None:
+    named, _ = build({"method": "fedprox", "options": {"mu": 0.5}})
+    experiment, method = build({"method": "fedprox"}, given=FedProx(mu=np.float32(0.5)))  # type: ignore[arg-type]
+    assert experiment == named
+    assert repr(method) == repr(FedProx(mu=0.5))
+    own = Patient(waits=np.ones(2))
+    assert build({"method": "Patient"}, given=own)[1] is own
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "line"),
+    [
+        (FedProx(mu=-3.0), {}, "method 'fedprox': mu: input should be greater than or equal to 0, not -3.0"),
+        (
+            FedProx(server=type(FedProx().server)(lr=-1.0)),
+            {},
+            "method 'fedprox': server.lr: .*greater than 0, not -1.0",
+        ),
+        (FedProx(), {"options": {"mu": 5}}, "method 'fedprox' is given as an object, which has its options already"),
+        (FedProx(), {"options": {"nope": 5}}, "method 'fedprox' is given as an object, which has its options already"),
+        (FedProx(), {"rounds": 0}, "rounds: input should be greater than or equal to 1, not 0"),
+        (FedProx(), {"round": 3}, "unknown setting 'round'; did you mean 'rounds'"),
+    ],
+)
+def test_a_wrong_object_is_told_in_one_line(method: FedProx, settings: dict[str, Any], line: str) -> None:
+    with pytest.raises(InputError, match=line) as caught:
+        build({"method": "fedprox", **settings}, given=method)
+    assert "\n" not in str(caught.value)
+
+
+def test_settings_of_numpy_and_sections_as_objects_are_plain() -> None:
+    given = {"seed": np.int64(3), "training": TrainConfig(lr=0.25, drops=(0.5,)), "schedule": {"loss": np.float32(0.5)}}
+    plain = assign(given, ["rounds=2"])
+    assert (plain["seed"], plain["schedule"], plain["rounds"]) == (3, {"loss": 0.5}, 2)
+    assert type(plain["seed"]) is int
+    assert build({**plain, "method": "local"})[0].training == TrainConfig(lr=0.25, drops=(0.5,))
+    assert "rounds" not in given
+    with pytest.raises(InputError, match=r"setting training\.lr is of type object: give a text, a number"):
+        assign({"training": {"lr": object()}}, [])
+    with pytest.raises(InputError, match=r"training\.lr: input should be greater than 0, not -1"):
+        build({**assign({"training": TrainConfig(lr=-1)}, []), "method": "local"})

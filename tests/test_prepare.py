@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from torch import nn
 
 import sparsona
 from sparsona.data import heart_disease
 from sparsona.errors import InputError
+from sparsona.federation.schedule import Sampled
 from sparsona.methods import METHODS
+from sparsona.methods.fedavg import FedAvg
 from sparsona.prepare import prepare
 
 ROWS = [f"{'ulm' if k % 3 else 'aue'},{k * k % 17},{k % 2}" for k in range(60)]
@@ -112,3 +116,58 @@ def test_owners_of_a_published_table_are_the_clients(tmp_path: Path, monkeypatch
     with pytest.raises(InputError, match=r"heart-disease has 4 clients, 3 are asked for; leave --clients out"):
         prepare({**given, "clients": 3})
     assert len(prepare({**given, "partition": "iid", "clients": 3}).setup.federation.clients) == 3
+
+
+def net() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+
+class Net(nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(nn.Flatten(), nn.Linear(64, 10))
+
+
+@pytest.mark.parametrize("model", [net, Net, net()])
+def test_a_model_may_be_a_module_or_what_makes_one(model: Any) -> None:
+    assert prepare({"method": "local"}, model=model).setup.task.layout.size == 650
+
+
+@pytest.mark.parametrize(
+    ("model", "line"),
+    [
+        (
+            nn.Linear,
+            r"the model Linear cannot be made \(.*missing 2 required .*\): give a module, or a function without",
+        ),
+        (lambda: 5, "the model <lambda> makes no torch module, but something of type int"),
+        (nn.LazyLinear(10), "the model's weight has no shape yet: call the module once on a sample, then give it"),
+        (lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(10)), "the model's 1.weight has no shape yet"),
+        (nn.Sequential(nn.Flatten(), nn.LazyBatchNorm1d(affine=False)), "the model's 1.running_mean has no shape yet"),
+    ],
+)
+def test_a_model_that_is_none_yet_is_told(model: Any, line: str) -> None:
+    with pytest.raises(InputError, match=line) as caught:
+        prepare({"method": "local"}, model=model)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "objects", "line"),
+    [
+        (
+            {"method": "local"},
+            {"method": FedAvg()},
+            "method is given as an object and as 'local': leave one of them out",
+        ),
+        ({"method": "local", "model": "mlp"}, {"model": net()}, "model is given as an object and as 'mlp'"),
+        ({"method": "local", "data": "mnist"}, {"data": {}}, "data is given as an object and as 'mnist'"),
+        (
+            {"method": "local", "schedule": {"sample": 0.5}},
+            {"schedule": Sampled()},
+            "schedule is given as an object and as {'sample': 0.5}",
+        ),
+    ],
+)
+def test_a_name_beside_an_object_is_refused(settings: dict[str, Any], objects: dict[str, Any], line: str) -> None:
+    with pytest.raises(InputError, match=line):
+        prepare(settings, **objects)

@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import logging
 import resource
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,7 +141,7 @@ def run(
     out: str | Path | None = None,
     resume: bool = False,
     on_round: Callable[[RoundReport], None] = lambda report: None,
-    set: tuple[str, ...] = (),
+    set: str | Sequence[str] = (),
     **settings: Any,
 ) -> Result:
     """Train a federation and return a model a client.
@@ -162,22 +162,21 @@ def run(
     ``task=``, ``categorical=`` and the other fields of :class:`sparsona.data.Columns` say what its columns mean.
 
     `settings` are those of the experiment file (clients, partition, rounds, seed, training={"lr": 0.05}, ...); `set`
-    takes the same ``key=value`` texts as the command line. Without `out` nothing is written to disk.
+    takes the same ``key=value`` texts as the command line, one or several. Without `out` nothing is written to disk.
     """
     declared = {key: settings.pop(key) for key in [f.name for f in dataclasses.fields(Columns)] if key in settings}
     if declared:
-        settings["columns"] = {**settings.get("columns", {}), **declared}
+        settings["columns"] = _with_declared(settings.get("columns", {}), declared)
     if isinstance(data, str):
         settings["data"] = data
     settings["model"] = model if isinstance(model, str) else GIVEN
     if isinstance(method, str):
         settings["method"] = method
-    elif not issubclass(kind := type(method), Method):
-        raise InputError(f"a method is a name such as 'fedavg', or a Method such as FedAvg(), not a {kind.__name__}")
+    _check_objects(method, data, model, objective, schedule)
     if isinstance(schedule, Mapping):
         settings["schedule"] = schedule
     prepared = prepare(
-        assign(settings, set),
+        assign(settings, (set,) if isinstance(set, str) else set),
         method=None if isinstance(method, str) else method,
         data=None if isinstance(data, str) else data,
         model=None if isinstance(model, str) else model,
@@ -190,6 +189,28 @@ def run(
     if resume and folder is not None:
         folder.need_run()
     return execute(prepared, folder, resume, on_round)
+
+
+def _with_declared(columns: Any, declared: Mapping[str, Any]) -> Any:
+    """The section `columns` with what is declared beside it; what is no section is left for the check of settings."""
+    given = dataclasses.asdict(columns) if isinstance(columns, Columns) else columns
+    return {**given, **declared} if isinstance(given, Mapping) else given
+
+
+def _check_objects(method: Any, data: Any, model: Any, objective: Any, schedule: Any) -> None:
+    """Refuse what is neither a name nor an object of its kind."""
+    if data is None:
+        raise InputError("data is None: give data, the name of a data set, or leave it out for 'digits'")
+    plans = isinstance(schedule, Mapping | None) or callable(getattr(schedule, "plan", None))
+    plans = plans and not isinstance(schedule, type)
+    for given, good, what in (
+        (method, isinstance(method, str | Method), "a method is a name such as 'fedavg', or a Method such as FedAvg()"),
+        (model, isinstance(model, str) or callable(model), "a model is a name such as 'mlp', or a torch module"),
+        (objective, isinstance(objective, Objective | None), "an objective is one such as sparsona.regression()"),
+        (schedule, plans, "a schedule is a mapping such as {'sample': 0.5}, or an object with a method plan"),
+    ):
+        if not good:
+            raise InputError(f"{what}, not a {type(given).__name__}")
 
 
 def execute(

@@ -10,7 +10,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+import numpy as np
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PydanticUndefinedAnnotation,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+)
 
 from sparsona.data import absolute
 from sparsona.data.schema.columns import Columns
@@ -132,12 +141,17 @@ def all_settings() -> list[Option]:
     return [*top, *(dataclasses.replace(option, name=f"{section}.{option.name}") for section, option in inner)]
 
 
-def build(settings: Mapping[str, Any], origin: str = "the experiment") -> tuple[Experiment, Method[Any, Any]]:
-    """Check settings and return them complete, with the method that they describe."""
+def build(
+    settings: Mapping[str, Any], origin: str = "the experiment", given: Method[Any, Any] | None = None
+) -> tuple[Experiment, Method[Any, Any]]:
+    """Check settings and return them complete, with the method that they describe, or that is `given` as an object."""
     _known(settings, origin)
     if "method" not in settings:
         raise InputError(f"{origin} does not name a method: choose one of {', '.join(METHODS.names())}")
-    method = make_method(settings["method"], settings.get("options", {}))
+    name, options = settings["method"], settings.get("options", {})
+    if given is not None and options:
+        raise InputError(f"method {name!r} is given as an object, which has its options already: leave options out")
+    method = make_method(name, options) if given is None else _checked(given, name)
     options = {k: v for k, v in dataclasses.asdict(method).items() if v is not None}
     try:
         return Experiment(**{**settings, "options": options}), method
@@ -162,7 +176,24 @@ def make_method(name: str, options: Mapping[str, Any]) -> Method[Any, Any]:
     >>> make_method("fedprox", {"mu": 0.5}).mu
     0.5
     """
-    kind = METHODS.get(name)
+    return _made(METHODS.get(name), name, options)
+
+
+def _checked(method: Method[Any, Any], name: str) -> Method[Any, Any]:
+    """A method that was given as an object, its options checked like those of a method that is made by name."""
+    kind = type(method)
+    if not dataclasses.is_dataclass(kind):
+        raise InputError(f"method {name!r} is no dataclass of its options: put @dataclass(frozen=True) before it")
+    held = {field.name: getattr(method, field.name) for field in dataclasses.fields(kind) if field.init}
+    for group in groups(kind):
+        held[group] = dataclasses.asdict(held[group]) if dataclasses.is_dataclass(held[group]) else held[group]
+    try:
+        return _made(kind, name, held)
+    except (PydanticUserError, PydanticUndefinedAnnotation):
+        return method  # an option of a type that only its author can check
+
+
+def _made(kind: type[Method[Any, Any]], name: str, options: Mapping[str, Any]) -> Method[Any, Any]:
     names, grouped = option_names(kind), groups(kind)
     for key in options:
         if key not in names:
@@ -225,7 +256,7 @@ def assign(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, An
     >>> assign({"method": "fedprox"}, ["mu=0.5", "lr=0.05", "schedule.dropout=0.1"])["training"]
     {'lr': 0.05}
     """
-    out = json.loads(json.dumps(settings))
+    out = {key: _plain(value, key) for key, value in settings.items()}
     for text in assignments:
         key, equals, value = text.partition("=")
         key = key.strip()
@@ -243,7 +274,22 @@ def assign(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, An
             if not isinstance(target, dict):
                 raise InputError(f"--set: {part!r} in {key!r} is a value, not a group of settings")
         target[name] = _value(value.strip())
-    return dict(out)
+    return out
+
+
+def _plain(value: Any, where: str) -> Any:
+    """A copy of a setting as a file holds it: numbers of numpy are numbers, a section's object is its fields."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner, f"{where}.{key}") for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner, where) for inner in value]
+    if value is None or isinstance(value, str | int | float):
+        return value
+    raise InputError(f"setting {where} is of type {type(value).__name__}: give a text, a number, a list or a mapping")
 
 
 def _section(method: str, name: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from sparsona.chance import Chance
 from sparsona.data import PATHS, Columns, absolute, from_python, load
@@ -24,7 +25,7 @@ from sparsona.data.schema.understood import Line, understood
 from sparsona.engines import ENGINES
 from sparsona.engines.pool import cores
 from sparsona.engines.shipping import picklable
-from sparsona.errors import InputError
+from sparsona.errors import InputError, one_line
 from sparsona.experiment import Experiment, build
 from sparsona.export.card import GIVEN
 from sparsona.export.rebuild import objective_of
@@ -87,13 +88,14 @@ def prepare(
     :func:`sparsona.data.from_python` takes. `loaded` is the data set that the settings name, as an earlier call has
     loaded it.
     """
+    for what, given in {"method": method, "data": data, "model": model, "schedule": schedule}.items():
+        if given is not None and settings.get(what, GIVEN) != GIVEN:
+            raise InputError(f"{origin}: {what} is given as an object and as {settings[what]!r}: leave one of them out")
     if data is not None:
         settings = {**settings, "data": GIVEN}
     if method is not None:
-        settings = {**settings, "method": _name(method), "options": {}}
-        experiment = Experiment(**{**settings, "options": dataclasses.asdict(method)})
-    else:
-        experiment, method = build(settings, origin)
+        settings = {**settings, "method": _name(method)}
+    experiment, method = build(settings, origin, method)
     _warn_of_unused(experiment.method, method, experiment.training)
     experiment = experiment.model_copy(update={"data": absolute(experiment.data, Path.cwd())})
     if experiment.device != "cpu":
@@ -289,11 +291,32 @@ def _module(
 ) -> nn.Module:
     """The model; one that was given is copied, so that the caller's stays as it is."""
     if isinstance(given, nn.Module):
-        return copy.deepcopy(given)
+        return copy.deepcopy(_complete(given))
     with chance.torch("initial weights"):
         if given is not None:
-            return given()
+            return _complete(_called(given))
         return build_model(name, shape, outputs(data), data.vocabulary)
+
+
+def _called(given: Callable[[], nn.Module]) -> nn.Module:
+    """The module that a function makes, or a class of modules without arguments."""
+    name = getattr(given, "__name__", type(given).__name__)
+    try:
+        made = given()
+    except TypeError as error:
+        fix = "give a module, or a function without arguments that makes one"
+        raise InputError(f"the model {name} cannot be made ({one_line(error)}): {fix}") from error
+    if not isinstance(made, nn.Module):
+        raise InputError(f"the model {name} makes no torch module, but something of type {type(made).__name__}")
+    return made
+
+
+def _complete(module: nn.Module) -> nn.Module:
+    """A module whose weights all have a shape; one that is lazy gets them from its first sample."""
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(tensor):
+            raise InputError(f"the model's {name} has no shape yet: call the module once on a sample, then give it")
+    return module
 
 
 def outputs(data: Dataset) -> int:

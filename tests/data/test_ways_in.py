@@ -143,6 +143,7 @@ def test_one_pair_has_no_groups() -> None:
         (np.full((2, 5), 7), Columns(inputs="tokens"), (2, 5), "int32", "tokens"),
         (np.zeros((2, 3, 5, 4)), Columns(), (2, 3, 5, 4), "float32", "arrays"),
         (torch.zeros(2, 5, requires_grad=True), Columns(), (2, 5), "float32", "table"),
+        (torch.zeros(2, 3, 5, dtype=torch.bfloat16), Columns(), (2, 3, 5), "float32", "arrays"),
     ],
 )
 def test_inputs_are_what_they_look_like(x: Any, columns: Columns, shape: Any, kind: str, inputs: str) -> None:
@@ -183,6 +184,9 @@ def test_targets_are_what_they_look_like(y: Any, columns: Columns, targets: Any,
         ({"a": (Y, Y)}, "inputs have shape"),
         ({"a": ([[1.0], [1.0, 2.0]], [0, 1])}, "samples differ in shape"),
         ({"a": (X.astype(object), Y)}, "values of type object"),
+        ({"a": (X.astype(complex), Y)}, "client 'a', inputs: values of type complex128 cannot be used"),
+        ({"a": (torch.zeros(6, 2, dtype=torch.complex64), Y)}, "client 'a', inputs: values of type complex64"),
+        ({1: (X, Y), "1": (X, Y)}, "clients 1 and '1' are both called '1'; give each a name of its own"),
         ({"a": (X.astype(str), Y)}, "inputs are text"),
         ({"a": (X, Y), "b": (X[:, :1], Y)}, "client 'b' has no column 'x1', which client 'a' has"),
         ({"a": (X, Y), "b": (X, Y + 0.5)}, "client 'b', column 'y' holds decimals, client 'a' holds whole numbers"),
@@ -200,6 +204,41 @@ def test_wrong_arrays_are_told_in_one_line(given: Any, problem: str) -> None:
     with pytest.raises(DataError, match=problem) as caught:
         from_arrays(given)
     assert "\n" not in str(caught.value)
+
+
+DIGITS = np.arange(96).reshape(6, 4, 4) * 2
+UNIT = DIGITS[:, None] / 255
+
+
+@pytest.mark.parametrize("other", [UNIT, UNIT.astype(np.float32), DIGITS])
+def test_images_and_arrays_of_another_type_are_never_put_together(other: np.ndarray, tmp_path: Path) -> None:
+    """Of uint8 a model sees a 255th."""
+    images = DIGITS.astype(np.uint8)
+    kinds = {"a": "arrays of another type than uint8", "b": "images of uint8"}
+    with pytest.raises(DataError) as caught:
+        from_arrays({"a": (other, Y), "b": (images, Y)})
+    fix = "give all the same type and the same axes"
+    assert str(caught.value) == f"client 'b' has {kinds['b']}, client 'a' has {kinds['a']}; {fix}"
+    for name, x in (("a", other), ("b", images)):
+        np.savez(tmp_path / f"{name}.npz", x=x, y=Y)
+    with pytest.raises(DataError) as caught:
+        data.load(f"folder:{tmp_path}")
+    assert str(caught.value) == f"{tmp_path}/b.npz has {kinds['b']}, {tmp_path}/a.npz has {kinds['a']}; {fix}"
+
+
+def test_nor_are_they_in_a_client_and_its_test_part() -> None:
+    images = DIGITS[:, None].astype(np.uint8)
+    with pytest.raises(DataError) as caught:
+        from_arrays({"a": {"train": (images, Y), "test": (UNIT, Y)}})
+    assert str(caught.value) == (
+        "client 'a': inputs are uint8, those of the test part float64; "
+        "give all the same type, since uint8 are images of 0 to 255"
+    )
+
+
+def test_columns_have_no_type_of_their_own() -> None:
+    made = from_arrays({"a": (X[:, :1], Y), "b": (np.array([[7], [0], [3], [9], [1], [4]], np.uint8), Y)})
+    assert made.inputs[6:, 0].tolist() == [7, 0, 3, 9, 1, 4]
 
 
 def test_tokens_are_whole_numbers() -> None:
@@ -221,6 +260,24 @@ class Squares(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
 class Stream(torch.utils.data.IterableDataset[tuple[np.ndarray[Any, Any], float]]):
     def __iter__(self) -> Iterator[tuple[np.ndarray[Any, Any], float]]:
         return iter([(np.zeros(3), 0.5), (np.ones(3), 1.5)])
+
+
+class Endless(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
+    def __getitem__(self, k: int) -> tuple[torch.Tensor, int]:
+        return torch.full((4,), float(k)), k % 3
+
+
+class Broken(Squares):
+    def __getitem__(self, k: int) -> tuple[torch.Tensor, int]:
+        if k == 3:
+            raise OSError("cut\nfile")
+        return super().__getitem__(k)
+
+
+class BrokenStream(Stream):
+    def __iter__(self) -> Iterator[tuple[np.ndarray[Any, Any], float]]:
+        yield from super().__iter__()
+        raise KeyError("next")
 
 
 def test_a_torch_dataset_is_read_whole() -> None:
@@ -248,11 +305,18 @@ def test_torch_datasets_by_client_and_their_tests() -> None:
         (([],), "give"),
         ((Squares(), {"a": Squares()}), "must both"),
         (({"a": Squares()}, {"b": Squares()}), "client 'a' is in only one"),
+        ((Endless(),), "the torch Dataset: the torch Dataset has no length; give it __len__, or make it an Iterable"),
+        (
+            ({"a": Broken()},),
+            r"client 'a': sample 3 of the torch Dataset cannot be read \(OSError: cut file\); correct",
+        ),
+        ((BrokenStream(),), r"sample 2 of the torch Dataset cannot be read \(KeyError: 'next'\)"),
     ],
 )
 def test_wrong_torch_datasets_are_told(arguments: Any, problem: str) -> None:
-    with pytest.raises(DataError, match=problem):
+    with pytest.raises(DataError, match=problem) as caught:
         from_torch(*arguments)
+    assert "\n" not in str(caught.value)
 
 
 # tables
@@ -276,6 +340,36 @@ def test_types_of_a_frame_are_understood() -> None:
     assert rows.dropped == {"day": "--drop"}
     with pytest.raises(DataError, match="column 'day' holds dates; pass --drop day, or --split time:day"):
         from_python(given, columns=Columns())
+
+
+def test_categories_of_a_frame_may_be_missing() -> None:
+    wards = pandas.Categorical([1, 2, None] * 20)
+    given = {name: pandas.DataFrame({"ward": wards, "label": [0, 1] * 30}) for name in ("a", "b")}
+    rows = from_python(given, columns=Columns()).rows
+    assert rows is not None
+    assert rows.categories["ward"].tolist() == ["1", "2", ""] * 40
+    assert rows.numeric == {"ward"}
+    result = sparsona.run("local", data=given, rounds=1)
+    assert result.models["a"].card.schema.features[0].values == ("1", "2")
+    assert len(result.models["a"].predict(given["a"][:3])) == 3
+
+
+@pytest.mark.parametrize("declared", [(), ("day",)])
+def test_categories_of_a_frame_may_be_dates(declared: tuple[str, ...], tmp_path: Path) -> None:
+    days = pandas.Series(np.array(["2026-01-03", "2026-01-01T12:30", "NaT"] * 20, "M8[us]"))
+    frame = pandas.DataFrame({"day": days if declared else days.astype("category"), "label": [0, 1] * 30})
+    (tmp_path / "b").mkdir()
+    frame.to_parquet(tmp_path / "b" / "b.parquet")
+    stored = data.load(f"folder:{tmp_path / 'b'}", columns=Columns(categorical=("day",)))
+    for made in (from_python(frame, columns=Columns(categorical=declared)), stored):
+        assert made.rows is not None
+        assert made.rows.categories["day"].tolist() == ["2026-01-03", "2026-01-01T12:30:00", ""] * 20
+        assert made.rows.numeric == frozenset()
+    model = sparsona.run("local", data={"a": frame, "b": frame}, rounds=1, categorical=declared).models["a"]
+    assert model.card.schema.features[0].values == ("2026-01-01T12:30:00", "2026-01-03")
+    told = {"day": ["2026-01-03", "2026-01-01T12:30:00", ""]}
+    for same in (frame[:3], {"day": days[:3].to_numpy()}):
+        assert np.array_equal(model.probabilities(same), model.probabilities(told))
 
 
 def test_types_of_a_parquet_file_are_understood(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch.utils.data
 
 from sparsona.data.dataset import Array
 from sparsona.data.schema.table import Table
-from sparsona.errors import DataError
+from sparsona.errors import DataError, one_line
 
 Pair = tuple[Any, Any]
 """Inputs and targets: numpy arrays, torch tensors, or lists of numbers."""
@@ -34,6 +34,11 @@ def from_pairs(train: Pair, test: Pair | None, owner: str, where: str, called: S
                     f"{where}: {what} have shape {one.shape[1:]}, those of the test part {other.shape[1:]}; "
                     "give all the same shape"
                 )
+        if x.ndim > 2 and np.uint8 in (x.dtype, x_test.dtype) and x.dtype != x_test.dtype:
+            raise DataError(
+                f"{where}: inputs are {x.dtype}, those of the test part {x_test.dtype}; "
+                "give all the same type, since uint8 are images of 0 to 255"
+            )
         x, y = np.concatenate([x, x_test]), np.concatenate([y, y_test])
     columns: dict[str, Array] = {}
     table = x.ndim == 2
@@ -52,15 +57,25 @@ def from_pairs(train: Pair, test: Pair | None, owner: str, where: str, called: S
 
 def as_array(values: Any, what: str) -> Array:
     """The values as an array; `what` they are stands in the error if they cannot be one."""
-    if isinstance(values, torch.Tensor):
-        return np.asarray(values.detach().cpu())
     try:
-        array = np.asarray(values)
+        array = plain_array(values)
     except ValueError as error:
         raise DataError(f"{what}: samples differ in shape; give all the same shape") from error
     if array.dtype.kind not in "biufUS":
         raise DataError(f"{what}: values of type {array.dtype} cannot be used; give numbers")
     return array
+
+
+def plain_array(values: Any) -> Array:
+    """The values as an array of any type. A tensor's gradient is left behind; numpy has no bfloat16: it is float32.
+
+    >>> plain_array(torch.ones(2, dtype=torch.bfloat16, requires_grad=True))
+    array([1., 1.], dtype=float32)
+    """
+    if not isinstance(values, torch.Tensor):
+        return np.asarray(values)
+    tensor = values.detach().cpu()
+    return np.asarray(tensor.float() if tensor.dtype == torch.bfloat16 else tensor)
 
 
 def checked_pair(given: Any, who: str) -> tuple[Array, Array]:
@@ -84,13 +99,8 @@ def read_torch(data: torch.utils.data.Dataset[Any], who: str) -> tuple[Array, Ar
     """All samples of a torch Dataset, at once where it is made of tensors."""
     if isinstance(data, torch.utils.data.TensorDataset):
         return checked_pair(data.tensors, who)
-    samples: Iterable[Any]
-    if isinstance(data, torch.utils.data.IterableDataset):
-        samples = data
-    else:
-        samples = (data[k] for k in range(len(data)))  # type: ignore[arg-type]
     xs, ys = [], []
-    for sample in samples:
+    for sample in _samples(data, who):
         if not isinstance(sample, tuple | list) or len(sample) != 2:
             raise DataError(f"{who}: a sample is not a pair; let the torch Dataset give (input, target)")
         xs.append(as_array(sample[0], f"{who}, inputs"))
@@ -100,3 +110,19 @@ def read_torch(data: torch.utils.data.Dataset[Any], who: str) -> tuple[Array, Ar
         if odd is not None:
             raise DataError(f"{who}: samples have shapes {arrays[0].shape} and {odd}; give all the same shape")
     return checked_pair((np.array(xs), np.array(ys)), who)
+
+
+def _samples(data: torch.utils.data.Dataset[Any], who: str) -> Iterator[Any]:
+    """The samples in their order; one that cannot be read is named."""
+    if not isinstance(data, torch.utils.data.IterableDataset) and not hasattr(data, "__len__"):
+        raise DataError(f"{who}: the torch Dataset has no length; give it __len__, or make it an IterableDataset")
+    read = 0
+    try:
+        streamed = isinstance(data, torch.utils.data.IterableDataset)
+        for sample in iter(data) if streamed else (data[k] for k in range(len(data))):
+            yield sample
+            read += 1
+    except Exception as error:  # a user's Dataset may raise anything
+        where = f"{who}: sample {read} of the torch Dataset"
+        reason = f"{type(error).__name__}: {one_line(error)}"
+        raise DataError(f"{where} cannot be read ({reason}); correct it or leave it out") from error

@@ -30,7 +30,9 @@ def from_frame(frame: Any, owner: str, where: str) -> Table:
         series = frame.iloc[:, k]
         if str(series.dtype) == "category":
             categories.add(name)
-            series = series.astype(series.cat.categories.dtype)
+            kind = series.cat.categories.dtype
+            gaps = isinstance(kind, np.dtype) and kind.kind in "iu" and series.isna().any()
+            series = series.astype(np.float64 if gaps else kind)
         columns[name] = _values(series, f"{where}, column {name!r}")
     raw = frozenset(name for name, values in columns.items() if values.dtype.kind == "U")
     return Table(owner, where, columns, categories=frozenset(categories), raw=raw)

@@ -95,6 +95,12 @@ def from_python(
         return _dataset(name, [_one(given, "", where)], False, model, columns, along)
     if not given:
         raise DataError(f"{name}: there is no client; give at least one")
+    called: dict[str, Any] = {}
+    for client in given:
+        if str(client) in called:
+            both = f"{called[str(client)]!r} and {client!r}"
+            raise DataError(f"{name}: clients {both} are both called {str(client)!r}; give each a name of its own")
+        called[str(client)] = client
     tables = [_client(str(client), one) for client, one in given.items()]
     tested = sum(table.test > 0 for table in tables)
     if tested not in (0, len(tables)):

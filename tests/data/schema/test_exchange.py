@@ -142,6 +142,22 @@ def test_the_server_refuses_tables_that_cannot_be_one(change: dict[str, np.ndarr
     assert str(caught.value) == line
 
 
+def test_the_server_refuses_images_beside_arrays_of_another_type() -> None:
+    """Of uint8 a model sees a 255th."""
+    label = {"y": np.array([0, 1])}
+    pixels = np.arange(32).reshape(2, 1, 4, 4)
+    east, west = (
+        understand(Table(name, name, label, block=block, target=("y",)), Columns())
+        for name, block in (("east", pixels / 255), ("west", pixels.astype(np.uint8)))
+    )
+    with pytest.raises(DataError) as caught:
+        agree({"east": describe_rows(east, np.arange(2)), "west": describe_rows(west, np.arange(2))})
+    assert str(caught.value) == (
+        "client 'west' has images of uint8, client 'east' has arrays of another type than uint8; "
+        "give all the same type and the same axes"
+    )
+
+
 def test_a_hostile_description_is_refused() -> None:
     east, _ = owners()
     good = dict(describe_rows(east, EAST_TRAIN).parts)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from sparsona.data.folder import read_table
 from sparsona.data.schema.raw import encode_raw
 from sparsona.data.schema.schema import Category, Number, Schema
+from sparsona.errors import DataError
 
 SCHEMA = Schema(
     "classification",
@@ -46,3 +49,31 @@ def test_known_rows_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
 def test_codes_are_compared_as_texts() -> None:
     wards = Schema("classification", ("y",), features=(Category("ward", ("01", "1")),))
     assert encode_raw(wards, {"ward": ["1", "01"]}).tolist() == [[0, 1], [1, 0]]
+
+
+TWO = Schema("classification", ("y",), features=(Number("a"), Number("b", 1.0, 2.0)))
+IMAGES = Schema("classification", ("y",), inputs="images", shape=(1, 2, 2))
+ARRAYS = Schema("classification", ("y",), inputs="arrays", shape=(1, 2))
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_tensors_are_taken_without_their_gradient(kind: torch.dtype) -> None:
+    given = torch.tensor([[1.0, 5.0], [2.0, 3.0]], dtype=kind, requires_grad=True)
+    assert encode_raw(TWO, given).tolist() == [[1, 2], [2, 1]]
+    assert encode_raw(TWO, {"a": given[:, 0], "b": given[:, 1]}).tolist() == [[1, 2], [2, 1]]
+    assert encode_raw(ARRAYS, given[:, None]).tolist() == [[[1, 5]], [[2, 3]]]
+
+
+def test_complex_numbers_are_refused() -> None:
+    for given in (np.zeros((1, 1, 2), complex), torch.zeros((1, 1, 2), dtype=torch.complex64)):
+        with pytest.raises(DataError, match=r"the rows: values of type complex[0-9]* cannot be used; give numbers"):
+            encode_raw(ARRAYS, given)
+
+
+def test_pixels_are_not_rounded() -> None:
+    """A model of uint8 would see black where pixels are decimals from 0 to 1."""
+    pixels = np.array([[[0, 51], [102, 255]]])
+    assert encode_raw(IMAGES, pixels).dtype == np.uint8
+    for odd in (pixels / 255, pixels + 1, pixels * np.nan):
+        with pytest.raises(DataError, match=r"the rows hold values of .* that are no uint8; the model takes images of"):
+            encode_raw(IMAGES, odd)

@@ -77,13 +77,19 @@ def name(value: float) -> str:
 
 
 def names(values: Array) -> Array:
-    """A column of numbers or texts as names; the name of a missing value is empty.
+    """A column of numbers, texts or dates as names; the name of a missing value is empty.
 
     >>> names(np.array([1.0, np.nan, 2.0])).tolist(), names(np.array([True, False])).tolist()
     (['1', '', '2'], ['1', '0'])
+    >>> names(np.array(["2026-03-01", "NaT", "2026-03-01T12:30"], "datetime64[us]")).tolist()
+    ['2026-03-01', '', '2026-03-01T12:30:00']
     """
     if values.dtype.kind in "US":
         return values.astype(np.str_)
+    if values.dtype.kind == "M":
+        dates = np.datetime_as_string(values.astype("datetime64[us]")).tolist()
+        told = [date.removesuffix(".000000").removesuffix("T00:00:00") for date in dates]
+        return np.array(["" if date == "NaT" else date for date in told], np.str_)
     distinct, places = np.unique(values, return_inverse=True)
     texts = ["" if value != value else name(value) for value in distinct.tolist()]
     return np.array(texts, np.str_)[places]

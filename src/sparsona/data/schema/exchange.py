@@ -19,7 +19,7 @@ from sparsona.data.dataset import Array, Indices
 from sparsona.data.schema.cells import in_order
 from sparsona.data.schema.columns import InputKind, Scaling, TaskName
 from sparsona.data.schema.moments import ColumnMoments, moments, pooled
-from sparsona.data.schema.rows import Rows, same_category_kind, same_columns, same_kinds
+from sparsona.data.schema.rows import Rows, same_category_kind, same_columns, same_inputs, same_kinds
 from sparsona.data.schema.schema import Category, Feature, Number, Schema, class_names
 from sparsona.data.schema.spelling import Spelling, refuse_variants, variants
 from sparsona.data.schema.target import Kind, infer
@@ -374,9 +374,10 @@ def _check_alike(called: Sequence[str], heads: Sequence[Mapping[str, Any]]) -> N
         if a is b:
             continue
         pair = (called[0], a), (called[k], b)
+        same_inputs({name: head["inputs"] for name, head in pair})
         same_columns({name: [column for column, _ in head["columns"]] for name, head in pair})
         same_kinds({name: (tuple(head["targets"]), head["kind"]) for name, head in pair}, a["task"])
-        for option in ("task", "scaling", "inputs", "shape", "spelling"):
+        for option in ("task", "scaling", "shape", "spelling"):
             if a[option] != b[option]:
                 raise DataError(
                     f"{called[k]} has {option} {b[option]}, {called[0]} has {a[option]}; give all clients the same"

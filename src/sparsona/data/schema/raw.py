@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from sparsona.data._arrays import as_array, plain_array
 from sparsona.data.dataset import Array
 from sparsona.data.schema.columns import in_capitals
 from sparsona.data.schema.rows import Rows, features_of
@@ -72,7 +73,7 @@ def _table(schema: Schema, given: Any, where: str) -> Table:
                 here = f"{where}, column {name!r} has values of shape {values.shape}"
                 raise DataError(f"{here}, {first!r} of ({rows},); give every column one value a row")
         return _raw(where, columns)
-    array = np.asarray(given)
+    array = plain_array(given)
     if array.ndim != 2 or array.shape[1] != len(schema.columns):
         shape = f"(rows, {len(schema.columns)})"
         raise DataError(f"{where} have shape {array.shape}; give {shape}: {', '.join(schema.columns)}")
@@ -86,18 +87,23 @@ def _raw(where: str, columns: Mapping[str, Array]) -> Table:
 
 
 def _column(values: Any) -> Array:
-    array = np.atleast_1d(np.asarray(values))
-    if array.dtype.kind in "biuf":
+    array = np.atleast_1d(plain_array(values))
+    if array.dtype.kind in "biufM":
         return array
     return np.array(["" if cell is None or cell != cell else str(cell) for cell in array.tolist()], np.str_)
 
 
 def _block(schema: Schema, given: Any, where: str) -> Array:
-    found = given.block if isinstance(given, Table) else np.asarray(given)
+    found = given.block if isinstance(given, Table) else as_array(given, where)
     if found is None:
         raise DataError(f"{where} is a table, but the model takes samples of shape {schema.shape}; give an .npz with x")
     block: Array = found[:, None] if schema.inputs == "images" and found.ndim == 3 else found
     if block.shape[1:] != schema.shape:
         raise DataError(f"{where} have shape {block.shape}; give {('samples', *schema.shape)}")
     kind = {"images": np.uint8, "tokens": np.int32}.get(schema.inputs, np.float32)
-    return schema.encode_block(np.ascontiguousarray(block, kind))
+    with np.errstate(invalid="ignore"):
+        made = np.ascontiguousarray(block, kind)
+    if kind is not np.float32 and not np.array_equal(made, block):
+        wanted = f"the model takes {schema.inputs} of {made.dtype}"
+        raise DataError(f"{where} hold values of {block.dtype} that are no {made.dtype}; {wanted}, as in training")
+    return schema.encode_block(made)

@@ -166,6 +166,7 @@ def joined(parts: Sequence[Rows], where: Sequence[str]) -> Rows:
     """
     first = parts[0]
     for part, place in zip(parts[1:], where[1:], strict=True):
+        same_inputs({where[0]: first.inputs, place: part.inputs})
         same_columns({where[0]: first.order, place: part.order})
         same_kinds({where[0]: (first.targets, first.kind), place: (part.targets, part.kind)}, first.task)
         for name in first.categories:
@@ -197,6 +198,25 @@ def joined(parts: Sequence[Rows], where: Sequence[str]) -> Rows:
 def _places(rows: Rows, wanted: Sequence[str]) -> list[int]:
     at = {name: k for k, name in enumerate(rows.number_names)}
     return [at[name] for name in wanted]
+
+
+def same_inputs(inputs: Mapping[str, InputKind]) -> None:
+    """Refuse owners whose inputs are of different kinds: each kind has its own scale. The keys name the owners."""
+    (first, kind), *others = inputs.items()
+    for other, found in others:
+        if found != kind:
+            raise DataError(
+                f"{other} has {_INPUTS[found]}, {first} has {_INPUTS[kind]}; give all the same type and the same axes"
+            )
+
+
+_INPUTS: Mapping[InputKind, str] = {
+    "auto": "inputs of any kind",
+    "table": "a table",
+    "images": "images of uint8",
+    "arrays": "arrays of another type than uint8",
+    "tokens": "tokens",
+}
 
 
 def same_columns(columns: Mapping[str, Sequence[str]]) -> None:

@@ -75,7 +75,7 @@ class Table:
         values = self.columns[column]
         if column not in self.written:
             self._refuse_merged(column, values)
-            return names(values), values.dtype.kind not in "US"
+            return names(values), values.dtype.kind not in "USM"
         cells = [cell.strip() for cell in self.written[column].tolist()]
         if numeric is None:
             numeric = values.dtype.kind not in "US" and plainly_written(cells, self.format)
