@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,6 +19,7 @@ from sparsona.message import Message, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._masked import ClientState as MaskState
+from sparsona.methods._mixture import Mixture
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.fedspa import FedSpa
 from sparsona.models import MODELS
@@ -77,6 +79,15 @@ class State:
     secret: Vector
 
 
+SAMPLES: dict[str, Callable[[Local], Any]] = {
+    "leaks a sample": lambda local: local.runner.raw[local.split.train[0]].numpy().ravel(),
+    "leaks a sample as float32": lambda local: local.runner.raw[local.split.train[0]].float().numpy().ravel(),
+    "leaks a prepared sample": lambda local: local.inputs(1).numpy().ravel(),
+    "leaks a prepared sample as float16": lambda local: local.inputs(1).half().numpy().ravel(),
+}
+"""A sample as a method may send it, by the flaw."""
+
+
 @dataclass(frozen=True)
 class Flawed(Method[State, State]):
     """A method with a flaw of choice."""
@@ -104,9 +115,8 @@ class Flawed(Method[State, State]):
             extra["gate"] = client.secret
         if self.flaw == "leaks an old gate":
             extra["gate"], client = client.secret, replace(client, secret=client.secret[::-1] + 1)
-        if self.flaw == "leaks a sample":
-            sample = local.runner._inputs[local.split.train[0]].numpy().ravel()
-            return Fit(client, Message(weights=trained, sample=sample), trained)
+        if self.flaw in SAMPLES:
+            return Fit(client, Message(weights=trained, sample=SAMPLES[self.flaw](local)), trained)
         if self.flaw == "chance":
             trained = trained + np.random.default_rng().normal(size=len(trained)).astype(np.float32)
         return Fit(replace(client, weights=trained), Message(weights=trained, **extra), trained)
@@ -147,6 +157,9 @@ def test_a_method_without_flaw_passes() -> None:
         ("leaks a gate", "'secret' of c0 is declared private"),
         ("leaks an old gate", "'secret' of c0 is declared private"),
         ("leaks a sample", "a training sample of c0 travels"),
+        ("leaks a sample as float32", "a training sample of c0 travels"),
+        ("leaks a prepared sample", "a training sample of c0 travels"),
+        ("leaks a prepared sample as float16", "a training sample of c0 travels"),
         ("chance", "two runs of the same seed must give the same bits"),
         ("undeclared", "is a set"),
     ],
@@ -159,16 +172,138 @@ def test_flaws_are_found(flaw: str, complaint: str) -> None:
 @pytest.mark.parametrize(
     ("flaw", "complaint"),
     [
-        ("unknown client", "a new client: KeyError: 'somebody new'"),
-        ("needs everyone", "a single client: AssertionError"),
+        ("unknown client", r"a new client: send\(\) raises KeyError: 'somebody new'"),
+        ("needs everyone", r"a single client: aggregate\(\) raises AssertionError"),
         ("remembers", "no memory in the method: 'flaw' of the method object has changed"),
         ("remembers more", "no memory in the method: 'seen' of the method object has changed"),
-        ("fails for one", "a run of three clients: the server refuses the honest reply of c1 in round 1: KeyError"),
+        (
+            "fails for one",
+            r"a run of three clients: the server refuses the honest reply of c1 in round 1: aggregate\(\) raises Key",
+        ),
     ],
 )
 def test_crashes_are_named_with_their_check(flaw: str, complaint: str) -> None:
     with pytest.raises(ContractError, match=complaint):
         check_method(Flawed(flaw))
+
+
+@dataclass(frozen=True)
+class Bad(FedAvg):
+    """FedAvg, of which one answer is another."""
+
+    function: str = ""
+    flaw: str = ""
+
+    def start_client(self, task: Task, client: ClientId) -> Any:
+        return OwnState(np.zeros(3, np.float32))
+
+    def send(self, server: Any, to: ClientId, context: ServerContext) -> Any:
+        message = super().send(server, to, context)
+        return dict(message.parts) if self.function == "send" else message
+
+    def fit(self, state: Any, down: Message, local: Local) -> Any:
+        fit: Fit[Any] = replace(super().fit(FedAvg().start_client(local.task, local.client), down, local), state=state)
+        assert isinstance(fit.model, np.ndarray)
+        if self.function == "state":
+            return replace(fit, state=OwnState(np.full(3, np.nan, np.float32)))
+        if self.function == "lost":
+            return replace(fit, if_lost=OwnState(np.full(3, np.inf, np.float32)))
+        if self.function == "reply":
+            return replace(fit, reply={"weights": fit.model})
+        if self.flaw == "tuple":
+            return fit.state, fit.reply, fit.model
+        return replace(fit, model=self._bad(fit.model)) if self.function == "fit" else fit
+
+    def aggregate(self, server: Any, arrivals: Sequence[Arrival], context: ServerContext) -> Any:
+        after = super().aggregate(server, arrivals, context)
+        return None if self.function == "aggregate" else after
+
+    def personal_model(self, state: Any, down: Message, local: Local) -> Any:
+        model = super().personal_model(FedAvg().start_client(local.task, local.client), down, local)
+        return self._bad(model) if self.function == "personal_model" else model
+
+    def _bad(self, model: Vector) -> Any:
+        calls.append(self.flaw)
+        return {
+            "": lambda: model,
+            "none": lambda: None,
+            "nan": lambda: np.where(np.arange(len(model)) == 7, np.float32("nan"), model),
+            "float64": lambda: model.astype(np.float64),
+            "short": lambda: model[:-1],
+            "table": lambda: model[None],
+            "list": lambda: model.tolist(),
+            "chance": lambda: model + np.float32(np.random.default_rng().random()),
+            "time": lambda: model * np.float32(1 + time.perf_counter_ns() % 1000 / 1000),
+            "counter": lambda: model * np.float32(1 + len(calls) / 1000),
+            "nan in a mixture": lambda: Mixture((model, model), np.array([np.nan, 1], np.float32)),
+        }[self.flaw]()
+
+
+calls: list[str] = []
+
+
+def test_an_answer_that_is_not_another_passes() -> None:
+    check_method(Bad())
+
+
+SAME = "the same run twice: two runs of the same seed must give the same bits, but {0}() gives c., in round ., another"
+RUN = "a run of three clients: "
+
+
+@pytest.mark.parametrize(
+    ("function", "flaw", "complaint"),
+    [
+        ("personal_model", "chance", SAME),
+        ("personal_model", "time", SAME),
+        ("personal_model", "counter", SAME),
+        ("fit", "chance", SAME),
+        ("fit", "counter", SAME),
+        ("personal_model", "nan", RUN + "{0}() gives c., in round 2, a model with nan: every number must be finite"),
+        ("fit", "nan", RUN + "{0}() gives c., in round 1, a model with nan: every number must be finite"),
+        ("personal_model", "nan in a mixture", RUN + "{0}() gives c., in round 2, a model with nan (mixture): every"),
+        ("personal_model", "none", RUN + "{0}() gives c., in round 2, no model: give a float32 vector, or a frozen"),
+        ("fit", "none", RUN + "{0}() gives c., in round 1, no model in phase 'train', which trains: give Fit"),
+        ("personal_model", "float64", RUN + "{0}() gives c., in round 2, a float64 model of 299 numbers: give a"),
+        ("fit", "short", RUN + "{0}() gives c., in round 1, a float32 model of 298 numbers: give a float32 vector of"),
+        ("fit", "table", RUN + "{0}() gives c., in round 1, a float32 model of shape (1, 299): give a float32 vector"),
+        ("personal_model", "list", RUN + "{0}() gives c., in round 2, a list as its model: give a float32 vector"),
+        ("fit", "tuple", RUN + "what {0}() returns must be a Fit, not a tuple: return Fit(state, reply, model)"),
+        ("aggregate", "", RUN + "what {0}() returns must be a ServerState, not a NoneType: return the server's"),
+        ("send", "", "send: what {0}() returns must be a Message, not a dict: return a Message"),
+        ("reply", "", RUN + "the reply of fit() must be a Message, not a dict: give Fit a Message"),
+        ("state", "", RUN + "fit() gives c., in round 1, a state with nan (own): every number must be finite"),
+        ("lost", "", RUN + "fit() gives c., in round 1, a state if_lost with inf (own): every number must be finite"),
+    ],
+)
+def test_a_wrong_answer_is_one_line_that_names_its_function(function: str, flaw: str, complaint: str) -> None:
+    with pytest.raises(ContractError) as caught:
+        check_method(Bad(function=function, flaw=flaw))
+    told = re.escape(complaint.format(function)).replace("c\\.,", "c.,").replace("round\\ \\.,", "round .,")
+    assert re.match(told, str(caught.value)), str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@dataclass(frozen=True)
+class Misnamed(Bad):
+    """A method that declares a field which is not there."""
+
+    private: ClassVar[tuple[str, ...]] = ("onw",)
+
+
+@dataclass(frozen=True)
+class MisnamedResidual(Bad):
+    """A method with error feedback by a field which is not there."""
+
+    feedback: ClassVar[str] = "rest"
+
+
+def test_a_declared_field_that_is_not_there_is_named() -> None:
+    told = "declaration: private names 'onw', which is no field of the client's state; did you mean 'own'?"
+    with pytest.raises(ContractError, match=re.escape(told)):
+        check_method(Misnamed())
+    told = "declaration: feedback names 'rest', which is no field of the client's state: name that of the residual"
+    with pytest.raises(ContractError, match=re.escape(told)):
+        check_method(MisnamedResidual())
 
 
 @dataclass(frozen=True)
@@ -238,9 +373,9 @@ LACKING = "lost, late and repeated messages, script 1: c., round .: residual and
         ("keeps it twice", LACKING),
         ("sends what it keeps", LACKING),
         ("forgets", LACKING),
-        ("state in place", r"fit\(\) changes the client's state in place"),
-        ("downlink in place", "a run of three clients: ValueError: output array is read-only"),
-        ("server in place", r"aggregate\(\) changes the server's state in place"),
+        ("state in place", r"a run of three clients: fit\(\) changes the client's state in place"),
+        ("downlink in place", r"a run of three clients: fit\(\) raises ValueError: output array is read-only"),
+        ("server in place", r"a run of three clients: aggregate\(\) changes the server's state in place"),
     ],
 )
 def test_flaws_of_delivery_are_found(flaw: str, complaint: str) -> None:

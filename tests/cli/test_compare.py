@@ -80,6 +80,21 @@ def test_a_budget_ends_a_run_and_counts_what_was_scored_within_it(sparsona: Any,
     assert sparsona("compare", "--resume", "--out", "c", "--quiet")[1].splitlines()[:20] == out.splitlines()[:20]
 
 
+def test_a_budget_for_finished_runs_cuts_all_that_is_told_of_them(sparsona: Any) -> None:
+    assert sparsona("compare", "fedavg", *TINY, "--seeds", 1, "--out", "c", "--quiet")[0] == 0
+    code, out, err = sparsona("compare", "--resume", "--out", "c", "--budget-mb", 0.1)
+    assert code == 0, err
+    scores, costs = out[: out.index("GFLOP")], out[out.index("GFLOP") :]
+    told = dict(re.findall(r"^(\S+), seed 0: (\S+)$", err, re.MULTILINE))
+    for name in ("local", "fedavg"):
+        row = next(line.split() for line in scores.splitlines() if line.split()[:1] == [name])
+        assert told[name] == row[1], "the line of a run has the score of the table"
+    rows = [line.split() for line in costs.splitlines()]
+    seconds = {row[0]: row[-1] for row in rows if row[:1] in (["local"], ["fedavg"])}
+    assert seconds["fedavg"] == "-", "nobody has taken the time of a part of a run"
+    assert float(seconds["local"]) > 0, "all of it is within the budget"
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [

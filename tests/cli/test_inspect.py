@@ -75,6 +75,12 @@ def test_reports_and_models_replace_only_their_own_kind(sparsona: Any, model: Pa
         for client in ("west", "east"):
             words = ("export", "run", "--client", client, "--to", "m", "--format", ending)
             assert sparsona(*words) == (0, "wrote m\n", ""), "a model of any format is replaced"
+    before = model.read_bytes()
+    for name, ending in (("east.npz", "onnx"), ("east.npz", "safetensors"), ("new.ONNX", "npz")):
+        told = f"sparsona: cannot write {name} as {ending}: leave --format out, or give a name that ends in .{ending}\n"
+        assert sparsona("export", "run", "--client", "east", "--to", name, "--format", ending) == (2, "", told)
+    assert model.read_bytes() == before
+    assert not (tmp_path / "new.ONNX").exists()
     slim = ("export", "run", "--client", "east", "--slim", "--to")
     (tmp_path / "x.safetensors").write_text("mine")
     assert "x.safetensors is there and is not a model" in sparsona(*slim, "x.safetensors")[2]

@@ -52,3 +52,22 @@ def test_bad_input_is_one_line(sparsona: Any, words: list[str], line: str) -> No
     assert code == 2
     assert line in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("share", [90, 1.01, -0.1])
+def test_a_target_that_is_no_share_is_refused_before_a_folder_is_taken(
+    sparsona: Any, tmp_path: Path, share: float
+) -> None:
+    pytest.importorskip("optuna", reason="optuna is not installed: pip install sparsona[tune]")
+    told = f"sparsona: --target-accuracy {share:g} is no share of 1: give 0.9 for 90 %\n"
+    assert sparsona("tune", "fedprox", "--target-accuracy", share, *TINY, "--out", "t") == (2, "", told)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_may_be_a_target_above_one(sparsona: Any, wards: Path) -> None:
+    pytest.importorskip("optuna", reason="optuna is not installed: pip install sparsona[tune]")
+    own = ("--data", "folder:wards", "--target", "pulse", "--categorical", "sex,ill", "--rounds", 1, "--quiet")
+    words = ("tune", "fedprox", "--target-accuracy", 90, "--trials", 1, "--knobs", "lr", *own, "--out", "t")
+    code, out, err = sparsona(*words)
+    assert code == 0, err
+    assert "chosen by validation data for mae 90" in out

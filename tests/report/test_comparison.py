@@ -87,6 +87,8 @@ def test_a_budget_counts_the_last_evaluation_within_it() -> None:
     assert dense.bytes == 20e6
     assert found.best.label == "fedpse"
     assert compare(GROUPS, Budget(seconds=5)).rows[2].simulated == 5.0
+    assert math.isnan(dense.seconds), "of a part of a run, real seconds are not known"
+    assert found.rows[2].seconds == 1.0, "all of it is within the budget"
 
 
 def test_where_less_is_better_a_gain_is_a_smaller_error() -> None:
@@ -135,7 +137,7 @@ def test_the_sentences_say_which_method_what_it_gains_and_what_it_costs() -> Non
     assert "72.5 %" in which
     assert gain == (
         "Against training alone a client gains 7.5 points on average, which may be chance; "
-        "1 of 4 clients (25 %) are worse off, at most by 10.0 points."
+        "1 of 4 clients (25 %) is worse off, at most by 10.0 points."
     )
     assert cost == "It costs each client 10.00 MB up and 10.00 MB down in 2 rounds, and 10 seconds of simulated time."
     assert now.startswith("Train it")
@@ -150,7 +152,7 @@ def test_a_thriftier_method_that_is_nearly_as_good_is_named() -> None:
 def test_alone_may_be_best_and_without_it_nothing_is_said_about_gains() -> None:
     poor = [run("fedavg", [(0.2, 0.3)] * 2, seed) for seed in (0, 1)]
     which, gain, cost, _ = words({"local": LOCAL, "fedavg": poor})
-    assert which.startswith("Train alone: none of 1 federated methods does better")
+    assert which.startswith("Train alone: the one federated method does no better on validation data; alone, ")
     assert "fedavg, is 40.0 points below training alone" in gain
     assert cost == "It costs no traffic at all."
     which, gain, _, now = words({"fedavg": DENSE})

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from sparsona.errors import RunError
 from sparsona.studies.contest import Contest, Runs, declare
 from sparsona.studies.space import knobs
 from sparsona.studies.tuning import Target, Trial, front, pick, tune
@@ -77,3 +78,23 @@ def test_a_trial_that_was_killed_in_its_middle_is_made_again(tmp_path: Path, mon
     done, _ = tune(runs, "local", knobs("local"), Target(score=0.5), 2)
     assert len(done) == 2
     assert done[0].settings["lr"] == 0.1
+
+
+def test_a_study_of_other_knobs_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("optuna", reason="optuna is not installed: pip install sparsona[tune]")
+    folder = tmp_path / "s"
+
+    def study(resume: bool, *seeds: int) -> Runs:
+        return Runs(declare(folder, Contest(("fedprox",), seeds, SETTINGS), resume), folder)
+
+    both = knobs("fedprox", ("lr", "mu"))
+    tune(study(False, 0), "fedprox", both, Target(mb=1), 1)
+    before = (folder / "study.json").read_text()
+    for other, named in ((knobs("fedprox", ("lr",)), "lr"), (knobs("fedprox", ("mu",)), "mu")):
+        with pytest.raises(RunError) as caught:
+            tune(study(True, 0, 1), "fedprox", other, Target(mb=1), 2)
+        told = f"{folder} is a study of lr, mu, not of {named}: give --knobs lr,mu, or choose another --out"
+        assert str(caught.value) == told
+    assert (folder / "study.json").read_text() == before, "what is refused changes nothing"
+    done, _ = tune(study(True, 0), "fedprox", both[::-1], Target(mb=1), 2)
+    assert [sorted(one.settings) for one in done] == [["lr", "mu"]] * 2

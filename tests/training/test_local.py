@@ -229,3 +229,15 @@ def test_stored_order_gives_a_step_of_two_batches_two_different_ones(local: Loca
     alone = list(local._batches(dataclasses.replace(config, steps=4), None, "train"))
     taken = [one[0][0], other[0][0], one[1][0], other[1][0]]
     assert [i.tolist() for i in taken] == [i.tolist() for i, _ in alone]
+
+
+def test_stored_order_takes_samples_without_classes_as_they_stand(local: Local) -> None:
+    """Such as public samples, whose targets are other models' outputs."""
+    public = local.runner.raw.numpy()[:10]
+    config = TrainConfig(batch=4, order="stored")
+    for targets in (np.random.default_rng(3).random((10, 4), np.float32), np.arange(10, dtype=np.float32)[::-1].copy()):
+        other = local.on(public, targets, local.runner.objective)
+        assert [i.tolist() for i, _ in other._batches(config, None, "digest")] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    labelled = local.on(public, np.arange(10)[::-1].copy() // 3, local.runner.objective)
+    drawn = [i.tolist() for i, _ in labelled._batches(config, None, "digest")]
+    assert drawn == [[7, 8, 9, 4], [5, 6, 1, 2], [3, 0]], "classes 0 to 3"

@@ -11,7 +11,7 @@ import typer
 from sparsona.cli.app import err, out
 from sparsona.cli.folders import fresh, interrupted, latest, stem
 from sparsona.cli.options import RunOptions, takes_run_options
-from sparsona.errors import InputError
+from sparsona.errors import InputError, counted
 from sparsona.methods import METHODS
 
 SYSTEMS = ("fedpse", "pfednet", "spfl", "plga", "fedspa", "pfedgate")
@@ -91,7 +91,7 @@ def compare(
     prepared = runs.prepare(contest.contenders[0], contest.seeds[0])
     metric = prepared.setup.objective.metric_name
     try:
-        with show.LiveTable(err, contest.contenders, len(contest.seeds), metric, quiet) as live:
+        with show.LiveTable(err, contest.contenders, len(contest.seeds), metric, contest.budget, quiet) as live:
             failed = run_contest(runs, ContestWatcher(live.started, live.round, live.ended))
     except KeyboardInterrupt:
         how = f"sparsona compare --resume --out {quote(str(folder))}"
@@ -106,8 +106,8 @@ def compare(
     found = compare(groups, contest.budget)
     experiment = prepared.experiment
     seed_range = f"seeds {contest.seeds[0]} to {contest.seeds[-1]}" if len(contest.seeds) > 1 else f"seed {first}"
-    clients = f"{experiment.clients} clients, {experiment.partition}, {experiment.rounds} rounds"
-    show.print_comparison(out, found, f"{experiment.data}, {clients}, {seed_range}", contest.budget)
+    size = f"{counted(experiment.clients, 'client')}, {experiment.partition}, {counted(experiment.rounds, 'round')}"
+    show.print_comparison(out, found, f"{experiment.data}, {size}, {seed_range}", contest.budget)
     write_report([folder], folder / "report.html", contest.budget)
     out.print(f"results: {folder}", soft_wrap=True, highlight=False)
     out.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)

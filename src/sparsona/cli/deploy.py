@@ -10,6 +10,7 @@ import typer
 
 from sparsona.cli.app import err, out
 from sparsona.cli.options import RunOptions, takes_run_options
+from sparsona.errors import counted
 
 deploy = typer.Typer(help="Experiments on a real network.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -116,7 +117,8 @@ def local(
     end_like_ctrl_c()
     with tempfile.TemporaryDirectory(prefix="sparsona-") as scratch:
         place = folder or Path(scratch)
-        err.print(f"starting a SuperLink and {len(prepared.setup.task.clients)} nodes in {place}", soft_wrap=True)
+        told = counted(len(prepared.setup.task.clients), "node")
+        err.print(f"starting a SuperLink and {told} in {place}", soft_wrap=True)
         with local_federation(place, prepared.setup.federation, prepared.experiment.data) as running:
             where = running.run(
                 prepared.experiment, say=lambda line: err.print(line, highlight=False, markup=False, soft_wrap=True)

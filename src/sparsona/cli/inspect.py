@@ -11,7 +11,7 @@ import typer
 
 from sparsona.cli.app import out
 from sparsona.cli.folders import label, runs_in
-from sparsona.errors import InputError
+from sparsona.errors import InputError, counted
 from sparsona.methods import METHODS
 from sparsona.registry import suggest
 
@@ -95,7 +95,7 @@ def predict(
         predict_file(model, rows, sys.stdout)
         return
     count = write_predictions(model, rows, to)
-    out.print(f"wrote {to}: {count} predictions", soft_wrap=True)
+    out.print(f"wrote {to}: {counted(count, 'prediction')}", soft_wrap=True)
 
 
 def wire(run: Annotated[Path, typer.Argument(help="a run directory")]) -> None:

@@ -62,6 +62,8 @@ def tune(
     runs = Runs(declare(folder, contest, resume), folder, options.tensorboard)
     target = tuning.Target(target_mb, target_accuracy)
     metric = runs.prepare(method, first).setup.objective.metric_name
+    if metric == "accuracy" and target_accuracy is not None and not 0 <= target_accuracy <= 1:
+        raise InputError(f"--target-accuracy {target_accuracy:g} is no share of 1: give 0.9 for 90 %")
     watch = show.trial_lines(err, trials, metric, quiet)
     try:
         done, higher = tuning.tune(runs, method, found, target, trials, watch)

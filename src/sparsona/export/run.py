@@ -15,10 +15,16 @@ FORMATS = ("safetensors", "npz", "onnx")
 
 
 def export_model(run: Path, client: ClientId, to: Path, format: str | None = None) -> None:
-    """Write a client's model to `to`; its card comes with it. The format is `format`, or what the name ends in."""
-    chosen = format or to.suffix[1:]
+    """Write a client's model to `to`; its card comes with it. The format is `format`, or what the name ends in.
+
+    A name that ends in another format than `format` is refused: whoever reads the file goes by its name.
+    """
+    ending = to.suffix[1:]
+    chosen = format or ending
     if chosen not in FORMATS:
         raise InputError(f"cannot write {to}: give --format, or a name that ends in .{', .'.join(FORMATS)}")
+    if ending.lower() in FORMATS and ending.lower() != chosen:
+        raise InputError(f"cannot write {to} as {chosen}: leave --format out, or give a name that ends in .{chosen}")
     file = RunDirectory(run).need_model(client)
     data = file.read_bytes()
     if chosen == "npz":

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Protocol
 from pydantic import Field
 
 from sparsona.chance import Chance
-from sparsona.errors import InputError
+from sparsona.errors import InputError, counted
 from sparsona.federation.clock import Fleet, Timing, fleet
 from sparsona.method import ClientId
 from sparsona.registry import suggest
@@ -84,7 +84,7 @@ class Sampled:
         if isinstance(self.stragglers, dict) or not self.stragglers:
             return self
         if self.stragglers > len(clients):
-            raise InputError(f"schedule.stragglers={self.stragglers} of {len(clients)} clients: lower it")
+            raise InputError(f"schedule.stragglers={self.stragglers} of {counted(len(clients), 'client')}: lower it")
         late = sorted(clients)[: self.stragglers]
         return replace(self, stragglers={client: m for m, client in enumerate(late, 1)})
 

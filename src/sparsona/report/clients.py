@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from sparsona.errors import counted
 from sparsona.report.console import share
 from sparsona.runs.clients import ClientScores, Score
 
@@ -27,7 +28,8 @@ def clients_table(clients: Sequence[ClientScores], metric: str, fewest: int, rep
     notes = [f"and {len(clients) - MOST} more in clients.csv"] if len(clients) > MOST else []
     small = sum(not one.scores for one in clients)
     if small:
-        notes.append(f"-: fewer than {fewest} test rows say nothing; {small} such clients are in no mean")
+        without = f"{counted(small, 'such client')} {'is' if small == 1 else 'are'} in no mean"
+        notes.append(f"-: fewer than {fewest} test rows say nothing; {without}")
     table.caption, table.caption_justify = "; ".join(notes), "left"
     return table
 

@@ -96,7 +96,7 @@ def _costs(found: Comparison) -> Table:
             with_half(row.at_equal, found.metric),
             f"{row.flops / 1e9:,.1f}",
             f"{row.simulated:,.0f}",
-            f"{row.seconds:,.1f}",
+            f"{row.seconds:,.1f}" if math.isfinite(row.seconds) else "-",
         )
     return table
 
@@ -117,10 +117,16 @@ class _Lane:
 
 
 class LiveTable:
-    """The state of every contender. Where there is no terminal, a line for each run that ends."""
+    """The state of every contender. Where there is no terminal, a line for each run that ends.
 
-    def __init__(self, console: Console, contenders: tuple[str, ...], seeds: int, metric: str, quiet: bool) -> None:
+    Of a run that has ended, what counts under the budget is shown, as in the closing tables.
+    """
+
+    def __init__(
+        self, console: Console, contenders: tuple[str, ...], seeds: int, metric: str, budget: Budget, quiet: bool
+    ) -> None:
         self._console = console
+        self._budget = budget
         self._seeds = seeds
         self._metric = metric
         self._quiet = quiet
@@ -159,15 +165,17 @@ class LiveTable:
         if run is not None:
             lane.runs.append(run)
         if not self._shown and not self._quiet:
-            last = score(mean_score(run.measurements[-1].test["pre"]) if run else None, self._metric)
-            self._console.print(f"{contender}, seed {seed}: {last}", soft_wrap=True, highlight=False)
+            counts = self._budget.last(run) if run is not None else None
+            shown = score(mean_score(counts.test["pre"]) if counts is not None else None, self._metric)
+            self._console.print(f"{contender}, seed {seed}: {shown}", soft_wrap=True, highlight=False)
 
     def _render(self) -> Table:
         table = _table("method", "seeds", f"pre, {unit(self._metric)}", "MB a run", "now")
         for name, lane in self._lanes.items():
-            means = [mean_score(run.measurements[-1].test["pre"]) for run in lane.runs]
+            counts = [end for run in lane.runs if (end := self._budget.last(run)) is not None]
+            means = [mean_score(end.test["pre"]) for end in counts]
             shown = sum(means) / len(means) if means else lane.score
-            sent = [run.up.total + run.down.total for run in lane.runs] or [lane.sent]
+            sent = [end.bytes for end in counts] or [lane.sent]
             table.add_row(
                 name,
                 f"{len(lane.runs)}/{self._seeds}",

@@ -66,7 +66,7 @@ class ComparisonRow:
 
     `worse_off` is the share of clients, over all seeds, that score less than alone. Bytes, operations and times are
     means over the seeds. `at_equal` is the score when as much had been sent as the thriftiest method with the same seed
-    sends in all.
+    sends in all. `seconds`, the real ones, are NaN where a run has gone beyond the evaluation that counts.
     """
 
     label: str
@@ -173,7 +173,7 @@ def _row(
         at_equal=interval([mean_score(m.test["pre"]) for m in ends if m is not None]),
         flops=_mean([one.flops for one in spent]),
         simulated=_mean([one.seconds for one in spent]),
-        seconds=_mean([run.seconds for run in group]),
+        seconds=_mean([_real_seconds(run, budget) for run in group]),
         lead=_lead(pairs, higher),
     )
 
@@ -217,6 +217,12 @@ def _error(shares: Sequence[tuple[float, int]]) -> float:
 def _spent(run: MeasuredRun, budget: Budget) -> Measurement:
     """What a run has spent at the evaluation that counts; nothing, where there is none."""
     return budget.last(run) or Measurement(0, 0, 0, 0.0, 0, {}, {})
+
+
+def _real_seconds(run: MeasuredRun, budget: Budget) -> float:
+    """The real seconds of a run whose last evaluation counts; NaN for a part of a run, whose time nobody has taken."""
+    counts = budget.last(run)
+    return run.seconds if counts is not None and counts is run.measurements[-1] else math.nan
 
 
 def _mean(values: Sequence[float]) -> float:

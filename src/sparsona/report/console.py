@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from sparsona.data.dataset import Indices
+from sparsona.errors import counted
 from sparsona.runs.records import RoundReport
 
 
@@ -75,7 +76,7 @@ COLUMNS = (("mean", "mean"), ("weighted", "weighted"), ("bottom_decile", "bottom
 def closing(summary: Mapping[str, Any]) -> Table:
     """The end of a run: every point, and what travelled."""
     metric = summary["metric"]
-    title = f"{summary['method']} on {summary['data']}: {metric} after {summary['rounds']} rounds"
+    title = f"{summary['method']} on {summary['data']}: {metric} after {counted(summary['rounds'], 'round')}"
     table = Table(title=title, title_justify="left")
     table.add_column("point", no_wrap=True)
     for _, label in COLUMNS:
@@ -84,12 +85,14 @@ def closing(summary: Mapping[str, Any]) -> Table:
     rows += [(f"{point}, picked: round {pick['round']}", pick) for point, pick in summary["picked"].items()]
     if "new_clients" in summary:
         new = summary["new_clients"]
-        rows += [(f"{point}, {new['count']} new clients", values) for point, values in new[metric].items()]
+        rows += [(f"{point}, {counted(new['count'], 'new client')}", values) for point, values in new[metric].items()]
     for label, values in rows:
         table.add_row(label, *(share(values[key], metric) for key, _ in COLUMNS))
     if "too_few_test_rows" in summary:
         few = summary["too_few_test_rows"]
-        table.caption = f"without {len(few['clients'])} clients that have fewer than {few['fewest']} test rows"
+        small = len(few["clients"])
+        have = "has" if small == 1 else "have"
+        table.caption = f"without {counted(small, 'client')} that {have} fewer than {few['fewest']} test rows"
         table.caption_justify = "left"
     return table
 

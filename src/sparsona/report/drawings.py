@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsona.errors import InputError
+from sparsona.errors import InputError, counted
 from sparsona.method import Artefact, ClientGraph, ClientMatrices
 from sparsona.ops.pairwise import Matrix
 
@@ -84,7 +84,7 @@ def draw_network(network: ClientGraph, to: Path) -> None:
     figure = Figure(figsize=(5, 5), layout="constrained")
     plot = figure.subplots()
     plot_network(plot, network)
-    plot.set_title(f"{len(network.clients)} clients, {len(network.edges)} edges")
+    plot.set_title(f"{counted(len(network.clients), 'client')}, {counted(len(network.edges), 'edge')}")
     figure.savefig(to, dpi=120)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsona.errors import counted
 from sparsona.export.card import GIVEN
 from sparsona.method import ClientId
 from sparsona.report import artefacts
@@ -48,7 +49,7 @@ def page_data(
         raced,
     )
     data = {
-        "title": f"{settings['data']}, {settings['clients']} clients, {settings['partition']}",
+        "title": f"{settings['data']}, {counted(settings['clients'], 'client')}, {settings['partition']}",
         "metric": found.metric,
         "higher": found.higher_is_better,
         "answer": asdict(advice),

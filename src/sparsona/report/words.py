@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sparsona.errors import counted
 from sparsona.report.comparison import ALONE, Comparison, ComparisonRow, Lead
 from sparsona.report.console import size
 from sparsona.report.statistics import Interval
@@ -57,7 +58,8 @@ def runaway(loss: Mapping[str, float]) -> str:
         return ""
     medians = f"({loss['first']:.3g} in the first round, {loss['last']:.3g} in the end; medians)"
     advice = "the models may be running away; try smaller steps: training.lr, or options of the method"
-    return f"warning: the training loss rose for {loss['rose']:g} of {loss['clients']:g} clients {medians}: {advice}"
+    clients = counted(int(loss["clients"]), "client")
+    return f"warning: the training loss rose for {loss['rose']:g} of {clients} {medians}: {advice}"
 
 
 def answer(
@@ -81,10 +83,9 @@ def answer(
     if len(found.rows) == 1:
         which = f"There is one method here, {best.label}: {_scores(best, found.metric)}."
     elif best.label == ALONE:
-        which = (
-            f"Train alone: none of {max(raced - 1, len(federated))} federated methods does better on validation data; "
-            f"alone, {_scores(best, found.metric)}."
-        )
+        rivals = max(raced - 1, len(federated))
+        none = "the one federated method does no" if rivals == 1 else f"none of {rivals} federated methods does"
+        which = f"Train alone: {none} better on validation data; alone, {_scores(best, found.metric)}."
     elif unclear:
         which = (
             f"Not clear: on validation data {best.label} is the best of {others} methods, but "
@@ -121,7 +122,7 @@ def _unclear(lead: Lead, metric: str) -> str:
     """
     seeds = "one seed" if lead.seeds == 1 else f"{lead.seeds} seeds"
     by = difference_text(lead.mean, metric)
-    return f"its lead of {by} over training alone may be chance with {lead.rows} rows and {seeds}"
+    return f"its lead of {by} over training alone may be chance with {counted(lead.rows, 'row')} and {seeds}"
 
 
 def _scores(row: ComparisonRow, metric: str) -> str:
@@ -149,8 +150,8 @@ def _gained(best: ComparisonRow, gains: Sequence[float], metric: str) -> str:
     if not worse:
         return f"{first}, and none of {len(gains)} is worse off."
     return (
-        f"{first}; {len(worse)} of {len(gains)} clients ({100 * len(worse) / len(gains):.0f} %) are worse off, "
-        f"at most by {difference_text(min(worse), metric)}."
+        f"{first}; {len(worse)} of {counted(len(gains), 'client')} ({100 * len(worse) / len(gains):.0f} %) "
+        f"{'is' if len(worse) == 1 else 'are'} worse off, at most by {difference_text(min(worse), metric)}."
     )
 
 
@@ -170,8 +171,8 @@ def _nothing_gained(found: Comparison, federated: Sequence[ComparisonRow]) -> st
 def _cost(found: Comparison, best: ComparisonRow, clients: int, rounds: int) -> str:
     if not best.bytes:
         return "It costs no traffic at all."
-    each = f"{size(best.up / clients)} up and {size(best.down / clients)} down"
-    first = f"It costs each client {each} in {rounds} rounds, and {_duration(best.simulated)} of simulated time"
+    each = f"{size(best.up / clients)} up and {size(best.down / clients)} down in {counted(rounds, 'round')}"
+    first = f"It costs each client {each}, and {_duration(best.simulated)} of simulated time"
     rival = _thrifty(found, best)
     if rival is None or rival.pre is None:
         return f"{first}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sparsona.errors import counted
 from sparsona.reproduce._paper import Case, Paper
 from sparsona.reproduce._price import in_words, needed_data
 from sparsona.reproduce._results import Results, digest_of
@@ -25,9 +26,9 @@ class Left:
         if not self.cases:
             return [f"nothing is left: all {self.asked} runs are kept"]
         rows = dict.fromkeys(case.of for case in self.cases)
-        own = {row: _counted(sum(case.of == row for case in self.cases), "run") for row in rows}
-        trials = f" and {_counted(len(self.trials), 'trial')}" if self.trials else ""
-        told = f"{len(self.cases)} of {_counted(self.asked, 'run')}{trials} are left"
+        own = {row: counted(sum(case.of == row for case in self.cases), "run") for row in rows}
+        trials = f" and {counted(len(self.trials), 'trial')}" if self.trials else ""
+        told = f"{len(self.cases)} of {counted(self.asked, 'run')}{trials} are left"
         if not self.hours:
             return [f"{told}{needed_data(self.cases)}", *(f"  {row}: {runs}" for row, runs in own.items())]
         each = (f"  {row}: {runs}, {in_words(self.hours[row])}" for row, runs in own.items())
@@ -50,7 +51,3 @@ def left_of(paper: Paper, chosen: Sequence[Case], own: Results, others: Sequence
         for case in (*cases.values(), *trials):
             hours[case.of] = hours.get(case.of, 0.0) + paper.hours(case)
     return Left(len(chosen), tuple(cases.values()), tuple(trials), hours)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"

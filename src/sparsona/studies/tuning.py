@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sparsona.errors import InputError, RunError, SparsonaError
@@ -81,13 +82,16 @@ def tune(
     higher = prepared.setup.objective.higher_is_better
     if not any(len(split.validation) for split in prepared.setup.federation.splits.values()):
         raise InputError("no client has validation samples, and a choice is made by nothing else: set split.validation")
-    runs.keep()
+    if not (runs.folder / LOG).exists():
+        runs.keep()
     study = optuna.create_study(
         storage=JournalStorage(JournalFileBackend(str(runs.folder / LOG))),
         study_name=method,
         directions=["maximize" if higher else "minimize", "minimize"],
         load_if_exists=True,
     )
+    _check_knobs(study, knobs, runs.folder)
+    runs.keep()
     for unfinished in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         study.tell(unfinished.number, state=TrialState.FAIL)
         study.enqueue_trial(unfinished.params, skip_if_exists=False)
@@ -127,8 +131,21 @@ def tune(
     return done, higher
 
 
+def _check_knobs(study: Any, knobs: list[Knob], folder: Path) -> None:
+    """Refuse a study of other knobs: a trial's score belongs to all that it has set. A new study notes its own."""
+    given = [knob.key for knob in knobs]
+    noted = study.user_attrs.get("knobs") or next((list(one.params) for one in study.trials if one.values), None)
+    if noted is None:
+        study.set_user_attr("knobs", given)
+    elif set(noted) != set(given):
+        raise RunError(
+            f"{folder} is a study of {', '.join(noted)}, not of {', '.join(given)}: "
+            f"give --knobs {','.join(noted)}, or choose another --out"
+        )
+
+
 def _in_order(knobs: list[Knob], params: dict[str, Any]) -> dict[str, Any]:
-    return {knob.key: _rounded(params[knob.key]) for knob in knobs if knob.key in params}
+    return {knob.key: _rounded(params[knob.key]) for knob in knobs}
 
 
 def _rounded(value: Any) -> Any:

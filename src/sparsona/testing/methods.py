@@ -19,8 +19,9 @@ from sparsona.method import Method, ServerContext
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.state import digest, pack, unpack, unpack_like
 from sparsona.testing.delivery import SCRIPTS, check_delivery, equal
+from sparsona.testing.guard import GuardedMethod, ModelKey, check_same_models
 from sparsona.testing.imports import check_imports
-from sparsona.testing.privacy import check_privacy
+from sparsona.testing.privacy import check_privacy, check_private
 from sparsona.testing.tiny import run, tiny_setup
 
 
@@ -34,26 +35,26 @@ def check_method(method: Method[Any, Any]) -> None:
     with _check("send"):
         _sends(method)
     with _check("a run of three clients"):
-        reference = run(method)
+        reference = _guarded_run(method)
     with _check("states on disk"):
-        _round_trips(reference)
+        _round_trips(reference.rounds)
     with _check("the same run twice"):
-        _same("two runs of the same seed", reference, run(method))
+        _same("two runs of the same seed", reference, _guarded_run(method))
     with _check("replies in another order"):
-        _same("replies in another order", reference, run(method, engine=Backwards))
+        _same("replies in another order", reference, _guarded_run(method, engine=Backwards))
     with _check("a single client"):
-        run(method, clients=1, rounds=2)
+        _guarded_run(method, clients=1, rounds=2)
     with _check("a sample of the clients"):
-        run(method, schedule=Sampled(sample=0.4))
+        _guarded_run(method, schedule=Sampled(sample=0.4))
     for number, script in enumerate(SCRIPTS, 1):
         with _check(f"lost, late and repeated messages, script {number}"):
             check_delivery(method, script)
     with _check("stop and resume"), tempfile.TemporaryDirectory() as folder:
-        run(method, checkpointer=Checkpointer(Path(folder)), stop=1)
-        resumed = run(method, checkpointer=Checkpointer(Path(folder)), resume=True)
+        _guarded_run(method, checkpointer=Checkpointer(Path(folder)), stop=1)
+        resumed = _guarded_run(method, checkpointer=Checkpointer(Path(folder)), resume=True)
         _same("a run that was stopped and resumed", reference, resumed)
     with _check("a new client"):
-        _newcomer(reference)
+        _newcomer(reference.rounds)
     with _check("privacy"):
         check_privacy(method)
     with _check("no memory in the method"):
@@ -89,15 +90,30 @@ class Backwards(InProcess):
         return iter(list(super().run(jobs))[::-1])
 
 
+@dataclasses.dataclass(frozen=True)
+class GuardedRun:
+    """A run of the tiny federation, and the digests of the models that the method has given in it."""
+
+    rounds: Rounds
+    models: Mapping[ModelKey, str]
+
+
+def _guarded_run(method: Method[Any, Any], **how: Any) -> GuardedRun:
+    """A run in which every answer of the method is checked; `how` is what :func:`run` takes."""
+    guard = GuardedMethod(method)
+    return GuardedRun(run(guard, **how), guard.models)  # type: ignore[arg-type]
+
+
 def _digests(rounds: Rounds) -> dict[str, str]:
     return {"the server": digest(rounds.server), **rounds.engine.store.digests(rounds.setup.task.clients)}
 
 
-def _same(what: str, one: Rounds, other: Rounds) -> None:
-    ours, theirs = _digests(one), _digests(other)
+def _same(what: str, one: GuardedRun, other: GuardedRun) -> None:
+    ours, theirs = _digests(one.rounds), _digests(other.rounds)
     for who in ours:
         if ours[who] != theirs[who]:
             raise ContractError(f"{what} must give the same bits, but the final state of {who} differs")
+    check_same_models(what, one.models, other.models)
 
 
 def _declared(method: Method[Any, Any]) -> None:
@@ -106,16 +122,23 @@ def _declared(method: Method[Any, Any]) -> None:
         raise ContractError(f"{kind.__name__} must be a frozen dataclass of hyper-parameters")
     if not (kind.__doc__ or "").strip() or (kind.__doc__ or "").startswith(f"{kind.__name__}("):
         raise ContractError(f"{kind.__name__} needs a docstring: `sparsona methods` shows its first line")
+    task = tiny_setup(method).task
+    state = GuardedMethod(method).start_client(task, task.clients[0])
+    check_private(method, state)
+    if kind.feedback and not hasattr(state, kind.feedback):
+        raise ContractError(
+            f"feedback names {kind.feedback!r}, which is no field of the client's state: name that of the residual"
+        )
 
 
 def _sends(method: Method[Any, Any]) -> None:
     """A downlink is the same when it is asked for again, and the server's state is, too."""
-    task = tiny_setup(method).task
-    server = method.start_server(task)
+    task, guard = tiny_setup(method).task, GuardedMethod(method)
+    server = guard.start_server(task)
     before = digest(server)
     for client in task.clients:
         context = ServerContext(task, 0, method.phases(0)[0])
-        one, other = (method.send(server, client, context) for _ in range(2))
+        one, other = (guard.send(server, client, context) for _ in range(2))
         if digest(server) != before:
             raise ContractError("send() changes the server's state in place")
         if not equal(one, other):

@@ -15,8 +15,10 @@ from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Method
+from sparsona.registry import suggest
 from sparsona.testing.tiny import run, tiny_setup
 from sparsona.training.config import TrainConfig
+from sparsona.training.runner import ModelRunner
 from sparsona.wire import decode
 
 
@@ -59,7 +61,8 @@ start its own model may be the one it sends."""
 def check_privacy(method: Method[Any, Any]) -> None:
     """No sample, and no field of any state of a client that the method declares private, is found in any message.
 
-    What the initial weights hold is known to all and no secret. Statistics of a private model are private too.
+    A sample is looked for as it is stored and as the model gets it, whatever the type of its numbers. What the initial
+    weights hold is known to all and no secret. Statistics of a private model are private too.
     """
     _check_buffers(method)
     try:
@@ -69,15 +72,35 @@ def check_privacy(method: Method[Any, Any]) -> None:
     engine, setup = rounds.engine, rounds.setup
     assert isinstance(engine, Recorder)
     known = setup.task.initial.tobytes()
+    samples = {client: _samples(setup, client) for client in setup.task.clients}
     for client, message in engine.sent:
         held = b"".join(array.tobytes() for array in arrays(message))
-        share = setup.federation.splits[client]
-        if any(setup.federation.data.inputs[i].tobytes() in held for i in share.train):
-            raise ContractError(f"a training sample of {client} travels in a message")
+        numbers = b"".join(array.astype(np.float32).tobytes() for array in arrays(message))
+        if any(sample in held or sample in numbers for sample in samples[client]):
+            raise ContractError(f"a training sample of {client} travels in a message: fit() must not send it")
         for state, field in product(engine.states[client], type(method).private):
             for array in arrays(getattr(state, field)):
                 if any(chunk in held and chunk not in known for chunk in _chunks(array)):
                     raise ContractError(f"{field!r} of {client} is declared private but travels in a message")
+
+
+def _samples(setup: Setup, client: ClientId) -> list[bytes]:
+    """What would betray a client's training samples: their bytes, and their float32 numbers as stored and as prepared
+    for the model, these also rounded to float16."""
+    data, chance, train = setup.federation.data, setup.task.chance, setup.federation.splits[client].train
+    prepared = ModelRunner(setup.module, data, setup.objective, chance).batch(train)[0].numpy()
+    stored, numbers = data.inputs[train], (data.inputs[train], prepared, prepared.astype(np.float16))
+    as_floats = [sample.astype(np.float32).tobytes() for form in numbers for sample in form]
+    return [sample.tobytes() for sample in stored] + as_floats
+
+
+def check_private(method: Method[Any, Any], state: Any) -> None:
+    """Raise a ContractError if the method declares a field private that the client's state does not have."""
+    names = [field.name for field in dataclasses.fields(state)] if dataclasses.is_dataclass(state) else []
+    for field in type(method).private:
+        if field not in names:
+            known = suggest(field, names) if names else ": it has none"
+            raise ContractError(f"private names {field!r}, which is no field of the client's state{known}")
 
 
 def _check_buffers(method: Method[Any, Any]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from sparsona.data.dataset import Array, ClientSplit, Indices
-from sparsona.errors import Diverged, InputError
+from sparsona.errors import Diverged, InputError, counted
 from sparsona.layout import Layout
 from sparsona.message import Mask, Vector
 from sparsona.method import TRAIN, ClientId, Model, Phase, Task
@@ -156,7 +156,7 @@ class Local:
         if self.max_epochs is not None and config.most_examples(self.examples) > self.max_epochs * self.examples:
             passes = config.most_examples(self.examples) / self.examples
             raise InputError(
-                f"the owner of {self.client} allows {self.max_epochs} epochs in a training, not {passes:.1f}"
+                f"the owner of {self.client} allows {counted(self.max_epochs, 'epoch')} in a training, not {passes:.1f}"
             )
         return config
 
@@ -199,7 +199,11 @@ class Local:
             left -= per_epoch
 
     def _by_class(self) -> Indices:
-        """The places of the training examples, class by class; without classes as they stand."""
-        if not self.task.classes:
+        """The places of the training examples, class by class; without classes as they stand.
+
+        Public samples that are learnt by other models' outputs have no class, whatever the task has.
+        """
+        targets = self.targets()
+        if not self.task.classes or targets.ndim > 1 or targets.dtype.kind == "f":
             return np.arange(self.examples)
-        return np.argsort(self.targets(), kind="stable")
+        return np.argsort(targets, kind="stable")

@@ -91,7 +91,7 @@ def test_an_owner_may_send_its_model_and_keep_its_scores(tmp_path: Path) -> None
     ("rules", "why"),
     [
         (Rules(methods=("fedavg", "local")), "allows fedavg, local, not fedpse"),
-        (Rules(most_epochs=1), "allows 1 epochs a round, not 2.0"),
+        (Rules(most_epochs=1), "allows 1 epoch a round, not 2.0"),
         (Rules(most_weights=1000), "allows 1000 weights, not 3760"),
     ],
 )

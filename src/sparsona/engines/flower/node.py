@@ -25,7 +25,7 @@ from sparsona.engines.flower.memory import NodeMemory, check_rows
 from sparsona.engines.flower.owned import AS_AGREED, OwnData, OwnFormat, load_own
 from sparsona.engines.flower.setup import check_networkable, fingerprint, outputs_of, setup_of
 from sparsona.engines.flower.started.sparsona_records import BadParcel, Head, Incoming, write
-from sparsona.errors import DataError, InputError, MissingReference, SparsonaError, WireError
+from sparsona.errors import DataError, InputError, MissingReference, SparsonaError, WireError, counted
 from sparsona.experiment import Experiment, build, to_toml
 from sparsona.export.card import ModelCard, layers
 from sparsona.export.files import model_bytes
@@ -70,7 +70,7 @@ class Rules:
             raise InputError(f"the owner allows {', '.join(self.methods)}, not {experiment.method}")
         passes = experiment.training.most_examples(examples) / max(1, examples)
         if passes > self.most_epochs:
-            raise InputError(f"the owner allows {self.most_epochs} epochs a round, not {passes:.1f}")
+            raise InputError(f"the owner allows {counted(self.most_epochs, 'epoch')} a round, not {passes:.1f}")
         for option, value in experiment.options.items():
             if isinstance(value, str) and split_spec(value)[0] in PATHS:
                 raise InputError(f"{option} = {value!r} names a file of the owner: only --data is read")
@@ -322,8 +322,8 @@ def _experiment(text: Any) -> tuple[Experiment, Method[Any, Any]]:
 def _proposal(experiment: Experiment) -> str:
     config = experiment.training
     return (
-        f"{experiment.method} {experiment.options or ''} on model {experiment.model}, {experiment.rounds} rounds of "
-        f"{config.epochs} epochs"
+        f"{experiment.method} {experiment.options or ''} on model {experiment.model}, "
+        f"{counted(experiment.rounds, 'round')} of {counted(config.epochs, 'epoch')}"
     )
 
 
@@ -368,7 +368,7 @@ def _kinds(outcome: Outcome) -> dict[str, float]:
 def _report(client: ClientId, experiment: Experiment, setup: Setup, scores: Mapping[str, float], file: Path) -> str:
     metric = setup.objective.metric_name
     lines = [
-        f"{client}: {experiment.method}, {experiment.rounds} rounds, {time.strftime('%Y-%m-%d %H:%M')}",
+        f"{client}: {experiment.method}, {counted(experiment.rounds, 'round')}, {time.strftime('%Y-%m-%d %H:%M')}",
         f"model: {file.name}, {setup.task.layout.size} weights ({experiment.model})",
         *(f"{metric} ({point}) on this client's own test rows: {value:.4f}" for point, value in scores.items()),
     ]

@@ -25,7 +25,7 @@ from sparsona.engines.flower.processes import PROBLEM
 from sparsona.engines.flower.server import read_nodes
 from sparsona.engines.flower.setup import RealTime, check_networkable, fingerprint, setup_of, without_data
 from sparsona.engines.flower.started.sparsona_records import Head
-from sparsona.errors import InputError, RunError, SparsonaError, WireError, one_line
+from sparsona.errors import InputError, RunError, SparsonaError, WireError, counted, one_line
 from sparsona.experiment import Experiment, build, read, to_toml
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.setup import Setup
@@ -160,7 +160,7 @@ class NetworkRun:
                 found[one.client] = _greeting(one.client, reply, body)
             except (WireError, KeyError, TypeError, ValueError) as error:
                 raise RunError(f"{one.client} cannot take part: {error}") from None
-            print(f"{one.client} is here: {found[one.client].sizes[0]} rows to train on", flush=True)
+            print(f"{one.client} is here: {counted(found[one.client].sizes[0], 'row')} to train on", flush=True)
         missing = [client for client in clients if client not in found]
         if missing:
             raise RunError(f"{', '.join(missing)} did not join; their logs say why. Start them, and deploy again")
@@ -261,7 +261,7 @@ def _say(report: RoundReport, rounds: int, metric: str) -> None:
         f"{point} {found['mean']:.4f}" for point, found in report.scores.items() if found.get("mean") is not None
     )
     print(
-        f"round {report.round}/{rounds}: {report.took_part} clients, {report.up.total} bytes up, "
+        f"round {report.round}/{rounds}: {counted(report.took_part, 'client')}, {report.up.total} bytes up, "
         f"{report.down.total} down{f', {metric} {scores}' if scores else ''}",
         flush=True,
     )

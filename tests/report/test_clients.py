@@ -1,0 +1,29 @@
+"""The clients of a run, and who is left out of its means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sparsona.report.clients import clients_table
+from sparsona.report.console import closing
+from sparsona.runs.clients import ClientScores
+
+
+@pytest.mark.parametrize(
+    ("small", "in_table", "in_closing"),
+    [
+        (1, "1 such client is in no mean", "without 1 client that has fewer than 5 test rows"),
+        (2, "2 such clients are in no mean", "without 2 clients that have fewer than 5 test rows"),
+    ],
+)
+def test_who_has_too_few_rows_is_counted_in_words(small: int, in_table: str, in_closing: str) -> None:
+    clients = [ClientScores(f"c{number}", 9, 3, 2, {}) for number in range(small)]
+    table = clients_table(clients, "accuracy", 5)
+    assert table.caption == f"-: fewer than 5 test rows say nothing; {in_table}"
+    summary: dict[str, Any] = {"method": "fedavg", "data": "digits", "metric": "accuracy", "rounds": 1}
+    summary |= {"accuracy": {}, "picked": {}}
+    summary["too_few_test_rows"] = {"fewest": 5, "clients": [one.client for one in clients]}
+    ended = closing(summary)
+    assert (ended.title, ended.caption) == ("fedavg on digits: accuracy after 1 round", in_closing)
