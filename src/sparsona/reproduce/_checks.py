@@ -65,17 +65,17 @@ def measured(row: str, what: str, most: float, times: float = 1.0) -> Check:
     measurements, of which one alone decides nothing; a number is a count, such as of bytes."""
 
     def check(runs: Runs) -> Verdict:
-        found = [run["extra"].get(what) for run in runs.get(row, {}).values()]
-        if not found or found[0] is None:
+        found = first_seeds(runs, row)
+        told = found[0]["extra"].get(what) if found else None
+        if told is None:
             return missing(runs, row)
-        if not isinstance(found[0], list):
-            return Verdict("yes" if times * found[0] <= most else "no", f"{times * found[0]:.3f}")
-        gap = interval(times * one for one in found[0])
-        if len(found[0]) == 1:
-            return Verdict("within noise", f"{gap.value:.3f}, one measurement")
-        return Verdict(
-            word_below(gap, most), f"{gap.value:.3f} ± {gap.high - gap.value:.3f}, {len(found[0])} measurements"
-        )
+        if not isinstance(told, list):
+            return Verdict("yes" if times * told <= most else "no", f"{times * told:.3f}")
+        mean = interval(times * one for one in told)
+        if len(told) == 1:
+            return Verdict("within noise", f"{mean.value:.3f}, one measurement")
+        half = mean.high - mean.value
+        return Verdict(word_below(mean, most), f"{mean.value:.3f} ± {half:.3f}, {len(told)} measurements")
 
     return check
 

@@ -99,11 +99,11 @@ def with_noise(parts: Sequence[Runs]) -> list[Runs]:
 
 
 def _readings(parts: Sequence[Runs]) -> tuple[Reading, ...]:
-    """The means over the clients, and whatever the papers' own code has read off a run, taken for an accuracy: a claim
-    that reads it otherwise does not ask."""
+    """The means over the clients, and whatever share the papers' own code has read off a run, taken for an accuracy: a
+    claim that reads it otherwise does not ask."""
     every = (run for runs in parts for own in runs.values() for run in own.values())
     found = (own for run in every for own in (run.get("extra") or {}).items())
-    names = dict.fromkeys(name for name, value in found if isinstance(value, float))
+    names = dict.fromkeys(name for name, value in found if isinstance(value, float) and 0 <= value <= 1)
     return (*MEANS, *map(accuracy, names))
 
 

@@ -98,6 +98,8 @@ THREE = (1, 2, 3)
 """Of figures 2, 4, 5, 7 and 8 in `paper`: gains of a point need an interval. The paper has seed 1 alone."""
 LENGTH = 100
 """The rounds of the paper's listing."""
+LONG_GRID = Grid("training.lr", RATES, rounds=LENGTH // 5)
+"""What a row of so many rounds chooses its rate from, in a fifth of them: five rounds prefer rates that lose later."""
 
 
 def cases(size: Size) -> Iterator[Case]:
@@ -108,9 +110,9 @@ def cases(size: Size) -> Iterator[Case]:
         yield from _all(size)
         yield from _tuned()
     elif size == "paper":
-        yield from {case.name: replace(case, grid=_rates()) for case in _paper()}.values()
+        yield from {case.name: replace(case, grid=LONG_GRID) for case in _paper()}.values()
     else:
-        found = (replace(case, grid=_rates()) for case in _all(size))
+        found = (replace(case, grid=LONG_GRID) for case in _all(size))
         yield from (case for case in found if size != "day" or case.seed in DAY.get(case.of, ()))
 
 
@@ -204,11 +206,6 @@ DAY = {
 }
 """The rows of the whole that a day of two cores can run, and their seeds: three for the headline, one for all else. Two
 seeds of all rows would take longer and decide less."""
-
-
-def _rates() -> Grid:
-    """What a row of 100 rounds chooses its rate from, in a fifth of them: five rounds prefer rates that lose later."""
-    return Grid("training.lr", RATES, rounds=LENGTH // 5)
 
 
 def _seeds(size: Size, data: str, clients: int) -> tuple[int, ...]:

@@ -171,25 +171,28 @@ def _short() -> Iterator[Claim]:
 
 def _everywhere() -> Iterator[Claim]:
     """What no run of a federation decides."""
-    bench = f"`python benchmarks/pfedgate.py --batches 128 --results docs/papers/results`: {in_words(1 / 30)}"
+
+    def bench(batch: str) -> str:
+        return f"`python benchmarks/pfedgate.py --batches {batch} --results docs/papers/results`: {in_words(1 / 30)}"
+
     for model in MODELS.values():
         for what, most in (("time", 0.72), ("memory", 0.66)):
             yield Claim(
                 f"C11: {model}: a step at density 0.3 takes at most {most} of FedAvg's {what}, batch 128",
                 measured(f"{MEASURED}step-{model}", f"{what}, {C11}", most),
-                bench,
+                bench("128"),
             )
     for of, shares in TABLE_2.items():
         for what, most in shares.items():
             yield Claim(
                 f"Table 2: lenet-cifar: a step at {of} takes at most {most} of FedAvg's {what}",
                 measured(f"{MEASURED}step-lenet-cifar", f"{what}, {of}", most),
-                bench.replace("128", of.rpartition(" ")[2]),
+                bench(of.rpartition(" ")[2]),
             )
     yield Claim(
         "7.4: lenet-cifar: a step at density 0.3 takes at most 0.28 of the time of FedEM's three, batch 128",
         measured(f"{MEASURED}step-lenet-cifar", f"time, {C11}", 0.28, times=1 / 3),
-        bench,
+        bench("128"),
     )
     yield Claim(
         "7.4: a step at density 0.3 takes at most 0.66 of FedEM's memory, CIFAR-10, batch 128 (its table 2 has 0.58,"

@@ -92,17 +92,25 @@ def _measured(summary: Summary, code: str) -> tuple[float, float] | None:
     return None if size is None or error is None else (size, error)
 
 
+def _codes_row(model: str) -> str:
+    """What `benchmarks/pfednet.py` has measured of codes on a model's updates."""
+    return f"{MEASURED}codes-{model}"
+
+
+def _known_codes(runs: Runs, model: str, *codes: str) -> dict[str, tuple[float, float]] | None:
+    """The bytes and the error of each code; None where one of them was not measured."""
+    found = first_seeds(runs, _codes_row(model))
+    measured = {code: _measured(found[0], code) for code in codes} if found else {}
+    known = {code: pair for code, pair in measured.items() if pair is not None}
+    return known if len(known) == len(codes) else None
+
+
 def _dominated(model: str, mine: tuple[str, ...], rivals: tuple[str, ...]) -> Check:
     """Whether to each of some codes there is one of ours with fewer bytes and less error on the same updates."""
-    row = f"{MEASURED}codes-{model}"
 
     def test(runs: Runs) -> tuple[bool, str] | None:
-        found = first_seeds(runs, row)
-        if found is None:
-            return None
-        measured = {code: _measured(found[0], code) for code in (*mine, *rivals)}
-        known = {code: pair for code, pair in measured.items() if pair is not None}
-        if len(known) < len(measured):
+        known = _known_codes(runs, model, *mine, *rivals)
+        if known is None:
             return None
         told = []
         for rival in rivals:
@@ -110,24 +118,20 @@ def _dominated(model: str, mine: tuple[str, ...], rivals: tuple[str, ...]) -> Ch
             told.append((bool(better), f"{rival}: {better[-1] if better else 'none'}"))
         return all(word for word, _ in told), "; ".join(text for _, text in told)
 
-    return fact(test, row)
+    return fact(test, _codes_row(model))
 
 
 def _finer(model: str, codes: tuple[str, ...]) -> Check:
     """Whether each of some codes has more bytes and less error than the one before it, on the same updates."""
-    row = f"{MEASURED}codes-{model}"
 
     def test(runs: Runs) -> tuple[bool, str] | None:
-        found = first_seeds(runs, row)
-        pairs = [_measured(found[0], code) for code in codes] if found else []
-        known = [pair for pair in pairs if pair is not None]
-        if not found or len(known) < len(codes):
+        known = _known_codes(runs, model, *codes)
+        if known is None:
             return None
-        named = zip(codes, known, strict=True)
-        told = ", ".join(f"{code}: {size:,.0f} bytes, error {error:.3g}" for code, (size, error) in named)
-        return all(a[0] < b[0] and a[1] > b[1] for a, b in pairwise(known)), told
+        told = ", ".join(f"{code}: {size:,.0f} bytes, error {error:.3g}" for code, (size, error) in known.items())
+        return all(a[0] < b[0] and a[1] > b[1] for a, b in pairwise(known.values())), told
 
-    return fact(test, row)
+    return fact(test, _codes_row(model))
 
 
 def claims() -> Iterator[Claim]:

@@ -5,7 +5,7 @@ The paper takes 800 rounds of 20 batches of 64 at a learning rate of 0.001. Its 
 by class and never shuffles them, so that a round sees two or three of its six classes: `stored`. `shuffled` is what
 everyone else does. Both are run. `quick` takes digits (60 rounds of 5 batches of 8, five seeds) and 12,000 images of
 mnist (60 rounds of 8 batches of 32, three seeds): a round then sees nearly half of a client's samples, too. 60 is a
-multiple of all stragglers' cycles. `day` has 240 rounds of the same on mnist, and two seeds. `whole` has the paper's
+multiple of all stragglers' cycles. `day` has 240 rounds of the same on mnist, and three seeds. `whole` has the paper's
 length on mnist and cifar-10, `paper` on EMNIST and CIFAR-100. Every row chooses its learning rate on validation
 samples, in a third of the rounds (`day`: in a sixth).
 
