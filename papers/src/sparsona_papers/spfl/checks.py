@@ -1,0 +1,38 @@
+"""Checks that several claims of SPFL and PLGA are made of."""
+
+from __future__ import annotations
+
+from sparsona_papers._differences import At, Reading, Runs, Summary, bottom
+from sparsona_papers._verdicts import Check, Verdict, above, exceeds
+
+
+def some_client(one: str, other: str) -> Check:
+    """Whether some client is better off under `one` than under `other`, by what is kept of all clients.
+
+    If the mean of `one` is above that of `other`, or its bottom decile is, so is a client's score. The reverse says
+    nothing, so that there is no "no".
+    """
+
+    def check(runs: Runs) -> Verdict:
+        found = {"mean": above(one, other)(runs), "bottom decile": above(one, other, of=bottom)(runs)}
+        for word in ("yes", "not run"):
+            for name, own in found.items():
+                if own.word == word:
+                    return Verdict(own.word, f"{name} {own.note}" if word == "yes" else own.note)
+        told = "; ".join(f"{name} {own.note}" for name, own in found.items())
+        return Verdict("within noise", f"neither tells: {told}")
+
+    return check
+
+
+def beyond(row: str, of: Reading, bound: float) -> Check:
+    """Whether a number of a row is above `bound`."""
+
+    def limit(summary: Summary, point: str) -> float | None:
+        return None if of(summary, point) is None else bound
+
+    def check(runs: Runs) -> Verdict:
+        found = exceeds(At(row, of=of), At(row, of=limit))(runs)
+        return found if found.word == "not run" else Verdict(found.word, f"{found.note}, from {bound:g}")
+
+    return check
