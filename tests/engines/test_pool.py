@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,8 +46,9 @@ from sparsona.wire import EncodeCache
 @pytest.fixture(scope="module")
 def workers() -> Iterator[WorkerPool[JobGroup]]:
     """Processes take seconds to start: the tests here share them."""
-    with WorkerPool(3) as workers:
-        yield workers
+    started: WorkerPool[JobGroup] = WorkerPool(3)
+    with started:
+        yield started
 
 
 def test_every_method_gives_the_same_bits_with_any_number_of_workers(workers: WorkerPool[JobGroup]) -> None:
@@ -69,7 +70,12 @@ def test_a_run_without_a_folder_leaves_only_the_references_that_are_still_needed
     rounds = Rounds(setup, engine, Sampled(), Evaluation(every=0), RunLog(dict.fromkeys(setup.task.clients, 1), True))
     written: list[bytes] = []
     publish = engine.references.publish
-    monkeypatch.setattr(engine.references, "publish", lambda names: (written.extend(names), publish(names)))
+
+    def noted(names: Iterable[bytes]) -> object:
+        written.extend(names)
+        return publish(names)
+
+    monkeypatch.setattr(engine.references, "publish", noted)
     rounds.run()
     assert len(set(written)) > len(rounds.delivery.references), "workers find in files what they need"
     assert {path.name for path in engine.references.folder.iterdir()} <= rounds.delivery.references
@@ -284,6 +290,7 @@ def test_who_leaves_jobs_unfinished_does_not_disturb_who_comes_next(workers: Wor
     two = Pool(setup, 2, workers)
     again = thirty(two)
     got = [next(again)]
+    assert isinstance(left, Generator)
     left.close()  # what the garbage collector does, whenever it likes
     pids = [process.pid for process in workers.processes]
     assert [process.pid for process in two.processes if process.groups], "there is work to be disturbed"
@@ -460,7 +467,7 @@ ctypes.PyDLL(None).sleep(60)
 def test_a_worker_that_still_imports_ends_within_a_second_of_its_server(tmp_path: Path, moment: str) -> None:
     """The import takes a minute here, and no other thread can run meanwhile."""
     (tmp_path / "torch.py").write_text(SLOW)
-    words = [sys.executable, "-c", DYING, tmp_path, moment]
+    words = [sys.executable, "-c", DYING, str(tmp_path), moment]
     server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     pid = int(server.stdout.readline())  # not to the end of the output, which the worker holds open

@@ -280,7 +280,7 @@ def test_a_state_of_another_type_is_one_line(finished: Path) -> None:
 
 
 def test_the_server_of_a_finished_run_can_be_read(tmp_path: Path) -> None:
-    from sparsona.methods._averaging import ServerState
+    from sparsona.ops.server import ServerState
 
     train(tmp_path / "run", method="fedavg")
     checkpointer = Checkpointer(tmp_path / "run" / "checkpoint")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
@@ -14,6 +13,11 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from typing import Any
+
+from sparsona.errors import InputError
+
+POSIX = hasattr(os, "fork")
+"""Whether this system can start children: Windows has no signal that ends them with their parent."""
 
 BOOT = """
 import fcntl, importlib, json, os, select, sys
@@ -46,6 +50,7 @@ class ChildProcess:
     """
 
     def __init__(self, module: str, handles: Sequence[int] = ()) -> None:
+        check_system()
         with ExitStack() as opened, ExitStack() as passed:
             ours, theirs = socket.socketpair()
             opened.callback(ours.close)
@@ -85,9 +90,17 @@ class ChildProcess:
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
+def check_system() -> None:
+    """Refuse systems that cannot start children."""
+    if not POSIX:
+        raise InputError("worker processes need Linux or macOS: choose --engine inprocess")
+
+
 def end_with_parent(pipe: int, clean_up: Callable[[], None] = lambda: None) -> None:
     """In a child: end when the parent does, in whatever way. Ctrl-C is left to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    import fcntl  # POSIX only, as children are
+
     fcntl.fcntl(pipe, fcntl.F_SETFL, 0)  # no more SIGIO: from here on a thread waits for the parent's end
     threading.Thread(target=_wait, args=(pipe, clean_up), daemon=True).start()
 

@@ -23,7 +23,7 @@ class InProcess:
 
     def __init__(self, setup: Setup) -> None:
         keep_freed_memory()
-        self.store = ClientStore(partial(ClientMemory.fresh, setup.method, setup.task))
+        self.store = ClientStore(partial(ClientMemory.fresh, setup))
         self.references = ReferenceStore()
         self._worker = Worker(setup, self.references)
 

@@ -53,7 +53,7 @@ def run_turn(worker: Worker, job: Job, state: bytes | None) -> tuple[Outcome, by
 
     `state` is what the client remembers, None before its first turn.
     """
-    before = ClientMemory.fresh(worker.setup.method, worker.setup.task, job.client)
+    before = ClientMemory.fresh(worker.setup, job.client)
     if state is not None:
         before = _unpacked(state, before, job)
     memory, outcome = worker.run(job, before)

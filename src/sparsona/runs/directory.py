@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -20,6 +20,7 @@ from sparsona.registry import suggest
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.names import file_stem
 from sparsona.runs.records import ClientRecord, read_records
+from sparsona.system import take_lock
 
 log = logging.getLogger(__name__)
 
@@ -44,15 +45,18 @@ class RunDirectory:
         self.clients_file = path / "clients.csv"
 
     @contextmanager
-    def open(self, experiment: str, agreed: Callable[[Path], str], resume: bool) -> Iterator[None]:
+    def open(
+        self, experiment: str, agreed: Callable[[Path], str], resume: bool, patience: float = 0.0
+    ) -> Iterator[None]:
         """Hold the directory for one experiment, or refuse with what to do instead.
 
         `experiment` is the experiment as TOML. `agreed` takes the file of a run that is there and gives the experiment
-        to go on with, which may be longer; it refuses another one. Nobody else can open the directory meanwhile.
+        to go on with, which may be longer; it refuses another one. No other process can open the directory meanwhile;
+        one that still has it open may end within `patience` seconds.
         """
         self._check_use(resume)
         self.path.mkdir(parents=True, exist_ok=True)
-        with _locked(self.path):
+        with _locked(self.path, patience):
             self._check_use(resume)
             self._check_plain()
             if not self.experiment_file.exists():
@@ -154,13 +158,17 @@ def checked_summary(found: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a folder. The kernel frees it when the process ends, in whatever way: no lock is ever stale."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+def _locked(path: Path, patience: float) -> Iterator[None]:
+    """Hold the lock of a folder. Another process that holds it has `patience` seconds to end."""
+    lock: AbstractContextManager[object] = nullcontext()
+    until = time.monotonic() + patience
+    while True:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock = take_lock(path)
         except BlockingIOError:
+            if time.monotonic() < until:
+                time.sleep(0.2)
+                continue
             raise RunError(
                 f"{path} is in use by another process: wait until it has ended, or choose another --out"
             ) from None
@@ -168,6 +176,6 @@ def _locked(path: Path) -> Iterator[None]:
             if error.errno not in (errno.EBADF, errno.ENOLCK, errno.ENOTSUP, errno.EINVAL):
                 raise
             log.warning("%s is on a file system without locks: do not run two processes in it", path)
+        break
+    with lock:
         yield
-    finally:
-        os.close(handle)

@@ -25,6 +25,9 @@ from sparsona.runs.annotations import fits
 
 Array = np.ndarray[Any, Any]
 
+OMIT_NONE = {"omit": None}
+"""The metadata of a field that is not written where it is None: a state without it has the bytes it always had."""
+
 
 def pack(state: Any) -> bytes:
     """The bytes of a state.
@@ -145,7 +148,11 @@ def _plain(value: Any, arrays: _Arrays, path: str) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: _plain(getattr(value, f.name), arrays, f"{path}.{f.name}") for f in dataclasses.fields(value)}
+        fields = {
+            f.name: _plain(getattr(value, f.name), arrays, f"{path}.{f.name}")
+            for f in dataclasses.fields(value)
+            if "omit" not in f.metadata or getattr(value, f.name) is not None
+        }
         return {"class": type(value).__qualname__, "fields": fields}
     if isinstance(value, tuple | list):
         return [v if type(v) in SCALARS else _plain(v, arrays, f"{path}[{i}]") for i, v in enumerate(value)]

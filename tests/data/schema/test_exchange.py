@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -115,7 +116,7 @@ def test_several_targets_are_multilabel() -> None:
     rows = understand(Table("a", "a", columns), Columns(target=("u", "v"), task="multilabel"))
     schema = schema_of(agree({"a": describe_rows(rows, np.arange(2))}))
     assert (schema.task, schema.targets, schema.classes) == ("multilabel", ("u", "v"), ())
-    assert np.array_equal(schema.targets_of(rows), [[0, np.nan], [1, 1]], equal_nan=True)
+    assert np.array_equal(schema.targets_of(rows), np.array([[0, np.nan], [1, 1]]), equal_nan=True)
 
 
 @pytest.mark.parametrize(
@@ -243,14 +244,17 @@ def write(folder: Path, wild: bool) -> str:
 @pytest.mark.parametrize("scaling", ["agreed", "own"])
 @pytest.mark.parametrize("method", ["fedavg", "local"])
 def test_no_test_row_has_any_influence(tmp_path: Path, scaling: str, method: str) -> None:
-    settings = {
+    settings: dict[str, Any] = {
         "rounds": 3, "scaling": scaling, "categorical": "mood", "split": {"by": "time:second", "validation": 0.0},
     }  # fmt: skip
     tame = sparsona.run(method, data=write(tmp_path / "tame", False), out=tmp_path / "r1", **settings)
     wild = sparsona.run(method, data=write(tmp_path / "wild", True), out=tmp_path / "r2", **settings)
     for client, model in tame.models.items():
         assert wild.models[client].card.schema == model.card.schema
-        assert np.array_equal(wild.models[client].model, model.model)
+        other = wild.models[client].model
+        assert isinstance(other, np.ndarray)
+        assert isinstance(model.model, np.ndarray)
+        assert np.array_equal(other, model.model)
     assert wild.summary["digest"] == tame.summary["digest"]
     assert wild.summary["bytes"] == tame.summary["bytes"]
     scores = [result.summary["accuracy"]["pre"]["mean"] for result in (tame, wild)]

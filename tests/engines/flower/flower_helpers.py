@@ -13,9 +13,10 @@ import numpy as np
 
 from sparsona.api import execute
 from sparsona.engines.flower.carrier import Parcel, Returned
+from sparsona.engines.flower.consent import Consent, Terms
 from sparsona.engines.flower.deploy import write_share
-from sparsona.engines.flower.node import Node, Rules
-from sparsona.engines.flower.owned import SHARE
+from sparsona.engines.flower.node import CONSENT, Node, Rules
+from sparsona.engines.flower.owned import AS_AGREED, SHARE, OwnFormat
 from sparsona.engines.flower.server import KnownNode, write_nodes
 from sparsona.engines.flower.serverapp import NetworkRun
 from sparsona.engines.flower.started.sparsona_records import Head
@@ -92,7 +93,8 @@ class Direct:
         return found * 2 if self.twice else found
 
 
-ALL = Rules()
+ALL = Rules(least_rows=1)
+"""As a simulation, which tells of any number of rows."""
 
 
 class Federation:
@@ -113,9 +115,16 @@ class Federation:
                 write_share(self.data / f"{client}{SHARE}", self.prepared.setup.federation, client)
         self.carrier = Direct({k: self.node(client) for k, client in enumerate(self.clients)})
 
-    def node(self, client: str) -> Node:
+    def node(self, client: str, written: OwnFormat = AS_AGREED) -> Node:
         """A node's process, begun or begun again."""
-        return Node(client, self.data, self.folder / client, self.rules)
+        terms = Terms(self.experiment.split, self.experiment.columns, self.experiment.seed)
+        return Node(client, self.data, self.folder / client, self.rules, written=written, terms=terms)
+
+    def accept(self, client: str) -> None:
+        """What an owner does who reads in its log that a question waits."""
+        consent = Consent(self.folder / client / CONSENT)
+        for file in (self.folder / client / CONSENT / "waiting").iterdir():
+            consent.accept(file.name)
 
     @property
     def experiment(self) -> Experiment:

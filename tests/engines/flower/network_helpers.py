@@ -34,7 +34,8 @@ def prepared_for(method: str, **settings: Any) -> Prepared:
 
 @contextlib.contextmanager
 def three_nodes(folder: Path) -> Iterator[LoopbackFederation]:
-    with local_federation(folder / "f", prepared_for("fedavg").setup.federation, "digits") as running:
+    prepared = prepared_for("fedavg")
+    with local_federation(folder / "f", prepared.setup.federation, prepared.experiment) as running:
         yield running
 
 

@@ -17,7 +17,7 @@ from sparsona.data.schema.exchange import LIMIT, agree
 from sparsona.data.schema.text import pack_text, unpack_text
 from sparsona.engines.flower import engine as engine_module
 from sparsona.engines.flower.carrier import Parcel, Returned
-from sparsona.engines.flower.node import Node, Rules
+from sparsona.engines.flower.node import Rules
 from sparsona.engines.flower.owned import OwnFormat
 from sparsona.engines.flower.server import KnownNode, read_nodes, write_nodes
 from sparsona.engines.flower.started.sparsona_pauses import Pauses
@@ -79,7 +79,7 @@ def test_a_personal_model_stays_with_its_owner(tmp_path: Path) -> None:
 
 
 def test_an_owner_may_send_its_model_and_keep_its_scores(tmp_path: Path) -> None:
-    federation = Federation(tmp_path, Rules(scores=False, model=True), method="fedavg", rounds=1)
+    federation = Federation(tmp_path, Rules(scores=False, model=True, least_rows=1), method="fedavg", rounds=1)
     summary = federation.run()
     assert summary["accuracy"] == {}
     run = federation.home / "runs" / "run"
@@ -117,7 +117,9 @@ def test_steps_and_repeats_are_epochs_too(
 
 
 def test_a_method_cannot_train_longer_than_the_owner_allows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    federation = Federation(tmp_path, Rules(most_epochs=2), method="fedmd", rounds=1, options={"pretrain": 3})
+    federation = Federation(
+        tmp_path, Rules(most_epochs=2, least_rows=1), method="fedmd", rounds=1, options={"pretrain": 3}
+    )
     federation.run()
     assert "the reply of c0 is left out: the owner of c0 allows 2 epochs in a training, not 3.0" in caplog.text
 
@@ -356,7 +358,7 @@ def test_an_owner_may_write_its_file_otherwise_than_the_others(
     assert plain["kind"] == "error"
     assert caplog.text.strip().endswith("sparsona node has these options, too, for this file alone")
     said = OwnFormat(separator=";", decimal=",", missing="-9", encoding="utf-16")
-    federation.carrier.nodes[2] = Node("west", federation.data, tmp_path / "west", Rules(), written=said)
+    federation.carrier.nodes[2] = federation.node("west", said)
     assert federation.run()["digest"] == simulated["digest"]
     models = {ward: load_model(tmp_path / ward / f"{ward}.safetensors") for ward in ("east", "west")}
     assert {ward: model.card.schema.format.separator for ward, model in models.items()} == {"east": ",", "west": ";"}
@@ -365,7 +367,7 @@ def test_an_owner_may_write_its_file_otherwise_than_the_others(
 def test_a_node_whose_rows_have_changed_does_not_go_on_with_a_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Before the first turn a file may still be mended. After it the old one must come back, and the run goes on."""
+    """Before the first turn a file may be mended, with the owner's consent. After it the old one must come back."""
     federation = ward_tables(tmp_path)
     simulated = federation.simulated()
     file, carrier = tmp_path / "tables" / "north.csv", federation.carrier
@@ -390,6 +392,9 @@ def test_a_node_whose_rows_have_changed_does_not_go_on_with_a_run(
     write(new)
     stop(lambda parcel: parcel.head["kind"] == "agreed" and parcel.node == 2)
     write(old)
+    with pytest.raises(RunError, match="north did not join"):
+        federation.run(patience=1.0)
+    federation.accept("north")
     stop(lambda parcel: is_fit(parcel, 1, 1))
     write(new)
     with pytest.raises(RunError, match="north did not join"):
@@ -479,3 +484,33 @@ def test_pauses_grow_while_nothing_comes() -> None:
     pauses.restart()
     assert pauses.next() == 0.1
     assert Pauses(0.1, 0.05).next() == 0.05
+
+
+def test_scores_of_few_rows_are_not_sent(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, Rules(least_rows=50), method="fedavg", rounds=1, training={"batch": 64})
+    splits, told = federation.prepared.setup.federation.splits, {}
+
+    def note(parcel: Parcel, answer: Returned) -> Returned:
+        if answer.head is not None and answer.head["kind"] == "turn":
+            told[federation.clients[parcel.node]] = next(iter(answer.head["scores"].values()))
+        return answer
+
+    federation.carrier.change = note
+    federation.run()
+    kept = {client: [score is None for score in scores] for client, scores in told.items()}
+    assert kept == {client: [len(split.test) < 50, len(split.validation) < 50] for client, split in splits.items()}
+    assert {client for client, (_, validation) in kept.items() if validation}
+
+
+def test_a_run_that_has_begun_keeps_its_settings(tmp_path: Path) -> None:
+    """Other settings for the same round would be another question about the same rows."""
+    federation = Federation(tmp_path, method="fedavg", rounds=1)
+    federation.run()
+    run = (federation.home / "runs" / "run" / "run.id").read_text()
+    head = {"kind": "agreed", "run": run, "clients": list(federation.clients)}
+    text = (tmp_path / "c0" / run / "experiment.toml").read_text()
+    node, other = federation.node("c0"), text.replace("batch = 32", "batch = 31")
+    assert other != text
+    assert node.answer({**head, "experiment": text}, no_body)[0]["kind"] == "ready"
+    assert node.answer({**head, "experiment": other}, no_body)[0]["kind"] == "error"
+    assert node.answer({**head, "experiment": text}, lambda most: b"x")[0]["kind"] == "error"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import ssl
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 from flower_helpers import SPOILED
 from mood import HONEST, SPOILING, TWICE, VARIABLE
-from network_helpers import check, log_of, prepared_for, three_nodes, wait_for
+from network_helpers import check, log_of, prepared_for, processes_of, three_nodes, wait_for
 
 pytest.importorskip("flwr", reason='the network needs Flower: pip install "sparsona[flower]"')
 
@@ -129,7 +130,7 @@ def test_a_stranger_is_refused(local: LoopbackFederation, wrong: str, tmp_path: 
     own = local.place("c0") / "key" / "c0"
     ca = tmp_path / "other" / CA if wrong == "certificate" else local.ca
     if wrong == "no TLS":
-        env = environment(tmp_path, {}, SPARSONA_IDLE="1")
+        env = environment(tmp_path, {}, SPARSONA_IDLE="1", SPARSONA_TOKEN=str(own))
         arguments = ["--superlink", local.address, "--insecure", "--host", LOCALHOST, "--port", str(free_port())]
         child = Child(SUPERNODE, arguments, tmp_path / "supernode.log", env)
     else:
@@ -181,3 +182,29 @@ def test_the_started_scripts_import_neither_torch_nor_sparsona() -> None:
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "torch" not in out
     assert "sparsona" not in out
+
+
+def test_another_process_of_the_machine_cannot_take_a_nodes_tasks(local: LoopbackFederation) -> None:
+    """The SuperNode listens on loopback, where all accounts can ask. Only who reads the owner's token gets a task."""
+    home = local.place("c0") / "state" / "flower"
+    token = str(home / "executor.token")
+    assert stat.S_IMODE(Path(token).stat().st_mode) == 0o600
+    assert stat.S_IMODE((local.server.home / "superlink.db").stat().st_mode) == 0o600
+    wait_for(lambda: "connected to the server" in log_of(local, "c0"))
+    command = next(line for line in processes_of(home).values() if SUPERNODE.name in line)
+    address = f"{LOCALHOST}:{command.partition('--port ')[2].split()[0]}"
+    asked = {
+        signed: subprocess.run([sys.executable, "-c", ASK, address, signed], cwd=STARTED) for signed in ("", token)
+    }
+    assert {signed: found.returncode == 0 for signed, found in asked.items()} == {"": False, token: True}
+
+
+ASK = """
+import pathlib, sys
+import executor
+from flwr.proto.runtime_pb2 import AcquireTaskRequest
+more = [executor.signed_by(pathlib.Path(sys.argv[2]))] if sys.argv[2] else []
+wanted = AcquireTaskRequest(supported_task_types=[executor.TaskType.CLIENT_APP])
+executor.connect(sys.argv[1], *more).AcquireTask(wanted)
+"""
+"""A process that asks a SuperNode for a task, signed with a token or not."""

@@ -45,6 +45,7 @@ class Columns:
 
     `target`: the column to predict (several for multi-label); empty: the one called label, target, class or y.
     `task`: what the target is; auto: by its values, where they leave no doubt.
+    `classes`: the names of all classes; empty: those that the training rows have.
     `features`: the columns to learn from; empty: all others. `drop`: columns to leave out.
     `categorical`: columns whose values are names, be they written as text or as numbers.
     `client`: in a file of all clients, the column that says whose row it is.
@@ -65,6 +66,7 @@ class Columns:
 
     target: Names = ()
     task: TaskName = "auto"
+    classes: Words = ()
     features: Names = ()
     drop: Names = ()
     categorical: Names = ()

@@ -57,8 +57,8 @@ def describe_rows(rows: Rows, train: Indices) -> Message:
     if rows.categories:
         found = {name: np.unique(values) for name, values in seen.categories.items()}
         parts["categories"] = pack_text({name: [v for v in values.tolist() if v] for name, values in found.items()})
-    if _may_be_classes(rows, seen):
-        parts["classes"] = pack_text(np.unique(class_names(seen)).tolist())
+    if seen.tells_classes:
+        parts["classes"] = pack_text(_class_list(seen))
     elif rows.task != "multilabel" and rows.scaling == "agreed":
         parts |= _packed("target", moments(seen.target))
     return Message(**parts)
@@ -223,10 +223,15 @@ def _column_kind(rows: Rows, name: str) -> str:
     return "numeric" if name in rows.numeric else "text"
 
 
-def _may_be_classes(rows: Rows, seen: Rows) -> bool:
-    if rows.task == "classification":
-        return True
-    return rows.task == "auto" and len(rows.targets) == 1 and seen.kind != "decimal"
+def _class_list(seen: Rows) -> list[str]:
+    """The names of the classes: those that are declared, else those of the training rows."""
+    found: list[str] = np.unique(class_names(seen)).tolist()
+    if not seen.classes:
+        return found
+    unknown = sorted(set(found) - set(seen.classes))
+    if unknown:
+        raise DataError(f"target {seen.targets[0]!r} holds {unknown[0]!r}, which columns.classes does not name; add it")
+    return sorted(seen.classes)
 
 
 def _input_moments(rows: Rows) -> ColumnMoments:

@@ -30,7 +30,8 @@ class Rows:
     `order` names the features as they stand in the table. `numbers` is a float64 matrix of those that are numbers
     (NaN: missing), in that order; `categories` holds the names of the others (empty: missing). `numeric` says whose
     names are numbers. `block` holds samples of several axes instead. `target` is float64 with a column a target, or
-    texts. `along` is the column by which the rows are split, where there is one. `format` is how they were written.
+    texts. `classes` are the declared names of classes.
+    `along` is the column by which the rows are split, where there is one. `format` is how they were written.
     """
 
     inputs: InputKind
@@ -44,6 +45,7 @@ class Rows:
     task: TaskName = "auto"
     scaling: Scaling = "agreed"
     spelling: Spelling = "alike"
+    classes: tuple[str, ...] = ()
     along: Array | None = None
     dropped: Mapping[str, str] = field(default_factory=dict)
     format: Format = field(default_factory=Format)
@@ -60,6 +62,13 @@ class Rows:
     def kind(self) -> Kind:
         """What the target is: classes, numbers or several yes-or-no labels."""
         return kind_of(self.target)
+
+    @property
+    def tells_classes(self) -> bool:
+        """Whether the target may be classes, whose names all owners must know."""
+        if self.task == "classification":
+            return True
+        return self.task == "auto" and len(self.targets) == 1 and self.kind != "decimal"
 
     def take(self, chosen: Indices) -> Rows:
         """Some of the rows."""
@@ -103,6 +112,7 @@ def understand(table: Table, columns: Columns, along: Along | None = None) -> Ro
         task=columns.task,
         scaling=columns.scaling,
         spelling=columns.spelling,
+        classes=columns.classes,
         along=_along(table, along),
         dropped=roles.dropped,
         format=table.format,

@@ -18,6 +18,7 @@ from sparsona.engines.flower.processes import COMPLETED, Child, Flwr, free_port,
 from sparsona.engines.flower.server import Server
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import Experiment, to_toml
+from sparsona.files import write_new
 from sparsona.method import ClientId
 from sparsona.runs.names import file_stem
 
@@ -100,14 +101,20 @@ class LoopbackFederation:
 
 @contextlib.contextmanager
 def local_federation(
-    folder: Path, federation: Federation, data: str, options: Sequence[str] = ()
+    folder: Path, federation: Federation, experiment: Experiment, options: Sequence[str] = ()
 ) -> Iterator[LoopbackFederation]:
-    """A federation on loopback whose clients have the data that a simulation would deal out to them."""
+    """A federation on loopback whose clients have the data that a simulation would deal out to them.
+
+    The nodes know the experiment's seed and answer as the simulation does: the data are the caller's own.
+    """
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder} is not empty: choose another folder")
     clients = sorted(federation.clients)
-    local = LoopbackFederation(folder, clients, options=options)
-    name, _, path = absolute(data, Path.cwd()).partition(":")
+    agreed = folder / "agreed.toml"
+    as_simulated = ["--experiment", str(agreed), "--seed", str(experiment.seed)]
+    as_simulated += ["--least-rows", str(experiment.least_rows)]
+    local = LoopbackFederation(folder, clients, options=[*as_simulated, *options])
+    name, _, path = absolute(experiment.data, Path.cwd()).partition(":")
     for client in clients:
         own = local.place(client) / "data"
         own.mkdir(parents=True)
@@ -117,6 +124,7 @@ def local_federation(
             write_share(own / f"{file_stem(client)}{SHARE}", federation, client)
         else:
             raise InputError(f"the table {name} is one file: give a folder of files, one a client (folder:PATH)")
+    write_new(agreed, to_toml(experiment).encode())
     try:
         yield local.start()
     finally:

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from sparsona.engines.flower.carrier import Carrier, Parcel, Returned
@@ -133,6 +134,12 @@ class Post:
         if answer.lost or (head is not None and head["kind"] == "away"):
             self._later(asked, answer.why or "its owner's process does not answer")
             return None
+        if head is not None and head["kind"] == "waits":
+            if asked.client not in self._away:
+                log.warning("%s waits for its owner's consent (sparsona node --accept, on its machine)", asked.client)
+                self._away.add(asked.client)
+            self._later(asked, "it waits")
+            return None
         self._away.discard(asked.client)
         if head is None or head["kind"] == "error":
             why = answer.why if head is None else str(head.get("why", ""))[:500]
@@ -171,7 +178,7 @@ class FlowerEngine:
         silent: frozenset[ClientId] = frozenset(),
     ) -> None:
         """`silent` are the clients whose owners do not send scores."""
-        self.store = ClientStore(lambda client: ClientMemory.fresh(setup.method, setup.task, client))
+        self.store = ClientStore(partial(ClientMemory.fresh, setup))
         self.references = ReferenceStore()
         self._setup, self._post, self._run = setup, post, run
         self._deadline, self._window, self._silent = deadline, window, silent

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sparsona.errors import DataError, RunError
+from sparsona.errors import DataError, RunError, WireError
 from sparsona.federation.delivery import ClientMemory, Order
 from sparsona.federation.references import ReferenceStore, usable
 from sparsona.files import sync, write_atomically, write_new
@@ -24,6 +24,10 @@ from sparsona.wire import Reference
 MANIFEST = "manifest.json"
 MOST_REFERENCES = 4
 """Downlinks kept without word that a reply has arrived. The server sends the whole where one is missing."""
+MOST_ROLLBACKS = 20
+"""How often a server may go back in a run and ask for other work from the same state."""
+SCORES_PER_ROUND = 3
+"""Evaluations per round of a run. A server that may try any number of models on the same rows reads them."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class _TurnList:
     turns: tuple[Turn, ...] = ()
     references: tuple[tuple[Order, str], ...] = ()
     rows: str = ""
+    rollbacks: int = 0
+    scored: int = 0
 
 
 class NodeMemory:
@@ -83,9 +89,18 @@ class NodeMemory:
         """Forget the turns from this order on: the server has gone back, and asks for other work than before."""
         for number, turn in enumerate(self._manifest.turns):
             if turn.order >= order:
+                if self._manifest.rollbacks >= MOST_ROLLBACKS:
+                    raise WireError(f"the server has gone back {MOST_ROLLBACKS} times in this run: begin another one")
                 self._memory = None
-                self._write(replace(self._manifest, memory=turn.before, turns=self._manifest.turns[:number]))
+                back, turns = self._manifest.rollbacks + 1, self._manifest.turns[:number]
+                self._write(replace(self._manifest, memory=turn.before, turns=turns, rollbacks=back))
                 return
+
+    def count_scored(self, rounds: int) -> None:
+        """Note an evaluation; more of them than a run of so many rounds needs are refused."""
+        if self._manifest.scored >= SCORES_PER_ROUND * (rounds + MOST_ROLLBACKS):
+            raise WireError("the server has asked for more evaluations than this run needs")
+        self._write(replace(self._manifest, scored=self._manifest.scored + 1))
 
     def record(self, order: Order, down: bytes, memory: ClientMemory, head: dict[str, Any], reply: bytes) -> None:
         """Keep a turn: afterwards, and not before, the memory is the new one."""
@@ -152,7 +167,8 @@ def _manifest_of(folder: Path) -> _TurnList:
         raw = json.loads(file.read_bytes())
         turns = tuple(Turn(**{**turn, "order": tuple(turn["order"])}) for turn in raw["turns"])
         references = tuple((tuple(order), str(name)) for order, name in raw["references"])
-        return _TurnList(raw["memory"], raw["number"], turns, references, str(raw.get("rows", "")))
+        counts = int(raw.get("rollbacks", 0)), int(raw.get("scored", 0))
+        return _TurnList(raw["memory"], raw["number"], turns, references, str(raw.get("rows", "")), *counts)
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(f"{file} is damaged ({error!r}): start the node with another --state") from None
 

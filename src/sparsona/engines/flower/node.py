@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,13 @@ import torch
 from sparsona.data import PATHS
 from sparsona.data.schema.exchange import LIMIT, schema_of
 from sparsona.data.schema.schema import Schema
-from sparsona.engines.flower.memory import NodeMemory, check_rows
-from sparsona.engines.flower.owned import AS_AGREED, OwnData, OwnFormat, load_own
+from sparsona.engines.flower.consent import Consent, Question, Terms, Waiting, rows_hash
+from sparsona.engines.flower.memory import MANIFEST, NodeMemory, check_rows
+from sparsona.engines.flower.owned import AS_AGREED, SHARE, OwnData, OwnFormat, load_table, own_file, read_share
 from sparsona.engines.flower.setup import check_networkable, fingerprint, outputs_of, setup_of
 from sparsona.engines.flower.started.sparsona_records import BadParcel, Head, Incoming, write
-from sparsona.errors import DataError, InputError, MissingReference, SparsonaError, WireError, counted
-from sparsona.experiment import Experiment, build, to_toml
+from sparsona.errors import DataError, InputError, MissingReference, SparsonaError, WireError, counted, one_line
+from sparsona.experiment import DEEP, Experiment, build, to_toml
 from sparsona.export.card import ModelCard, layers
 from sparsona.export.files import model_bytes
 from sparsona.federation.delivery import ClientMemory
@@ -43,6 +45,8 @@ from sparsona.wire import decode, encode
 
 log = logging.getLogger("sparsona.node")
 
+CONSENT = "owner"
+"""The folder of the owner's decisions, beside the folders of runs."""
 MOST_AGREED = 2**26
 """Bytes of the schema that is agreed on."""
 LOOK = 0.5
@@ -62,23 +66,36 @@ class Rules:
     most_weights: int = 10**8
     scores: bool = True
     model: bool = False
+    least_rows: int = 20
+    most_rounds: int = 1000
+    most_proposals: int = 100
 
-    def check(self, experiment: Experiment, examples: int) -> None:
-        """Refuse an experiment that the owner does not allow, for so many rows to train on."""
+    def check(self, experiment: Experiment) -> None:
+        """Refuse an experiment that the owner does not allow, whatever the rows are."""
         check_networkable(experiment)
         if self.methods and experiment.method not in self.methods:
             raise InputError(f"the owner allows {', '.join(self.methods)}, not {experiment.method}")
-        passes = experiment.training.most_examples(examples) / max(1, examples)
-        if passes > self.most_epochs:
-            raise InputError(f"the owner allows {counted(self.most_epochs, 'epoch')} a round, not {passes:.1f}")
+        if experiment.rounds > self.most_rounds:
+            raise InputError(f"the owner allows {counted(self.most_rounds, 'round')}, not {experiment.rounds}")
+        if self.least_rows > 1:
+            experiment.training.check_least(self.least_rows)
         for option, value in experiment.options.items():
             if isinstance(value, str) and split_spec(value)[0] in PATHS:
                 raise InputError(f"{option} = {value!r} names a file of the owner: only --data is read")
 
+    def check_epochs(self, experiment: Experiment, examples: int) -> None:
+        """Refuse more passes over so many rows to train on than the owner allows."""
+        passes = experiment.training.most_examples(examples) / max(1, examples)
+        if passes > self.most_epochs:
+            raise InputError(f"the owner allows {counted(self.most_epochs, 'epoch')} a round, not {passes:.1f}")
+
 
 @dataclass
 class Session:
-    """A run that this node takes part in, from the agreement on. `known` are the models that were measured last."""
+    """A run that this node takes part in, from the agreement on. `known` are the models that were measured last.
+
+    `tells`: whether there are enough test and validation rows for their scores to be sent.
+    """
 
     experiment: Experiment
     schema: Schema
@@ -86,6 +103,7 @@ class Session:
     worker: Worker
     kept: NodeMemory
     most: int
+    tells: tuple[bool, bool]
     known: tuple[ScoredModel, ...] = ()
 
 
@@ -101,12 +119,15 @@ class Node:
         rules: Rules,
         device: str = "cpu",
         written: OwnFormat = AS_AGREED,
+        terms: Terms | None = None,
     ) -> None:
-        self.client, self.rules = client, rules
-        self._data, self._folder, self._device, self._written = data, folder, device, written
+        self.client, self.rules, self._terms = client, rules, terms or Terms()
+        self._folder, self._device, self._written = folder, device, written
         self._session: tuple[str, Session] | None = None
         self._own: tuple[str, OwnData] | None = None
         folder.mkdir(parents=True, exist_ok=True)
+        self._consent = Consent(folder / CONSENT)
+        self._data, self._said = data, ""
 
     def answer(self, head: Head, body: Body) -> Answer:
         """The reply to one message. A problem is told in one line that says nothing about the data."""
@@ -114,6 +135,11 @@ class Node:
             return self._answer(head, body)
         except ConnectionError:
             raise
+        except Waiting as waiting:
+            if str(waiting) != self._said:
+                log.warning("%s", waiting)
+            self._said = str(waiting)
+            return {"kind": "waits"}, b""
         except BadParcel as error:
             log.error("a message is refused: %s", error)
             return {"kind": "error", "why": str(error)}, b""
@@ -139,32 +165,23 @@ class Node:
                 raise WireError("a message names no run")
             return kinds[head["kind"]](run, head, body)
         except (KeyError, TypeError, ValueError) as error:
-            raise WireError(f"a message lacks something ({error!r})") from None
+            log.exception("a message could not be answered")
+            raise WireError(f"a message lacks something ({type(error).__name__})") from None
 
     def _hello(self, run: str, head: Head, body: Body) -> Answer:
         """Look at the experiment that the server proposes; tell the sizes and, for a table, its description."""
         experiment, _ = _experiment(head["experiment"])
-        log.info("the server proposes: %s", _proposal(experiment))
+        log.info("the server proposes: %s", one_line(_proposal(experiment)))
         own = self._allowed(run, experiment)
-        description, published = own.description(), own.published()
-        frame = None if description is None else encode(description)
-        reply: Head = {
-            "kind": "hello",
-            "name": self.client,
-            "sparsona": __version__,
-            "model": own.model,
-            "sizes": own.sizes,
-            "scores": self.rules.scores,
-            "published": None if published is None else published.to_json(),
-            "ledger": [] if frame is None else _told(frame.ledger),
-        }
+        told, description = self._consent.answer(self._question(experiment), lambda: _description(own))
+        reply: Head = {"kind": "hello", "name": self.client, "sparsona": __version__, "scores": self.rules.scores}
         log.info(
             "joined; told the server: %d, %d and %d rows to train, check and test%s; test scores are %s",
-            *own.sizes,
-            f", a description of the columns ({len(frame.data)} bytes)" if frame else "",
+            *told["sizes"],
+            f", a description of the columns ({len(description)} bytes)" if description else "",
             "sent" if self.rules.scores else "kept here",
         )
-        return reply, b"" if frame is None else frame.data
+        return reply | told, description
 
     def _agreed(self, run: str, head: Head, body: Body) -> Answer:
         """Take the agreed schema and the clients' names, and keep them: from now on turns can be taken."""
@@ -172,9 +189,12 @@ class Node:
         experiment, _ = _experiment(head["experiment"])
         if self.client not in clients:
             raise WireError(f"{self.client} is not among the clients of this run")
-        folder = self._folder / run
+        self._allowed(run, experiment)
+        folder, frame = self._folder / run, body(MOST_AGREED)
         folder.mkdir(exist_ok=True)
-        write_atomically(folder / "agreed", body(MOST_AGREED))
+        if (folder / MANIFEST).exists():
+            self._check_same(folder, experiment, clients, frame)
+        write_atomically(folder / "agreed", frame)
         write_atomically(folder / "clients", "\n".join(clients))
         write_atomically(folder / "experiment.toml", to_toml(experiment))
         self._session = None
@@ -193,6 +213,11 @@ class Node:
         if down.stamp.order != job.stamp.order:
             raise WireError("the head and the frame of an order name different rounds")
         order, fits = down.stamp.order, job.kind == "fit"
+        if order[0] > session.experiment.rounds:
+            raise WireError(f"round {order[0] + 1} is not one of the {session.experiment.rounds} that were agreed on")
+        if not fits:
+            session.kept.count_scored(session.experiment.rounds)
+            log.info("round %d: evaluates a model for the server", order[0] + 1)
         if fits:
             known = session.kept.answered(order, frame)
             if known is not None:
@@ -201,7 +226,7 @@ class Node:
             session.kept.roll_back(order)
         memory, outcome = session.worker.run(job, session.kept.memory)
         session.known = outcome.known
-        reply = _reply(outcome, self.rules.scores)
+        reply = _reply(outcome, self.rules.scores, session.tells)
         if fits:
             session.kept.record(order, frame, memory, reply, outcome.frame.data)
             session.kept.hold(down)
@@ -239,13 +264,49 @@ class Node:
 
     def _allowed(self, run: str, experiment: Experiment) -> OwnData:
         """The owner's data, for an experiment that the owner allows; refused if a run began with others."""
-        key = f"{experiment.columns} {experiment.split} {experiment.seed}"
-        if self._own is None or self._own[0] != key:
-            self._own = key, load_own(self._data, self.client, experiment, self._written)
-        own = self._own[1]
-        self.rules.check(experiment, own.sizes[0])
-        check_rows(self._folder / run, self.client, own.rows_hash)
+        self.rules.check(experiment)
+        self._consent.count(run, self.rules.most_proposals)
+        question = self._question(experiment)
+        check_rows(self._folder / run, self.client, question.fingerprint)
+        own = self._loaded(question)
+        self.rules.check_epochs(experiment, own.sizes[0])
+        if ignored := self._terms.ignored(experiment):
+            log.info("the owner decides on the split of its rows; without effect here: %s", ", ".join(ignored))
         return own
+
+    def _loaded(self, question: Question) -> OwnData:
+        """The owner's data. No table is read for a question that the owner has not accepted.
+
+        An error may name a value of a row. So each is a `DataError`, of which the server is told nothing.
+        """
+        file = own_file(self._data, self.client)
+        share = file.name.endswith(SHARE)
+        if not share:
+            agreed = self._terms.columns
+            self._consent.check(question, None if agreed is None else self._written.applied(agreed))
+        if self._own is None or self._own[0] != question.fingerprint:
+            try:
+                load = read_share if share else partial(load_table, question=question, consent=self._consent)
+                own = load(file, self.client)
+            except InputError as error:
+                raise DataError(str(error)) from None
+            if own.sizes[0] < self.rules.least_rows:
+                raise DataError(f"{self.client} has {own.sizes[0]} rows to train on, fewer than --least-rows")
+            self._own = question.fingerprint, own
+        return self._own[1]
+
+    def _question(self, experiment: Experiment) -> Question:
+        """What an experiment asks of the owner's file as it is now."""
+        rows, terms = rows_hash(own_file(self._data, self.client)), self._terms
+        columns = self._written.applied(experiment.columns)
+        return Question(rows, columns, terms.split, terms.seed, self.rules.least_rows)
+
+    def _check_same(self, folder: Path, experiment: Experiment, clients: tuple[ClientId, ...], frame: bytes) -> None:
+        """Refuse another agreement for a run that has begun: its turns would be other questions about the same rows."""
+        before, _ = _experiment((folder / "experiment.toml").read_text(encoding="utf-8"))
+        there = tuple((folder / "clients").read_text(encoding="utf-8").splitlines())
+        if experiment.same_work(before) or clients != there or frame != (folder / "agreed").read_bytes():
+            raise WireError("this run has begun with other settings: choose another --name")
 
     def _of(self, run: str) -> Session:
         """The session of a run; after a restart it is made again from what is on the disk."""
@@ -256,15 +317,23 @@ class Node:
             raise WireError("this node has not agreed to that run")
         experiment, method = _experiment((folder / "experiment.toml").read_text(encoding="utf-8"))
         clients = tuple((folder / "clients").read_text(encoding="utf-8").splitlines())
-        own, frame = self._allowed(run, experiment), (folder / "agreed").read_bytes()
+        try:
+            own, frame = self._allowed(run, experiment), (folder / "agreed").read_bytes()
+        except Waiting as waiting:
+            raise DataError(str(waiting)) from None
         published = own.published()
         schema, federation = own.prepared(schema_of(decode(frame, LIMIT)) if published is None else published)
-        setup = setup_of(experiment, method, schema, clients, federation, self._device, self.rules.most_epochs)
+        # Of each run its own: batches of 30 and of 31 rows in the same order would differ by one row.
+        chance = self._consent.chance(f"turns of {run}", self._terms.seed)
+        bounds = self.rules.most_epochs, self.rules.least_rows
+        setup = setup_of(experiment, method, schema, clients, federation, self._device, *bounds, chance)
         if setup.task.layout.size > self.rules.most_weights:
             raise InputError(f"the owner allows {self.rules.most_weights} weights, not {setup.task.layout.size}")
-        kept = NodeMemory(folder, ClientMemory.fresh(method, setup.task, self.client), self.client, own.rows_hash)
+        asked, fresh = self._question(experiment).fingerprint, ClientMemory.fresh(setup, self.client)
+        kept = NodeMemory(folder, fresh, self.client, asked)
         worker = Worker(setup, kept.references)
-        self._session = run, Session(experiment, schema, setup, worker, kept, setup.limit().bytes)
+        tells = own.sizes[2] >= self.rules.least_rows, own.sizes[1] >= self.rules.least_rows
+        self._session = run, Session(experiment, schema, setup, worker, kept, setup.limit().bytes, tells)
         return self._session[1]
 
 
@@ -311,8 +380,8 @@ def _serve_one(node: Node, stream: socket.socket) -> None:
 def _experiment(text: Any) -> tuple[Experiment, Method[Any, Any]]:
     import tomllib
 
-    if not isinstance(text, str) or len(text) > 2**20:
-        raise WireError("the experiment is no text")
+    if not isinstance(text, str) or len(text) > 2**20 or DEEP.search(text):
+        raise WireError("the experiment is no text, or too long or too deep")
     try:
         return build(tomllib.loads(text), "the server's experiment")
     except (tomllib.TOMLDecodeError, RecursionError):
@@ -336,15 +405,32 @@ def _job(client: ClientId, head: Mapping[str, Any], body: bytes, known: tuple[Sc
     return Job(kind, client, stamp, (body,), score=score, fine_tune=fine_tune, keep_model=keep, known=known)
 
 
-def _reply(outcome: Outcome, scores: bool) -> Head:
+def _description(own: OwnData) -> tuple[Head, bytes]:
+    """What a node tells of its data at the start."""
+    description, published = own.description(), own.published()
+    frame = None if description is None else encode(description)
+    head: Head = {
+        "model": own.model,
+        "sizes": own.sizes,
+        "published": None if published is None else published.to_json(),
+        "ledger": [] if frame is None else _told(frame.ledger),
+    }
+    return head, b"" if frame is None else frame.data
+
+
+def _reply(outcome: Outcome, scores: bool, tells: tuple[bool, bool]) -> Head:
     """What a node tells of a turn besides the frame."""
-    told = {point: [_or_none(s.test), _or_none(s.validation)] for point, s in outcome.scores.items()} if scores else {}
+    test, validation = tells
+    told = {
+        point: [_or_none(s.test) if test else None, _or_none(s.validation) if validation else None]
+        for point, s in outcome.scores.items()
+    }
     return {
         "kind": "turn",
         "ledger": _told(outcome.frame.ledger),
         "paper": outcome.paper,
-        "scores": told,
-        "loss": _or_none(outcome.loss),
+        "scores": told if scores else {},
+        "loss": _or_none(outcome.loss) if scores else None,
         "seconds": outcome.seconds,
         "flops": int(outcome.flops),
         "samples": float(outcome.samples),

@@ -9,7 +9,6 @@ import json
 import string
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -27,17 +26,18 @@ from sparsona.data.schema import Agreement, along_of, published_schema
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.exchange import describe_rows, scaled_alone
 from sparsona.data.schema.format import UTF8, Format
+from sparsona.data.schema.rare import without_rare
 from sparsona.data.schema.roles import Along
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import Category, Schema, class_names
 from sparsona.data.schema.table import Tables
+from sparsona.engines.flower.consent import Consent, Question, rows_hash
 from sparsona.errors import DataError, InputError
-from sparsona.experiment import Experiment, explain
+from sparsona.experiment import explain
 from sparsona.files import write_new
 from sparsona.message import Message
 from sparsona.method import ClientId
 from sparsona.partition._split import federate
-from sparsona.runs.about import row_hashes
 from sparsona.runs.names import file_stem
 
 SHARE = ".share.npz"
@@ -63,11 +63,6 @@ class OwnData:
     @property
     def sizes(self) -> tuple[int, int, int]:
         return len(self.split.train), len(self.split.validation), len(self.split.test)
-
-    @cached_property
-    def rows_hash(self) -> str:
-        """A hash of the samples as they came, in the order of their split; of a table, by column, as they were read."""
-        return row_hashes(Federation(self.data, {self.client: self.split}), self.data.rows)[self.client]
 
     def description(self) -> Message | None:
         """What the owner tells of its training rows before round 1; nothing of data that come ready."""
@@ -145,26 +140,22 @@ class OwnFormat:
 AS_AGREED = OwnFormat()
 
 
-def load_own(path: Path, client: ClientId, experiment: Experiment, written: OwnFormat = AS_AGREED) -> OwnData:
-    """A client's data as the experiment declares and splits them, the same as a simulation of all clients would."""
-    file = own_file(path, client)
-    if file.name.endswith(SHARE):
-        return _read_share(file, client)
-    along = along_of(experiment.split.by)
+def load_table(file: Path, client: ClientId, question: Question, consent: Consent) -> OwnData:
+    """A client's table as the owner splits it; with a declared seed, the same as in a simulation of all clients."""
+    split, along = question.split, along_of(question.split.by)
     tables = Tables(file.stem, (replace(read_table(file, client), owner=client),), owned=True)
-    split = experiment.split
-    federation = federate(
-        _understood(tables, written.applied(experiment.columns), along),
-        "groups",
-        0,
-        Chance(experiment.seed),
-        test=split.test,
-        validation=split.validation,
-        use=split.use,
-        along=along,
-        repeat=split.repeat,
-    )
-    return OwnData(client, federation.data, federation.splits[client])
+    data = _understood(tables, question.columns, along)
+
+    def draw(chance: Chance) -> ClientSplit:
+        shares = {"test": split.test, "validation": split.validation}
+        dealt = federate(data, "groups", 0, chance, use=split.use, along=along, repeat=split.repeat, **shares)
+        return dealt.splits[client]
+
+    drawn = consent.split(question, client, draw)
+    assert data.rows is not None
+    if max(drawn.train.max(), drawn.test.max()) >= len(data.rows) or rows_hash(file) != question.rows:
+        raise DataError(f"{file} has other rows than when it was split: give the same file and the same --separator")
+    return OwnData(client, replace(data, rows=without_rare(data.rows, [drawn], question.least_rows)), drawn)
 
 
 def _understood(tables: Tables, columns: Columns, along: Along | None) -> Dataset:
@@ -190,7 +181,7 @@ def check_own(path: Path, client: ClientId, written: OwnFormat = AS_AGREED) -> N
     """
     file = own_file(path, client)
     if file.name.endswith(SHARE):
-        _read_share(file, client)
+        read_share(file, client)
         return
     table = read_table(file, client)
     if table.file is None:
@@ -244,7 +235,7 @@ def write_share(path: Path, federation: Federation, client: ClientId) -> None:
     partial.replace(path)
 
 
-def _read_share(path: Path, client: ClientId) -> OwnData:
+def read_share(path: Path, client: ClientId) -> OwnData:
     held = read_npz(path)
     try:
         meta = json.loads(held["meta"].tobytes().decode())

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from sparsona.engines.flower.node import Node, Rules, serve
+from sparsona.engines.flower.consent import Consent, Terms
+from sparsona.engines.flower.node import CONSENT, Node, Rules, serve
 from sparsona.engines.flower.owned import AS_AGREED, OwnFormat
 from sparsona.engines.flower.processes import SUPERNODE_LOG, Child, supernode
 from sparsona.errors import InputError
 from sparsona.method import ClientId
+from sparsona.system import take_lock
 
 log = logging.getLogger("sparsona.node")
 
+RUNS = "runs"
 LEASE = 5.0
 """Seconds between two attempts to join. The SuperLink holds a dead node's place for up to half a minute."""
 LOOK = 0.5
@@ -38,6 +40,7 @@ class Owner:
     device: str = "cpu"
     idle: float = 1.0
     written: OwnFormat = AS_AGREED
+    terms: Terms = field(default_factory=Terms)
 
     def run(self) -> None:
         """Serve until the process is ended."""
@@ -68,10 +71,18 @@ class Owner:
         supervisor = Supervisor(lambda: supernode(home, self.superlink, ca, key, door, self.idle), home / SUPERNODE_LOG)
         try:
             supervisor.start()
-            node = Node(self.client, self.data.resolve(), state / "runs", self.rules, self.device, self.written)
+            data, runs = self.data.resolve(), state / RUNS
+            node = Node(self.client, data, runs, self.rules, self.device, self.written, self.terms)
             serve(node, door, supervisor.check)
         finally:
             supervisor.close()
+
+
+def accepted(state: Path, fingerprint: str) -> str:
+    """Accept what a server asks, in the state folder of a node that may be running; returns it in words."""
+    if not (state / RUNS / CONSENT).is_dir():
+        raise InputError(f"{state} is not the --state of a node: check the path")
+    return Consent(state / RUNS / CONSENT).accept(fingerprint)
 
 
 class Supervisor:
@@ -170,11 +181,11 @@ def plain_words(text: str, meanings: Mapping[str, str] = MEANINGS) -> str:
 @contextlib.contextmanager
 def _alone(state: Path) -> Iterator[None]:
     """Keep a second node away from a state folder; the lock ends with the process, however it ends."""
-    with (state / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise InputError(f"another sparsona node uses {state}: stop it, or choose another --state") from None
+    try:
+        lock = take_lock(state / "lock")
+    except OSError:
+        raise InputError(f"another sparsona node uses {state}: stop it, or choose another --state") from None
+    with lock:
         yield
 
 

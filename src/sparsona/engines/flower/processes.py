@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import shlex
 import signal
 import socket
@@ -18,7 +19,7 @@ from typing import Any
 from sparsona.engines.flower import need_flwr
 from sparsona.engines.flower.keys import CA, CERTIFICATE, KEY
 from sparsona.errors import RunError
-from sparsona.files import write_atomically
+from sparsona.files import write_atomically, write_private
 
 STARTED = Path(__file__).parent / "started"
 SUPERLINK, SUPERNODE = STARTED / "superlink.py", STARTED / "supernode.py"
@@ -123,7 +124,10 @@ def superlink(home: Path, host: str, port: int, certificates: Path, **more: str)
     arguments = ["--host", host, "--port", str(port)]
     arguments += ["--ssl-ca-certfile", str(certificates / CA), "--ssl-certfile", str(certificates / CERTIFICATE)]
     arguments += ["--ssl-keyfile", str(certificates / KEY), "--enable-supernode-auth"]
-    arguments += ["--disable-runtime-dependency-installation", "--database", str(home / "superlink.db")]
+    database = home / "superlink.db"
+    if database.exists():
+        database.chmod(0o600)
+    arguments += ["--disable-runtime-dependency-installation", "--database", str(database)]
     env = environment(home, {"flwr-serverapp": "serverapp.py"}, **more)
     return Child(SUPERLINK, arguments, home / "superlink.log", env)
 
@@ -132,9 +136,10 @@ def supernode(home: Path, address: str, ca: Path, key: Path, client_socket: Path
     """A SuperNode that hands its messages to the socket, and asks for new ones at least every `idle` seconds."""
     arguments = ["--superlink", address, "--root-certificates", str(ca)]
     arguments += ["--auth-supernode-private-key", str(key), "--host", "127.0.0.1", "--port", str(free_port())]
-    env = environment(
-        home, {"flower-superexec": "executor.py"}, SPARSONA_SOCKET=str(client_socket), SPARSONA_IDLE=str(idle)
-    )
+    token = home / "executor.token"
+    write_private(token, secrets.token_bytes(32))
+    more = {"SPARSONA_SOCKET": str(client_socket), "SPARSONA_IDLE": str(idle), "SPARSONA_TOKEN": str(token)}
+    env = environment(home, {"flower-superexec": "executor.py"}, **more)
     return Child(SUPERNODE, arguments, home / SUPERNODE_LOG, env)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import resource
 import sys
 import time
 import tomllib
@@ -40,6 +39,7 @@ from sparsona.runs.directory import RunDirectory
 from sparsona.runs.names import file_stem
 from sparsona.runs.records import RoundReport, RunLog
 from sparsona.summary import client_scores, summary_of, whole_digest
+from sparsona.system import peak_rss_kb
 from sparsona.version import __version__
 from sparsona.wire import Ledger, decode, encode
 
@@ -49,6 +49,8 @@ HOME = "SPARSONA_SERVER"
 """The environment variable that names the folder of `sparsona server`: nodes.json and runs/ are in it."""
 OWNERS = "(the owners' own)"
 DEADLINE = 3600.0
+ENDING = 30.0
+"""Seconds that an earlier process of the same run has to end."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class NetworkRun:
         check_networkable(experiment)
         resume = self._folder.experiment_file.exists()
         experiment = experiment.model_copy(update={"data": OWNERS, "engine": "flower"})
-        with self._folder.open(to_toml(experiment), lambda file: self._same(experiment, file), resume):
+        # The loop of a SuperLink that was killed may still be ending.
+        with self._folder.open(to_toml(experiment), lambda file: self._same(experiment, file), resume, ENDING):
             self._run = self._identity()
             return self._execute(experiment, resume)
 
@@ -203,7 +206,7 @@ class NetworkRun:
             if body:
                 self._folder.save_model(one.client, body)
         clients = client_scores(setup, rounds.run_log, experiment.split.fewest)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        peak = peak_rss_kb() / 1024
         whole = whole_digest(rounds.server, digests)
         summary = summary_of(experiment, setup, rounds, agreement, clients, whole, peak)
         artefacts.save(setup.method.artefacts(rounds.server), self._folder.path)

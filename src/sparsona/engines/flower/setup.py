@@ -31,6 +31,8 @@ def check_networkable(experiment: Experiment) -> None:
     for field in fields(Sampled):
         if field.name not in REAL and getattr(experiment.schedule, field.name) != field.default:
             raise InputError(f"schedule.{field.name} makes failures up, for simulations: drop it")
+    if experiment.columns.client:
+        raise InputError("columns.client is for a file of all clients: on a network, each node is one client; drop it")
     if experiment.new_clients:
         raise InputError("new_clients is for simulations: on a network, whoever joins is a node; drop it")
 
@@ -43,6 +45,8 @@ def setup_of(
     federation: Federation,
     device: str = "cpu",
     max_epochs: int | None = None,
+    least_rows: int = 1,
+    client_chance: Chance | None = None,
 ) -> Setup:
     """The set-up of one side. The model follows from the schema and the seed, so that all sides make the same."""
     chance, shape = Chance(experiment.seed), schema.input_shape
@@ -63,6 +67,9 @@ def setup_of(
         packing=experiment.packing,
         max_update_norm=experiment.max_update_norm,
         max_epochs=max_epochs,
+        personal=experiment.personal,
+        least_rows=least_rows,
+        client_chance=client_chance,
     )
 
 

@@ -49,7 +49,7 @@ class Pool:
                 "`if __name__ == '__main__':`, or choose --engine inprocess"
             )
         keep_freed_memory()
-        self.store = ClientStore(partial(ClientMemory.fresh, setup.method, setup.task))
+        self.store = ClientStore(partial(ClientMemory.fresh, setup))
         self.references = ReferenceStore()
         self.peak_rss_mb = 0.0
         self._owns_workers = worker_pool is None

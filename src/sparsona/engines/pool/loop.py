@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +20,7 @@ from sparsona.federation.references import ReferenceStore
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome, Worker
 from sparsona.runs.store import Ticket
+from sparsona.system import peak_rss_kb
 
 INSIDE = False
 """Whether this process is a worker."""
@@ -132,7 +132,7 @@ class WorkerLoop:
             outcome, state = run_turn(self._worker, job, ticket.state())
             wrote.append(ticket.keep(state))
             outcomes.append(outcome)
-        return Response(tuple(outcomes), tuple(wrote), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        return Response(tuple(outcomes), tuple(wrote), peak_rss_kb())
 
 
 def _attached(shared: SharedSetup, handle: int) -> Setup:

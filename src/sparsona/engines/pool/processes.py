@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import resource
 from collections import deque
 from contextlib import ExitStack
 from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
-from sparsona.engines.child import ChildProcess
+from sparsona.engines.child import ChildProcess, check_system
 from sparsona.engines.pool.loop import Configure, Configured, InSlot, Request, Response, Stop
 from sparsona.engines.pool.shared import SharedBlock, SharedSetup, Slot
 from sparsona.engines.turns import DEPTH, MAX_DEATHS, Failure
@@ -110,6 +109,8 @@ FILES = 12
 def _allow_files(more: int) -> None:
     """Have room for so many open files beside the usual ones, as far as the system lets us: with a worker on each of a
     hundred cores, the usual 1,024 are not enough."""
+    import resource  # POSIX only, as these processes are
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 512 + more
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -129,6 +130,7 @@ class WorkerPool(Generic[T]):
 
     def __init__(self, size: int) -> None:
         self.size = size
+        check_system()
         _allow_files(FILES * size)
         self.processes: list[WorkerProcess[T]] = []
         self._setup: tuple[SharedSetup, SharedBlock] | None = None

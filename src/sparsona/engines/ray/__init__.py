@@ -89,7 +89,7 @@ class RayEngine:
         gpus = self._resources.cluster.gpus_per_worker
         if setup.device != "cpu" and not gpus:
             raise InputError("on Ray, say how much of a GPU a worker has: --gpus-per-worker 1, or 0.25 for a quarter")
-        self.store = ClientStore(partial(ClientMemory.fresh, setup.method, setup.task))
+        self.store = ClientStore(partial(ClientMemory.fresh, setup))
         self.references = ReferenceStore()
         self.peak_rss_mb = 0.0
         self.workers: list[Remote] = []

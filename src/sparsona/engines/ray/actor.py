@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import socket
 import sys
 import warnings
@@ -21,6 +20,7 @@ from sparsona.federation.references import HOT_BYTES, ReferenceStore
 from sparsona.federation.worker import Job, Outcome, Worker
 from sparsona.message import Part
 from sparsona.runs.store import Ticket
+from sparsona.system import peak_rss_kb
 from sparsona.version import __version__
 from sparsona.wire import Reference
 
@@ -139,7 +139,7 @@ class RemoteWorker:
             outcomes.append(outcome)
         if isinstance(states, HandedOver):
             references.keep_only(())
-        return RemoteResponse(tuple(outcomes), tuple(kept), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        return RemoteResponse(tuple(outcomes), tuple(kept), peak_rss_kb())
 
 
 def _worker(device: str, sources: Sources, arrays: Any) -> Worker:

@@ -13,6 +13,7 @@ import signal
 import socket
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from flwr.app import Error, Message
@@ -20,7 +21,11 @@ from flwr.common.constant import ErrorCode, SubStatus
 from flwr.proto.runtime_pb2 import AcquireTaskRequest
 from flwr.supercore.constant import TaskType
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
-from flwr.supercore.interceptors import RuntimeTokenHttpInterceptor, RuntimeVersionHttpInterceptor
+from flwr.supercore.interceptors import (
+    RuntimeTokenHttpInterceptor,
+    RuntimeVersionHttpInterceptor,
+    SuperExecAuthHttpInterceptor,
+)
 from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.runtime.tracing import RuntimeTracingInterceptor
@@ -36,6 +41,7 @@ SOON, LATER = 0.05, 0.5
 """Seconds between two questions for a message, after one has come and when none comes. The SuperNode is near."""
 WATCH = 0.3
 """Seconds between two looks at the parent."""
+ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 MOST = 2**40
 """Bytes of an answer. It comes from the owner's own process."""
 
@@ -49,6 +55,11 @@ def connect(address: str, *more: Any) -> RuntimeHttpClient:
         interceptors=[RuntimeTracingInterceptor(), RuntimeVersionHttpInterceptor(component_name="SuperExec"), *more],
         retry_invoker=make_simple_http_retry_invoker(),
     )
+
+
+def signed_by(token: Path) -> SuperExecAuthHttpInterceptor:
+    """Signs the questions for a task: the SuperNode answers no others."""
+    return SuperExecAuthHttpInterceptor(master_secret=token.read_bytes(), protected_methods=[ACQUIRE])
 
 
 def carry_out(address: str, token: str, pulled: threading.Event) -> None:
@@ -112,7 +123,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: os._exit(0))
     pauses = Pauses(SOON, LATER)
-    client = connect(given.runtime_api_address)
+    client = connect(given.runtime_api_address, signed_by(Path(os.environ["SPARSONA_TOKEN"])))
     while True:
         found = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
         if not found.HasField("task") or not found.token:

@@ -6,6 +6,7 @@ and stop runs, read their logs and remove nodes. So that is left to this machine
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -41,6 +42,8 @@ def _from_here(scope: Scope) -> bool:
 
 
 def main() -> None:
+    os.umask(0o077)  # the database holds the frames of all clients
+    os.environ["SPARSONA_SUPERLINK"] = str(os.getpid())  # the loop of a run ends with this process
     run = uvicorn.run
 
     def run_guarded(app: App, **settings: Any) -> None:

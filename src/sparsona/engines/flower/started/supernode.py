@@ -4,6 +4,9 @@ Flower's own asks every three seconds, and looks for an answer every half a seco
 
 It also says more often that it is alive. The SuperLink keeps the place of a node that was killed for twice the interval
 that the node has named: with Flower's 30 s, a node that is started again is let in after up to a minute.
+
+It gives its tasks to the executor that knows the token in the file SPARSONA_TOKEN, and to no other process of this
+machine. Flower has such a secret (`--superexec-auth-secret-file`), but not where it starts the executor itself.
 """
 
 from __future__ import annotations
@@ -11,8 +14,11 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import flwr.supernode.main  # noqa: F401
 from flwr.supernode.cli import flower_supernode
 from sparsona_pauses import Pauses
 
@@ -39,6 +45,13 @@ def main() -> None:
     setattr(loop, "time", SimpleNamespace(sleep=Sleep(float(os.environ["SPARSONA_IDLE"]))))  # noqa: B010
     for name in ("flwr.supernode.fleet_http_connection", "flwr.supercore.heartbeat"):
         setattr(sys.modules[name], "HEARTBEAT_DEFAULT_INTERVAL", ALIVE)  # noqa: B010
+    service = sys.modules["flwr.supernode.main"]
+    token, create_app = Path(os.environ["SPARSONA_TOKEN"]).read_bytes(), service.create_app
+
+    def create_guarded(**given: Any) -> Any:
+        return create_app(**{**given, "superexec_auth_secret": token})
+
+    setattr(service, "create_app", create_guarded)  # noqa: B010
     flower_supernode()
 
 

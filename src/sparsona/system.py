@@ -1,0 +1,48 @@
+"""What operating systems do differently: locks, and how much memory a process has held.
+
+POSIX has :mod:`fcntl` and :mod:`resource`, Windows has neither. They are imported where they are used, so that
+``import sparsona`` works everywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+
+def take_lock(path: Path) -> ExitStack:
+    """Lock a file, which is made if it is not there, or a folder; closing the result frees it.
+
+    The system frees the lock when the process ends, in whatever way, so no lock is ever stale. Raises
+    `BlockingIOError` if another process has the lock, and `OSError` if the file system has no locks.
+    """
+    with ExitStack() as opened:
+        try:
+            import fcntl
+        except ImportError:
+            from filelock import FileLock, Timeout
+
+            beside = path.resolve().with_name(f"{path.resolve().name}.lock")
+            lock = FileLock(beside if path.is_dir() else path, timeout=0)
+            try:
+                lock.acquire()
+            except Timeout:
+                raise BlockingIOError(f"{path} is locked") from None
+            opened.callback(lock.release)
+        else:
+            handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o666)
+            opened.callback(os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return opened.pop_all()
+
+
+def peak_rss_kb(children: bool = False) -> int:
+    """The most memory in kB that this process, or one of its ended children, has held; 0 where it is not known."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    held = resource.getrusage(resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF).ru_maxrss
+    return held // 1024 if sys.platform == "darwin" else held  # macOS counts bytes
