@@ -161,7 +161,7 @@ def test_every_run_reports_simulated_seconds(tmp_path: Path) -> None:
 
 
 def test_time_changes_no_result_while_the_server_waits() -> None:
-    shared = {"clients": 3, "rounds": 2}
+    shared: dict[str, Any] = {"clients": 3, "rounds": 2}
     one = sparsona.run("fedavg", **shared)
     other = sparsona.run("fedavg", **shared, schedule={"devices": "hospital"})
     assert one.summary["digest"] == other.summary["digest"]

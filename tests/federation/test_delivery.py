@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparsona.errors import WireError
+from sparsona.experiment import make_method
 from sparsona.federation.delivery import ClientMemory, Delivery, PendingReply
 from sparsona.layout import Layout
 from sparsona.message import Message, Stamp, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext
-from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.fedpse import FedPSE
 from sparsona.methods.fedscr import FedSCR, _update
@@ -23,6 +23,7 @@ from sparsona.methods.fedspa import FedSpa
 from sparsona.methods.fedstc import FedSTC
 from sparsona.methods.sub_fedavg import SubFedAvg
 from sparsona.ops.masks import unpack
+from sparsona.personal.layer import METHOD_ALONE
 from sparsona.testing import Event, Observed, check_delivery, play, tiny_setup
 
 Script = Sequence[Mapping[ClientId, Event]]
@@ -42,7 +43,7 @@ few = settings(max_examples=8, deadline=None, derandomize=True, database=None)
 @few
 @given(script=SCRIPTS)
 def test_both_sides_agree(name: str, script: Script) -> None:
-    check_delivery(METHODS.get(name)(), script)
+    check_delivery(make_method(name, {}), script)
 
 
 def expected(script: Script) -> list[tuple[int, ClientId, int]]:
@@ -95,12 +96,13 @@ def test_each_reply_counts_once_in_the_round_in_which_it_arrives(script: Script)
 @given(script=SCRIPTS)
 def test_fedstc_clients_have_the_servers_weights_to_the_bit(script: Script) -> None:
     log = Log(FedSTC(sparsity=0.8, history=2))
-    loop = play(log, script)
+    loop = play(log, script, personal=METHOD_ALONE)
     turns = [(client, *turn) for client in CLIENTS for turn in log.turns_of(client)]
     assert turns
     for client, round, _, _, fit in turns:
         assert np.array_equal(fit.state.weights, log.servers[client, round].weights)
     for outcome in loop.finish("personal", CLIENTS):
+        assert isinstance(outcome.model, np.ndarray)
         assert np.array_equal(outcome.model, loop.server.weights)
 
 
@@ -146,6 +148,7 @@ def test_nothing_that_was_learnt_is_lost(
         learnt, turns = np.zeros(layout.size), 0
         for _, _, down, fit in log.turns_of(client):
             start = down.vector("weights") if isinstance(method, FedSCR) else fit.state.weights
+            assert isinstance(fit.model, np.ndarray)
             learnt += fit.model - start
             turns += 1
         merged = sum((read(a.message, layout) for a in log.turns.arrivals if a.client == client), np.zeros(layout.size))
@@ -177,7 +180,7 @@ def test_a_memory_knows_which_of_its_two_states_counts() -> None:
 
 def test_a_memory_that_holds_nothing_is_not_written_unless_it_replaces_one() -> None:
     setup = tiny_setup(FedAvg(), clients=2)
-    fresh = ClientMemory.fresh(setup.method, setup.task, "c0")
+    fresh = ClientMemory.fresh(setup, "c0")
     after = fresh.after(Fit(fresh.state, Message(), None), Stamp(3))
     assert after.nothing_to_write(fresh)
     something = ClientMemory(np.ones(2, np.float32))

@@ -15,6 +15,7 @@ import pytest
 
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import SparsonaError
+from sparsona.experiment import make_method
 from sparsona.federation.delivery import PendingReply
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.gate import Passage, Refused, ReplyGate, Size, norm_of, norm_of_update, numbers_of
@@ -207,7 +208,7 @@ QUICK = ("fedavg", "fedmask", "fedmd", "fedpse", "ifca")
 def test_no_attack_poisons_or_stops_the_server(name: str) -> None:
     if METHODS.get(name).alone:
         pytest.skip("nothing travels")
-    setup = tiny_setup(METHODS.get(name)(), clients=4, rounds=3)
+    setup = tiny_setup(make_method(name, {}), clients=4, rounds=3)
     server, refused, _ = run(setup, InProcess(setup))
     assert not refused, "honest clients are not blamed"
     for attack in ATTACKS:

@@ -4,7 +4,7 @@ frames are coded against it changes no model."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -69,7 +69,10 @@ def test_past_the_budget_the_one_used_longest_ago_is_a_file(tmp_path: Path) -> N
     assert files(store) == [second], "the first one was used after it"
     found = store.find(bytes.fromhex(second))
     assert found is not None
-    assert np.array_equal(found.parts["weights"], reference(1).parts["weights"])
+    one, other = found.parts["weights"], reference(1).parts["weights"]
+    assert isinstance(one, np.ndarray)
+    assert isinstance(other, np.ndarray)
+    assert np.array_equal(one, other)
     assert sorted(files(store)) == sorted([first, second]), "it is in memory again, and another one is not"
     assert store.held == (2, 800)
     assert third not in files(store)
@@ -90,12 +93,13 @@ def test_wrong_content_is_no_reference(damage: str, tmp_path: Path) -> None:
     store.publish_all([name, other])
     file = tmp_path / name
     whole = file.read_bytes()
-    {
+    damages: dict[str, Callable[[], object]] = {
         "another": lambda: file.write_bytes((tmp_path / other).read_bytes()),
         "cut": lambda: file.write_bytes(whole[:-5]),
         "text": lambda: file.write_bytes(b"hello"),
         "removed": file.unlink,
-    }[damage]()
+    }
+    damages[damage]()
     fresh = ReferenceStore(tmp_path)
     assert fresh.find(bytes.fromhex(name)) is None
     assert fresh.find(bytes.fromhex(other)) is not None
@@ -197,11 +201,13 @@ def test_packing_changes_bytes_and_no_model(name: str) -> None:
     """Models are equal to the bit, and where the wire codes against a reference it takes fewer bytes."""
     loops = []
     for packing in ("tight", "plain"):
-        loops.append(loop(replace(tiny_setup(METHODS.get(name)(), rounds=5), packing=packing), ROUGH))  # type: ignore[arg-type]
+        loops.append(loop(replace(tiny_setup(METHODS.get(name)(), rounds=5), packing=packing), ROUGH))
         loops[-1].run()
     tight, plain = loops
     clients = tight.setup.task.clients
     for one, other in zip(tight.finish("personal", clients), plain.finish("personal", clients), strict=True):
+        assert isinstance(one.model, np.ndarray)
+        assert isinstance(other.model, np.ndarray)
         assert np.array_equal(one.model, other.model)
     assert plain.delivery.references == set()
     ways = [sum((getattr(r, way) for r in tight.run_log.rounds), Ledger()) for way in ("up", "down")]

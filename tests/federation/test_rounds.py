@@ -12,6 +12,7 @@ import pytest
 
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
+from sparsona.experiment import make_method
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Plan, Sampled, Schedule
@@ -91,7 +92,7 @@ def test_evaluating_someone_who_did_not_take_part_is_not_traffic() -> None:
 def test_a_downlink_that_is_the_same_for_many_is_encoded_once(name: str) -> None:
     """Also where the method makes it anew for everyone: no body comes out of the coder twice in a context, except
     against what different clients have."""
-    loop, _, _ = rounds_of(METHODS.get(name)(), rounds=2)
+    loop, _, _ = rounds_of(make_method(name, {}), rounds=2)
     context, memo = ServerContext(loop.setup.task, 2), EncodeCache()
     bodies: list[tuple[bytes, int]] = []
     encode = parts.encode

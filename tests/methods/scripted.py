@@ -14,9 +14,9 @@ from sparsona.chance import Chance
 from sparsona.layout import Layout
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, Method, ServerContext, Task
+from sparsona.ops.moments import Moments
 from sparsona.training.config import TrainConfig
 from sparsona.training.job import Trained
-from sparsona.training.optimizer import Moments
 from sparsona.training.vector import Flat
 
 

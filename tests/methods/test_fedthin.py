@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,11 @@ from scripted import Scripted, answered, floats, task
 from torch import nn
 
 import sparsona
-from sparsona.errors import InputError
 from sparsona.message import Message, Sparse
 from sparsona.method import ServerContext
 from sparsona.methods import fedthin
-from sparsona.methods._mixture import Mixture
-from sparsona.methods._personal import Personal
-from sparsona.methods._server import ServerStep
 from sparsona.methods.fedthin import FINEST, ClientState, FedThin
+from sparsona.ops.server import ServerStep
 
 SMALL = task(nn.Linear(4, 1))
 """Four weights and a bias: at density 0.5 two weights and the bias are sent."""
@@ -50,16 +46,11 @@ def test_what_waits_goes_with_the_next_update() -> None:
     assert sent.dense().tolist() == [0, 8, 0, 2, 0]
 
 
-def test_the_personal_model_is_a_running_mean_that_begins_with_the_first_model() -> None:
+def test_a_client_trains_the_shared_model_and_uses_a_running_mean_by_default() -> None:
     method, down = thin(), Message(moved=floats(1, 1, 1, 1, 1))
-    state = method.start_client(SMALL, "a")
-    first = Scripted(SMALL, floats(1, 1, 1, 1, 1))
-    assert method.personal_model(state, down, first).tolist() == [1] * 5  # type: ignore[arg-type, union-attr]
-    one = method.fit(state, down, first)  # type: ignore[arg-type]
-    two = method.fit(one.state, down, replace(first, change=floats(2, 2, 2, 2, 2)))  # type: ignore[arg-type]
-    assert one.model == pytest.approx([2] * 5)
-    assert two.model == pytest.approx([0.7 * 2 + 0.3 * 3] * 5)
-    assert method.personal_model(two.state, down, first) == pytest.approx([2.3] * 5)  # type: ignore[arg-type]
+    fit = method.fit(method.start_client(SMALL, "a"), down, Scripted(SMALL, floats(1, 1, 1, 1, 1)))  # type: ignore[arg-type]
+    assert fit.model == pytest.approx([2] * 5)
+    assert method.average == 0.7
 
 
 def test_the_server_averages_by_element_and_keeps_what_it_does_not_broadcast() -> None:
@@ -92,19 +83,6 @@ def test_a_newcomer_gets_the_whole_way_and_starts_from_it() -> None:
     assert down.vector("moved").tolist() == [4, 0, 0, 0, 0]
     local = Scripted(SMALL, floats(0, 0, 0, 0, 0))
     assert method.personal_model(method.start_client(SMALL, "new"), down, local).tolist() == [4, 0, 0, 0, 0]  # type: ignore[arg-type, union-attr]
-
-
-def test_blending_averages_probabilities_with_a_model_trained_alone() -> None:
-    method = thin(blend="local", personal=Personal(0.5))
-    local, down = Scripted(SMALL, floats(1, 1, 1, 1, 1)), Message(moved=floats(0, 0, 0, 0, 4))
-    one = method.fit(method.start_client(SMALL, "a"), down, local)  # type: ignore[arg-type]
-    two = method.fit(one.state, down, local)  # type: ignore[arg-type]
-    assert isinstance(two.model, Mixture)
-    assert two.model.mixture.tolist() == [0.5, 0.5]
-    assert two.model.models[0].tolist() == [1, 1, 1, 1, 5]
-    assert two.model.models[1].tolist() == [1.5] * 5, "alone it is at 1 and then at 2"
-    with pytest.raises(InputError, match="needs a data set with classes"):
-        method.start_client(task(nn.Linear(4, 1), classes=0), "a")
 
 
 def test_the_method_is_a_page() -> None:

@@ -19,8 +19,7 @@ from sparsona.message import Message
 from sparsona.method import Arrival, Method, ServerContext
 from sparsona.methods._rebasing import ServerState
 from sparsona.methods.fedasync import FedAsync
-from sparsona.methods.fedavg_drop import FedAvgDrop
-from sparsona.methods.fedavg_stale import FedAvgStale
+from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.lga import LGA
 from sparsona.methods.plga import PLGA, ClientState
 from sparsona.ops.rebase import share
@@ -234,7 +233,7 @@ def test_a_round_in_which_nothing_arrives_changes_no_model() -> None:
     """Everyone is late: nothing came after the model that they started from, so there is nothing to correct."""
     schedule = Sampled(stragglers={"c0": 2, "c1": 2, "c2": 2})
     loop = rounds_of(LGA(), schedule=schedule, rounds=4)
-    plain = rounds_of(FedAvgStale(), schedule=schedule, rounds=4)
+    plain = rounds_of(FedAvg(late="average"), schedule=schedule, rounds=4)
     assert np.allclose(loop.server.weights, plain.server.weights, atol=1e-6)
     assert not np.array_equal(loop.server.weights, SETUP.task.initial)
 
@@ -248,10 +247,10 @@ def test_late_models_are_averaged_or_dropped() -> None:
     context = ServerContext(SETUP.task, 2)
     from sparsona.methods._averaging import ServerState as Plain
 
-    stale = FedAvgStale().aggregate(Plain(weights), arrivals, context).weights
+    stale = FedAvg(late="average").aggregate(Plain(weights), arrivals, context).weights
     assert np.allclose(stale, (START + 3 * NOW) / 4, atol=1e-6)
-    assert np.array_equal(FedAvgDrop().aggregate(Plain(weights), arrivals, context).weights, NOW)
-    assert np.array_equal(FedAvgDrop().aggregate(Plain(weights), arrivals[:1], context).weights, weights)
+    assert np.array_equal(FedAvg(late="drop").aggregate(Plain(weights), arrivals, context).weights, NOW)
+    assert np.array_equal(FedAvg(late="drop").aggregate(Plain(weights), arrivals[:1], context).weights, weights)
 
 
 def test_fedasync_takes_models_in_one_by_one() -> None:

@@ -10,12 +10,13 @@ from scripted import Scripted, answered, floats, task
 from torch import nn
 
 import sparsona
+from sparsona.experiment import make_method
 from sparsona.federation.delivery import BUFFERS
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Sampled
 from sparsona.message import Message, Sparse, Vector
-from sparsona.methods import METHODS, apfl, ef21, fedala, scaffold, topk
+from sparsona.methods import apfl, ef21, fedala, scaffold, topk
 from sparsona.methods._split import ClientState as Split
 from sparsona.methods.apfl import APFL
 from sparsona.methods.ef21 import EF21
@@ -77,9 +78,9 @@ def test_fedbn_keeps_scales_and_shifts() -> None:
     where = task(nn.Linear(1, 2), nn.BatchNorm1d(2), nn.Linear(2, 1))
     method = FedBN()
     server, state = method.start_server(where), method.start_client(where, "a")
-    assert (len(server.shared), len(state.kept)) == (4 + 3, 4)
+    assert (len(server.weights), len(state.kept)) == (4 + 3, 4)
     local = Scripted(where, np.arange(11, dtype=np.float32))
-    fit = method.fit(state, Message(shared=server.shared), local)  # type: ignore[arg-type]
+    fit = method.fit(state, Message(shared=server.weights), local)  # type: ignore[arg-type]
     assert fit.reply.vector("shared").tolist() == [0, 1, 2, 3, 8, 9, 10]
     assert fit.state.kept.tolist() == [4, 5, 6, 7]
     assert isinstance(fit.state, Split)
@@ -96,7 +97,7 @@ def test_fedbn_leaves_statistics_with_their_clients() -> None:
 
 @pytest.mark.parametrize("name", ["fedmd", "ditto", "apfl", "l2gd", "fedbn"])
 def test_statistics_of_a_clients_own_model_do_not_travel(name: str) -> None:
-    setup = tiny_setup(METHODS.get(name)(), rounds=2)
+    setup = tiny_setup(make_method(name, {}), rounds=2)
     with setup.task.chance.torch("initial weights"):
         module = nn.Sequential(nn.Flatten(), nn.Linear(36, 5), nn.BatchNorm1d(5), nn.Linear(5, 4))
     flat = Flat(module)

@@ -1,4 +1,4 @@
-"""The parts that averaging methods share: the server's step, the running mean, the log prior."""
+"""The parts that averaging methods share: the server's step, and options in groups."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import dataclasses
 
 import numpy as np
 import pytest
-from scripted import Scripted, answered, floats, task
+from scripted import answered, floats, task
 from torch import nn
 
-import sparsona
 from sparsona.errors import InputError
 from sparsona.experiment import assign, build, make_method
 from sparsona.message import Message
 from sparsona.methods import METHODS
-from sparsona.methods._personal import Own, Personal, with_prior, without_prior
-from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.methods.fedavg import FedAvg
+from sparsona.ops.moments import EMPTY
+from sparsona.ops.server import PLAIN_STEP, ServerStep
 from sparsona.options import groups, options_of
-from sparsona.training.optimizer import EMPTY
 
 LINE = task(nn.Linear(1, 1))
 
@@ -61,34 +59,13 @@ def test_fedavg_with_a_server_step_moves_beyond_the_mean() -> None:
     assert answered(method, first, again, LINE).weights.tolist() == [6, 6]
 
 
-def test_a_running_mean_is_kept_only_where_it_is_asked_for() -> None:
-    assert Personal().mean(floats(1), floats(2)) is None
-    mean = Personal(0.75).mean(None, floats(4))
-    assert mean is not None
-    assert Personal(0.75).mean(mean, floats(8)) == pytest.approx([5])
-
-
-def test_the_log_prior_is_added_on_the_way_in_and_taken_off_on_the_way_out() -> None:
-    where = task(nn.Linear(1, 2))
-    local = Scripted(where, floats(1, 1, 1, 1))
-    method = FedAvg(logit_prior=True)
-    fit = method.fit(Own(), Message(weights=floats(0, 0, 0, 0)), local)  # type: ignore[arg-type]
-    prior = np.log([3 / 5, 2 / 5])  # two samples of one class, one of the other, and one more of each
-    assert fit.model == pytest.approx([1, 1, 1 + prior[0], 1 + prior[1]])
-    assert fit.reply.vector("weights") == pytest.approx([1, 1, 1, 1])
-    both = without_prior(with_prior(floats(1, 2, 3, 4), local, True), local, True)  # type: ignore[arg-type]
-    assert both == pytest.approx([1, 2, 3, 4])
-    with pytest.raises(InputError, match="a model that ends in a bias"):
-        with_prior(floats(0), Scripted(task(nn.Linear(1, 1, bias=False)), floats(0)), True)  # type: ignore[arg-type]
-
-
 GROUPED = [name for name in METHODS.names() if groups(METHODS.get(name))]
 
 
 @pytest.mark.parametrize("name", GROUPED)
 def test_groups_of_options_go_to_the_file_and_back(name: str) -> None:
     keys = [option.name for option in options_of(METHODS.get(name)) if "." in option.name]
-    wanted = {"server.momentum": 0.25, "personal.average": 0.5}
+    wanted = {"server.momentum": 0.25, "server.lr": 0.5}
     given = {key: value for key, value in wanted.items() if key in keys}
     experiment, method = build(assign({"method": name}, [f"{key}={value}" for key, value in given.items()]))
     for key, value in given.items():
@@ -107,20 +84,9 @@ def test_an_option_of_a_group_leaves_the_others_at_the_methods_own_defaults() ->
     [
         ({"server": {"momentun": 0.5}}, "no option 'server.momentun'; did you mean 'momentum'?"),
         ({"server": 2}, "server is a group of options: set server.optimizer"),
-        ({"personal": {"average": 1.0}}, "personal.average: input should be less than 1"),
+        ({"server": {"momentum": 1.0}}, "server.momentum: input should be less than 1"),
     ],
 )
 def test_a_wrong_option_of_a_group_is_named(options: dict[str, object], problem: str) -> None:
     with pytest.raises(InputError, match=problem.replace("?", r"\?")):
         make_method("fedavg", options)
-
-
-def test_the_parts_help_where_they_should() -> None:
-    common = {"data": "digits", "clients": 10, "partition": "sorted:1.0", "rounds": 6}
-
-    def accuracy(*settings: str) -> float:
-        return float(sparsona.run("fedavg", **common, set=settings).summary["accuracy"]["pre"]["mean"])
-
-    plain = accuracy()
-    assert accuracy("logit_prior=true") > plain + 0.1, "clients with two classes each know which"
-    assert accuracy("personal.average=0.7") > plain + 0.1

@@ -16,7 +16,6 @@ from sparsona.layout import Layout
 from sparsona.message import Message, Positions
 from sparsona.method import Arrival, Method, ServerContext
 from sparsona.methods import METHODS
-from sparsona.methods._mixture import Mixture
 from sparsona.methods.fedem import ClientState as Share
 from sparsona.methods.fedem import FedEM
 from sparsona.methods.fedmask import FedMask, agreed
@@ -28,6 +27,7 @@ from sparsona.methods.heterofl import ServerState as Wide
 from sparsona.methods.heterofl.widths import narrow, output_rows
 from sparsona.methods.lg_fedavg import LGFedAvg
 from sparsona.models import MODELS
+from sparsona.ops.mixture import Mixture
 from sparsona.ops.parts import last_layers
 from sparsona.testing import check_method, tiny_setup
 from sparsona.training.config import TrainConfig
@@ -53,7 +53,7 @@ def phase(method: Method[Any, Any], local: Local) -> tuple[Any, Message, Any, An
 
 @pytest.mark.parametrize("name", NAMES)
 def test_conformance(name: str) -> None:
-    check_method(METHODS.get(name)())
+    check_method(make_method(name, {}))
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_fedrep_newcomers_leave_the_body_alone() -> None:
     down = method.send(server, "new", ServerContext(local.task, 3))
     fit = method.adapt(method.start_client(local.task, "new"), down, local)
     head = last_layers(local.layout, 1)
-    assert np.array_equal(fit.model[~head], server.shared)
+    assert np.array_equal(fit.model[~head], server.weights)
     assert not np.array_equal(fit.model[head], local.task.initial[head])
 
 
@@ -102,11 +102,12 @@ def test_lg_fedavg_takes_the_plain_mean() -> None:
     size = int(last_layers(local.layout, 2).sum())
     replies = [Message(shared=np.full(size, v, np.float32), examples=n) for v, n in ((1, 10), (3, 90))]
     arrivals = [Arrival(f"c{i}", reply, 0) for i, reply in enumerate(replies)]
-    assert (method.aggregate(method.start_server(local.task), arrivals, ServerContext(local.task, 0)).shared == 2).all()
+    plain = method.aggregate(method.start_server(local.task), arrivals, ServerContext(local.task, 0)).weights
+    assert (plain == 2).all()
     body = local.layout.size - int(last_layers(local.layout, 1).sum())
     replies = [Message(shared=np.full(body, v, np.float32), examples=n) for v, n in ((1, 10), (3, 90))]
     arrivals = [Arrival(f"c{i}", reply, 0) for i, reply in enumerate(replies)]
-    by_examples = FedPer().aggregate(FedPer().start_server(local.task), arrivals, ServerContext(local.task, 0)).shared
+    by_examples = FedPer().aggregate(FedPer().start_server(local.task), arrivals, ServerContext(local.task, 0)).weights
     assert np.allclose(by_examples, 2.8)
 
 

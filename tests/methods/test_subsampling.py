@@ -13,7 +13,6 @@ from sparsona.experiment import make_method
 from sparsona.message import Message
 from sparsona.method import Arrival, ServerContext
 from sparsona.methods._averaging import ServerState
-from sparsona.methods._personal import Own
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.subsampling import Subsampling
 from sparsona.testing import check_method, tiny_setup
@@ -33,7 +32,7 @@ def test_what_is_not_sent_does_not_move() -> None:
     method = Subsampling(keep=0.3)
     setup = tiny_setup(method)
     server, turn = method.start_server(setup.task), ServerContext(setup.task, 0)
-    fit = method.fit(Own(), method.send(server, "c0", turn), local_of(setup))
+    fit = method.fit(None, method.send(server, "c0", turn), local_of(setup))
     mask = method.sample(fit.reply.integer("seed"), setup.task.layout)
     assert mask.sum() == int(0.3 * setup.task.layout.size + 0.5) == len(fit.reply.vector("values"))
     after = method.aggregate(server, [Arrival("c0", fit.reply, 0)], turn).weights
@@ -48,7 +47,7 @@ def test_masks_are_fresh_for_every_client_and_round() -> None:
     setup = tiny_setup(method)
     down = method.send(method.start_server(setup.task), "c0", ServerContext(setup.task, 0))
     seeds = {
-        method.fit(Own(), down, local_of(setup, client, round)).reply.integer("seed")
+        method.fit(None, down, local_of(setup, client, round)).reply.integer("seed")
         for client in ("c0", "c1")
         for round in (0, 1)
     }

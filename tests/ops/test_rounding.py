@@ -45,11 +45,11 @@ def test_levels_keep_signs_and_the_sum_of_magnitudes(given: list[float], count: 
 
 
 def test_every_tensor_has_its_own_levels() -> None:
-    update = Sparse(8, [0, 1, 4, 5, 6], [1, -3, 10, 20, 60])
+    update = Sparse(8, np.array([0, 1, 4, 5, 6]), np.array([1, -3, 10, 20, 60], np.float32))
     assert rounded(update, (4, 4), "ternary").values.tolist() == [2, -2, 30, 30, 30]
     assert rounded(update, (4, 4), "levels:2").values.tolist() == [1, -3, 15, 15, 60]
     assert rounded(update, (4, 4), "float32") is update
-    assert rounded(Sparse(8, [5], [3]), (4, 4), "ternary").values.tolist() == [3]
+    assert rounded(Sparse(8, np.array([5]), np.array([3], np.float32)), (4, 4), "ternary").values.tolist() == [3]
 
 
 @pytest.mark.parametrize("method", ["fedpse", "fedscr", "fedthin", "topk", "ef21"])

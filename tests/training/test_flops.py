@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from torch import nn
 
 import sparsona
 from sparsona.engines.inprocess import InProcess
+from sparsona.experiment import make_method
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Sampled
@@ -107,14 +110,14 @@ def test_the_runner_counts_training_gradients_and_scores() -> None:
 
 @pytest.mark.parametrize("name", METHODS.names())
 def test_every_method_is_counted(name: str) -> None:
-    setup = tiny_setup(METHODS.get(name)(), rounds=1)
+    setup = tiny_setup(make_method(name, {}), rounds=1)
     run_log = RunLog({client: len(share.test) for client, share in setup.federation.splits.items()}, True)
     Rounds(setup, InProcess(setup), Sampled(), Evaluation(every=0), run_log).run()
     assert run_log.rounds[0].flops > 0
 
 
 def test_every_round_and_client_is_counted_and_the_summary_adds_up() -> None:
-    options = {"clients": 3, "rounds": 2, "partition": "iid", "data": "digits"}
+    options: dict[str, Any] = {"clients": 3, "rounds": 2, "partition": "iid", "data": "digits"}
     dense = sparsona.run("fedavg", **options)
     sparse = sparsona.run("fedspa", set=("density=0.2", "search=rsm"), **options)
     assert dense.summary["flops"] == sum(r.flops for r in dense.history) > 0

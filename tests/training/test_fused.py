@@ -22,7 +22,7 @@ from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
 from sparsona.training.config import TrainConfig
 from sparsona.training.fused import MOST, TrainerName, choose_trainer, unfit
-from sparsona.training.job import Proximal, Trained
+from sparsona.training.job import Trained
 from sparsona.training.local import Local
 from sparsona.training.minibatch import Minibatch, Vectors
 from sparsona.training.objective import classification, multilabel, regression
@@ -82,13 +82,8 @@ def test_both_trainers_take_the_same_steps(config: TrainConfig, net: str) -> Non
     assert all(np.abs(one.weights - setup.task.initial).max() > 1e-3 for one in found)
 
 
-def test_masks_proximal_terms_importance_and_moments() -> None:
+def test_importance_and_moments() -> None:
     setup = replace(perceptron_setup(FedAvg()), config=TrainConfig(batch=8, lr=0.1, momentum=0.5))
-    mask = np.random.default_rng(0).random(setup.task.layout.size) < 0.5
-    masked = agree(setup, mask=mask)
-    assert not (masked[0].weights != setup.task.initial)[~mask].any()
-    for apart in (False, True):
-        agree(setup, proximal=Proximal(setup.task.initial + 1, 0.5, apart))
     agree(setup, importance=lambda local: np.linspace(0, 2, local.examples, dtype=np.float32))
     plain = replace(setup, config=TrainConfig(batch=8, lr=0.1))
     agree(plain, importance=lambda local: np.linspace(0, 2, local.examples, dtype=np.float32))

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from sparsona.data.dataset import Dataset
@@ -45,7 +47,7 @@ def plain_torch(local: Local, start: np.ndarray, config: TrainConfig) -> np.ndar
         inputs, targets = local.runner.batch(indices)
         for _ in range(config.repeats):
             optimizer.zero_grad(set_to_none=False)
-            F.cross_entropy(module(inputs), targets).backward()
+            torch.autograd.backward(F.cross_entropy(module(inputs), targets))
             if config.clip:
                 torch.nn.utils.clip_grad_norm_(module.parameters(), config.clip)
             optimizer.step()
@@ -241,3 +243,44 @@ def test_stored_order_takes_samples_without_classes_as_they_stand(local: Local) 
     labelled = local.on(public, np.arange(10)[::-1].copy() // 3, local.runner.objective)
     drawn = [i.tolist() for i, _ in labelled._batches(config, None, "digest")]
     assert drawn == [[7, 8, 9, 4], [5, 6, 1, 2], [3, 0]], "classes 0 to 3"
+
+
+@given(st.integers(1, 90), st.integers(1, 40), st.integers(1, 12), st.booleans(), st.none() | st.integers(1, 9))
+def test_no_batch_and_no_rest_of_a_pass_has_fewer_rows_than_the_least(
+    rows: int, batch: int, least: int, drop_last: bool, steps: int | None
+) -> None:
+    """Else the difference of two trainings is the gradient of the few. With one row all is as ever."""
+    setup = tiny_setup(FedAvg())
+    share = dataclasses.replace(setup.federation.splits["c0"], train=np.arange(rows))
+    local = dataclasses.replace(local_of(setup), split=share, least_rows=least)
+    config = TrainConfig(batch=max(batch, least), drop_last=drop_last, steps=steps)
+    sizes = [len(chosen) for chosen, _ in local._batches(config, None, "train", pairs=False)]
+    if least == 1:
+        assert max(sizes) <= config.batch
+    assert min(sizes) >= min(least, rows)
+    seen = 0
+    for size in sizes:
+        seen += size
+        assert rows - seen == 0 or rows - seen >= least
+        seen %= rows if rows - seen < config.batch and not (drop_last and rows - seen) else 10**9
+        if drop_last and 0 < rows - seen < config.batch:
+            seen = 0
+    if steps is None and not drop_last:
+        assert sum(sizes) == rows
+
+
+def test_what_counts_few_rows_is_not_computed(local: Local) -> None:
+    careful = dataclasses.replace(local, least_rows=5)
+    start = local.task.initial
+    for config in (TrainConfig(batch=4), TrainConfig(order="stored")):
+        with pytest.raises(InputError, match="least_rows=5"):
+            careful.train(start, config)
+    one = np.full(local.examples, 1e-9)
+    one[3] = 1.0
+    with pytest.raises(InputError, match="fewer than 5 rows of c0 would count"):
+        careful.train(start, importance=one)
+    careful.train(start, importance=np.ones(local.examples))
+    assert np.array_equal(careful.gradient(start, local.examples - 1), local.gradient(start))
+    counts = np.bincount(local.targets(), minlength=local.task.classes)
+    found = dataclasses.replace(local, least_rows=int(counts.max())).countable_targets()
+    assert set(found.tolist()) == set(np.flatnonzero(counts == counts.max()).tolist())

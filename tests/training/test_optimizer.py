@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from sparsona.training.optimizer import EMPTY, Adam, Sgd
+from sparsona.ops.moments import EMPTY
+from sparsona.training.optimizer import Adam, Sgd
 
 
 def quadratic(weights: torch.Tensor) -> torch.Tensor:

@@ -12,9 +12,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparsona.message import Mask, Vector
+from sparsona.ops.moments import EMPTY
 from sparsona.training.config import TrainConfig
-from sparsona.training.optimizer import EMPTY
-from sparsona.training.step import Pull, StepRule, clip
+from sparsona.training.step import Proximal, StepRule, clip
 
 Exact = npt.NDArray[np.float64]
 RATE = 0.1
@@ -28,22 +29,22 @@ class Case:
 
     start: torch.Tensor
     gradients: torch.Tensor
-    mask: torch.Tensor
-    towards: torch.Tensor
+    mask: Mask
+    towards: Vector
     strength: float
 
 
 def case(seed: int, steps: int = 3) -> Case:
     generator = torch.Generator().manual_seed(seed)
     start, towards = torch.randn(2, SIZE, generator=generator)
-    mask = (torch.rand(SIZE, generator=generator) < 0.5).float()
-    return Case(start, torch.randn(steps, SIZE, generator=generator), mask, towards, 0.3 + seed)
+    mask = (torch.rand(SIZE, generator=generator) < 0.5).numpy()
+    return Case(start, torch.randn(steps, SIZE, generator=generator), mask, towards.numpy(), 0.3 + seed)
 
 
 def by_hand(one: Case, config: TrainConfig, masked: bool, pulled: bool, apart: bool) -> Exact:
     """The textbook, in float64: pull, mask, clip, decay, optimiser, and the pull that is a step of its own."""
-    w, towards = (vector.double().numpy().copy() for vector in (one.start, one.towards))
-    mask = one.mask.double().numpy() if masked else np.ones(SIZE)
+    w, towards = one.start.double().numpy().copy(), one.towards.astype(np.float64)
+    mask = one.mask.astype(np.float64) if masked else np.ones(SIZE)
     first, second = np.zeros(SIZE), np.zeros(SIZE)
     for t, given_gradient in enumerate(one.gradients.double().numpy(), 1):
         g = given_gradient.copy()
@@ -65,9 +66,9 @@ def by_hand(one: Case, config: TrainConfig, masked: bool, pulled: bool, apart: b
     return w
 
 
-def by_rule(one: Case, config: TrainConfig, mask: torch.Tensor | None, pull: Pull | None) -> torch.Tensor:
+def by_rule(one: Case, config: TrainConfig, mask: Mask | None, proximal: Proximal | None) -> torch.Tensor:
     weights = one.start.clone()
-    rule = StepRule(weights, config, RATE, mask=mask, pull=pull)
+    rule = StepRule(weights, config, RATE, mask=mask, proximal=proximal)
     for gradient in one.gradients:
         rule.step(gradient.clone())
     return weights
@@ -86,11 +87,11 @@ CONFIGS = [
 @pytest.mark.parametrize(("pulled", "apart"), [(False, False), (True, False), (True, True)])
 def test_a_step_is_the_textbooks(config: TrainConfig, masked: bool, pulled: bool, apart: bool) -> None:
     one = case(0)
-    pull = Pull(one.towards, one.strength, apart) if pulled else None
+    pull = Proximal(one.towards, one.strength, apart) if pulled else None
     found = by_rule(one, config, one.mask if masked else None, pull)
     assert np.abs(found.double().numpy() - by_hand(one, config, masked, pulled, apart)).max() < 1e-6
     if masked:
-        assert torch.equal(found[one.mask == 0], one.start[one.mask == 0])
+        assert torch.equal(found[torch.from_numpy(~one.mask)], one.start[torch.from_numpy(~one.mask)])
 
 
 @pytest.mark.parametrize("config", CONFIGS)
@@ -112,8 +113,8 @@ def test_moments_go_on_where_they_stopped(config: TrainConfig) -> None:
 def test_a_full_mask_is_no_mask(config: TrainConfig, apart: bool) -> None:
     """To the bit, on every instruction set: a mask adds multiplications by one to the same operations."""
     one = case(0)
-    pull = Pull(one.towards, one.strength, apart)
-    assert torch.equal(by_rule(one, config, torch.ones(SIZE), pull), by_rule(one, config, None, pull))
+    pull = Proximal(one.towards, one.strength, apart)
+    assert torch.equal(by_rule(one, config, np.ones(SIZE, np.bool_), pull), by_rule(one, config, None, pull))
 
 
 @given(st.integers(1, 70), st.floats(0.01, 100), st.integers(0, 2**32 - 1))
@@ -132,9 +133,9 @@ def test_spans_are_clipped_by_their_common_norm_and_keep_their_own_moments() -> 
     cuts = (slice(0, 20), slice(20, SIZE))
     one = case(0)
     whole, parts = one.start.clone(), one.start.clone()
-    pull = Pull(one.towards, one.strength)
-    rule = StepRule(whole, config, RATE, mask=one.mask, pull=pull)
-    by_spans = StepRule(parts, config, RATE, mask=one.mask, pull=pull)
+    pull = Proximal(one.towards, one.strength)
+    rule = StepRule(whole, config, RATE, mask=one.mask, proximal=pull)
+    by_spans = StepRule(parts, config, RATE, mask=one.mask, proximal=pull)
     for gradient in one.gradients:
         rule.step(gradient.clone())
         by_spans.step_spans([(cut, gradient[cut].clone()) for cut in cuts])

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -27,9 +29,9 @@ def test_parameters_and_float_buffers_have_a_vector_each() -> None:
 
 def test_weights_gradients_and_buffers_are_views() -> None:
     flat = Flat(net())
-    vector = np.arange(flat.layout.size, dtype=np.float32) / 100
+    vector = np.arange(flat.layout.size).astype(np.float32) / np.float32(100)
     flat.load(vector)
-    module = flat.module
+    module: Any = flat.module
     assert module[3].bias.detach().tolist() == flat.layout.named(vector)["3.bias"].tolist()
     flat.load_buffers(np.arange(1, 7, dtype=np.float32))
     assert module[1].running_var.tolist() == [4, 5, 6]

@@ -15,8 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsona.errors import WireError
+from sparsona.federation.setup import Setup
 from sparsona.message import Message, Part, Stamp, Vector
-from sparsona.method import ClientId, Fit, Method, Task
+from sparsona.method import ClientId, Fit
+from sparsona.personal.layer import PersonalState
+from sparsona.runs.state import OMIT_NONE
 
 Order: TypeAlias = tuple[int, int]
 """A downlink by its round and the number of its phase; later ones are larger."""
@@ -27,7 +30,8 @@ class ClientMemory:
     """What a client's side keeps between its turns: the method's state, and the other one in case its reply was lost.
 
     `order` is the client's last turn. `if_lost` is None where both states are the same. `buffers` are the client's own
-    (BatchNorm's statistics), where the method leaves them to it.
+    (BatchNorm's statistics), where the method leaves them to it. `personal` is the state of the personal layer; a lost
+    reply does not undo it, since the client has trained.
 
     >>> memory = ClientMemory("a").after(Fit("b", Message(), None, if_lost="c"), Stamp(4))
     >>> memory.resolved(Stamp(5, acked=(4, 0))), memory.resolved(Stamp(5, acked=(2, 0)))
@@ -38,11 +42,12 @@ class ClientMemory:
     if_lost: tuple[Any] | None = None
     order: Order | None = None
     buffers: Vector | None = None
+    personal: PersonalState | None = field(default=None, metadata=OMIT_NONE)
 
     @classmethod
-    def fresh(cls, method: Method[Any, Any], task: Task, client: ClientId) -> ClientMemory:
+    def fresh(cls, setup: Setup, client: ClientId) -> ClientMemory:
         """The memory of a client before its first turn."""
-        return cls(method.start_client(task, client))
+        return cls(setup.method.start_client(setup.task, client), personal=setup.personal.start(setup.task, client))
 
     def nothing_to_write(self, before: ClientMemory) -> bool:
         """Whether neither this memory nor the one `before` the turn holds anything: then none need be written.
@@ -54,7 +59,8 @@ class ClientMemory:
 
     @property
     def _holds_something(self) -> bool:
-        return not _nothing(self.state) or self.if_lost is not None or self.buffers is not None
+        others = self.if_lost, self.buffers, self.personal
+        return not _nothing(self.state) or any(one is not None for one in others)
 
     def resolved(self, stamp: Stamp) -> Any:
         """The state to go on from, as this downlink tells."""
@@ -66,9 +72,11 @@ class ClientMemory:
         if self.order is not None and stamp.order <= self.order:
             raise WireError(f"the order of round {stamp.round + 1}, phase {stamp.phase} was carried out before")
 
-    def after(self, fit: Fit[Any], stamp: Stamp, buffers: Vector | None = None) -> ClientMemory:
+    def after(
+        self, fit: Fit[Any], stamp: Stamp, buffers: Vector | None = None, personal: PersonalState | None = None
+    ) -> ClientMemory:
         """The memory after a turn."""
-        return ClientMemory(fit.state, None if fit.lost is fit.state else (fit.lost,), stamp.order, buffers)
+        return ClientMemory(fit.state, None if fit.lost is fit.state else (fit.lost,), stamp.order, buffers, personal)
 
 
 def _nothing(state: Any) -> bool:

@@ -7,9 +7,11 @@ from typing import Any
 
 from torch import nn
 
+from sparsona.chance import Chance
 from sparsona.data.dataset import Federation
 from sparsona.layout import Layout
 from sparsona.method import Method, Task
+from sparsona.personal.layer import METHOD_ALONE, PersonalLayer
 from sparsona.training.config import TrainConfig
 from sparsona.training.fused import TrainerName
 from sparsona.training.objective import Objective
@@ -22,6 +24,8 @@ class Setup:
 
     `max_update_norm`: a reply whose update is larger than so many times the others' median is left out.
     `max_epochs`: no training on a client's own samples takes more passes, whatever the method asks for.
+    `least_rows`: no batch of a client's own samples is smaller, and no label is counted that fewer samples have.
+    `client_chance`: the source of a client's own randomness, such as the order of its batches; None: the task's.
     """
 
     method: Method[Any, Any]
@@ -35,6 +39,9 @@ class Setup:
     packing: PackingName = "tight"
     max_update_norm: float | None = None
     max_epochs: int | None = None
+    personal: PersonalLayer = METHOD_ALONE
+    least_rows: int = 1
+    client_chance: Chance | None = None
 
     def limit(self) -> Limit:
         """The most numbers that one message may hold."""

@@ -18,6 +18,7 @@ from sparsona.message import Message, Part, Stamp, Vector, paper_bytes
 from sparsona.method import TRAIN, ClientId, Fit, Model, Phase
 from sparsona.runs.state import digest
 from sparsona.training.local import Local
+from sparsona.training.prior import log_prior
 from sparsona.training.runner import ModelRunner
 from sparsona.wire import DecodeCache, Frame, Ledger, Reference, decode, encode
 
@@ -99,7 +100,7 @@ class Worker:
         self.setup = setup
         self.references = references
         self._last: tuple[Mapping[str, Part], Reference] | None = None
-        data, chance = setup.federation.data, setup.task.chance
+        data, chance = setup.federation.data, setup.client_chance or setup.task.chance
         self.runner = ModelRunner(setup.module, data, setup.objective, chance, setup.device, setup.trainer)
         self.limit = setup.limit()
         self._decoded = DecodeCache()
@@ -120,14 +121,17 @@ class Worker:
         if self._has_buffers:
             runner.buffers = self._starting(memory, buffers)
         phase = self._phase(down.stamp)
-        local = Local(job.client, down.round, setup.task, setup.config, split, runner, phase, setup.max_epochs)
+        bounds = setup.max_epochs, setup.least_rows
+        local = Local(job.client, down.round, setup.task, setup.config, split, runner, phase, *bounds)
         evaluator = Evaluator(runner, split, job.known)
         scores: dict[str, Scores] = {}
         fit: Fit[object] | None = None
         kept: Model | None = None
+        personal, prior = memory.personal, self._prior(local)
         runner.loss = float("nan")
         if job.kind in ("personal", "adapt"):
-            kept = method.personal_model(state, down, local)
+            with runner.adding(prior):
+                kept = setup.personal.model(personal, method.personal_model(state, down, local), local)
             if job.score:
                 scores["pre"] = evaluator.scores(kept)
             if job.fine_tune and isinstance(kept, np.ndarray):
@@ -135,10 +139,12 @@ class Worker:
                 scores["ft"] = evaluator.scores(local.train(kept, config, stream="ft").weights)
         runner.flops, runner.samples = 0, 0.0
         if job.kind != "personal":
-            fit = (method.adapt if job.kind == "adapt" else method.fit)(state, down, local)
-            if job.score and fit.model is not None:
-                scores["post"] = evaluator.scores(fit.model)
-            kept = fit.model
+            with runner.adding(prior):
+                fit = (method.adapt if job.kind == "adapt" else method.fit)(state, down, local)
+                personal = setup.personal.after(personal, fit, local)
+                kept = None if fit.model is None else setup.personal.model(personal, fit.model, local)
+            if job.score and kept is not None:
+                scores["post"] = evaluator.scores(kept)
         reply = Message() if fit is None else fit.reply.stamped(Stamp(*down.stamp.order))
         own = runner.buffers if self._has_buffers else None
         reply = with_buffers(reply, own if method.buffers == "averaged" else None)
@@ -158,8 +164,13 @@ class Worker:
             buffers=own if job.keep_model else None,
             known=evaluator.known,
         )
-        after = memory if fit is None else memory.after(fit, down.stamp, own if method.buffers == "own" else None)
-        return after, outcome
+        if fit is None:
+            return memory, outcome
+        return memory.after(fit, down.stamp, own if method.buffers == "own" else None, personal), outcome
+
+    def _prior(self, local: Local) -> Vector | None:
+        """The client's log prior, where training adds it to the outputs."""
+        return log_prior(local.targets(), local.task.classes) if self.setup.config.logit_prior else None
 
     def _starting(self, memory: ClientMemory, received: Vector | None) -> Vector:
         """The buffers that a turn starts with: the client's own, those that came, or the module's first."""

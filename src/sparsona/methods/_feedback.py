@@ -9,20 +9,18 @@ import numpy as np
 
 from sparsona.errors import Diverged
 from sparsona.message import Vector
+from sparsona.ops.moments import Moments
 from sparsona.training.job import Trained
 from sparsona.training.local import Local
-from sparsona.training.optimizer import Moments
 
 
 @dataclass(frozen=True)
 class ClientState:
-    """The model W that the client has, its residual, the optimiser's memory where that survives a round, and the
-    running mean of its models where one is kept."""
+    """The model W that the client has, its residual, and the optimiser's memory where that survives a round."""
 
     weights: Vector
     residual: Vector
     moments: Moments | None = None
-    mean: Vector | None = None
 
 
 def trained_with(

@@ -13,20 +13,19 @@ from pydantic import Field
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import MergeRule, ServerState, averaged, received
-from sparsona.methods._personal import NO_MEAN, Personal
-from sparsona.methods._server import PLAIN_STEP, ServerStep
+from sparsona.methods._averaging import averaged, received
+from sparsona.ops.robust import MergeRule
+from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.training.local import Local
 from sparsona.training.minibatch import Minibatch, Vectors
 
 
 @dataclass(frozen=True)
 class ClientState:
-    """The client's own model v, its share alpha of the mixture, and the running mean of the mixtures."""
+    """The client's own model v, and its share alpha of the mixture."""
 
     own: Vector
     alpha: float
-    mean: Vector | None = None
 
 
 @METHODS.add
@@ -44,7 +43,6 @@ class APFL(Method[ServerState, ClientState]):
     adaptive: bool = True
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
-    personal: Personal = NO_MEAN
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
@@ -66,16 +64,14 @@ class APFL(Method[ServerState, ClientState]):
             return w - rate * batches[0].gradient(w), v - rate * share * mixed
 
         w, v = local.iterate((start, state.own), step)
-        mixture = _mixture(v, w, alpha)
-        mean = self.personal.mean(state.mean, mixture)
         reply = Message(weights=w, examples=local.examples)
-        return Fit(ClientState(v, alpha, mean), reply, self.personal.model(mean, mixture))
+        return Fit(ClientState(v, alpha), reply, _mixture(v, w, alpha))
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         return averaged(server, arrivals, context, self.merge, self.server)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        return self.personal.model(state.mean, _mixture(state.own, received(down, local), state.alpha))
+        return _mixture(state.own, received(down, local), state.alpha)
 
     def _moved_share(self, state: ClientState, w: Vector, local: Local) -> float:
         """alpha <- alpha - rate <v - w, grad f(mixture)>, on one batch."""

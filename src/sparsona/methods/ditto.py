@@ -12,9 +12,9 @@ from pydantic import Field
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import MergeRule, ServerState, averaged, received
-from sparsona.methods._personal import NO_MEAN, LogitPrior, Personal, without_prior
-from sparsona.methods._server import PLAIN_STEP, ServerStep
+from sparsona.methods._averaging import averaged, received
+from sparsona.ops.robust import MergeRule
+from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.training.config import TrainConfig
 from sparsona.training.job import Proximal
 from sparsona.training.local import Local
@@ -24,10 +24,9 @@ Epochs = Annotated[int, Field(ge=1)] | None
 
 @dataclass(frozen=True)
 class ClientState:
-    """The personal model, which never leaves the client, and its running mean."""
+    """The personal model v, which never leaves the client."""
 
     own: Vector
-    mean: Vector | None = None
 
 
 @METHODS.add
@@ -50,8 +49,6 @@ class Ditto(Method[ServerState, ClientState]):
     personal_epochs: Epochs = None
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
-    personal: Personal = NO_MEAN
-    logit_prior: LogitPrior = False
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
@@ -63,19 +60,17 @@ class Ditto(Method[ServerState, ClientState]):
         return Message(weights=server.weights)
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        w = received(down, local, self.logit_prior)
+        w = received(down, local)
         trained = local.train(w, _config(local, self.global_epochs)).weights
         towards = Proximal(w, self.lam, apart=self.form == "shrink")
         own = local.train(state.own, _config(local, self.personal_epochs), proximal=towards, stream="personal").weights
-        reply = Message(weights=without_prior(trained, local, self.logit_prior), examples=local.examples)
-        mean = self.personal.mean(state.mean, own)
-        return Fit(ClientState(own, mean), reply, self.personal.model(mean, own))
+        return Fit(ClientState(own), Message(weights=trained, examples=local.examples), own)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         return averaged(server, arrivals, context, self.merge, self.server)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        return self.personal.model(state.mean, state.own)
+        return state.own
 
 
 def _config(local: Local, epochs: int | None) -> TrainConfig:

@@ -16,13 +16,12 @@ from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import received
 from sparsona.methods._feedback import trained_with
-from sparsona.methods._personal import NO_MEAN, LogitPrior, Personal
-from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.ops.elementwise import elementwise_mean
+from sparsona.ops.moments import EMPTY, Moments
 from sparsona.ops.rounding import Values, rounded
+from sparsona.ops.server import PLAIN_STEP, ServerStep
 from sparsona.ops.topk import top_supports
 from sparsona.training.local import Local
-from sparsona.training.optimizer import EMPTY, Moments
 
 
 @dataclass(frozen=True)
@@ -36,10 +35,9 @@ class ServerState:
 
 @dataclass(frozen=True)
 class ClientState:
-    """The estimate g_k of the client's update, and the running mean of its models."""
+    """The estimate g_k of the client's update."""
 
     estimate: Vector
-    mean: Vector | None = None
 
 
 @METHODS.add
@@ -50,8 +48,6 @@ class EF21(Method[ServerState, ClientState]):
     density: Annotated[float, Field(gt=0, le=1)] = 0.1
     values: Values = "float32"
     server: ServerStep = PLAIN_STEP
-    personal: Personal = NO_MEAN
-    logit_prior: LogitPrior = False
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial, np.zeros_like(task.initial))
@@ -63,16 +59,15 @@ class EF21(Method[ServerState, ClientState]):
         return Message(weights=server.weights)
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        start, layout = received(down, local, self.logit_prior), local.layout
+        start, layout = received(down, local), local.layout
         learnt = trained_with(-state.estimate, start, local)
         if learnt is None:
             return Fit(state, Message(), start)
         trained, wrong = learnt
         taken = Sparse.take(wrong, top_supports(wrong, layout.spans("tensor"), 1 - self.density))
-        sent, mean = rounded(taken, layout.lengths, self.values), self.personal.mean(state.mean, trained.weights)
-        new, lost = ClientState(state.estimate + sent.dense(), mean), ClientState(state.estimate, mean)
-        reply = Message(correction=sent, examples=local.examples)
-        return Fit(new, reply, self.personal.model(mean, trained.weights), if_lost=lost)
+        sent = rounded(taken, layout.lengths, self.values)
+        new, reply = ClientState(state.estimate + sent.dense()), Message(correction=sent, examples=local.examples)
+        return Fit(new, reply, trained.weights, if_lost=state)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         size, share = context.task.layout.size, np.float32(len(arrivals) / len(context.task.clients))
@@ -82,4 +77,4 @@ class EF21(Method[ServerState, ClientState]):
         return ServerState(server.weights + way, estimate, moments)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        return self.personal.model(state.mean, received(down, local, self.logit_prior))
+        return received(down, local)

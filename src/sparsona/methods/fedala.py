@@ -14,21 +14,20 @@ from pydantic import Field
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import MergeRule, ServerState, averaged, received
-from sparsona.methods._personal import NO_MEAN, Personal
-from sparsona.methods._server import PLAIN_STEP, ServerStep
+from sparsona.methods._averaging import averaged, received
 from sparsona.ops.parts import last_layers
+from sparsona.ops.robust import MergeRule
+from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.training.local import Local
 from sparsona.training.minibatch import Minibatch, Vectors
 
 
 @dataclass(frozen=True)
 class ClientState:
-    """The model that the client trained last, its weights W of the global one, and the running mean of its models."""
+    """The model that the client trained last, and its weights W of the global one."""
 
     old: Vector | None = None
     weights: Vector | None = None
-    mean: Vector | None = None
 
 
 @METHODS.add
@@ -47,7 +46,6 @@ class FedALA(Method[ServerState, ClientState]):
     ala_lr: Annotated[float, Field(gt=0)] = 1.0
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
-    personal: Personal = NO_MEAN
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
@@ -61,16 +59,13 @@ class FedALA(Method[ServerState, ClientState]):
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         start, weights = self._aggregated(state, down, local)
         trained = local.train(start).weights
-        mean = self.personal.mean(state.mean, trained)
         reply = Message(weights=trained, examples=local.examples)
-        return Fit(ClientState(trained, weights, mean), reply, self.personal.model(mean, trained))
+        return Fit(ClientState(trained, weights), reply, trained)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         return averaged(server, arrivals, context, self.merge, self.server)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        if state.mean is not None:
-            return state.mean
         return self._aggregated(state, down, local)[0]
 
     def _aggregated(self, state: ClientState, down: Message, local: Local) -> tuple[Vector, Vector | None]:

@@ -5,41 +5,49 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import MergeRule, ServerState, averaged, received
-from sparsona.methods._personal import NO_MEAN, LogitPrior, Own, Personal
-from sparsona.methods._server import PLAIN_STEP, ServerStep
+from sparsona.ops.robust import MergeRule, merged
+from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class FedAvg(Method[ServerState, Own]):
+class FedAvg(Method[ServerState, None]):
     """One global model: the mean of the clients' models by their numbers of examples."""
 
+    late: Annotated[
+        Literal["average", "drop"], Field(description="models that arrive after their round: average or drop them")
+    ] = "average"
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
-    personal: Personal = NO_MEAN
-    logit_prior: LogitPrior = False
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
 
-    def start_client(self, task: Task, client: ClientId) -> Own:
-        return Own()
+    def start_client(self, task: Task, client: ClientId) -> None:
+        return None
 
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message(weights=server.weights)
 
-    def fit(self, state: Own, down: Message, local: Local) -> Fit[Own]:
-        trained = local.train(received(down, local, self.logit_prior)).weights
-        return self.personal.answer(state, trained, local, self.logit_prior)
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
+        trained = local.train(down.vector("weights", local.layout.size)).weights
+        return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return averaged(server, arrivals, context, self.merge, self.server)
+        if self.late == "drop":
+            arrivals = [a for a in arrivals if a.round == context.round]
+        if not arrivals:
+            return server
+        models = ((a.message.examples(), a.message.vector("weights", len(server.weights))) for a in arrivals)
+        return server.towards(merged(self.merge, models), self.server)
 
-    def personal_model(self, state: Own, down: Message, local: Local) -> Vector:
-        return self.personal.model(state.mean, received(down, local, self.logit_prior))
+    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
+        return down.vector("weights", local.layout.size)

@@ -12,15 +12,15 @@ from pydantic import Field
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import MergeRule, ServerState, averaged, received
-from sparsona.methods._personal import NO_MEAN, LogitPrior, Own, Personal
-from sparsona.methods._server import PLAIN_STEP, ServerStep
+from sparsona.methods._averaging import averaged, received
+from sparsona.ops.robust import MergeRule
+from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class FedAvgFT(Method[ServerState, Own]):
+class FedAvgFT(Method[ServerState, None]):
     """FedAvg whose personal model is the global one after local training.
 
     `ft_epochs` is the number of epochs of that training.
@@ -29,26 +29,23 @@ class FedAvgFT(Method[ServerState, Own]):
     ft_epochs: Annotated[int, Field(ge=1)] = 1
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
-    personal: Personal = NO_MEAN
-    logit_prior: LogitPrior = False
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
 
-    def start_client(self, task: Task, client: ClientId) -> Own:
-        return Own()
+    def start_client(self, task: Task, client: ClientId) -> None:
+        return None
 
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message(weights=server.weights)
 
-    def fit(self, state: Own, down: Message, local: Local) -> Fit[Own]:
-        trained = local.train(received(down, local, self.logit_prior)).weights
-        return self.personal.answer(state, trained, local, self.logit_prior)
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
+        trained = local.train(received(down, local)).weights
+        return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         return averaged(server, arrivals, context, self.merge, self.server)
 
-    def personal_model(self, state: Own, down: Message, local: Local) -> Vector:
+    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         config = replace(local.config, epochs=self.ft_epochs, steps=None)
-        tuned = local.train(received(down, local, self.logit_prior), config, stream="fine-tune").weights
-        return self.personal.model(self.personal.mean(state.mean, tuned), tuned)
+        return local.train(received(down, local), config, stream="fine-tune").weights

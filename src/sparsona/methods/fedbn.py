@@ -11,11 +11,10 @@ from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import MergeRule
-from sparsona.methods._personal import NO_MEAN, Personal
-from sparsona.methods._server import PLAIN_STEP, ServerStep
-from sparsona.methods._split import ClientState, ServerState, answer, assembled, mean_shared
+from sparsona.methods._split import ClientState, answer, assembled, mean_shared
 from sparsona.ops.parts import normalisation
+from sparsona.ops.robust import MergeRule
+from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.training.local import Local
 
 
@@ -28,7 +27,6 @@ class FedBN(Method[ServerState, ClientState]):
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
-    personal: Personal = NO_MEAN
 
     def shared(self, layout: Layout) -> Mask:
         """The weights that all clients have in common."""
@@ -41,14 +39,14 @@ class FedBN(Method[ServerState, ClientState]):
         return ClientState(task.initial[~self.shared(task.layout)])
 
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
-        return Message(shared=server.shared)
+        return Message(shared=server.weights)
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         shared = self.shared(local.layout)
-        return answer(state, local.train(assembled(state, down, shared)).weights, shared, local, self.personal)
+        return answer(local.train(assembled(state, down, shared)).weights, shared, local)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         return mean_shared(server, arrivals, self.merge, self.server)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        return self.personal.model(state.mean, assembled(state, down, self.shared(local.layout)))
+        return assembled(state, down, self.shared(local.layout))

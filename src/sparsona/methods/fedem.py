@@ -16,9 +16,9 @@ from sparsona.errors import InputError
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._mixture import Mixture
 from sparsona.ops.initial import initial_models
 from sparsona.ops.mean import weighted_mean
+from sparsona.ops.mixture import Mixture
 from sparsona.training.local import Local
 
 

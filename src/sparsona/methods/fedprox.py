@@ -12,16 +12,16 @@ from pydantic import Field
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import MergeRule, ServerState, averaged, received
-from sparsona.methods._personal import NO_MEAN, LogitPrior, Own, Personal
-from sparsona.methods._server import PLAIN_STEP, ServerStep
+from sparsona.methods._averaging import averaged, received
+from sparsona.ops.robust import MergeRule
+from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.training.job import Proximal
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class FedProx(Method[ServerState, Own]):
+class FedProx(Method[ServerState, None]):
     """FedAvg with a proximal term in the local loss.
 
     `mu` is the strength of the term; mu = 0 is FedAvg.
@@ -30,25 +30,23 @@ class FedProx(Method[ServerState, Own]):
     mu: Annotated[float, Field(ge=0)] = 0.1
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
-    personal: Personal = NO_MEAN
-    logit_prior: LogitPrior = False
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
 
-    def start_client(self, task: Task, client: ClientId) -> Own:
-        return Own()
+    def start_client(self, task: Task, client: ClientId) -> None:
+        return None
 
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message(weights=server.weights)
 
-    def fit(self, state: Own, down: Message, local: Local) -> Fit[Own]:
-        start = received(down, local, self.logit_prior)
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
+        start = received(down, local)
         trained = local.train(start, proximal=Proximal(start, self.mu) if self.mu else None).weights
-        return self.personal.answer(state, trained, local, self.logit_prior)
+        return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         return averaged(server, arrivals, context, self.merge, self.server)
 
-    def personal_model(self, state: Own, down: Message, local: Local) -> Vector:
-        return self.personal.model(state.mean, received(down, local, self.logit_prior))
+    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
+        return received(down, local)

@@ -5,7 +5,7 @@ step likewise, and both sides keep what was not sent for later. A client uses th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -13,18 +13,16 @@ from pydantic import Field
 
 from sparsona.layout import Layout
 from sparsona.message import Message, Sparse, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, Model, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._beside import Alone, Blend, beside, blended, trained_alone
 from sparsona.methods._feedback import trained_with
-from sparsona.methods._personal import LogitPrior, Personal, with_prior
-from sparsona.methods._server import ServerStep
 from sparsona.ops.elementwise import elementwise_mean
+from sparsona.ops.moments import EMPTY, Moments
 from sparsona.ops.packed import without
 from sparsona.ops.rounding import Values, rounded
+from sparsona.ops.server import ServerStep
 from sparsona.ops.topk import top_supports
 from sparsona.training.local import Local
-from sparsona.training.optimizer import EMPTY, Moments
 
 FINEST = 2.0**-18
 """Smaller steps of a weight wait. So sums of steps are exact in float32: a client that missed some gets their sum."""
@@ -41,11 +39,9 @@ class ServerState:
 
 @dataclass(frozen=True)
 class ClientState:
-    """What was not sent yet, the personal model, and the second one where it is blended in."""
+    """What was not sent yet."""
 
     residual: Vector
-    mean: Vector | None = None
-    alone: Alone | None = None
 
 
 @METHODS.add
@@ -54,32 +50,29 @@ class FedThin(Method[ServerState, ClientState]):
     """A shared model over a thin channel both ways (`density` of each tensor), and a running mean for each client."""
 
     feedback: ClassVar[str] = "residual"
+    average: ClassVar[float] = 0.7
     density: Annotated[float, Field(gt=0, le=1)] = 0.2
     values: Values = "pow2"
-    blend: Blend = "none"
     server: ServerStep = ServerStep(momentum=0.5)  # noqa: RUF009
-    personal: Personal = Personal(average=0.7)  # noqa: RUF009
-    logit_prior: LogitPrior = False
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(np.zeros_like(task.initial), np.zeros_like(task.initial))
 
     def start_client(self, task: Task, client: ClientId) -> ClientState:
-        return ClientState(np.zeros_like(task.initial), alone=beside(task, self.blend))
+        return ClientState(np.zeros_like(task.initial))
 
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message(moved=server.moved)
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        start = self._start(down, local)
+        start = self.personal_model(state, down, local)
         learnt = trained_with(state.residual, start, local)
         if learnt is None:
             return Fit(state, Message(), start)
         trained, wanted = learnt
-        sent, mean = self._thinned(wanted, local.layout), self.personal.mean(state.mean, trained.weights)
-        new = ClientState(without(wanted, sent), mean, trained_alone(state.alone, local, self.personal))
-        model = blended(self.personal.model(mean, trained.weights), new.alone, self.personal)
-        return Fit(new, Message(update=sent, examples=local.examples), model, if_lost=replace(new, residual=wanted))
+        sent = self._thinned(wanted, local.layout)
+        reply = Message(update=sent, examples=local.examples)
+        return Fit(ClientState(without(wanted, sent)), reply, trained.weights, if_lost=ClientState(wanted))
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         layout = context.task.layout
@@ -89,11 +82,8 @@ class FedThin(Method[ServerState, ClientState]):
         sent = self._thinned(np.where(np.abs(wanted) < FINEST, np.float32(0), wanted), layout)
         return ServerState(server.moved + sent.dense(), without(wanted, sent), moments)
 
-    def personal_model(self, state: ClientState, down: Message, local: Local) -> Model:
-        return blended(self.personal.model(state.mean, self._start(down, local)), state.alone, self.personal)
-
-    def _start(self, down: Message, local: Local) -> Vector:
-        return with_prior(local.task.initial + down.vector("moved", local.layout.size), local, self.logit_prior)
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
+        return local.task.initial + down.vector("moved", local.layout.size)
 
     def _thinned(self, wanted: Vector, layout: Layout) -> Sparse:
         places = top_supports(wanted, layout.spans("tensor"), 1 - self.density)

@@ -9,16 +9,14 @@ from typing import ClassVar, Literal
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._personal import NO_MEAN, Personal
 from sparsona.training.local import Local
 
 
 @dataclass(frozen=True)
 class ClientState:
-    """The client's model, and the running mean of its models."""
+    """The client's model."""
 
     weights: Vector
-    mean: Vector | None = None
 
 
 @METHODS.add
@@ -28,7 +26,6 @@ class LocalOnly(Method[None, ClientState]):
 
     alone: ClassVar[bool] = True
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
-    personal: Personal = NO_MEAN
 
     def start_server(self, task: Task) -> None:
         return None
@@ -41,11 +38,10 @@ class LocalOnly(Method[None, ClientState]):
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         trained = local.train(state.weights).weights
-        mean = self.personal.mean(state.mean, trained)
-        return Fit(ClientState(trained, mean), Message(), self.personal.model(mean, trained))
+        return Fit(ClientState(trained), Message(), trained)
 
     def aggregate(self, server: None, arrivals: Sequence[Arrival], context: ServerContext) -> None:
         return None
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        return self.personal.model(state.mean, state.weights)
+        return state.weights

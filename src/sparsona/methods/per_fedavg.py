@@ -14,8 +14,9 @@ from pydantic import Field
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import MergeRule, ServerState, averaged, received
-from sparsona.methods._server import PLAIN_STEP, ServerStep
+from sparsona.methods._averaging import averaged, received
+from sparsona.ops.robust import MergeRule
+from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.training.local import Local
 from sparsona.training.minibatch import Minibatch, Vectors
 

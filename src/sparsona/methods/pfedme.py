@@ -13,7 +13,9 @@ from pydantic import Field
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import MergeRule, ServerState, mean_weights, received
+from sparsona.methods._averaging import mean_weights, received
+from sparsona.ops.robust import MergeRule
+from sparsona.ops.server import ServerState
 from sparsona.training.job import Proximal
 from sparsona.training.local import Local
 from sparsona.training.minibatch import Minibatch, Step, Vectors

@@ -16,17 +16,16 @@ from sparsona.layout import Layout
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import ServerState, received
-from sparsona.methods._personal import NO_MEAN, LogitPrior, Own, Personal
-from sparsona.methods._server import PLAIN_STEP, ServerStep
+from sparsona.methods._averaging import received
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.quantise import Quantised, quantise, restored
+from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class QSGD(Method[ServerState, Own]):
+class QSGD(Method[ServerState, None]):
     """FedAvg whose updates are rounded at random to a few steps of a norm; whole numbers travel, entropy-coded.
 
     `levels` is the number of steps of the norm. `bucket` is the number of entries that share a norm (0: a tensor).
@@ -35,33 +34,30 @@ class QSGD(Method[ServerState, Own]):
     levels: Annotated[int, Field(ge=1, le=32767)] = 7
     bucket: Annotated[int, Field(ge=0)] = 512
     server: ServerStep = PLAIN_STEP
-    personal: Personal = NO_MEAN
-    logit_prior: LogitPrior = False
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
 
-    def start_client(self, task: Task, client: ClientId) -> Own:
-        return Own()
+    def start_client(self, task: Task, client: ClientId) -> None:
+        return None
 
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message(weights=server.weights)
 
-    def fit(self, state: Own, down: Message, local: Local) -> Fit[Own]:
-        start, layout = received(down, local, self.logit_prior), local.layout
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
+        start, layout = received(down, local), local.layout
         trained = local.train(start).weights
         sent = quantise(trained - start, layout.lengths, self.levels, self.bucket, local.rng("qsgd"))
-        mean = self.personal.mean(state.mean, trained)
         reply = Message(steps=sent.steps, norms=sent.norms, examples=local.examples)
-        return Fit(Own(mean), reply, self.personal.model(mean, trained))
+        return Fit(None, reply, trained)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         layout = context.task.layout
         mean = weighted_mean((a.message.examples(), self._update(a.message, layout)) for a in arrivals)
         return server.moved(mean, self.server)
 
-    def personal_model(self, state: Own, down: Message, local: Local) -> Vector:
-        return self.personal.model(state.mean, received(down, local, self.logit_prior))
+    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
+        return received(down, local)
 
     def _update(self, message: Message, layout: Layout) -> Vector:
         steps = message.numbers("steps")

@@ -12,12 +12,11 @@ from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import received
-from sparsona.methods._personal import NO_MEAN, LogitPrior, Personal, without_prior
-from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.ops.mean import weighted_mean
+from sparsona.ops.moments import EMPTY, Moments
+from sparsona.ops.server import PLAIN_STEP, ServerStep
 from sparsona.training.local import Local
 from sparsona.training.minibatch import Minibatch, Vectors
-from sparsona.training.optimizer import EMPTY, Moments
 
 
 @dataclass(frozen=True)
@@ -31,10 +30,9 @@ class ServerState:
 
 @dataclass(frozen=True)
 class ClientState:
-    """The client's control variate c_i, and the running mean of its models."""
+    """The client's control variate c_i."""
 
     control: Vector
-    mean: Vector | None = None
 
 
 @METHODS.add
@@ -46,8 +44,6 @@ class Scaffold(Method[ServerState, ClientState]):
     """
 
     server: ServerStep = PLAIN_STEP
-    personal: Personal = NO_MEAN
-    logit_prior: LogitPrior = False
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial, np.zeros_like(task.initial))
@@ -59,7 +55,7 @@ class Scaffold(Method[ServerState, ClientState]):
         return Message(weights=server.weights, control=server.control)
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        start, rate = received(down, local, self.logit_prior), np.float32(local.rate)
+        start, rate = received(down, local), np.float32(local.rate)
         shared = down.vector("control", local.layout.size)
         correction: Vector = shared - state.control
         steps = 0
@@ -72,10 +68,8 @@ class Scaffold(Method[ServerState, ClientState]):
 
         (trained,) = local.iterate((start,), step)
         control: Vector = (start - trained) / (max(steps, 1) * rate) - correction
-        mean = self.personal.mean(state.mean, trained)
-        reply = Message(weights=without_prior(trained, local, self.logit_prior), control=control - state.control)
-        lost = ClientState(state.control, mean)
-        return Fit(ClientState(control, mean), reply, self.personal.model(mean, trained), if_lost=lost)
+        reply = Message(weights=trained, control=control - state.control)
+        return Fit(ClientState(control), reply, trained, if_lost=state)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         size, share = context.task.layout.size, np.float32(len(arrivals) / len(context.task.clients))
@@ -85,7 +79,7 @@ class Scaffold(Method[ServerState, ClientState]):
         return ServerState(server.weights + way, server.control + share * control, moments)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        return self.personal.model(state.mean, received(down, local, self.logit_prior))
+        return received(down, local)
 
     def max_numbers(self, task: Task) -> int:
         return 3 * task.layout.size + 4096

@@ -14,17 +14,16 @@ from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import ServerState, received
-from sparsona.methods._personal import NO_MEAN, LogitPrior, Own, Personal
-from sparsona.methods._server import PLAIN_STEP, ServerStep
+from sparsona.methods._averaging import received
 from sparsona.ops.masks import scatter
 from sparsona.ops.mean import weighted_mean
+from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class Subsampling(Method[ServerState, Own]):
+class Subsampling(Method[ServerState, None]):
     """FedAvg whose clients send a fresh random share of their update; the downlink is dense.
 
     `keep` is the share that is sent. `rescale` counts it 1 / keep times, so that the update is right on average.
@@ -33,26 +32,23 @@ class Subsampling(Method[ServerState, Own]):
     keep: Annotated[float, Field(gt=0, le=1)] = 0.5
     rescale: bool = False
     server: ServerStep = PLAIN_STEP
-    personal: Personal = NO_MEAN
-    logit_prior: LogitPrior = False
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
 
-    def start_client(self, task: Task, client: ClientId) -> Own:
-        return Own()
+    def start_client(self, task: Task, client: ClientId) -> None:
+        return None
 
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message(weights=server.weights)
 
-    def fit(self, state: Own, down: Message, local: Local) -> Fit[Own]:
-        start = received(down, local, self.logit_prior)
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
+        start = received(down, local)
         trained = local.train(start).weights
         seed = int(local.rng("subsample").integers(2**31))
         values = (trained - start)[self.sample(seed, local.layout)]
-        mean = self.personal.mean(state.mean, trained)
         reply = Message(values=values, seed=seed, examples=local.examples)
-        return Fit(Own(mean), reply, self.personal.model(mean, trained))
+        return Fit(None, reply, trained)
 
     def sample(self, seed: int, layout: Layout) -> Mask:
         """The weights that a seed stands for."""
@@ -74,5 +70,5 @@ class Subsampling(Method[ServerState, Own]):
             step /= np.float32(self.keep)
         return server.moved(step, self.server)
 
-    def personal_model(self, state: Own, down: Message, local: Local) -> Vector:
-        return self.personal.model(state.mean, received(down, local, self.logit_prior))
+    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
+        return received(down, local)

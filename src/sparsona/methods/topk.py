@@ -13,23 +13,21 @@ from pydantic import Field
 from sparsona.message import Message, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import ServerState, received
+from sparsona.methods._averaging import received
 from sparsona.methods._feedback import trained_with
-from sparsona.methods._personal import NO_MEAN, LogitPrior, Personal
-from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.packed import without
 from sparsona.ops.rounding import Values, rounded
+from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.ops.topk import top_supports
 from sparsona.training.local import Local
 
 
 @dataclass(frozen=True)
 class ClientState:
-    """What was not sent yet, and the running mean of the client's models."""
+    """What was not sent yet."""
 
     residual: Vector
-    mean: Vector | None = None
 
 
 @METHODS.add
@@ -41,8 +39,6 @@ class TopK(Method[ServerState, ClientState]):
     density: Annotated[float, Field(gt=0, le=1)] = 0.1
     values: Values = "float32"
     server: ServerStep = PLAIN_STEP
-    personal: Personal = NO_MEAN
-    logit_prior: LogitPrior = False
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)
@@ -54,15 +50,15 @@ class TopK(Method[ServerState, ClientState]):
         return Message(weights=server.weights)
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        start, layout = received(down, local, self.logit_prior), local.layout
+        start, layout = received(down, local), local.layout
         learnt = trained_with(state.residual, start, local)
         if learnt is None:
             return Fit(state, Message(), start)
         trained, wanted = learnt
         taken = Sparse.take(wanted, top_supports(wanted, layout.spans("tensor"), 1 - self.density))
-        sent, mean = rounded(taken, layout.lengths, self.values), self.personal.mean(state.mean, trained.weights)
-        reply, model = Message(update=sent, examples=local.examples), self.personal.model(mean, trained.weights)
-        return Fit(ClientState(without(wanted, sent), mean), reply, model, if_lost=ClientState(wanted, mean))
+        sent = rounded(taken, layout.lengths, self.values)
+        reply = Message(update=sent, examples=local.examples)
+        return Fit(ClientState(without(wanted, sent)), reply, trained.weights, if_lost=ClientState(wanted))
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         size = context.task.layout.size
@@ -70,4 +66,4 @@ class TopK(Method[ServerState, ClientState]):
         return server.moved(elementwise_mean(size, replies, absent=True), self.server)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        return self.personal.model(state.mean, received(down, local, self.logit_prior))
+        return received(down, local)

@@ -12,14 +12,19 @@ the weighted mean holds d. Median and trimmed mean sort n numbers a coordinate. 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Annotated, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from sparsona.message import Vector
 from sparsona.ops.mean import weighted_mean
 
 PATTERN = r"^(mean|median|krum|trimmed:0?\.[0-4][0-9]*)$"
+MergeRule: TypeAlias = Annotated[
+    str, Field(pattern=PATTERN, description="how replies become one: mean (by examples), median, trimmed:SHARE or krum")
+]
 """The rules that :func:`merged` knows."""
 
 CHUNK = 2**16
@@ -28,7 +33,7 @@ CHUNK = 2**16
 Matrix = npt.NDArray[np.float32]
 
 
-def merged(rule: str, pairs: Iterable[tuple[float, Vector]]) -> Vector:
+def merged(rule: MergeRule, pairs: Iterable[tuple[float, Vector]]) -> Vector:
     """One vector of many by a rule: ``mean`` (by their weights), ``median``, ``trimmed:SHARE`` or ``krum``.
 
     >>> honest = [(1, np.array([1, 2], np.float32)), (1, np.array([3, 2], np.float32))]

@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 
-from sparsona.training.optimizer import Adam, Moments, Optimizer, Sgd
+from sparsona.errors import InputError
+from sparsona.ops.moments import Moments
+from sparsona.training.optimizer import Adam, Optimizer, Sgd
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,8 @@ class TrainConfig:
     gradient, taken with the proximal term, after the mask and before the weight decay.
     `repeats` is the number of steps on every batch; `augment` shifts training images by up to four pixels and mirrors
     half of them. `order` is shuffled, anew for every pass, or stored: class by class, and with a number of steps the
-    next round begins where this one ends.
+    next round begins where this one ends. `logit_prior` adds the logarithms of the client's class shares to the
+    outputs, in training and in use.
     """
 
     epochs: Annotated[int, Field(ge=1)] = 1
@@ -40,6 +43,12 @@ class TrainConfig:
     drop_last: bool = False
     augment: bool = False
     order: Literal["shuffled", "stored"] = "shuffled"
+    logit_prior: bool = False
+
+    @property
+    def has_moments(self) -> bool:
+        """Whether the optimiser remembers earlier gradients: SGD with momentum, or Adam."""
+        return self.optimizer != "sgd" or self.momentum > 0
 
     def most_examples(self, samples: int) -> int:
         """The most examples that a training on so many samples sees, every pass counted; at least one pass.
@@ -49,6 +58,13 @@ class TrainConfig:
         """
         seen = self.epochs * samples if self.steps is None else self.steps * self.batch
         return max(samples, self.repeats * seen)
+
+    def check_least(self, least: int) -> None:
+        """Refuse a training in which fewer than `least` samples can be told apart from the others."""
+        if self.order == "stored":
+            raise InputError(f"training.order=stored is not possible with least_rows={least}: choose shuffled")
+        if self.batch < least:
+            raise InputError(f"training.batch={self.batch} is below least_rows={least}: choose a larger batch")
 
     def rate(self, round: int, rounds: int) -> float:
         """The learning rate of one round.

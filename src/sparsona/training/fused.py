@@ -20,12 +20,12 @@ from torch import nn
 from sparsona.compiled import KERNEL
 from sparsona.data.dataset import Array, Indices
 from sparsona.message import Mask, Vector
+from sparsona.ops.moments import EMPTY, Moments
 from sparsona.training import kernels
 from sparsona.training.chain import LinearLayer, chain_of
 from sparsona.training.job import Trained, TrainJob
 from sparsona.training.loop import rule_of
 from sparsona.training.objective import Objective, classification
-from sparsona.training.optimizer import EMPTY, Moments
 
 log = logging.getLogger(__name__)
 MOST = 2**18
@@ -121,11 +121,16 @@ class FusedTrainer:
         rows = [(one.weight, one.bias, one.outputs, one.inputs, one.activation) for one in chain]
         self._layers = np.array(rows, np.int64)
         self._classes = chain[-1].outputs
+        self._prior = np.zeros(self._classes, np.float32)
         self._samples = samples
         self._objective = objective
         self._classifies = objective.loss is classification().loss and samples.targets.dtype == np.int64
         self._width = samples.width + sum(one.outputs for one in chain)
         self._values = self._errors = np.zeros((0, self._width), np.float32)
+
+    def set_prior(self, prior: Vector | None) -> None:
+        """Add `prior` to the outputs wherever the loss is taken; None: nothing."""
+        self._prior = np.zeros(self._classes, np.float32) if prior is None else np.require(prior, np.float32, KERNEL)
 
     def train(self, job: TrainJob) -> Trained:
         """Train as the job says. It draws no random numbers but those of its batches."""
@@ -150,7 +155,8 @@ class FusedTrainer:
         total = kernels.descend(
             weights, self._layers, samples.raw, samples.scale, samples.shift, samples.missing, samples.targets,
             batches.chosen, batches.bounds, batches.share, config.repeats, rate, keep,
-            np.require(job.start, np.float32, KERNEL), np.require(mask, np.bool_, KERNEL), values, errors,
+            np.require(job.start, np.float32, KERNEL), np.require(mask, np.bool_, KERNEL), self._prior,
+            values, errors,
         )  # fmt: skip
         before = 0 if job.moments is None else job.moments.step
         return total, Moments(before + config.repeats * (len(batches.bounds) - 1), EMPTY.first, EMPTY.second)
@@ -175,7 +181,7 @@ class FusedTrainer:
         start = kernels.forward(weights, self._layers, values, len(chosen))
         labels = self._samples.targets[chosen]
         if self._are_classes(labels):
-            total = kernels.cross_entropy(values, errors, start, self._classes, labels, share)
+            total = kernels.cross_entropy(values, errors, start, self._prior, labels, share)
         else:
             place = slice(start, start + self._classes)
             outputs = torch.tensor(values[: len(chosen), place], requires_grad=True)

@@ -9,21 +9,12 @@ from dataclasses import dataclass
 from sparsona.data.dataset import Array, Indices
 from sparsona.errors import Diverged
 from sparsona.message import Mask, Vector
+from sparsona.ops.moments import Moments
 from sparsona.training.config import TrainConfig
-from sparsona.training.optimizer import Moments
+from sparsona.training.step import Proximal
 from sparsona.training.transform import WeightTransform
 
-
-@dataclass(frozen=True)
-class Proximal:
-    """The term strength/2 * |w - towards|^2, added to the loss.
-
-    With `apart` it is left out of the loss, and a gradient step on it follows every step.
-    """
-
-    towards: Vector
-    strength: float
-    apart: bool = False
+__all__ = ["Proximal", "TrainJob", "Trained"]
 
 
 @dataclass(frozen=True)
@@ -48,10 +39,9 @@ class TrainJob:
 
     @property
     def is_descent(self) -> bool:
-        """Whether a step is w <- w - rate * (g + weight_decay * w) where the mask lets it, and nothing else."""
-        config = self.config
-        bare = self.proximal is None and self.transform is None and config.clip is None
-        return bare and config.optimizer == "sgd" and not config.momentum
+        """Whether the step rule leaves w <- w - rate * (g + weight_decay * w) within the mask, and nothing else."""
+        bare = self.proximal is None and self.transform is None
+        return bare and self.config.clip is None and not self.config.has_moments
 
     def diverged(self, loss: float, examples: int) -> Diverged:
         """The error that says that loss or weights are not finite."""

@@ -74,20 +74,23 @@ def forward(weights: Floats, layers: Ints, values: Floats, count: int) -> int:
 
 
 @compiled_sums
-def cross_entropy(values: Floats, errors: Floats, start: int, classes: int, labels: Ints, share: Floats) -> float:
-    """The sum of the samples' losses, each times its `share` and the number of samples; their errors are written."""
-    total, count = 0.0, len(labels)
+def cross_entropy(values: Floats, errors: Floats, start: int, prior: Floats, labels: Ints, share: Floats) -> float:
+    """The sum of the samples' losses, each times its `share` and the number of samples; their errors are written.
+
+    `prior` is added to the outputs, one number per class.
+    """
+    total, count, classes = 0.0, len(labels), len(prior)
     for k in range(count):
         outputs, slope = values[k, start : start + classes], errors[k, start : start + classes]
-        most = outputs[0]
+        most = outputs[0] + prior[0]
         for unit in range(1, classes):
-            most = max(most, outputs[unit])
+            most = max(most, outputs[unit] + prior[unit])
         mass = np.float32(0)
         for unit in range(classes):
-            slope[unit] = np.exp(outputs[unit] - most)
+            slope[unit] = np.exp(outputs[unit] + prior[unit] - most)
             mass += slope[unit]
         label = labels[k]
-        total += np.float64(share[k]) * count * (np.log(mass) - (outputs[label] - most))
+        total += np.float64(share[k]) * count * (np.log(mass) - (outputs[label] + prior[label] - most))
         for unit in range(classes):
             slope[unit] *= share[k] / mass
         slope[label] -= share[k]
@@ -163,6 +166,7 @@ def descend(
     keep: np.float32,
     fixed: Floats,
     mask: Mask,
+    prior: Floats,
     values: Floats,
     errors: Floats,
 ) -> float:
@@ -172,7 +176,6 @@ def descend(
     `rate` times the gradient. Where there is a `mask`, weights outside of it are those of `fixed` again after the step.
     """
     total = 0.0
-    classes = layers[-1, 2]
     bits, moves = weights.view(np.uint32), np.zeros(len(mask), np.uint32)
     for i in range(len(mask)):
         moves[i] -= np.uint32(mask[i])  # all ones or none: to take bits is quicker than to choose
@@ -183,7 +186,7 @@ def descend(
         gather(raw, scale, shift, missing, own, values)
         for _ in range(repeats):
             start = forward(weights, layers, values, len(own))
-            total += cross_entropy(values, errors, start, classes, labels, shares)
+            total += cross_entropy(values, errors, start, prior, labels, shares)
             backward(weights, weights, layers, values, errors, start, len(own), keep, -rate)
             for i in range(len(mask)):
                 bits[i] = bits[i] & moves[i] | stays[i] & ~moves[i]

@@ -14,11 +14,11 @@ from sparsona.errors import Diverged, InputError, counted
 from sparsona.layout import Layout
 from sparsona.message import Mask, Vector
 from sparsona.method import TRAIN, ClientId, Model, Phase, Task
+from sparsona.ops.moments import Moments
 from sparsona.training.config import TrainConfig
 from sparsona.training.job import Proximal, Trained, TrainJob
 from sparsona.training.minibatch import Step, Vectors
 from sparsona.training.objective import Objective
-from sparsona.training.optimizer import Moments
 from sparsona.training.runner import EVAL_BATCH, ModelRunner
 from sparsona.training.transform import WeightTransform
 
@@ -27,7 +27,9 @@ from sparsona.training.transform import WeightTransform
 class Local:
     """One client in one round: its samples, the training loop, its random numbers. No other client's data is in it.
 
-    `max_epochs`, where the client's owner sets it, is the most passes over the samples in one training.
+    `max_epochs`, where the client's owner sets it, is the most passes over the samples in one training. With
+    `least_rows`, whatever may travel is computed on that many samples, and no batch leaves fewer out of a pass: else
+    the difference of two replies would tell about single samples.
     """
 
     client: ClientId
@@ -38,6 +40,7 @@ class Local:
     runner: ModelRunner
     phase: Phase = TRAIN
     max_epochs: int | None = None
+    least_rows: int = 1
 
     @property
     def layout(self) -> Layout:
@@ -58,11 +61,19 @@ class Local:
         found: Array = self.runner.targets[torch.from_numpy(self.split.train)].numpy()
         return found
 
+    def countable_targets(self) -> Array:
+        """The targets for counts that travel: without those of a class that fewer than `least_rows` examples have."""
+        targets = self.targets()
+        if self.least_rows == 1 or not self.task.classes:
+            return targets
+        common: Array = targets[np.bincount(targets)[targets] >= self.least_rows]
+        return common
+
     def on(self, inputs: Array, targets: Array, objective: Objective) -> Local:
         """The same client with other training samples, such as public ones."""
         none = np.zeros(0, np.int64)
         split = ClientSplit(self.client, np.arange(len(inputs)), none, none)
-        return replace(self, split=split, runner=self.runner.on(inputs, targets, objective))
+        return replace(self, split=split, least_rows=1, runner=self.runner.on(inputs, targets, objective))
 
     def rng(self, purpose: str, layer: int = 0) -> np.random.Generator:
         """A generator of this client's own, for one purpose in this round."""
@@ -87,6 +98,8 @@ class Local:
         runs with. Two trainings in one turn need different `stream` names.
         """
         config = self._allowed(config or self.config)
+        if importance is not None and self.least_rows > 1:
+            self._check_spread(importance)
         pairs = self.runner.needs_pairs or (transform is not None and transform.needs_pairs)
         job = TrainJob(
             start,
@@ -116,7 +129,7 @@ class Local:
         than the one that moves; :meth:`train` has none of these.
         """
         config = self._allowed(config or self.config)
-        if config.optimizer != "sgd" or config.momentum:
+        if config.has_moments:
             raise InputError("this method takes plain gradient steps: set optimizer=sgd and momentum=0")
         names = [stream if i == 0 else f"{stream}/{i}" for i in range(batches)]
         drawn = [
@@ -137,7 +150,7 @@ class Local:
     def gradient(self, weights: Vector, batch: int | None = None) -> Vector:
         """The gradient over all training examples, or over one random batch of that size."""
         chosen = self.split.train
-        if batch is not None and batch < len(chosen):
+        if batch is not None and len(chosen) - (batch := max(batch, self.least_rows)) >= self.least_rows:
             chosen = self.rng("gradient").choice(chosen, batch, replace=False)
         return self.runner.gradient(weights, chosen)
 
@@ -158,7 +171,15 @@ class Local:
             raise InputError(
                 f"the owner of {self.client} allows {counted(self.max_epochs, 'epoch')} in a training, not {passes:.1f}"
             )
+        if self.least_rows > 1:
+            config.check_least(self.least_rows)
         return config
+
+    def _check_spread(self, importance: Array) -> None:
+        """Refuse weights of samples with which fewer than `least_rows` of them count (Kish's effective size)."""
+        weights = np.abs(importance.astype(np.float64))
+        if weights.sum() ** 2 < self.least_rows * (weights**2).sum():
+            raise InputError(f"fewer than {self.least_rows} rows of {self.client} would count in this training")
 
     def _seeded(self, stream: str) -> AbstractContextManager[None]:
         """A block in which torch's generator is this client's."""
@@ -177,7 +198,8 @@ class Local:
         pairs = self.runner.needs_pairs if pairs is None else pairs
         if pairs and config.batch == 1:
             raise InputError("the model looks at a whole batch (BatchNorm, or a gate): choose a batch of 2 or more")
-        per_epoch = n // config.batch if config.drop_last and n >= config.batch else -(-n // config.batch)
+        ends = self._ends(config)
+        per_epoch = len(ends)
         left = config.steps if config.steps is not None else config.epochs * per_epoch
         if config.order == "stored":
             by_class, (first, every) = self._by_class(), turn
@@ -192,11 +214,18 @@ class Local:
         while left > 0:
             order = rng.permutation(n)
             for i in range(min(per_epoch, left)):
-                chosen = order[i * config.batch : (i + 1) * config.batch]
+                chosen = order[ends[i - 1] if i else 0 : ends[i]]
                 if len(chosen) == 1 and pairs:
                     continue
                 yield self.split.train[chosen], None if importance is None else importance[chosen]
             left -= per_epoch
+
+    def _ends(self, config: TrainConfig) -> list[int]:
+        """Where the batches of a pass end. A batch takes the rest with it where fewer than `least_rows` remain."""
+        n, batch = self.examples, config.batch
+        ends = [end for end in range(batch, n + 1, batch) if end == n or n - end >= self.least_rows]
+        whole = bool(ends) and (ends[-1] == n or (config.drop_last and n - ends[-1] < batch))
+        return ends if whole else [*ends, n]
 
     def _by_class(self) -> Indices:
         """The places of the training examples, class by class; without classes as they stand.

@@ -6,11 +6,11 @@ from typing import Protocol
 
 import torch
 
+from sparsona.ops.moments import Moments
 from sparsona.training.job import TrainJob
-from sparsona.training.optimizer import EMPTY, Moments
-from sparsona.training.step import Pull, StepRule
+from sparsona.training.step import StepRule
 from sparsona.training.transform import AuxiliaryStep, WeightTransform
-from sparsona.training.vector import Flat, tensor_of
+from sparsona.training.vector import Flat
 
 
 class TrainSteps(Protocol):
@@ -90,10 +90,4 @@ def steps_of(flat: Flat, job: TrainJob) -> TrainSteps:
 
 def rule_of(job: TrainJob, weights: torch.Tensor) -> StepRule:
     """The step rule of one client's training."""
-    size, device = len(weights), weights.device
-    mask = None if job.mask is None else tensor_of(job.mask[:size], device)
-    pull = None
-    if job.proximal is not None:
-        pull = Pull(tensor_of(job.proximal.towards[:size], device), job.proximal.strength, job.proximal.apart)
-    saved = EMPTY if job.moments is None else job.moments
-    return StepRule(weights, job.config, job.rate, mask=mask, pull=pull, saved=saved)
+    return StepRule(weights, job.config, job.rate, mask=job.mask, proximal=job.proximal, saved=job.moments)

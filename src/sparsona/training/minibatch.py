@@ -10,9 +10,9 @@ import torch
 
 from sparsona.data.dataset import Indices
 from sparsona.errors import InputError
-from sparsona.message import Vector
+from sparsona.message import Mask, Vector
 from sparsona.training.config import TrainConfig
-from sparsona.training.step import StepRule
+from sparsona.training.step import Proximal, StepRule
 from sparsona.training.vector import tensor_of, view_of
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 class Minibatch:
     """The samples of one step, and derivatives of their mean loss in training mode.
 
-    The config's weight decay is part of the loss. Its clip bounds the gradient without the weight decay. Gradients are
-    the fused trainer's where there is one.
+    The config's weight decay is part of the loss. Gradients are the fused trainer's where there is one.
     """
 
     def __init__(self, runner: ModelRunner, indices: Indices, config: TrainConfig) -> None:
@@ -39,26 +38,27 @@ class Minibatch:
         """The inputs and targets: an augmented batch is the same for all derivatives."""
         return self._runner.batch(self._indices, self._config.augment)
 
-    @cached_property
-    def _rule(self) -> StepRule:
-        runner = self._runner
-        return StepRule(runner.flat.weights[: runner.layout.size], self._config, self._config.lr)
+    def gradient(self, weights: Vector, *, mask: Mask | None = None, proximal: Proximal | None = None) -> Vector:
+        """The gradient at `weights` that the step rule gives to its optimiser (parts 1 to 4 of the rule).
 
-    def gradient(self, weights: Vector) -> Vector:
-        """The gradient at `weights`."""
+        Only entries of `mask` are not zero. `proximal` is part of the loss; one that is `apart` is refused.
+        """
+        if proximal is not None and proximal.apart:
+            raise InputError("a gradient has no proximal term apart from the loss: take its step in your own step")
         if self._fused is not None:
             found, loss = self._fused.gradient(weights, self._indices)
             self._count(len(self._indices), loss * len(self._indices))
-            if self._config.clip is not None or self._config.weight_decay:
-                StepRule(view_of(weights), self._config, self._config.lr).prepare(torch.from_numpy(found))
-            return found
-        flat = self._runner.flat
-        flat.load(weights)
-        flat.gradient.zero_()
-        torch.autograd.backward(self._loss())
+            at, gradient = view_of(weights), torch.from_numpy(found)
+        else:
+            flat = self._runner.flat
+            flat.load(weights)
+            flat.gradient.zero_()
+            torch.autograd.backward(self._loss())
+            at, gradient = flat.weights, flat.gradient.clone()
         with torch.no_grad():
-            self._rule.prepare(flat.gradient)
-        return flat.gradient.cpu().numpy().copy()
+            StepRule(at, self._config, self._config.lr, mask=mask, proximal=proximal).prepare(gradient)
+        prepared: Vector = gradient.cpu().numpy()
+        return prepared
 
     def curvature(self, weights: Vector, direction: Vector) -> Vector:
         """The product of the Hessian at `weights` with `direction`."""
@@ -76,7 +76,7 @@ class Minibatch:
     def _loss(self) -> torch.Tensor:
         runner = self._runner
         inputs, targets = self._samples
-        losses = runner.objective.loss(checked_outputs(runner.flat.module(inputs)), targets)
+        losses = runner.objective.loss(runner.shifted(checked_outputs(runner.flat.module(inputs))), targets)
         self._count(len(losses), losses.detach().sum())
         return losses.mean()
 

@@ -6,27 +6,12 @@ whatever momentum and weight decay say, and because a method may keep an optimis
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 import torch
 
 from sparsona.message import Vector
-
-NONE = np.zeros(0, np.float32)
-
-
-@dataclass(frozen=True)
-class Moments:
-    """What an optimiser remembers of one client: steps taken, first and second moment. An empty vector means zeros."""
-
-    step: int
-    first: Vector
-    second: Vector
-
-
-EMPTY = Moments(0, NONE, NONE)
+from sparsona.ops.moments import NONE, Moments
 
 
 class Optimizer(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import accumulate
 
@@ -71,6 +72,7 @@ class ModelRunner:
         """The samples trained on so far; a pass without training counts as a third. A device's time grows with it."""
         self._chain = chain_of(module) if trainer == "fused" else ""
         self._fused = self._fuse()
+        self._prior: Vector | None = None
         self._counter: ModelRunner | None = None
         """The runner that counts the work. None: this one. A runner made by :meth:`on` counts on its origin."""
 
@@ -83,6 +85,29 @@ class ModelRunner:
     def buffers(self, values: Vector) -> None:
         """Load the module's float buffers."""
         self.flat.load_buffers(values)
+
+    @property
+    def prior(self) -> Vector | None:
+        """What is added to the outputs now: the client's log prior, or nothing."""
+        return self._prior
+
+    @contextmanager
+    def adding(self, prior: Vector | None) -> Iterator[None]:
+        """Add `prior` to the outputs wherever a loss or a score is taken in this block."""
+        self._set_prior(prior)
+        try:
+            yield
+        finally:
+            self._set_prior(None)
+
+    def _set_prior(self, prior: Vector | None) -> None:
+        self._prior = prior
+        if self._fused is not None:
+            self._fused.set_prior(prior)
+
+    def shifted(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Return the outputs with the prior added, where there is one."""
+        return outputs if self._prior is None else outputs + tensor_of(self._prior, self.device)
 
     def _fuse(self) -> FusedTrainer | None:
         """The fused trainer on the runner's samples, where it is asked for and takes the model."""
@@ -199,7 +224,7 @@ class ModelRunner:
         else:
             pieces = torch.split(torch.from_numpy(indices), batch)
             outputs = torch.cat([self.outputs(model, self.prepare(self._inputs[piece])) for piece in pieces])
-        predictions: Array = self.objective.predict(outputs).cpu().numpy()
+        predictions: Array = self.objective.predict(self.shifted(outputs)).cpu().numpy()
         return predictions
 
     def on(self, inputs: Array, targets: Array, objective: Objective) -> ModelRunner:
@@ -211,7 +236,7 @@ class ModelRunner:
         out.__dict__.update(self.__dict__)
         out._inputs, out._targets, out.objective = view_of(inputs), view_of(targets), objective
         out._learnt = view_of(objective.learnt(targets))
-        out._counter, out._fused = self._counter or self, out._fuse()
+        out._counter, out._fused, out._prior = self._counter or self, out._fuse(), None
         return out
 
     @property
@@ -225,7 +250,7 @@ class ModelRunner:
         with torch.no_grad():
             for start in range(0, len(indices), EVAL_BATCH):
                 inputs, targets = self.batch(indices[start : start + EVAL_BATCH])
-                found.append(self.objective.loss(self.outputs(model, inputs), targets))
+                found.append(self.objective.loss(self.shifted(self.outputs(model, inputs)), targets))
         out: Array = torch.cat(found).cpu().numpy()
         return out
 
@@ -239,7 +264,7 @@ class ModelRunner:
         self.flat.gradient.zero_()
         for start in range(0, len(indices), EVAL_BATCH):
             inputs, targets = self.batch(indices[start : start + EVAL_BATCH])
-            losses = self.objective.loss(checked_outputs(self.flat.module(inputs)), targets)
+            losses = self.objective.loss(self.shifted(checked_outputs(self.flat.module(inputs))), targets)
             torch.autograd.backward(losses.sum() / len(indices))
         self.count(len(indices))
         return self.flat.gradient.cpu().numpy().copy()
@@ -286,7 +311,7 @@ class ModelRunner:
         self, steps: TrainSteps, inputs: torch.Tensor, targets: torch.Tensor, scale: torch.Tensor | None
     ) -> torch.Tensor:
         """Take one step; return the sum of the losses before it."""
-        losses = self.objective.loss(checked_outputs(steps.forward(inputs)), targets)
+        losses = self.objective.loss(self.shifted(checked_outputs(steps.forward(inputs))), targets)
         if scale is not None:
             losses = losses * scale
         torch.autograd.backward(losses.mean())

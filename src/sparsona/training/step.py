@@ -1,4 +1,20 @@
-"""The step rule: how weights move along a gradient, in every local step of every method."""
+"""The step rule: how weights move along a gradient, in every local step of every method.
+
+This module defines the rule. :class:`StepRule` is its torch form, and the reference for the faster forms: the kernel of
+the compiled trainer (:func:`sparsona.training.kernels.descend`) and the gradients of a method's own steps
+(:meth:`sparsona.training.minibatch.Minibatch.gradient`). ``tests/training/test_step_rule.py`` compares all of them.
+
+One step turns the gradient `g` of a batch's mean loss into new weights `w`:
+
+1. Proximal term in the loss: ``g <- g + strength * (w - towards)``.
+2. Mask: ``g <- g * mask``.
+3. Clip: ``g <- g * min(1, clip / (|g| + 1e-6))``.
+4. Weight decay: ``g <- g + weight_decay * w * mask``.
+5. Optimiser: SGD ``b <- momentum * b + g, w <- w - rate * b``, or Adam (:mod:`sparsona.training.optimizer`).
+6. Proximal term apart from the loss: ``w <- w - rate * strength * (w - towards) * mask``.
+
+A weight outside the mask never moves. Parts that the settings leave out are skipped.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +25,37 @@ from typing import TypeAlias
 
 import torch
 
+from sparsona.message import Mask, Vector
+from sparsona.ops.moments import EMPTY, Moments
 from sparsona.training.config import TrainConfig
-from sparsona.training.optimizer import EMPTY, Moments, Optimizer
+from sparsona.training.optimizer import Optimizer
+from sparsona.training.vector import tensor_of
 
 GradientSpans: TypeAlias = Sequence[tuple[slice, torch.Tensor]]
 """Spans of the weights, always cut at the same places, and the gradient of each, which the step may write to."""
 
 
 @dataclass(frozen=True)
-class Pull:
-    """The gradient strength * (w - towards) of a proximal term.
+class Proximal:
+    """The term strength/2 * |w - towards|^2, added to the loss.
 
-    It is added to the loss's gradient, or, with `apart`, it is a step of its own after every step.
+    With `apart` it is left out of the loss, and a gradient step on it follows every step.
     """
 
-    towards: torch.Tensor
+    towards: Vector
     strength: float
     apart: bool = False
 
 
 class StepRule:
-    """Moves a vector of weights in place: proximal pull, mask, clip, weight decay, optimiser, in this order.
+    """Moves a vector of weights in place, by the rule at the top of this module.
 
-    `mask` is 1 where weights move and 0 where they do not. `saved` are the moments to continue from. The norm that is
-    clipped is that of what the mask lets through, before weight decay.
+    `mask` is true where weights may move. `saved` are the moments to continue from. Mask and proximal term may be
+    longer than the weights: the rest is not used.
 
+    >>> import numpy as np
     >>> weights = torch.tensor([1.0, 1.0])
-    >>> rule = StepRule(weights, TrainConfig(weight_decay=0.5), 0.1, mask=torch.tensor([1.0, 0.0]))
+    >>> rule = StepRule(weights, TrainConfig(weight_decay=0.5), 0.1, mask=np.array([True, False]))
     >>> rule.step(torch.tensor([2.0, 2.0]))
     >>> weights
     tensor([0.7500, 1.0000])
@@ -47,16 +67,19 @@ class StepRule:
         config: TrainConfig,
         rate: float,
         *,
-        mask: torch.Tensor | None = None,
-        pull: Pull | None = None,
-        saved: Moments = EMPTY,
+        mask: Mask | None = None,
+        proximal: Proximal | None = None,
+        saved: Moments | None = None,
     ) -> None:
+        size, device = len(weights), weights.device
         self._weights = weights
         self._config = config
         self._rate = rate
-        self._mask = mask
-        self._pull = pull
-        self._saved = saved
+        self._mask, self._factor = mask, None if mask is None else tensor_of(mask[:size], device)
+        self._proximal = proximal
+        # Without a proximal term it is not used: the weights stand in, so that its type has no None.
+        self._towards = weights if proximal is None else tensor_of(proximal.towards[:size], device)
+        self._saved = EMPTY if saved is None else saved
         self._spans: dict[tuple[int, int], StepRule] = {}
 
     @cached_property
@@ -70,7 +93,7 @@ class StepRule:
         self._move(gradient)
 
     def prepare(self, gradient: torch.Tensor) -> None:
-        """Turn a loss's gradient into the one that the optimiser gets."""
+        """Turn a loss's gradient into the one that the optimiser gets: parts 1 to 4 of the rule."""
         self._add_pull(gradient)
         if self._config.clip is not None:
             self._apply_mask(gradient)
@@ -98,12 +121,12 @@ class StepRule:
         return self._optimizer.moments()
 
     def _add_pull(self, gradient: torch.Tensor) -> None:
-        if self._pull is not None and not self._pull.apart:
-            gradient.add_(self._weights - self._pull.towards, alpha=self._pull.strength)
+        if self._proximal is not None and not self._proximal.apart:
+            gradient.add_(self._weights - self._towards, alpha=self._proximal.strength)
 
-    def _apply_mask(self, vectors: torch.Tensor) -> None:
-        if self._mask is not None:
-            vectors.mul_(self._mask)
+    def _apply_mask(self, vector: torch.Tensor) -> None:
+        if self._factor is not None:
+            vector.mul_(self._factor)
 
     def _add_decay(self, gradient: torch.Tensor) -> None:
         """Add the weight decay and mask the sum: a full mask then gives the same bits as none."""
@@ -113,17 +136,17 @@ class StepRule:
 
     def _move(self, gradient: torch.Tensor) -> None:
         self._optimizer.step(self._weights, gradient)
-        if self._pull is not None and self._pull.apart:
-            distance = self._weights - self._pull.towards
+        if self._proximal is not None and self._proximal.apart:
+            distance = self._weights - self._towards
             self._apply_mask(distance)
-            self._weights.add_(distance, alpha=-self._rate * self._pull.strength)
+            self._weights.add_(distance, alpha=-self._rate * self._proximal.strength)
 
     def _span(self, span: slice) -> StepRule:
         key = span.start, span.stop
         if key not in self._spans:
             mask = None if self._mask is None else self._mask[span]
-            pull = None if self._pull is None else replace(self._pull, towards=self._pull.towards[span])
-            self._spans[key] = StepRule(self._weights[span], self._config, self._rate, mask=mask, pull=pull)
+            term = self._proximal and replace(self._proximal, towards=self._proximal.towards[span])
+            self._spans[key] = StepRule(self._weights[span], self._config, self._rate, mask=mask, proximal=term)
         return self._spans[key]
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from sparsona.message import Mask
+from sparsona.ops.moments import Moments
 from sparsona.training.config import TrainConfig
-from sparsona.training.optimizer import EMPTY, Moments
 from sparsona.training.step import GradientSpans, StepRule
 from sparsona.training.vector import Flat
 
@@ -63,8 +63,7 @@ class AuxiliaryStep:
         if transform.own is None or transform.config is None:
             return None
         weights, gradient = transform.own
-        saved = EMPTY if transform.moments is None else transform.moments
-        return cls(gradient, StepRule(weights, transform.config, rate, saved=saved))
+        return cls(gradient, StepRule(weights, transform.config, rate, saved=transform.moments))
 
     def step(self) -> None:
         """Take the step."""

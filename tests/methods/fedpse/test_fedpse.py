@@ -24,11 +24,11 @@ from sparsona.methods._feedback import ClientState
 from sparsona.methods.fedpse import FedPSE
 from sparsona.methods.fedpse.owed import Owed, ServerState
 from sparsona.models.convnet2 import convnet2
+from sparsona.ops.moments import Moments
 from sparsona.runs.records import RunLog
 from sparsona.testing import Scripted as Fates
 from sparsona.testing import check_method, tiny_setup
 from sparsona.training.job import Trained
-from sparsona.training.optimizer import Moments
 from sparsona.training.vector import Flat
 from sparsona.wire import Limit, decode, encode
 

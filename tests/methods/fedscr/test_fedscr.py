@@ -19,9 +19,9 @@ from sparsona.method import Arrival, ServerContext, Task
 from sparsona.methods.fedscr import ClientState, FedSCR
 from sparsona.methods.fedscr.structures import structures
 from sparsona.models.convnet2 import convnet2
+from sparsona.ops.moments import Moments
 from sparsona.testing import check_method
 from sparsona.training.job import Trained
-from sparsona.training.optimizer import Moments
 from sparsona.training.vector import Flat
 
 

@@ -20,11 +20,11 @@ from sparsona.message import Message, Stamp, Vector
 from sparsona.method import Arrival, ServerContext, Task
 from sparsona.methods._feedback import ClientState
 from sparsona.methods.fedstc import FedSTC
+from sparsona.ops.moments import Moments
 from sparsona.ops.ternary import ternarise
 from sparsona.runs.records import RunLog
 from sparsona.testing import check_method, tiny_setup
 from sparsona.training.job import Trained
-from sparsona.training.optimizer import Moments
 from sparsona.training.vector import Flat
 
 

@@ -14,7 +14,6 @@ from sparsona.experiment import make_method
 from sparsona.federation.setup import Setup
 from sparsona.message import Message
 from sparsona.method import Arrival, ServerContext
-from sparsona.methods._personal import Own
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.pfedgate import ClientState, PFedGate, ServerState
 from sparsona.methods.pfedgate.gate import Design, Gate
@@ -68,7 +67,7 @@ def test_an_open_gate_at_density_one_is_fedavg(paths: Any) -> None:
     task = setup.task
     own = ClientState(open_gate(method, task), None, 1.0)
     down = method.send(method.start_server(task), "c1", ServerContext(task, 0))
-    fit, plain = method.fit(own, down, local), FedAvg().fit(Own(), down, local)
+    fit, plain = method.fit(own, down, local), FedAvg().fit(None, down, local)
     update = fit.reply.blocks("update")
     assert len(update.kept) == update.count
     wanted = plain.reply.vector("weights") - task.initial

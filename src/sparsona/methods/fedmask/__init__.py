@@ -50,7 +50,7 @@ class FedMask(Method[ServerState, ClientState]):
     clients decides; elsewhere a client's own bit stays. A client takes the server's bit over by the sign of its score.
 
     Without the original code this is a reading of the abstract, and it does not reach the accuracy that others print
-    for FedMask (docs/papers/pfedgate.md). Masks of a random net that is never trained are the limit, not the votes:
+    for FedMask (papers/cards/pfedgate.md). Masks of a random net that is never trained are the limit, not the votes:
     with votes switched off it scores the same.
     """
 

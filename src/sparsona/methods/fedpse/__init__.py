@@ -16,13 +16,12 @@ from sparsona.message import IndexSet, Message, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import ClientState, trained_with
-from sparsona.methods._personal import NO_MEAN, LogitPrior, Personal, with_prior
-from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.methods.fedpse.owed import Owed, ServerState, held_by
 from sparsona.methods.fedpse.personal import Common
 from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.packed import Packed, without
 from sparsona.ops.rounding import Values, rounded
+from sparsona.ops.server import PLAIN_STEP, ServerStep
 from sparsona.ops.topk import kept, top_supports
 from sparsona.training.local import Local
 
@@ -53,8 +52,6 @@ class FedPSE(Method[ServerState, ClientState]):
     opt_state: Literal["fresh", "persist"] = "fresh"
     values: Values = "float32"
     server: ServerStep = PLAIN_STEP
-    personal: Personal = NO_MEAN
-    logit_prior: LogitPrior = False
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial, Owed(), {})
@@ -71,17 +68,14 @@ class FedPSE(Method[ServerState, ClientState]):
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         held, layout = held_by(state, down, local.layout.size), local.layout
-        start = with_prior(held, local, self.logit_prior)
-        learnt = trained_with(state.residual, start, local, state.moments) if local.examples else None
+        learnt = trained_with(state.residual, held, local, state.moments) if local.examples else None
         if learnt is None:
-            return Fit(state, Message(), start)
+            return Fit(state, Message(), held)
         trained, wanted = learnt
         moments = trained.moments if self.opt_state == "persist" else None
         sent = self.chosen(wanted, top_supports(wanted, layout.spans(self.scope), self.sparsity), layout)
-        mean = self.personal.mean(state.mean, trained.weights)
-        kept = ClientState(held, without(wanted, sent), moments, mean)
-        reply, model = Message(update=sent, examples=trained.examples), self.personal.model(mean, trained.weights)
-        return Fit(kept, reply, model, if_lost=replace(kept, weights=state.weights, residual=wanted))
+        kept, reply = ClientState(held, without(wanted, sent), moments), Message(update=sent, examples=trained.examples)
+        return Fit(kept, reply, trained.weights, if_lost=replace(kept, weights=state.weights, residual=wanted))
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         size, spans = context.task.layout.size, context.task.layout.spans(self.scope)
@@ -105,5 +99,4 @@ class FedPSE(Method[ServerState, ClientState]):
         return rounded(Sparse.take(vector, places), layout.lengths, self.values)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        held = with_prior(held_by(state, down, local.layout.size), local, self.logit_prior)
-        return self.personal.model(state.mean, held)
+        return held_by(state, down, local.layout.size)

@@ -9,8 +9,8 @@ from sparsona.message import Message, Vector
 from sparsona.method import ClientId
 from sparsona.methods._feedback import ClientState
 from sparsona.ops.by_client import ByClient
+from sparsona.ops.moments import EMPTY, Moments
 from sparsona.ops.packed import Packed, with_added
-from sparsona.training.optimizer import EMPTY, Moments
 
 
 @dataclass(frozen=True)

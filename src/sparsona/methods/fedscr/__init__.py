@@ -18,14 +18,13 @@ from sparsona.message import Message, Part, Positions, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import trained_with
-from sparsona.methods._personal import NO_MEAN, LogitPrior, Personal, with_prior
-from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.methods.fedscr.structures import above, keep_structures, sent_entries, share
 from sparsona.ops.elementwise import elementwise_mean
+from sparsona.ops.moments import EMPTY, Moments
 from sparsona.ops.packed import without
 from sparsona.ops.rounding import Values, rounded
+from sparsona.ops.server import PLAIN_STEP, ServerStep
 from sparsona.training.local import Local
-from sparsona.training.optimizer import EMPTY, Moments
 
 
 @dataclass(frozen=True)
@@ -42,10 +41,9 @@ class ServerState:
 
 @dataclass(frozen=True)
 class ClientState:
-    """What was not sent yet, and the running mean of the client's models where one is kept."""
+    """What was not sent yet."""
 
     residual: Vector
-    mean: Vector | None = None
 
 
 @METHODS.add
@@ -68,8 +66,6 @@ class FedSCR(Method[ServerState, ClientState]):
     d3: float = 1.0
     values: Values = "float32"
     server: ServerStep = PLAIN_STEP
-    personal: Personal = NO_MEAN
-    logit_prior: LogitPrior = False
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial, {}, 0.0, 0)
@@ -84,7 +80,7 @@ class FedSCR(Method[ServerState, ClientState]):
         return Message(weights=server.weights, tau=self.tau * 0.5 * (1 + math.tanh(0.5 * pull)))
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        layout, start = local.layout, self._start(down, local)
+        layout, start = local.layout, self.personal_model(state, down, local)
         learnt = trained_with(state.residual, start, local)
         if learnt is None:
             return Fit(state, Message(), start)
@@ -97,9 +93,8 @@ class FedSCR(Method[ServerState, ClientState]):
         if self.rule == "adaptive":
             moved = self.d1 * _divergence(start, trained.weights, layout) + self.d2 * _significance(sent, start, layout)
             parts |= {"loss": trained.loss, "moved": moved}
-        mean = self.personal.mean(state.mean, trained.weights)
-        reply, model = Message(examples=local.examples, **parts), self.personal.model(mean, trained.weights)
-        return Fit(ClientState(without(update, sent), mean), reply, model, if_lost=ClientState(update, mean))
+        new, reply = ClientState(without(update, sent)), Message(examples=local.examples, **parts)
+        return Fit(new, reply, trained.weights, if_lost=ClientState(update))
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         layout = context.task.layout
@@ -113,10 +108,7 @@ class FedSCR(Method[ServerState, ClientState]):
         return ServerState(weights, moved, variance, server.rounds + 1, moments)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        return self.personal.model(state.mean, self._start(down, local))
-
-    def _start(self, down: Message, local: Local) -> Vector:
-        return with_prior(down.vector("weights", local.layout.size), local, self.logit_prior)
+        return down.vector("weights", local.layout.size)
 
 
 def _update(message: Message, layout: Layout) -> Sparse:

@@ -14,10 +14,9 @@ from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import ClientState, trained_with
-from sparsona.methods._personal import NO_MEAN, LogitPrior, Personal, with_prior
-from sparsona.methods._server import PLAIN_STEP, ServerStep
 from sparsona.methods.fedstc.broadcasts import ServerState, held_by
 from sparsona.ops.elementwise import elementwise_mean
+from sparsona.ops.server import PLAIN_STEP, ServerStep
 from sparsona.ops.ternary import as_sparse, ternarise, ternary_bits
 from sparsona.training.local import Local
 
@@ -37,8 +36,6 @@ class FedSTC(Method[ServerState, ClientState]):
     history: Annotated[int, Field(ge=1, le=60)] = 32
     mean: Literal["examples", "clients"] = "examples"
     server: ServerStep = PLAIN_STEP
-    personal: Personal = NO_MEAN
-    logit_prior: LogitPrior = False
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial, np.zeros(task.layout.size, np.float32), (), 0, {})
@@ -54,16 +51,13 @@ class FedSTC(Method[ServerState, ClientState]):
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         held = held_by(state, down, local.layout)
-        start = with_prior(held, local, self.logit_prior)
-        learnt = trained_with(state.residual, start, local)
+        learnt = trained_with(state.residual, held, local)
         if learnt is None:
-            return Fit(state, Message(), start)
+            return Fit(state, Message(), held)
         trained, wanted = learnt
         sent = ternarise(wanted, local.layout, self.sparsity)
-        mean = self.personal.mean(state.mean, trained.weights)
-        kept = ClientState(held, wanted - sent.dense(), mean=mean)
-        reply, lost = Message(update=sent, examples=local.examples), ClientState(state.weights, wanted, mean=mean)
-        return Fit(kept, reply, self.personal.model(mean, trained.weights), if_lost=lost)
+        kept, lost = ClientState(held, wanted - sent.dense()), ClientState(state.weights, wanted)
+        return Fit(kept, Message(update=sent, examples=local.examples), trained.weights, if_lost=lost)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         layout, equal = context.task.layout, self.mean == "clients"
@@ -78,7 +72,7 @@ class FedSTC(Method[ServerState, ClientState]):
         return ServerState(weights, residual, terms, server.count + 1, applied, moments)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        return self.personal.model(state.mean, with_prior(held_by(state, down, local.layout), local, self.logit_prior))
+        return held_by(state, down, local.layout)
 
     def max_numbers(self, task: Task) -> int:
         return (self.history + 2) * task.layout.size + 4096

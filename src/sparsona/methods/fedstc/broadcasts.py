@@ -8,8 +8,8 @@ from sparsona.layout import Layout
 from sparsona.message import Message, Ternary, Vector
 from sparsona.method import ClientId
 from sparsona.methods._feedback import ClientState
+from sparsona.ops.moments import EMPTY, Moments
 from sparsona.ops.ternary import as_sparse
-from sparsona.training.optimizer import EMPTY, Moments
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class HeteroFL(Method[ServerState, None]):
 
     def _labels(self, local: Local) -> Mask | None:
         classes = local.task.classes
-        return np.bincount(local.targets(), minlength=classes) > 0 if self.own_labels and classes else None
+        return np.bincount(local.countable_targets(), minlength=classes) > 0 if self.own_labels and classes else None
 
     def _factors(self, local: Local) -> Vector:
         """1 / rate for the hidden layers, 1 for the head."""

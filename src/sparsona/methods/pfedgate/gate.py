@@ -22,8 +22,8 @@ from sparsona.layout import Layout
 from sparsona.message import Mask, Vector
 from sparsona.methods.pfedgate.blocks import Cut
 from sparsona.methods.pfedgate.knapsack import Budget
+from sparsona.ops.moments import Moments
 from sparsona.training.config import TrainConfig
-from sparsona.training.optimizer import Moments
 from sparsona.training.slim import Chain, SlimNet, plan
 from sparsona.training.transform import GradientSpans, WeightTransform
 from sparsona.training.vector import Flat, view_of

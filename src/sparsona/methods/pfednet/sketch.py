@@ -53,7 +53,7 @@ def sketch_of(kind: Kind, local: Local, noise: float = 0.0) -> Vector:
         config = replace(local.config, epochs=1, steps=None)
         found = local.train(local.task.initial, config, stream="sketch").weights
     elif kind in ("label", "shares"):
-        found = label_counts(local.targets(), local.task.classes, kind == "shares")
+        found = label_counts(local.countable_targets(), local.task.classes, kind == "shares")
     else:
         inputs = local.inputs(local.examples)
         if not inputs.is_floating_point():

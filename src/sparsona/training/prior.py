@@ -1,8 +1,8 @@
 """A client's class shares as a shift of the model's outputs: logit adjustment.
 
 Menon and others, "Long-tail Learning via Logit Adjustment", ICLR 2021; between clients: Zhang and others, "Federated
-Learning with Label Distribution Skew via Logits Calibration", ICML 2022. The last bias is where a shift of the outputs
-stands, so a model with its shift is a vector like any other.
+Learning with Label Distribution Skew via Logits Calibration", ICML 2022. The runner adds the shift while a client
+trains, so what travels knows nothing of it; the personal layer adds it to the model that the client uses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sparsona.message import Vector
 
 
 def log_prior(labels: npt.NDArray[np.int64], classes: int) -> Vector:
-    """The logarithm of each class's share of the labels, every class counted once more than it occurs.
+    """Return the logarithm of each class's share of the labels, every class counted once more than it occurs.
 
     >>> np.exp(log_prior(np.array([0, 0, 1]), 2)).round(3)
     array([0.6, 0.4], dtype=float32)
@@ -27,7 +27,7 @@ def log_prior(labels: npt.NDArray[np.int64], classes: int) -> Vector:
 
 
 def output_bias(layout: Layout, classes: int) -> slice:
-    """Where the last layer's bias stands, which must have a number a class.
+    """Return where the last layer's bias stands, which must have one number per class.
 
     >>> from torch import nn
     >>> output_bias(Layout.of(nn.Linear(3, 2)), 2)
@@ -35,5 +35,7 @@ def output_bias(layout: Layout, classes: int) -> slice:
     """
     last = layout.tensors[-1]
     if not classes or last.shape != (classes,):
-        raise InputError("logit_prior needs classes and a model that ends in a bias with a number a class: turn it off")
+        raise InputError(
+            "training.logit_prior needs classes and a model that ends in a bias with one number per class: turn it off"
+        )
     return last.slice

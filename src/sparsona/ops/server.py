@@ -1,4 +1,4 @@
-"""The server's step: how its model moves by the clients' mean update. Every averaging method has it as `server`."""
+"""The server of an averaging method: its model, and the step by which the clients' mean update moves it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import Field
 
 from sparsona.message import Vector
+from sparsona.ops.moments import EMPTY, NONE, Moments
 from sparsona.ops.second_moment import adam, yogi
-from sparsona.training.optimizer import EMPTY, NONE, Moments
 
 
 @dataclass(frozen=True)
@@ -58,3 +58,20 @@ class ServerStep:
 
 PLAIN_STEP = ServerStep()
 """The server goes where the mean is."""
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """The averaged weights w, and what the server's step remembers."""
+
+    weights: Vector
+    moments: Moments = EMPTY
+
+    def moved(self, update: Vector, step: ServerStep) -> ServerState:
+        """The state after a step along the clients' mean `update`."""
+        way, moments = step.direction(update, self.moments)
+        return ServerState(self.weights + way, moments)
+
+    def towards(self, mean: Vector, step: ServerStep) -> ServerState:
+        """The state after a step towards the `mean` of the clients' weights; the plain step ends there."""
+        return ServerState(mean) if step.is_plain else self.moved(mean - self.weights, step)

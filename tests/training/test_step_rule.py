@@ -1,0 +1,174 @@
+"""Every form of the step rule against its torch form: the trainers, the spans of a transform, and own steps.
+
+The reference is the rule itself on gradients of torch's autograd. Whether the rule is the textbook's is the subject of
+``test_step.py``. Forms sum in different orders, so they agree to a tolerance, not to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from engine_helpers import perceptron_setup
+from torch import nn
+
+from sparsona.errors import InputError
+from sparsona.message import Mask, Vector
+from sparsona.methods.fedavg import FedAvg
+from sparsona.training.config import TrainConfig
+from sparsona.training.fused import TrainerName
+from sparsona.training.job import Proximal
+from sparsona.training.local import Local
+from sparsona.training.minibatch import Minibatch, Vectors
+from sparsona.training.runner import ModelRunner
+from sparsona.training.step import GradientSpans, StepRule
+from sparsona.training.transform import WeightTransform
+from sparsona.training.vector import Flat
+
+OPTIMIZERS: dict[str, dict[str, Any]] = {
+    "sgd": {"lr": 0.1},
+    "momentum": {"lr": 0.1, "momentum": 0.9},
+    "adam": {"lr": 0.01, "optimizer": "adam"},
+}
+CLIPS = {"unclipped": None, "clipped": 0.05, "within": 100.0}
+DECAYS = {"": 0.0, "decayed": 0.3}
+MASKS = ("", "masked", "full")
+PROXIMALS = ("", "pulled", "apart")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One combination of the settings that the step rule has."""
+
+    optimizer: str
+    clip: str
+    decay: str
+    mask: str
+    proximal: str
+
+    def __str__(self) -> str:
+        return "-".join(filter(None, (self.optimizer, self.clip, self.decay, self.mask, self.proximal)))
+
+    @property
+    def config(self) -> TrainConfig:
+        """Two passes, a last batch that is shorter, two steps per batch."""
+        chosen = OPTIMIZERS[self.optimizer]
+        return TrainConfig(
+            batch=7, epochs=2, repeats=2, clip=CLIPS[self.clip], weight_decay=DECAYS[self.decay], **chosen
+        )
+
+
+CASES = [Case(*words) for words in product(OPTIMIZERS, CLIPS, DECAYS, MASKS, PROXIMALS)]
+TAKEN = [case for case in CASES if case.optimizer == "sgd" and case.proximal != "apart"]
+"""The cases that own steps can take: `iterate` has no moments, and a gradient has no step after it."""
+SETUP = perceptron_setup(
+    FedAvg(),
+    clients=3,
+    module=nn.Sequential(nn.Flatten(), nn.Linear(36, 6), nn.Tanh(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 4)),
+)
+START = SETUP.task.initial
+
+
+def local_of(case: Case, trainer: TrainerName) -> Local:
+    runner = ModelRunner(SETUP.module, SETUP.federation.data, SETUP.objective, SETUP.task.chance, trainer=trainer)
+    return Local("c1", 0, SETUP.task, case.config, SETUP.federation.splits["c1"], runner)
+
+
+def mask_of(case: Case) -> Mask | None:
+    share = {"": None, "masked": 0.5, "full": 1.0}[case.mask]
+    return None if share is None else np.random.default_rng(0).random(len(START)) < share
+
+
+def proximal_of(case: Case) -> Proximal | None:
+    towards = START + np.random.default_rng(1).normal(0, 0.3, len(START)).astype(np.float32)
+    return Proximal(towards, 0.4, case.proximal == "apart") if case.proximal else None
+
+
+def by_rule(case: Case) -> Vector:
+    """The reference: torch's gradient of every batch, and a step of the rule."""
+    local = local_of(case, "plain")
+    flat = local.runner.flat
+    flat.load(START)
+    rule = StepRule(flat.weights, case.config, local.rate, mask=mask_of(case), proximal=proximal_of(case))
+    for indices, _ in local._batches(case.config, None, "train"):
+        inputs, targets = local.runner.batch(indices)
+        for _ in range(case.config.repeats):
+            flat.gradient.zero_()
+            torch.autograd.backward(SETUP.objective.loss(flat.module(inputs), targets).mean())
+            with torch.no_grad():
+                rule.step(flat.gradient)
+    return flat.read()
+
+
+def by_training(case: Case, trainer: TrainerName, transform: WeightTransform | None = None) -> Vector:
+    local = local_of(case, trainer)
+    return local.train(START, mask=mask_of(case), proximal=proximal_of(case), transform=transform).weights
+
+
+class InSpans(WeightTransform):
+    """Changes no weight, and hands out the gradient in three spans."""
+
+    def forward(self, flat: Flat, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+        flat.weights.data.copy_(weights)
+        outputs: torch.Tensor = flat.module(inputs)
+        return outputs
+
+    def backward(self, flat: Flat, weights: torch.Tensor) -> GradientSpans:
+        cuts = (0, 50, 51, len(weights))
+        return [(slice(a, b), flat.gradient[a:b]) for a, b in pairwise(cuts)]
+
+
+def by_own_steps(case: Case, trainer: TrainerName) -> Vector:
+    local, mask, proximal = local_of(case, trainer), mask_of(case), proximal_of(case)
+
+    def step(vectors: Vectors, batches: tuple[Minibatch, ...]) -> Vectors:
+        gradient = batches[0].gradient(vectors[0], mask=mask, proximal=proximal)
+        return (vectors[0] - np.float32(local.rate) * gradient,)
+
+    (found,) = local.iterate((START,), step)
+    return found
+
+
+TRAININGS: dict[str, Callable[[Case], Vector]] = {
+    "plain trainer": lambda case: by_training(case, "plain"),
+    "compiled trainer": lambda case: by_training(case, "fused"),
+    "spans of a transform": lambda case: by_training(case, "plain", InSpans()),
+}
+OWN_STEPS: dict[str, Callable[[Case], Vector]] = {
+    "own steps": lambda case: by_own_steps(case, "plain"),
+    "own steps, compiled gradients": lambda case: by_own_steps(case, "fused"),
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_form_takes_the_steps_of_the_rule(case: Case) -> None:
+    wanted = by_rule(case)
+    forms = TRAININGS | (OWN_STEPS if case in TAKEN else {})
+    assert np.abs(wanted - START).max() > 1e-3
+    for name, form in forms.items():
+        found = form(case)
+        assert found == pytest.approx(wanted, abs=2e-5), name
+        mask = mask_of(case)
+        if mask is not None:
+            assert np.array_equal(found[~mask], START[~mask]), name
+
+
+@pytest.mark.parametrize("form", OWN_STEPS.values(), ids=OWN_STEPS)
+@pytest.mark.parametrize("case", [case for case in CASES if case not in TAKEN], ids=str)
+def test_own_steps_refuse_what_they_cannot_take(case: Case, form: Callable[[Case], Vector]) -> None:
+    with pytest.raises(InputError, match="plain gradient steps" if case.optimizer != "sgd" else "apart"):
+        form(case)
+
+
+@pytest.mark.parametrize("setting", ["optimizer", "clip", "decay", "mask", "proximal"])
+def test_every_setting_changes_the_reference(setting: str) -> None:
+    """Otherwise the comparison above would compare nothing."""
+    plain = Case("sgd", "unclipped", "", "", "")
+    others = {"optimizer": "momentum", "clip": "clipped", "decay": "decayed", "mask": "masked", "proximal": "pulled"}
+    changed = replace(plain, **{setting: others[setting]})
+    assert np.abs(by_rule(changed) - by_rule(plain)).max() > 1e-3
