@@ -5,8 +5,40 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NETWORK := .venv-flower
 CLUSTER := .venv-ray
+AGAIN := $(MAKE) --no-print-directory
 
-.PHONY: demo docs examples test test-instructions test-slow test-network test-cluster test-wheel lint types check clean
+# What must pass before a change lands. `make check` and .ci/run both run this list, in this order.
+CHECKS := lint types test test-instructions
+# Checks of some fifty processes with deadlines of seconds: where the machine stalls meanwhile, they run once more.
+CHECKS_TWICE := test-network test-cluster
+
+.DEFAULT_GOAL := help
+.PHONY: help demo examples test test-file test-instructions test-slow test-network test-cluster test-wheel coverage \
+  docs lint types format check hooks clean
+
+# `make help` prints these lines.
+#: make demo                  run every system on handwritten digits and write a report
+#: make examples              run the programs in examples/
+#:
+#: make test                  the test suite
+#: make test-file FILE=...    the tests of one file or folder: FILE=tests/training/test_step.py
+#: make lint                  ruff: rules and format
+#: make types                 mypy --strict
+#: make format                let ruff rewrite what it can
+#: make check                 all that must pass before a change lands; .ci/run does the same
+#:
+#: make test-instructions     the numeric tests with two other instruction sets
+#: make test-network          a federation on loopback, with Flower
+#: make test-cluster          a cluster of three nodes on loopback, with Ray
+#: make test-slow             tests of several minutes each
+#: make test-wheel            wheel and sdist, each in an empty environment
+#: make coverage              branch coverage of the test suite
+#: make docs                  build the documentation into build/site
+#:
+#: make hooks                 run lint and types before each commit (pre-commit)
+#: make clean                 remove the environments and what was built
+help:
+	@sed -n 's/^#: \{0,1\}//p' Makefile
 
 demo: $(READY)
 	$(BIN)/sparsona demo
@@ -17,6 +49,10 @@ examples: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 -m "not slow and not network"
+
+test-file: $(READY)
+	$(if $(FILE),,$(error give a file: make test-file FILE=tests/training/test_step.py))
+	$(BIN)/python -m pytest $(FILE)
 
 # The tests whose numbers come from torch, with two other instruction sets than the machine's own.
 NUMERIC := tests/federation tests/methods tests/ops tests/training tests/test_testing.py
@@ -29,7 +65,7 @@ test-slow: $(READY)
 
 # Flower lowers some pins, so it has an environment of its own: what it lacks it finds in the first one.
 test-network: $(READY)
-	if $(MAKE) --no-print-directory $(NETWORK)/.ready; then \
+	if $(AGAIN) $(NETWORK)/.ready; then \
 	  timeout --kill-after=30 900 $(NETWORK)/bin/python -m pytest -n 3 --dist loadfile -m network tests/engines/flower; \
 	else \
 	  echo "SKIPPED: the network tests. Flower could not be installed; pip says why above."; \
@@ -37,7 +73,7 @@ test-network: $(READY)
 
 # Ray is large and stays out of the lock: an environment of its own, which finds the rest in the first one.
 test-cluster: $(READY)
-	if $(MAKE) --no-print-directory $(CLUSTER)/.ready; then \
+	if $(AGAIN) $(CLUSTER)/.ready; then \
 	  timeout --kill-after=30 420 $(CLUSTER)/bin/python -m pytest --durations=5 -m network tests/engines/test_ray.py tests/many; \
 	else \
 	  echo "SKIPPED: the tests on a cluster need Ray, which could not be installed (see above)"; \
@@ -46,6 +82,11 @@ test-cluster: $(READY)
 # A wheel and an sdist of what git knows, each in an empty environment.
 test-wheel: $(READY)
 	$(BIN)/python -m pytest -m slow tests/test_wheel.py
+
+# Worker processes are not measured: the figure is a lower bound.
+coverage: $(READY)
+	$(BIN)/python -m pip install --quiet 'pytest-cov>=6'
+	$(BIN)/python -m pytest -n 2 -m "not slow and not network" --cov=sparsona --cov-branch --cov-report=term:skip-covered
 
 # Strictly, and with nothing that a reader would load from elsewhere.
 docs: $(VENV)/.docs
@@ -59,13 +100,23 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-check: lint types test test-instructions
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
-$(READY): pyproject.toml requirements.txt
+check:
+	for target in $(CHECKS); do $(AGAIN) $$target || exit 1; done
+	for target in $(CHECKS_TWICE); do $(AGAIN) $$target || $(AGAIN) $$target || exit 1; done
+
+hooks: $(READY)
+	$(BIN)/python -m pip install --quiet 'pre-commit>=4'
+	$(BIN)/pre-commit install
+
+$(READY): pyproject.toml papers/pyproject.toml requirements.txt
 	$(PYTHON) -c 'import sys; sys.exit("Sparsona needs Python 3.11 or newer" if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -r requirements.txt
-	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	$(BIN)/python -m pip install --quiet --no-deps --editable . --editable papers
 	touch $@
 
 $(VENV)/.docs: $(READY) docs/generate/requirements.txt
@@ -79,7 +130,7 @@ $(NETWORK)/.ready $(CLUSTER)/.ready: $(READY)
 	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' \
 	  > "$$($(@D)/bin/python -c 'import site; print(site.getsitepackages()[0])')/first.pth"
 	$(@D)/bin/python -m pip install --quiet '$(EXTRA)'
-	$(@D)/bin/python -m pip install --quiet --no-deps --editable .
+	$(@D)/bin/python -m pip install --quiet --no-deps --editable . --editable papers
 	touch $@
 
 clean:

@@ -1,4 +1,4 @@
-"""MkDocs hooks: generated pages and tables, pictures, formulas as MathML, and the list of methods and cards."""
+"""MkDocs hooks: generated pages and tables, pictures, formulas as MathML, and the list of methods and papers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ON_THE_SITE = "The site that `make docs` builds has this table. <!-- parts -->"
 FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 
 
-def cards() -> list[str]:
-    """The papers' cards, by file name."""
+def papers() -> list[str]:
+    """The pages about papers, by file name."""
     return sorted(path.stem for path in (DOCS / "papers").glob("*.md") if path.stem != "index")
 
 
@@ -32,7 +32,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     nav: list[dict[str, list[Any]]] = config.nav  # type: ignore[assignment]
     parts = {name: pages for part in nav for name, pages in part.items()}
     parts["Methods"] += [f"methods/{name}.md" for name in METHODS.names()]
-    parts["Papers"][1:1] = [f"papers/{name}.md" for name in cards()]
+    parts["Papers"][1:1] = [f"papers/{name}.md" for name in papers()]
     return config
 
 
@@ -62,8 +62,8 @@ def method_page(markdown: str, name: str, meta: dict[str, Any]) -> str:
     markdown = markdown.replace("<!-- cost -->", tables.cost_table(name))
     card = meta.get("card") or CARDS.get(name, name)
     more = ["## Facts", tables.facts(name)]
-    if card in cards():
-        more.append(f"What its paper claims and what was measured: [the card](../papers/{card}.md).")
+    if card in papers():
+        more.append(f"What its paper claims and what was measured: [its page](../papers/{card}.md).")
     return "\n\n".join([markdown, *more])
 
 

@@ -37,8 +37,8 @@ class Snippet:
 
 
 def pages() -> list[Path]:
-    """README and every page of docs/."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    """README, every page of docs/, and the papers' cards."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "papers").rglob("*.md"))]
 
 
 def snippets(page: Path) -> Iterator[Snippet]:

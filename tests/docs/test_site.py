@@ -101,7 +101,7 @@ def test_loads_from_elsewhere_are_found(tmp_path: Path) -> None:
 @pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="mkdocs is not installed: make docs does it")
 def test_the_site_builds_strictly_and_loads_nothing(tmp_path: Path) -> None:
     site = tmp_path / "site"
-    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", site]
+    build = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)]
     done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     subprocess.run([sys.executable, GENERATE / "offline.py", site], check=True)

@@ -12,6 +12,7 @@ import sys
 import tomllib
 import types
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pages
@@ -24,7 +25,6 @@ from sparsona.experiment import build
 
 LONG = ("reproduce", "card", "deploy", "server", "node", "demo", "sweep")
 """Commands that run for minutes or want a network. Their tests are elsewhere; here their options are checked."""
-CARDS = ROOT / "docs" / "papers"
 ELSEWHERE = ("network.md", "scale.md")
 """Pages about other machines: their commands are checked."""
 FETCHED = ("mnist", "fashion-mnist", "cifar-10", "cifar-100", "emnist", "femnist", "imdb", "covtype", "heart-disease")
@@ -92,7 +92,7 @@ def test_a_page_does_what_it_says(page: Path, shell: Callable[..., str]) -> None
     spaces: dict[str, object] = {}
     for snippet in snippets(page):
         if snippet.kind == "command":
-            _command(snippet, shell, page.is_relative_to(CARDS) or page.name in ELSEWHERE)
+            _command(snippet, shell, "papers" in page.relative_to(ROOT).parts or page.name in ELSEWHERE)
         elif snippet.kind == "python" and ">>>" in snippet.text:
             _examples(snippet)
         elif snippet.kind == "python" and "title=" not in snippet.info and not _is_example(snippet.text):
@@ -130,6 +130,8 @@ def check_program(words: list[str], snippet: Snippet) -> None:
         targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
         assert {word for word in words[1:] if "=" not in word} <= targets, f"{snippet}: {words}"
     elif words[0] == "pip":
+        for folder in (word for flag, word in pairwise(words) if flag == "-e"):
+            assert (ROOT / folder / "pyproject.toml").exists(), f"{snippet}: {words}"
         for extras in re.findall(r"sparsona\[([^]]*)\]", " ".join(words)):
             assert set(extras.split(",")) <= set(EXTRAS), f"{snippet}: {words}"
     elif words[0] == "python" and len(words) > 1 and words[1].endswith(".py"):
