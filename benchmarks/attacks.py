@@ -9,6 +9,8 @@ One of four clients attacks. A row is a method, a column an attack. Verdicts:
 - poisoned: the server's numbers are not finite, or a hundred times those of an honest run
 - crashed: the run has ended with an error
 
+What a hostile organiser can read of a client's rows: benchmarks/organiser.py.
+
 It continues where it was stopped: results are kept in --out.
 """
 

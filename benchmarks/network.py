@@ -71,7 +71,7 @@ def federation(clients: int, rounds: int, options: Sequence[str] = (), **setting
 
     with (
         tempfile.TemporaryDirectory() as scratch,
-        local_federation(Path(scratch) / "f", prepared.setup.federation, prepared.experiment.data, options) as running,
+        local_federation(Path(scratch) / "f", prepared.setup.federation, prepared.experiment, options) as running,
     ):
         yield Run(run, running.port)
 

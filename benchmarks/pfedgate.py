@@ -6,7 +6,7 @@ One thread, and the thread's own CPU time, so that other work on the machine cou
 the least time of each counts. Memory is torch's own: what lives during the step at its peak, with the weights, the
 gradients and the momentum. A training step is one of the real training loop with momentum, weight decay and clip, the
 gate included. pFedGate's paper has 0.72 x the time and 0.66 x the memory of FedAvg at density 0.3 and batch 128; with
-`--results docs/papers/results` ours are kept, from which its card makes the verdicts on its table 2: every call adds a
+`--results papers/results` ours are kept, from which its card makes the verdicts on its table 2: every call adds a
 measurement of the time, which differs by a tenth and more from call to call.
 """
 
@@ -30,13 +30,13 @@ from sparsona.methods.pfedgate.blocks import Cut
 from sparsona.methods.pfedgate.gate import Design, Gated, Gating, block_scales, ready
 from sparsona.methods.pfedgate.knapsack import Budget
 from sparsona.models import MODELS
-from sparsona.reproduce import MEASURED, results_file
-from sparsona.reproduce._results import Results, machine
 from sparsona.training.config import TrainConfig
 from sparsona.training.job import TrainJob
 from sparsona.training.objective import classification
 from sparsona.training.runner import ModelRunner
 from sparsona.training.slim import chain_of
+from sparsona_papers._results import Results, machine, results_file
+from sparsona_papers._tables import MEASURED
 
 SHAPES = {"lenet-cifar": ((3, 32, 32), 10), "leaf-cnn": ((1, 28, 28), 62)}
 CONFIG = TrainConfig(lr=0.01, momentum=0.9, weight_decay=5e-4, clip=10.0)

@@ -1,7 +1,7 @@
 """pFedNet's two solvers, the fused-lasso prox of a client and the server's step on Z; and codes for its updates.
 
     python benchmarks/pfednet.py [--lengths 100000 1000000 10000000] [--clients 10 100 1000] [--weights 34826]
-    python benchmarks/pfednet.py --codes fashion-mnist convnet2 [--results docs/papers/results]
+    python benchmarks/pfednet.py --codes fashion-mnist convnet2 [--results papers/results]
 
 Times are CPU times of one thread, so that other work on the machine matters little; the best of three. The prox is
 measured on noise and on a smooth vector with noise, for a gamma that fuses little, much and nearly all, and against
@@ -40,9 +40,9 @@ from sparsona.ops.quantise import quantise, restored
 from sparsona.ops.ternary import ternarise
 from sparsona.ops.topk import top_supports
 from sparsona.prepare import prepare
-from sparsona.reproduce import MEASURED, results_file
-from sparsona.reproduce._results import Results, machine
 from sparsona.wire import encode
+from sparsona_papers._results import Results, machine, results_file
+from sparsona_papers._tables import MEASURED
 
 
 def seconds(work: Callable[[], Any], repeats: int = 3) -> float:

@@ -31,9 +31,9 @@ from sparsona import data
 from sparsona.errors import InputError
 from sparsona.message import IndexSet, Message, Part, Sparse, Vector
 from sparsona.method import Arrival, ServerContext
-from sparsona.methods._averaging import ServerState
 from sparsona.methods.fedavg import FedAvg
 from sparsona.models import MODELS
+from sparsona.ops.server import ServerState
 from sparsona.wire import Frame, Limit, Reference, Tensors, decode, encode
 
 SIZES = {34_826: "convnet2", 1_663_370: "cnn-mcmahan", 11_220_132: "resnet18-gn"}

@@ -54,7 +54,7 @@ def test_any_text_and_number_survives(text: str, lr: float, rounds: int) -> None
         ({"method": "fedavg", "schedule": {"sample": 0}}, r"schedule\.sample"),
         (
             {"method": "fedavg", "options": {"mu": 1}},
-            "method 'fedavg' has no option 'mu'; choose one of logit_prior, merge, personal, server",
+            "method 'fedavg' has no option 'mu'; choose one of late, merge, server",
         ),
         ({"method": "fedprox", "options": {"nu": 1}}, "has no option 'nu'; did you mean 'mu'?"),
         ({"method": "fedprox", "options": {"mu": "x"}}, "mu: .*number"),

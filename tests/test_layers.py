@@ -15,13 +15,13 @@ import sparsona
 ROOT = Path(sparsona.__file__).parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "chance", "compiled", "version"),
+    ("errors", "chance", "compiled", "system", "version"),
     ("registry", "files", "message", "bits", "streams"),
     ("layout", "models", "wire"),
     ("data", "ops"),
     ("method", "partition"),
     ("training",),
-    ("methods", "runs"),
+    ("methods", "personal", "runs"),
     ("options", "federation", "export"),
     ("experiment",),
     ("report", "summary"),
@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("prepare",),
     ("api",),
     ("many",),
-    ("studies", "reproduce", "skeleton", "testing"),
+    ("studies", "skeleton", "testing"),
     ("cli",),
     ("__main__", "__init__"),
 )
@@ -42,7 +42,8 @@ KNOWS = {
     "wire": {"bits", "compiled", "errors", "message"},
     "ops": {"bits", "chance", "compiled", "errors", "layout", "message"},
     "method": {"chance", "layout", "message"},
-    "training": {"chance", "compiled", "data", "errors", "layout", "message", "method"},
+    "training": {"chance", "compiled", "data", "errors", "layout", "message", "method", "ops"},
+    "personal": {"errors", "message", "method", "ops", "training"},
     "methods": {
         "chance", "compiled", "data", "errors", "layout", "message", "method", "ops", "registry", "streams",
         "training",
@@ -120,6 +121,12 @@ def test_a_methods_helpers_know_neither_engine_nor_loop_nor_wire() -> None:
                 reached.add(to)
                 waiting.append(to)
     assert reached & {"engines", "federation", "wire", "runs", "experiment", "api", "cli"} == set()
+
+
+def test_the_papers_are_imported_by_nobody() -> None:
+    """They are a distribution of their own, which may not be installed."""
+    named = {str(file.relative_to(ROOT)) for file in FILES if "sparsona_papers" in file.read_text(encoding="utf-8")}
+    assert named == set()
 
 
 def test_experiments_name_no_engine_and_run_directories_no_experiment() -> None:

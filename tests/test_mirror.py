@@ -1,4 +1,4 @@
-"""tests/ mirrors src/sparsona/: a test stands where what it tests stands, under the same name."""
+"""tests/ mirrors src/sparsona/, and papers/tests/ its source: a test stands where what it tests stands, by its name."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ WHOLE = {
     "methods/test_shared_parts": "what all averaging methods share",
     "engines/test_evaluation": "what is measured, on every engine",
     "engines/flower/test_loop": "server and nodes, with messages but without a network",
+    "engines/flower/test_organiser": "what a dishonest organiser can read",
     "engines/flower/test_crashes": "a federation on loopback whose processes are killed",
     "engines/flower/test_network": "a federation on loopback",
     "engines/test_from_the_command_line": "engines under Ctrl-C and kill -9",
@@ -41,16 +42,18 @@ WHOLE = {
     "partition/test_kinds": "every registered partition",
     "report/test_browser": "the page in a real browser",
     "runs/test_hostile_directories": "run directories that are not what they say",
+    "training/test_step_rule": "every form of the step rule, compared",
     "wire/test_cost": "time and memory of hostile frames",
     "wire/test_fuzz": "mutated and random frames",
     "wire/test_golden": "bytes that may never change",
-    "wire/test_memory": "what decoding holds",
+    "wire/test_decoding_memory": "what decoding holds",
     "wire/test_round_trip": "every kind of part, there and back",
     "wire/test_sizes": "bytes against the entropy bound",
 }
 """Tests of a package as a whole, or of several of its modules: what they are about."""
 
 FILES = sorted(file for file in TESTS.rglob("test_*.py"))
+PAPERS = TESTS.parent / "papers"
 
 
 def known_names(folder: Path) -> set[str]:
@@ -70,6 +73,12 @@ def test_a_test_stands_where_its_module_stands(file: Path) -> None:
     if str(place) not in WHOLE:
         name = place.name.removeprefix("test_")
         assert name in known_names(folder), f"{place.parent} has no module {name}: name the test after one, or in WHOLE"
+
+
+@pytest.mark.parametrize("file", sorted((PAPERS / "tests").rglob("test_*.py")), ids=lambda file: file.name)
+def test_a_test_of_the_papers_stands_where_its_module_stands(file: Path) -> None:
+    folder = PAPERS / "src" / "sparsona_papers" / file.parent.relative_to(PAPERS / "tests")
+    assert file.stem.removeprefix("test_") in known_names(folder)
 
 
 def test_every_topic_has_its_file() -> None:

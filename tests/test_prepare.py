@@ -90,7 +90,7 @@ OTHER = {"lr": 0.03, "epochs": 2, "steps": 3, "repeats": 2, "weight_decay": 0.01
 
 @pytest.mark.parametrize("method", [name for name in METHODS.names() if METHODS.get(name).unused])
 def test_a_training_setting_that_changes_nothing_is_named(method: str, caplog: pytest.LogCaptureFixture) -> None:
-    usual = {"method": method, "clients": 2, "rounds": 2, "partition": "iid", "engine": "inprocess"}
+    usual: dict[str, Any] = {"method": method, "clients": 2, "rounds": 2, "partition": "iid", "engine": "inprocess"}
     with caplog.at_level(logging.WARNING):
         before = sparsona.run(method, **{k: v for k, v in usual.items() if k != "method"})
     assert "changes nothing" not in caplog.text

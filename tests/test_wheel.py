@@ -70,6 +70,9 @@ def test_an_empty_environment_runs_the_demo(built: Path, pattern: str, tmp_path:
     assert str(tmp_path) in where
     command = python.parent / "sparsona"
     assert run(command, "--version", folder=tmp_path).strip() in package.name
+    absent = subprocess.run([command, "reproduce", "fedpse"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert absent.returncode == 2
+    assert len(absent.stderr.splitlines()) == 1, absent.stderr
     told = run(command, "demo", "--rounds", "2", "--seeds", "1", folder=tmp_path)
     assert "pfedgate" in told
     assert (tmp_path / "runs" / "compare-digits-0" / "report.html").stat().st_size > 1_000_000
@@ -82,6 +85,7 @@ def test_the_wheel_has_types_and_assets_and_no_tests(built: Path) -> None:
     assert {"sparsona/py.typed", "sparsona/report/assets/report.css"} <= set(names)
     assert any(name.startswith("sparsona/report/assets/echarts/") for name in names)
     assert not [name for name in names if not name.startswith(("sparsona/", "sparsona-"))]
+    assert not [name for name in names if "papers" in name or "reproduce" in name], "another distribution"
 
 
 def test_the_sdist_can_be_built_from(built: Path) -> None:

@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import hashlib
 import logging
-import resource
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -46,6 +45,7 @@ from sparsona.runs.records import RoundReport, RunLog
 from sparsona.runs.scores import summarise
 from sparsona.runs.stopping import stopped_by_sigterm
 from sparsona.summary import client_scores, summary_of, whole_digest
+from sparsona.system import peak_rss_kb
 from sparsona.training.objective import Objective
 from sparsona.training.runner import ModelRunner
 
@@ -398,7 +398,7 @@ def _cards(prepared: Prepared) -> Mapping[ClientId, ModelCard]:
 
 def _peak_rss_mb() -> float:
     """The most memory that this process or one of its workers has held."""
-    return max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024
+    return max(peak_rss_kb(), peak_rss_kb(children=True)) / 1024
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
@@ -31,7 +31,7 @@ def _words(data: bytes) -> npt.NDArray[np.uint32]:
 
 @dataclass(frozen=True)
 class Chance:
-    """The source of all randomness of one run.
+    """The source of all randomness of one run. With a `secret`, no stream tells about another one.
 
     The same arguments give the same numbers, whoever asks, in whatever order:
 
@@ -42,6 +42,7 @@ class Chance:
     """
 
     seed: int
+    secret: bytes = field(default=b"", repr=False)
 
     def words(self, purpose: str, *, round: int = 0, client: str = "") -> npt.NDArray[np.uint32]:
         """All that a stream is derived from but for its layer, as numpy's SeedSequence makes words of numbers.
@@ -51,7 +52,8 @@ class Chance:
         return _words(self._names(purpose, round, client))
 
     def _names(self, purpose: str, round: int, client: str) -> bytes:
-        return b"".join((_bytes(self.seed), _number(purpose), _bytes(int(round)), _number(client)))
+        names = b"".join((_bytes(self.seed), _number(purpose), _bytes(int(round)), _number(client)))
+        return hashlib.blake2b(names, key=self.secret).digest() if self.secret else names
 
     def _sequence(self, purpose: str, round: int, client: str, layer: int) -> np.random.SeedSequence:
         return np.random.SeedSequence(_words(self._names(purpose, round, client) + _bytes(int(layer))))

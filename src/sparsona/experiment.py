@@ -31,6 +31,7 @@ from sparsona.files import check_regular
 from sparsona.method import Method
 from sparsona.methods import METHODS
 from sparsona.options import Option, groups, options_of
+from sparsona.personal.layer import PersonalLayer
 from sparsona.registry import suggest
 from sparsona.training.config import TrainConfig
 from sparsona.wire import PackingName
@@ -100,6 +101,9 @@ class Experiment(BaseModel):
     max_update_norm: Annotated[
         float | None, Field(gt=0, description="refuse a reply longer than so many times the others' median")
     ] = None
+    least_rows: Annotated[
+        int, Field(ge=1, description="the fewest rows of a client behind a batch, a category or another value it sends")
+    ] = 1
     server_memory_mb: Annotated[
         int, Field(gt=0, description="of what the server has for its clients, more than so many MB are files")
     ] = 512
@@ -109,6 +113,7 @@ class Experiment(BaseModel):
     columns: Columns = Columns()
     split: Split = Split()
     evaluation: Evaluation = Evaluation()
+    personal: PersonalLayer = PersonalLayer()
     cluster: Cluster = Cluster()
 
     def same_work(self, other: Experiment) -> str | None:
@@ -126,6 +131,7 @@ SECTIONS: dict[str, type] = {
     "columns": Columns,
     "split": Split,
     "evaluation": Evaluation,
+    "personal": PersonalLayer,
     "cluster": Cluster,
 }
 
@@ -154,9 +160,13 @@ def build(
     method = make_method(name, options) if given is None else _checked(given, name)
     options = {k: v for k, v in dataclasses.asdict(method).items() if v is not None}
     try:
-        return Experiment(**{**settings, "options": options}), method
+        experiment = Experiment(**{**settings, "options": options})
     except ValidationError as error:
         raise InputError(f"{origin}: {explain(error)}") from None
+    if experiment.personal.average is None:
+        personal = dataclasses.replace(experiment.personal, average=method.average)
+        experiment = experiment.model_copy(update={"personal": personal})
+    return experiment, method
 
 
 def _known(settings: Mapping[str, Any], origin: str) -> None:
@@ -176,7 +186,7 @@ def make_method(name: str, options: Mapping[str, Any]) -> Method[Any, Any]:
     >>> make_method("fedprox", {"mu": 0.5}).mu
     0.5
     """
-    return _made(METHODS.get(name), name, options)
+    return _made(METHODS.get(name), name, {**METHODS.preset(name), **options})
 
 
 def _checked(method: Method[Any, Any], name: str) -> Method[Any, Any]:
@@ -295,10 +305,9 @@ def _plain(value: Any, where: str) -> Any:
 def _section(method: str, name: str) -> str:
     if method and name in option_names(METHODS.get(method)):
         return "options"
-    if name in {f.name for f in dataclasses.fields(TrainConfig)}:
-        return "training"
-    if name in {f.name for f in dataclasses.fields(Columns)}:
-        return "columns"
+    for section in ("training", "columns", "personal"):
+        if name in {f.name for f in dataclasses.fields(SECTIONS[section])}:
+            return section
     if name in Experiment.model_fields:
         return ""
     options = option_names(METHODS.get(method)) if method else []

@@ -22,10 +22,18 @@ PART = r"(\.[0-9a-f]{8})?\.part"
 """A regular expression: how the name of a file ends that a crash has left half written."""
 
 
+PLAIN = sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+"""Flags that open no link, wait for no pipe and change no byte: Windows has only the last one, POSIX needs only the
+others."""
+
+SYNCS_FOLDERS = hasattr(os, "O_DIRECTORY")
+"""Whether folders can be opened and synced. Windows cannot, and syncs only files that are open for writing."""
+
+
 def read_regular(path: Path) -> bytes:
     """The content of a regular file. Links, devices and pipes are refused: they are not ours, and may never end."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        handle = os.open(path, os.O_RDONLY | PLAIN)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise RunError(_not_plain(path)) from None
@@ -47,8 +55,17 @@ def write_new(path: Path, data: bytes) -> None:
 
     The data need not be on the disk when this returns: see :func:`sync`.
     """
+    _write_new(path, data, 0o666)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that was not there, which only this account can read from its first moment on."""
+    _write_new(path, data, 0o600)
+
+
+def _write_new(path: Path, data: bytes, mode: int) -> None:
     path.unlink(missing_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN, mode)
     with os.fdopen(handle, "wb") as file:
         file.write(data)
 
@@ -108,7 +125,9 @@ def sync(paths: Iterable[Path]) -> None:
 
 
 def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    if not SYNCS_FOLDERS and path.is_dir():
+        return
+    handle = os.open(path, os.O_RDONLY if SYNCS_FOLDERS else os.O_RDWR)
     try:
         os.fsync(handle)
     except OSError as error:

@@ -172,6 +172,9 @@ class Method(ABC, Generic[S, C]):
     unused: ClassVar[tuple[str, ...]] = ()
     """The training settings that the method does not read, having options in their place: who sets one is warned."""
 
+    average: ClassVar[float] = 0.0
+    """The `personal.average` that the method suggests: an experiment that does not set it has this one."""
+
     alone: ClassVar[bool] = False
     """Whether clients train alone: no order goes out, no reply comes back."""
 

@@ -74,8 +74,8 @@ def groups(kind: type) -> dict[str, dict[str, Any]]:
     """The groups of options of a method, each with its options' defaults.
 
     >>> from sparsona.methods.fedavg import FedAvg
-    >>> groups(FedAvg)["personal"]
-    {'average': 0.0}
+    >>> groups(FedAvg)["server"]["momentum"]
+    0.0
     """
     if not dataclasses.is_dataclass(kind):
         return {}

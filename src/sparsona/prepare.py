@@ -21,8 +21,10 @@ from sparsona.data import PATHS, Columns, absolute, from_python, load
 from sparsona.data._tables import agreed_dataset
 from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.data.schema import Agreement, Along, Rows, Schema, along_of, exchange, published_schema
+from sparsona.data.schema.rare import without_rare
 from sparsona.data.schema.understood import Line, understood
 from sparsona.engines import ENGINES
+from sparsona.engines.child import POSIX
 from sparsona.engines.pool import cores
 from sparsona.engines.shipping import picklable
 from sparsona.errors import InputError, one_line
@@ -39,6 +41,7 @@ from sparsona.registry import split_spec
 from sparsona.training.config import TrainConfig
 from sparsona.training.fused import TrainerName, choose_trainer
 from sparsona.training.objective import Objective, multilabel
+from sparsona.training.prior import output_bias
 from sparsona.training.runner import ModelRunner
 from sparsona.training.vector import Flat
 
@@ -120,6 +123,10 @@ def prepare(
     )
     experiment = experiment.model_copy(update={"clients": len(federation.clients)})
     newcomers = _newcomers(federation, experiment.new_clients, chance)
+    if dataset.rows is not None:
+        rare_out = without_rare(dataset.rows, federation.splits.values(), experiment.least_rows)
+        dataset = dataclasses.replace(dataset, rows=rare_out)
+        federation = Federation(dataset, federation.splits)
     agreement = _agreement(federation, newcomers)
     rows = dataset.rows
     if rows is not None:
@@ -132,6 +139,8 @@ def prepare(
     shape = _shape(dataset)
     module = _module(experiment.model, model, shape, dataset, chance)
     flat = Flat(module)
+    if experiment.training.logit_prior:
+        output_bias(flat.layout, dataset.classes)
     task = Task(flat.layout, flat.read(), clients, experiment.rounds, shape, dataset.classes, chance)
     setup = Setup(
         method,
@@ -144,6 +153,8 @@ def prepare(
         choose_trainer(experiment.trainer, module, dataset.inputs, experiment.device),
         experiment.packing,
         experiment.max_update_norm,
+        personal=experiment.personal,
+        least_rows=experiment.least_rows,
     )
     runner = ModelRunner(module, dataset, setup.objective, chance, experiment.device)
     _probe(runner, federation, shape)
@@ -235,7 +246,9 @@ def _whose_rows(spec: str) -> str:
 
 def _engine(experiment: Experiment, setup: Setup, seconds: float) -> str:
     """The pool, unless it would take longer than it saves. Results do not depend on the choice."""
-    if min(experiment.workers or cores(), cores()) < FEWEST[setup.trainer] or experiment.device != "cpu":
+    if not POSIX or experiment.device != "cpu":
+        return "inprocess"
+    if min(experiment.workers or cores(), cores()) < FEWEST[setup.trainer]:
         return "inprocess"
     return "pool" if seconds > WORTHWHILE and picklable(setup) else "inprocess"
 

@@ -7,7 +7,8 @@ import difflib
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib.abc import SourceLoader
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar, get_type_hints
@@ -15,6 +16,14 @@ from typing import Any, Generic, TypeVar, get_type_hints
 from sparsona.errors import InputError
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A second name of a thing, with the options that the name stands for."""
+
+    of: str
+    options: Mapping[str, Any]
 
 
 class Registry(Generic[T]):
@@ -32,12 +41,22 @@ class Registry(Generic[T]):
         self._found: dict[str, T] = {}
         self._described: dict[str, str] = {}
         self._plugins: dict[str, EntryPoint] = {}
+        self._presets: dict[str, Preset] = {}
         self._listed = False
 
     def add(self, item: T) -> T:
         """Register `item` under its file's name, ``fedavg_ft.py`` being ``fedavg-ft``. Usable as a decorator."""
         self._found[_name(getattr(item, "__module__", "") or "")] = item
         return item
+
+    def add_preset(self, name: str, of: str, options: Mapping[str, Any], about: str) -> None:
+        """Give the thing called `of` a second name, under which `options` are its defaults."""
+        self._presets[name] = Preset(of, options)
+        self._described[name] = about
+
+    def preset(self, name: str) -> Mapping[str, Any]:
+        """The options that a name stands for; none, unless it is a preset."""
+        return self._presets[name].options if name in self._presets else {}
 
     def describe(self) -> dict[str, str]:
         """The names, each with the first line of its documentation. Nothing is imported but the package."""
@@ -69,6 +88,8 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T:
         """The thing behind a name; its file is imported now, if it was not yet."""
+        if name in self._presets:
+            return self.get(self._presets[name].of)
         if name not in self._found:
             self.check(name)
             if name in self._plugins:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,7 +65,7 @@ def test_numpy_alone_tells_of_a_category_that_was_never_seen(tmp_path: Path) -> 
     (tmp_path / "wards").mkdir()
     lines = [f"{k % 7},{k % 5};{k % 3};{'fm'[k % 2]};{'ill' if k % 7 > 3 else 'well'}" for k in range(60)]
     (tmp_path / "wards" / "east.csv").write_text("\n".join(["dose;cp;sex;label", *lines]) + "\n")
-    words = {"separator": ";", "decimal": ",", "missing": "-9", "categorical": "cp,sex"}
+    words: dict[str, Any] = {"separator": ";", "decimal": ",", "missing": "-9", "categorical": "cp,sex"}
     sparsona.run("local", data=f"folder:{tmp_path / 'wards'}", rounds=1, out=tmp_path / "run", **words)
     export_model(tmp_path / "run", "east", tmp_path / "east.npz")
     rows = tmp_path / "new.csv"

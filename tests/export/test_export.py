@@ -166,7 +166,7 @@ def test_statistics_of_batch_norm_leave_with_the_model(tmp_path: Path, method: s
     x = np.random.default_rng(0).normal(size=(60, 3))
     y = (x[:, 0] > 0).astype(int)
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
-    given = {"data": {"a": (x, y), "b": (3 * x + 5, y)}, "model": net, "rounds": 3}
+    given: dict[str, Any] = {"data": {"a": (x, y), "b": (3 * x + 5, y)}, "model": net, "rounds": 3}
     result = sparsona.run(method, out=tmp_path / "run", **given)
     held = sparsona.run(method, **given)
     for client in "ab":

@@ -130,9 +130,14 @@ def die(run: RunDirectory, report: RoundReport) -> None:
 
 
 def test_errors_end_a_run_and_not_the_others(tmp_path: Path) -> None:
-    for number, place in enumerate((Here(), Processes(2))):
+    places: tuple[Here | Processes, ...] = (Here(), Processes(2))
+    for number, place in enumerate(places):
         told = Told()
-        wrong = {"bad": {"method": "nothing"}, "far": {"training": {"lr": 1e30}, "rounds": 9}, "good": {}}
+        wrong: dict[str, dict[str, Any]] = {
+            "bad": {"method": "nothing"},
+            "far": {"training": {"lr": 1e30}, "rounds": 9},
+            "good": {},
+        }
         with closing(place):
             run_many(
                 [planned(tmp_path / f"{name}{number}", **more) for name, more in wrong.items()], place, told.watcher

@@ -112,8 +112,8 @@ def test_repeats_divide_the_same_clients_otherwise() -> None:
     data = from_python(walks(), columns=Columns(features=("x",)))
     first, again, other = (federate(data, "groups", 0, Chance(0), repeat=k).splits["p0"] for k in (0, 0, 1))
     assert first.test.tolist() == again.test.tolist() != other.test.tolist()
-    whole = [np.sort(np.concatenate([one.train, one.validation, one.test])) for one in (first, other)]
-    assert np.array_equal(*whole)
+    one, two = (np.sort(np.concatenate([part.train, part.validation, part.test])) for part in (first, other))
+    assert np.array_equal(one, two)
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,14 @@ import pytest
 import sparsona
 from sparsona.errors import InputError
 from sparsona.report.tensorboard import scalar_values, scalars, told_to
+from sparsona.runs.records import RoundReport
 
 
 def test_scalars_are_those_of_the_rounds_also_after_an_interruption(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="tensorboard is not installed: pip install sparsona[tensorboard]")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    seen = []
+    seen: list[RoundReport] = []
     for rounds in (range(1, 4), range(3, 5)):  # the first session was killed before round 3 was checkpointed
         with scalars(tmp_path) as write:
             tell = told_to([seen.append, write])

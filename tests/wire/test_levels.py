@@ -29,5 +29,7 @@ def test_a_constant_costs_its_header_and_one_level() -> None:
 
 
 def test_more_runs_never_cost_less() -> None:
-    two = [levels.bits(np.resize(np.repeat(np.float32([0, 1]), n), 512)) for n in (256, 128, 64, 32, 16, 8, 4)]
+    two = [
+        levels.bits(np.resize(np.repeat(np.array([0, 1], np.float32), n), 512)) for n in (256, 128, 64, 32, 16, 8, 4)
+    ]
     assert two == sorted(two)

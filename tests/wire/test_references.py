@@ -81,7 +81,7 @@ def test_a_mask_costs_what_changed() -> None:
     mask[gone], mask[new] = False, True
 
     def entropy(n: int, k: int) -> float:
-        return -k * np.log2(k / n) - (n - k) * np.log2(1 - k / n)
+        return float(-k * np.log2(k / n) - (n - k) * np.log2(1 - k / n))
 
     length = check(Message(mask=Positions.of(mask)), Reference.of({"mask": old}))
     bound = (entropy(len(old.indices), 600) + entropy(100_000 - len(old.indices), 600)) / 8

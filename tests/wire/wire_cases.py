@@ -74,7 +74,8 @@ def dice(count: int, seed: int) -> npt.NDArray[np.uint32]:
 def bell(count: int, seed: int) -> npt.NDArray[np.float32]:
     """Sums of four dice, about normal, without a function that may differ between machines."""
     rolls = dice(4 * count, seed).reshape(4, count).astype(np.float64) / 2**32 - 0.5
-    return (rolls.sum(axis=0) * 0.125).astype(np.float32)
+    out: npt.NDArray[np.float32] = (rolls.sum(axis=0) * 0.125).astype(np.float32)
+    return out
 
 
 def update(count: int, seed: int) -> npt.NDArray[np.float32]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
@@ -70,7 +72,7 @@ def tensor_sizes(draw: st.DrawFn) -> tuple[int, ...]:
 
 @st.composite
 def numbers(draw: st.DrawFn) -> npt.NDArray[np.generic]:
-    dtype = np.dtype(draw(st.sampled_from(NUMBER_TYPES)))
+    dtype: np.dtype[Any] = np.dtype(draw(st.sampled_from(NUMBER_TYPES)))
     count = draw(sizes)
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     if dtype.kind == "f":

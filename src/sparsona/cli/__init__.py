@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from sparsona.cli import compare, data, deploy, inspect, new, node, reproduce, run, search, server, sweep
+from sparsona.cli import compare, data, deploy, inspect, new, node, plugins, run, search, server, sweep
 from sparsona.cli.app import app
 from sparsona.errors import SparsonaError, one_line
 
@@ -22,12 +22,12 @@ compare.add_to(app)
 sweep.add_to(app)
 search.add_to(app)
 inspect.add_to(app)
-reproduce.add_to(app)
 data.add_to(app)
 new.add_to(app)
 deploy.add_to(app)
 server.add_to(app)
 node.add_to(app)
+plugins.add_to(app)
 
 
 def main() -> None:
@@ -60,7 +60,7 @@ def _fail_usage(error: Any) -> None:
         sys.exit(2)
     text = error.format_message().removesuffix(".")
     where = error.ctx.command_path if error.ctx is not None else "sparsona"
-    _fail(f"{text[:1].lower()}{text[1:]}; {where} --help shows what there is")
+    _fail(f"{text[:1].lower()}{text[1:]}; {where} --help shows what there is{plugins.hint(text)}")
 
 
 def _resumable(words: Sequence[str]) -> bool:

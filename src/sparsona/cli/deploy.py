@@ -119,7 +119,7 @@ def local(
         place = folder or Path(scratch)
         told = counted(len(prepared.setup.task.clients), "node")
         err.print(f"starting a SuperLink and {told} in {place}", soft_wrap=True)
-        with local_federation(place, prepared.setup.federation, prepared.experiment.data) as running:
+        with local_federation(place, prepared.setup.federation, prepared.experiment) as running:
             where = running.run(
                 prepared.experiment, say=lambda line: err.print(line, highlight=False, markup=False, soft_wrap=True)
             )

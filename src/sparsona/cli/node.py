@@ -16,12 +16,33 @@ def add_to(app: typer.Typer) -> None:
 
 
 def node(
-    superlink: Annotated[str, typer.Option(metavar="HOST:PORT", help="the organiser's SuperLink")],
-    name: Annotated[str, typer.Option(help="this client's name, as registered with its key")],
-    data: Annotated[Path, typer.Option(help="this client's data: a .csv, .parquet or .npz file, or their folder")],
     state: Annotated[Path, typer.Option(help="folder for what the client remembers, its log and its model")],
-    ca: Annotated[Path, typer.Option(help="the organiser's ca.crt")],
-    key: Annotated[Path, typer.Option(help="this client's private key")],
+    superlink: Annotated[str, typer.Option(metavar="HOST:PORT", help="the organiser's SuperLink")] = "",
+    name: Annotated[str, typer.Option(help="this client's name, as registered with its key")] = "",
+    data: Annotated[
+        Path | None, typer.Option(help="this client's data: a .csv, .parquet or .npz file, or their folder")
+    ] = None,
+    ca: Annotated[Path | None, typer.Option(help="the organiser's ca.crt")] = None,
+    key: Annotated[Path | None, typer.Option(help="this client's private key")] = None,
+    experiment: Annotated[
+        Path | None,
+        typer.Option(help="the experiment file that was agreed on: its columns and split need no other consent"),
+    ] = None,
+    accept: Annotated[
+        str, typer.Option(metavar="FINGERPRINT", help="consent to statistics that a server asks for, and end")
+    ] = "",
+    test: Annotated[
+        float | None,
+        typer.Option(min=0.01, max=0.99, help="share of the rows to test on [as --experiment says, or 0.2]"),
+    ] = None,
+    validation: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=0.99, help="share of the other rows to choose on [as --experiment says, or 0.1]"),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(help="random, time:COLUMN or group:COLUMN [as --experiment says, or random]"),
+    ] = None,
     separator: Annotated[
         str | None,
         typer.Option(metavar="CHARACTER", help="what separates columns of this csv file [as the experiment says]"),
@@ -39,6 +60,19 @@ def node(
     ] = "",
     max_epochs: Annotated[int, typer.Option(min=1, help="most epochs of training in a round")] = 20,
     max_weights: Annotated[int, typer.Option(min=1, help="largest model, in weights")] = 100_000_000,
+    max_rounds: Annotated[int, typer.Option(min=1, help="most rounds of a run")] = 1000,
+    max_proposals: Annotated[int, typer.Option(min=1, help="most runs over the life of --state")] = 100,
+    least_rows: Annotated[
+        int, typer.Option(min=1, help="no batch, score, category or class of fewer rows leaves this machine")
+    ] = 20,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="for tests: split and shuffle as a simulation with this seed. In production the organiser must not "
+            "know it [a secret in --state]",
+        ),
+    ] = None,
     send_scores: Annotated[bool, typer.Option(help="send the scores on this client's test rows")] = True,
     send_model: Annotated[bool, typer.Option(help="send the client's own model at the end")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
@@ -47,30 +81,46 @@ def node(
     """Take part in a federation with the data on this machine, which stay here.
 
     The client's model and a report are in the state folder at the end. Its log says what was received and sent.
+
+    Without --experiment, the node waits for your consent (--accept) before it tells a server any statistics.
     """
     from sparsona.data.schema.columns import Columns
+    from sparsona.data.schema.roles import along_of
     from sparsona.engines.flower import need_flwr
     from sparsona.engines.flower.checks import check_address, check_certificate, check_private_key
+    from sparsona.engines.flower.consent import Terms
     from sparsona.engines.flower.owned import OwnFormat, check_own
+    from sparsona.engines.flower.owner import Owner, accepted
+    from sparsona.errors import InputError
     from sparsona.methods import METHODS
 
+    if accept:
+        out.print(f"accepted: {accepted(state, accept)}", soft_wrap=True, markup=False, highlight=False)
+        return
+    given = {"--superlink": superlink, "--name": name, "--data": data, "--ca": ca, "--key": key}
+    if lacking := [option for option, value in given.items() if not value]:
+        raise InputError(f"sparsona node needs {', '.join(lacking)}")
+    assert data is not None
+    assert ca is not None
+    assert key is not None
     methods = tuple(one.strip() for one in allow_methods.split(",") if one.strip())
     for method in methods:
         METHODS.check(method)
     written = OwnFormat(separator, decimal, encoding, missing)
     written.applied(Columns())  # a wrong one is refused here, not when a run begins
+    terms = Terms.of(experiment, seed, test=test, validation=validation, by=split)
+    along_of(terms.split.by)
     check_address(superlink)
     check_own(data, name, written)
     check_certificate(ca)
     need_flwr()
     check_private_key(key)
     from sparsona.engines.flower.node import Rules
-    from sparsona.engines.flower.owner import Owner
     from sparsona.engines.flower.processes import end_like_ctrl_c
 
     end_like_ctrl_c()
-    rules = Rules(methods, max_epochs, max_weights, send_scores, send_model)
+    rules = Rules(methods, max_epochs, max_weights, send_scores, send_model, least_rows, max_rounds, max_proposals)
     try:
-        Owner(name, superlink, data, state, ca, key, rules, device, idle, written).run()
+        Owner(name, superlink, data, state, ca, key, rules, device, idle, written, terms).run()
     except KeyboardInterrupt:
         out.print("stopped; start the node again to go on")

@@ -111,13 +111,17 @@ def _vector(file: ModelFile, layout: Layout) -> Vector:
     return np.concatenate(parts).astype(np.float32) if parts else np.zeros(0, np.float32)
 
 
+PREDICTORS = ("sparsona.methods.", "sparsona.ops.mixture")
+"""Where the classes of models are that are more than one vector, beside the method's own package."""
+
+
 def _state_kind(file: ModelFile) -> type:
     """The class of a model that is more than one set of weights: it stands in its method's package."""
     name = json.loads(file.notes["tree"])["class"]
     package = METHODS.get(file.card.method).__module__
     loaded = sorted(sys.modules, key=lambda module: not module.startswith(package))
     for module in loaded:
-        found = getattr(sys.modules[module], name, None) if module.startswith((package, "sparsona.methods.")) else None
+        found = getattr(sys.modules[module], name, None) if module.startswith((package, *PREDICTORS)) else None
         if isinstance(found, type) and hasattr(found, "predict"):
             return found
     raise InputError(f"the model is a {name}, which method {file.card.method!r} does not know")

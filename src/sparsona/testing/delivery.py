@@ -20,10 +20,12 @@ from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.message import Message, Part, Sparse, Ternary, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext
+from sparsona.personal.layer import PersonalState
+from sparsona.personal.leaves import leaves
 from sparsona.runs.records import RunLog
 from sparsona.runs.state import digest
 from sparsona.testing.guard import GuardedMethod
-from sparsona.testing.tiny import none_refused, tiny_setup
+from sparsona.testing.tiny import MEAN, none_refused, tiny_setup
 from sparsona.training.local import Local
 
 Event: TypeAlias = Literal["ok", "lost", "late", "later", "crashed", "absent", "twice"]
@@ -130,7 +132,7 @@ def play(observed: Observed, script: Sequence[Mapping[ClientId, Event]], **chang
 
     `changes` are other fields of its :class:`~sparsona.federation.setup.Setup`.
     """
-    setup = dataclasses.replace(tiny_setup(observed, rounds=len(script) + 1), **changes)  # type: ignore[arg-type]
+    setup = dataclasses.replace(tiny_setup(observed, rounds=len(script) + 1, personal=MEAN), **changes)  # type: ignore[arg-type]
     engine = Repeating(setup, observed, script)
     sizes = {name: len(split.test) for name, split in setup.federation.splits.items()}
     rounds = Rounds(setup, engine, Scripted(script), Evaluation(every=0), RunLog(sizes, True))
@@ -144,11 +146,11 @@ def check_delivery(method: Method[Any, Any], script: Sequence[Mapping[ClientId, 
 
     For every aggregated reply: the server knows the downlink that it answers, to the bit, and counts the reply once.
     For every turn: the client goes on from the right one of the two states that its last turn gave. With error
-    feedback: the residual and what was sent make up the residual that is kept if the reply is lost.
+    feedback: the residual and what was sent make up the residual that is kept if the reply is lost. The running mean
+    of the personal layer has every model that the client has trained, whatever became of the replies.
     """
     observed = Observed(method)
-    setup = play(observed, script).setup
-    turns = observed.turns
+    rounds, turns = play(observed, script), observed.turns
     seen: set[tuple[ClientId, int, str]] = set()
     for arrival in turns.arrivals:
         key = arrival.client, arrival.round, _phase_of(arrival, turns)
@@ -157,8 +159,9 @@ def check_delivery(method: Method[Any, Any], script: Sequence[Mapping[ClientId, 
         seen.add(key)
         if not equal(turns.fits[key][1], arrival.sent):
             raise ContractError(f"the downlink of {arrival.client} in round {arrival.round + 1} is not what it has got")
-    for client in setup.task.clients:
+    for client in rounds.setup.task.clients:
         _follows(client, turns, seen, type(method).feedback)
+        _averages(client, turns, rounds.engine.store.get(client).personal)
 
 
 def _phase_of(arrival: Arrival, turns: Turns) -> str:
@@ -188,6 +191,19 @@ def _follows(client: ClientId, turns: Turns, arrived: set[tuple[ClientId, int, s
         if feedback:
             _conserved(client, key[1], fit, feedback)
         before = fit.state if key in arrived or not len(fit.reply) else fit.lost
+
+
+def _averages(client: ClientId, turns: Turns, personal: PersonalState | None) -> None:
+    """The client's running mean is that of the models that its turns gave, one after another."""
+    mean: tuple[Vector, ...] | None = None
+    for (who, _, _), (_, _, fit) in turns.fits.items():
+        if who == client and fit.model is not None:
+            new = leaves(fit.model)
+            half = np.float32(0.5)
+            mean = new if mean is None else tuple(half * a + half * b for a, b in zip(mean, new, strict=True))
+    held = None if personal is None else personal.mean
+    if (mean is None) != (held is None) or not all(map(np.allclose, mean or (), held or ())):
+        raise ContractError(f"the running mean of {client} is not that of the models that it has trained")
 
 
 def _conserved(client: ClientId, round: int, fit: Fit[Any], feedback: str) -> None:

@@ -109,11 +109,11 @@ def _digests(rounds: Rounds) -> dict[str, str]:
 
 
 def _same(what: str, one: GuardedRun, other: GuardedRun) -> None:
+    check_same_models(what, one.models, other.models)
     ours, theirs = _digests(one.rounds), _digests(other.rounds)
     for who in ours:
         if ours[who] != theirs[who]:
             raise ContractError(f"{what} must give the same bits, but the final state of {who} differs")
-    check_same_models(what, one.models, other.models)
 
 
 def _declared(method: Method[Any, Any]) -> None:

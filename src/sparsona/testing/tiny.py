@@ -18,6 +18,7 @@ from sparsona.federation.schedule import Sampled, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.method import Method, Task
 from sparsona.partition._split import federate
+from sparsona.personal.layer import METHOD_ALONE, PersonalLayer
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.records import RunLog
 from sparsona.training.config import TrainConfig
@@ -25,9 +26,13 @@ from sparsona.training.objective import classification
 from sparsona.training.vector import Flat
 
 ROUNDS = 3
+MEAN = PersonalLayer(average=0.5)
+"""What clients use while a method is checked: the personal layer must work over every method."""
 
 
-def tiny_setup(method: Method[Any, Any], clients: int = 3, rounds: int = ROUNDS) -> Setup:
+def tiny_setup(
+    method: Method[Any, Any], clients: int = 3, rounds: int = ROUNDS, personal: PersonalLayer = METHOD_ALONE
+) -> Setup:
     """A federation of a few small images per client, real enough for every method."""
     rng = np.random.default_rng(7)
     count, classes = 40 * max(clients, 2), 4
@@ -44,7 +49,8 @@ def tiny_setup(method: Method[Any, Any], clients: int = 3, rounds: int = ROUNDS)
     flat = Flat(module)
     names = tuple(sorted(federation.clients))
     task = Task(flat.layout, flat.read(), names, rounds, (1, 6, 6), classes, chance)
-    return Setup(method, task, federation, module, classification(), TrainConfig(batch=16, lr=0.05))
+    config = TrainConfig(batch=16, lr=0.05)
+    return Setup(method, task, federation, module, classification(), config, personal=personal)
 
 
 def run(
@@ -58,9 +64,10 @@ def run(
     stop: int = 0,
     resume: bool = False,
     config: TrainConfig | None = None,
+    personal: PersonalLayer = MEAN,
 ) -> Rounds:
     """A run of the tiny federation, and the personal models at its end; `stop` interrupts it after so many rounds."""
-    setup = tiny_setup(method, clients, rounds)
+    setup = tiny_setup(method, clients, rounds, personal)
     setup = dataclasses.replace(setup, config=config or setup.config)
     sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
     loop = Rounds(setup, engine(setup), schedule or Sampled(), Evaluation(), RunLog(sizes, True), checkpointer)
