@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from sparsona.chance import Chance
@@ -49,3 +50,8 @@ def test_numpys_global_generator_is_not_touched() -> None:
     before = np.random.get_state(legacy=False)["state"]["key"].copy()  # noqa: NPY002
     Chance(0).rng("x").random(10)
     assert (np.random.get_state(legacy=False)["state"]["key"] == before).all()  # noqa: NPY002
+
+
+def test_a_seed_is_not_negative() -> None:
+    with pytest.raises(OverflowError):
+        Chance(-1).rng("draw")

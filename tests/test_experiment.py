@@ -33,6 +33,29 @@ def test_the_file_is_complete_and_reads_back_equal() -> None:
     assert "epochs = 1" in to_toml(experiment), "defaults are written, too"
 
 
+def test_a_file_of_an_earlier_version_reads_back_equal() -> None:
+    """Earlier versions wrote tables within a section, and lists, on one line: such a run can still be resumed."""
+    earlier = """
+method = "fedpse"
+data = "digits"
+rounds = 3
+
+[options]
+sparsity = 0.8
+server = {optimizer = "sgd", lr = 0.5}
+
+[training]
+drops = [0.5, 0.75]
+
+[schedule]
+availability = {c0 = 0.5, "ward 3" = 1.0}
+"""
+    experiment, method = build(tomllib.loads(earlier))
+    text = to_toml(experiment)
+    assert build(tomllib.loads(text)) == (experiment, method)
+    assert to_toml(build(tomllib.loads(text))[0]) == text, "written again, the file is the same"
+
+
 @given(st.text(max_size=20), st.floats(0.001, 1e6), st.integers(1, 10**9))
 def test_any_text_and_number_survives(text: str, lr: float, rounds: int) -> None:
     settings = {"method": "local", "data": text, "rounds": rounds, "training": {"lr": lr}}

@@ -16,7 +16,7 @@ ROOT = Path(sparsona.__file__).parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "chance", "compiled", "system", "version"),
-    ("registry", "files", "message", "bits", "streams"),
+    ("registry", "files", "message", "bits"),
     ("layout", "models", "wire"),
     ("data", "ops"),
     ("method", "partition"),
@@ -45,8 +45,7 @@ KNOWS = {
     "training": {"chance", "compiled", "data", "errors", "layout", "message", "method", "ops"},
     "personal": {"errors", "message", "method", "ops", "training"},
     "methods": {
-        "chance", "compiled", "data", "errors", "layout", "message", "method", "ops", "registry", "streams",
-        "training",
+        "chance", "compiled", "data", "errors", "layout", "message", "method", "ops", "registry", "training",
     },
 }  # fmt: skip
 """Rooms that may know these and no others, whatever their rank."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 
@@ -23,10 +22,6 @@ def _number(text: str) -> bytes:
 def _bytes(number: int) -> bytes:
     """A number that is not negative in as many 32-bit words as it needs, the lowest first; 0 needs one."""
     return number.to_bytes(4 * max(1, (number.bit_length() + 31) // 32), "little")
-
-
-def _words(data: bytes) -> npt.NDArray[np.uint32]:
-    return np.frombuffer(data, "<u4").astype(np.uint32)
 
 
 @dataclass(frozen=True)
@@ -44,19 +39,13 @@ class Chance:
     seed: int
     secret: bytes = field(default=b"", repr=False)
 
-    def words(self, purpose: str, *, round: int = 0, client: str = "") -> npt.NDArray[np.uint32]:
-        """All that a stream is derived from but for its layer, as numpy's SeedSequence makes words of numbers.
-
-        Compiled code derives the streams of all layers from it: see :mod:`sparsona.streams`.
-        """
-        return _words(self._names(purpose, round, client))
-
     def _names(self, purpose: str, round: int, client: str) -> bytes:
         names = b"".join((_bytes(self.seed), _number(purpose), _bytes(int(round)), _number(client)))
         return hashlib.blake2b(names, key=self.secret).digest() if self.secret else names
 
     def _sequence(self, purpose: str, round: int, client: str, layer: int) -> np.random.SeedSequence:
-        return np.random.SeedSequence(_words(self._names(purpose, round, client) + _bytes(int(layer))))
+        words = np.frombuffer(self._names(purpose, round, client) + _bytes(int(layer)), "<u4")
+        return np.random.SeedSequence(words.astype(np.uint32))
 
     def rng(self, purpose: str, *, round: int = 0, client: str = "", layer: int = 0) -> np.random.Generator:
         """A generator of its own for this purpose."""

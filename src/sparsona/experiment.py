@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import tomli_w
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -325,25 +326,7 @@ def _value(text: str) -> Any:
 def to_toml(experiment: Experiment) -> str:
     """The complete experiment as TOML; reading it gives an equal experiment."""
     tree = experiment.model_dump(mode="json", exclude_none=True)
-    top = [f"{key} = {_literal(value)}" for key, value in tree.items() if not isinstance(value, dict)]
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            top += ["", f"[{key}]", *(f"{_key(name)} = {_literal(inner)}" for name, inner in value.items())]
-    return "\n".join(top) + "\n"
-
-
-def _key(name: str) -> str:
-    return name if name.replace("-", "").replace("_", "").isalnum() and name.isascii() else json.dumps(name)
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_key(k)} = {_literal(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_literal(item) for item in value) + "]"
-    if isinstance(value, float):
-        return repr(value)
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return tomli_w.dumps({key: value for key, value in tree.items() if value != {}})
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -108,10 +108,6 @@ class ServerContext:
         """A generator of the server's own, for one purpose in this round."""
         return self.task.chance.rng(f"server/{purpose}", round=self.round, client=client, layer=layer)
 
-    def words(self, purpose: str, client: ClientId = "") -> npt.NDArray[np.uint32]:
-        """What compiled code derives the generators of all layers from: see :mod:`sparsona.streams`."""
-        return self.task.chance.words(f"server/{purpose}", round=self.round, client=client)
-
 
 @dataclass(frozen=True)
 class Arrival:

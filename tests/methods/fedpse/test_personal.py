@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,12 +16,16 @@ from sparsona.ops.similarity import cosine
 SETS = st.sets(st.integers(0, 40), max_size=30).map(lambda s: np.array(sorted(s), np.int64))
 
 
+def _generator(seed: int, span: int) -> np.random.Generator:
+    return Chance(seed).rng("test", layer=span)
+
+
 def personal_support(
     common: IndexSet, aggregate: Vector, own: IndexSet, sent: Vector, seed: int = 0
 ) -> tuple[IndexSet, float]:
     """One span of 41 positions, as 10..50 of a longer vector."""
     chosen, distance = Common.of(Sparse(60, common + 10, aggregate), [slice(10, 51)]).personal(
-        Sparse(60, own + 10, sent), Chance(seed).words("test")
+        Sparse(60, own + 10, sent), partial(_generator, seed)
     )
     return chosen - 10, distance
 
@@ -88,7 +94,7 @@ def test_every_subset_is_drawn_alike() -> None:
 def test_spans_have_their_own_chance_and_their_own_distance() -> None:
     common = Sparse(8, np.array([0, 1, 4, 5]), np.array([1, 1, 1, 1], np.float32))
     update = Sparse(8, np.array([0, 1, 6, 7]), np.array([2, 2, 1, 1], np.float32))
-    chosen, d = Common.of(common, [slice(0, 4), slice(4, 8)]).personal(update, Chance(0).words("test"))
+    chosen, d = Common.of(common, [slice(0, 4), slice(4, 8)]).personal(update, partial(_generator, 0))
     assert chosen[:2].tolist() == [0, 1]
     assert len(set(chosen[2:]) & {4, 5}) == 1
     assert np.isclose(d, 0.25), "0 in the first span, 1/2 in the second"

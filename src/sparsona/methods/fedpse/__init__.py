@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -88,7 +89,7 @@ class FedPSE(Method[ServerState, ClientState]):
         late: set[ClientId] = set()
         for k, round, update in ((a.client, a.round, a.message.sparse("update", size)) for a in arrivals):
             late |= {k} if round < context.round else set()
-            places, distance[k] = common.personal(update, context.words("dps", k))
+            places, distance[k] = common.personal(update, partial(context.rng, "dps", k))
             chosen[k] = Packed.of(self.chosen(mean, places, context.task.layout)) if self.dps else same
         owed = server.owed.broadcast(same, context.unanswered) if self.broadcast_absent else server.owed
         owed = owed.given(chosen, server.owed, late)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import floor
 
@@ -12,7 +12,6 @@ import numpy.typing as npt
 from sparsona.compiled import Places, compiled
 from sparsona.message import IndexSet, Mask, Sparse, Vector
 from sparsona.ops.similarity import cosine_of
-from sparsona.streams import Seed, Stream, integers, stream, uniform
 
 Ranks = npt.NDArray[np.int32]
 Ints = npt.NDArray[np.int64]
@@ -39,46 +38,33 @@ class Common:
         bounds = np.array([(span.start, span.stop) for span in spans], np.int64)
         return cls(support, rank, bounds, support.indices.searchsorted(bounds))
 
-    def personal(self, update: Sparse, seed: Seed) -> tuple[IndexSet, float]:
+    def personal(self, update: Sparse, rng: Callable[[int], np.random.Generator]) -> tuple[IndexSet, float]:
         """The positions for the client that sent `update`, as many in each span as the common ones are, and the
         client's correlation distance d from the others, in 0..1: the mean over the spans by positions chosen.
 
         In each span, positions in both are taken. Of the rest a share d comes from the client's own positions and
         1 - d from the common ones, drawn at random: a client unlike the others keeps to what it has learnt itself. Each
-        span has a d and, derived from `seed`, a chance of its own.
+        span has its own d, and `rng` gives the generator of a span by its number.
 
         >>> same = Sparse(9, np.array([2, 5]), np.array([1, -1], np.float32))
-        >>> Common.of(same, [slice(0, 9)]).personal(same, np.zeros(1, np.uint32))
+        >>> Common.of(same, [slice(0, 9)]).personal(same, np.random.default_rng)
         (array([2, 5]), 0.0)
         """
         common, own = (part.indices.view(np.uint64) for part in (self.support, update))
-        cuts = update.indices.searchsorted(self.bounds)
-        return _personal(self.rank, common, self.support.values, self.cuts, own, update.values, cuts, seed)
-
-
-@compiled
-def _personal(
-    rank: Ranks, common: Places, values: Vector, cuts: Ints, own: Places, sent: Vector, own_cuts: Ints, seed: Seed
-) -> tuple[IndexSet, float]:
-    """Span `number` has the entries cuts[number, 0] to cuts[number, 1] of `common`, and likewise of `own`."""
-    out, many, total = np.empty(len(common), np.uint64), 0, 0.0
-    for number in range(len(cuts)):
-        first, last = cuts[number]
-        begin, end = own_cuts[number]
-        span, his, chance = common[first:last], own[begin:end], stream(seed, number)
-        in_own, in_common, both, product, norm, sent_norm = _compare(
-            rank, first, values[first:last], his, sent[begin:end]
-        )
-        distance = 0.5 - 0.5 * cosine_of(product, norm, sent_norm)
-        rest = len(span) - both
-        theirs = min(floor(distance * rest + 0.5), len(his) - both)
-        from_common = _draw(in_own, rest - theirs, rest, chance)
-        from_own = _draw(in_common, theirs, len(his) - both, chance)
-        chosen = _merge(_taken(span, in_own | from_common), _taken(his, from_own))
-        out[many : many + len(chosen)] = chosen
-        many += len(chosen)
-        total += distance * len(chosen)
-    return out[:many].view(np.int64), total / many if many else 0.5
+        own_cuts = update.indices.searchsorted(self.bounds).tolist()
+        found, total = [], 0.0
+        for number, ((first, last), (begin, end)) in enumerate(zip(self.cuts.tolist(), own_cuts, strict=True)):
+            span, his, sent = common[first:last], own[begin:end], update.values[begin:end]
+            in_own, in_common, both, *products = _compare(self.rank, first, self.support.values[first:last], his, sent)
+            distance = 0.5 - 0.5 * cosine_of(*products)
+            rest, chance = len(span) - both, rng(number)
+            theirs = min(floor(distance * rest + 0.5), len(his) - both)
+            from_common = _draw(in_own, rest - theirs, rest, chance)
+            from_own = _draw(in_common, theirs, len(his) - both, chance)
+            found.append(_merge(_taken(span, in_own | from_common), _taken(his, from_own)))
+            total += distance * len(found[-1])
+        chosen: IndexSet = np.concatenate([np.empty(0, np.uint64), *found]).view(np.int64)
+        return chosen, total / len(chosen) if len(chosen) else 0.5
 
 
 @compiled
@@ -103,8 +89,7 @@ def _compare(
     return in_own, in_common, both, product, norm, sent_norm
 
 
-@compiled
-def _draw(shared: Mask, wanted: int, among: int, chance: Stream) -> Mask:
+def _draw(shared: Mask, wanted: int, among: int, chance: np.random.Generator) -> Mask:
     """A uniform random subset of `wanted` of the `among` places that are not shared.
 
     Each is drawn with probability wanted / among; then places drawn by lot are added or put back until the number is
@@ -113,9 +98,9 @@ def _draw(shared: Mask, wanted: int, among: int, chance: Stream) -> Mask:
     drawn = np.zeros(len(shared), np.bool_)
     if wanted == 0:
         return drawn
-    short = wanted - _toss(drawn, shared, uniform(chance, len(shared)), np.float32(wanted / among))
+    short = wanted - _toss(drawn, shared, chance.random(len(shared), np.float32), np.float32(wanted / among))
     while short:
-        short = _adjust(drawn, shared, short, integers(chance, len(shared), 4 * abs(short) + 8))
+        short = _adjust(drawn, shared, short, chance.integers(0, len(shared), 4 * abs(short) + 8))
     return drawn
 
 
