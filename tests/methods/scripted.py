@@ -13,7 +13,7 @@ from torch import nn
 from sparsona.chance import Chance
 from sparsona.layout import Layout
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, Method, ServerContext, Task
+from sparsona.method import Arrival, Method, Model, ServerContext, Task
 from sparsona.ops.moments import Moments
 from sparsona.training.config import TrainConfig
 from sparsona.training.job import Trained
@@ -27,6 +27,12 @@ def task(*module: nn.Module, clients: tuple[str, ...] = ("a", "b"), classes: int
 
 def floats(*numbers: float) -> Vector:
     return np.array(numbers, np.float32)
+
+
+def vector_of(model: Model | None) -> Vector:
+    """The weights of a model that is a plain vector."""
+    assert isinstance(model, np.ndarray)
+    return model
 
 
 @dataclass(frozen=True)

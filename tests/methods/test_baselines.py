@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from scripted import vector_of
 
 import sparsona
 from sparsona.methods.fedprox import FedProx
@@ -21,26 +24,26 @@ def test_federating_helps_when_data_are_alike_and_hurts_when_they_are_not() -> N
 
 
 def test_one_client_of_fedavg_is_local() -> None:
-    alone = {"data": "digits", "clients": 1, "partition": "iid", "rounds": 3}
+    alone: dict[str, Any] = {"data": "digits", "clients": 1, "partition": "iid", "rounds": 3}
     one, other = sparsona.run("fedavg", **alone), sparsona.run("local", **alone)
-    assert np.array_equal(one.models["c0"].model, other.models["c0"].model)
+    assert np.array_equal(vector_of(one.models["c0"].model), vector_of(other.models["c0"].model))
 
 
 def test_fedprox_without_a_pull_is_fedavg_and_with_a_strong_one_stands_still() -> None:
-    alone = {"data": "digits", "clients": 4, "rounds": 2}
+    alone: dict[str, Any] = {"data": "digits", "clients": 4, "rounds": 2}
     avg, prox = sparsona.run("fedavg", **alone), sparsona.run(FedProx(mu=0.0), **alone)
     assert avg.summary["digest"] == prox.summary["digest"]
     held = sparsona.run(FedProx(mu=9.0), **alone)
-    start = sparsona.run("fedavg", **alone, training={"lr": 1e-9}).models["c0"].model
+    start = vector_of(sparsona.run("fedavg", **alone, training={"lr": 1e-9}).models["c0"].model)
 
     def moved(result: sparsona.Result) -> float:
-        return float(np.linalg.norm(result.models["c0"].model - start))
+        return float(np.linalg.norm(vector_of(result.models["c0"].model) - start))
 
     assert moved(held) < 0.5 * moved(avg)
 
 
 def test_fine_tuning_is_an_epoch_from_the_global_model() -> None:
-    alone = {"data": "digits", "clients": 5, "rounds": 4, "partition": "sorted:1.0"}
+    alone: dict[str, Any] = {"data": "digits", "clients": 5, "rounds": 4, "partition": "sorted:1.0"}
     plain = sparsona.run("fedavg", **alone, evaluation={"ft": True})
     tuned = sparsona.run("fedavg-ft", **alone)
     assert plain.summary["digest"] == tuned.summary["digest"], "the federation is the same, only the use differs"

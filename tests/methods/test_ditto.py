@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from scripted import vector_of
 from watching import equal_shares, local_of, watch
 
 from sparsona.errors import InputError
@@ -59,16 +60,16 @@ def plain_torch(
 
 
 @pytest.mark.parametrize("form", ["loss", "shrink"])
-def test_the_personal_model_is_the_textbooks(form: str) -> None:
+def test_the_personal_model_is_the_textbooks(form: Literal["loss", "shrink"]) -> None:
     config = TrainConfig(epochs=2, batch=8, lr=0.1, weight_decay=5e-4, clip=0.5)
     local = local_of(replace(tiny_setup(FedAvg()), config=config))
     rng = np.random.default_rng(0)
     w = local.task.initial
     own = w + rng.normal(0, 0.3, len(w)).astype(np.float32)
-    fit = Ditto(lam=0.5, form=form).fit(ClientState(own), Message(weights=w), local)  # type: ignore[arg-type]
+    fit = Ditto(lam=0.5, form=form).fit(ClientState(own), Message(weights=w), local)
     assert np.abs(fit.state.own - plain_torch(local, own, w, config, 0.5, form)).max() < 2e-6
     assert fit.model is fit.state.own
-    other = Ditto(lam=0.5, form="shrink" if form == "loss" else "loss").fit(ClientState(own), Message(weights=w), local)  # type: ignore[arg-type]
+    other = Ditto(lam=0.5, form="shrink" if form == "loss" else "loss").fit(ClientState(own), Message(weights=w), local)
     assert np.abs(other.state.own - fit.state.own).max() > 1e-4
 
 
@@ -104,7 +105,7 @@ def test_who_never_took_part_has_the_first_model() -> None:
     method, task = run.rounds.setup.method, run.task
     state = method.start_client(task, "new")
     down = method.send(run.rounds.server, "new", None)  # type: ignore[arg-type]
-    assert (method.personal_model(state, down, local_of(run.rounds.setup)) == task.initial).all()
+    assert np.array_equal(vector_of(method.personal_model(state, down, local_of(run.rounds.setup))), task.initial)
 
 
 @pytest.mark.parametrize("options", [{"lam": -1}, {"form": "mean"}, {"global_epochs": 0}])

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from scripted import Scripted, answered, floats, task
+from scripted import Scripted, answered, floats, task, vector_of
 from torch import nn
 
 import sparsona
@@ -25,7 +26,8 @@ def thin(**options: Any) -> FedThin:
 
 
 def update(*pairs: tuple[int, float]) -> Message:
-    return Message(update=Sparse(5, [at for at, _ in pairs], [value for _, value in pairs]), examples=10)
+    positions, values = zip(*pairs, strict=True)
+    return Message(update=Sparse(5, np.array(positions, np.int64), floats(*values)), examples=10)
 
 
 def test_a_client_sends_its_largest_entries_as_powers_of_two_and_keeps_the_rest() -> None:
@@ -82,7 +84,7 @@ def test_a_newcomer_gets_the_whole_way_and_starts_from_it() -> None:
     down = method.send(server, "new", ServerContext(SMALL, 1))
     assert down.vector("moved").tolist() == [4, 0, 0, 0, 0]
     local = Scripted(SMALL, floats(0, 0, 0, 0, 0))
-    assert method.personal_model(method.start_client(SMALL, "new"), down, local).tolist() == [4, 0, 0, 0, 0]  # type: ignore[arg-type, union-attr]
+    assert vector_of(method.personal_model(method.start_client(SMALL, "new"), down, local)).tolist() == [4, 0, 0, 0, 0]  # type: ignore[arg-type]
 
 
 def test_the_method_is_a_page() -> None:
@@ -106,7 +108,7 @@ def test_who_missed_broadcasts_gets_their_sum_in_a_fraction_of_a_model() -> None
 
 
 def test_it_learns() -> None:
-    common = {"data": "digits", "clients": 10, "partition": "dirichlet-classes:0.3", "rounds": 15}
+    common: dict[str, Any] = {"data": "digits", "clients": 10, "partition": "dirichlet-classes:0.3", "rounds": 15}
     accuracy = {
         name: sparsona.run(name, **common).summary["accuracy"]["pre"]["mean"] for name in ("fedthin", "local", "fedavg")
     }

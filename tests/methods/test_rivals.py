@@ -109,6 +109,8 @@ def test_statistics_of_a_clients_own_model_do_not_travel(name: str) -> None:
     assert len(engine.sent) >= 6
     assert not any(BUFFERS in message for _, message in engine.sent)
     one, other = (outcome.buffers for outcome in rounds.finish("personal", setup.task.clients[:2]))
+    assert one is not None
+    assert other is not None
     assert not np.array_equal(one, other)
 
 
@@ -141,7 +143,7 @@ def test_top_k_sends_the_largest_and_keeps_the_rest() -> None:
     assert fit.reply.sparse("update").dense().tolist() == [0, 0, 11, 0, 3]
     assert fit.state.residual.tolist() == [1, -5, 0, 0, 0]
     assert fit.lost.residual.tolist() == [1, -5, 11, 0, 3]
-    other = Message(update=Sparse(5, [2], [1.0]), examples=60)
+    other = Message(update=Sparse(5, np.array([2]), floats(1)), examples=60)
     after = answered(method, method.start_server(WIDE), [("a", fit.reply), ("b", other)], WIDE)
     assert after.weights.tolist() == [0, 0, (20 * 11 + 60) / 80, 0, 20 * 3 / 80]
 

@@ -14,6 +14,7 @@ from sparsona.experiment import assign, build, make_method
 from sparsona.message import Message
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
+from sparsona.methods.fedthin import FedThin
 from sparsona.ops.moments import EMPTY
 from sparsona.ops.server import PLAIN_STEP, ServerStep
 from sparsona.options import groups, options_of
@@ -76,7 +77,9 @@ def test_groups_of_options_go_to_the_file_and_back(name: str) -> None:
 
 
 def test_an_option_of_a_group_leaves_the_others_at_the_methods_own_defaults() -> None:
-    assert make_method("fedthin", {"server": {"lr": 2}}).server == ServerStep(lr=2, momentum=0.5)
+    method = make_method("fedthin", {"server": {"lr": 2}})
+    assert isinstance(method, FedThin)
+    assert method.server == ServerStep(lr=2, momentum=0.5)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scripted import vector_of
 
 import sparsona
 from sparsona.errors import InputError
@@ -82,7 +83,7 @@ def test_fedrep_trains_the_head_and_then_the_body() -> None:
     head = last_layers(local.layout, 1)
     first = local.train(local.task.initial, replace(local.config, epochs=2), mask=head, stream="head").weights
     assert np.array_equal(first[~head], local.task.initial[~head])
-    assert np.array_equal(fit.model[head], first[head])
+    assert np.array_equal(vector_of(fit.model)[head], first[head])
     assert np.array_equal(fit.model, local.train(first, mask=~head, stream="body").weights)
 
 
@@ -93,8 +94,8 @@ def test_fedrep_newcomers_leave_the_body_alone() -> None:
     down = method.send(server, "new", ServerContext(local.task, 3))
     fit = method.adapt(method.start_client(local.task, "new"), down, local)
     head = last_layers(local.layout, 1)
-    assert np.array_equal(fit.model[~head], server.weights)
-    assert not np.array_equal(fit.model[head], local.task.initial[head])
+    assert np.array_equal(vector_of(fit.model)[~head], server.weights)
+    assert not np.array_equal(vector_of(fit.model)[head], local.task.initial[head])
 
 
 def test_lg_fedavg_takes_the_plain_mean() -> None:
@@ -198,7 +199,7 @@ def test_heterofl_may_be_tested_without_being_told_which_labels_occur() -> None:
     """Training is the same; the tested net then has outputs for labels that the client has no samples of."""
     found = {}
     for labels in ("own", "all"):
-        method = HeteroFL(rate=0.5, full=0.0, test_labels=labels)  # type: ignore[arg-type]
+        method = HeteroFL(rate=0.5, full=0.0, test_labels=labels)
         local = client(method)
         targets = local.targets()
         local = replace(local, split=replace(local.split, train=local.split.train[targets != targets[0]]))

@@ -19,6 +19,7 @@ from sparsona.message import Message, Positions
 from sparsona.method import Arrival, ServerContext
 from sparsona.methods._masked import ServerState
 from sparsona.methods.sub_fedavg import SubFedAvg, pruned
+from sparsona.ops.by_client import ByClient
 from sparsona.ops.masks import pack, unpack
 from sparsona.testing import check_method, tiny_setup
 from sparsona.training.config import TrainConfig
@@ -49,7 +50,7 @@ def test_masks_shrink_to_the_target_and_biases_stay() -> None:
 
 
 def test_the_last_step_can_land_on_the_target() -> None:
-    run = watch(SubFedAvg(**EAGER, land=True), rounds=8, change=two_epochs)  # type: ignore[arg-type]
+    run = watch(SubFedAvg(**EAGER, land=True), rounds=8, change=two_epochs)
     assert run.mask("c0", 8).mean() == pytest.approx(0.5, abs=0.02)
     assert run.mask("c0", 8).mean() > watch(SubFedAvg(**EAGER), rounds=8, change=two_epochs).mask("c0", 8).mean()  # type: ignore[arg-type]
 
@@ -125,7 +126,7 @@ def test_a_position_is_averaged_over_those_who_trained_it() -> None:
     a, b = np.ones(size, np.bool_), np.ones(size, np.bool_)
     a[:2] = False  # a has lost 0 and 1, b 1 and 2
     b[1:3] = False
-    server = ServerState(np.full(size, 9, np.float32), {"a": pack(a), "b": pack(b)})
+    server = ServerState(np.full(size, 9, np.float32), ByClient({"a": pack(a), "b": pack(b)}))
     none = Positions(size, np.zeros(0, np.int64))
     last = np.array([size - 1])
     kept = a.copy()

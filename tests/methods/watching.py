@@ -40,7 +40,8 @@ class Watched:
         """The mask of `client` after so many rounds."""
         method = self.rounds.setup.method
         assert isinstance(method, FedSpa | SubFedAvg)
-        return self.servers[after].mask(client, method.first_mask(self.task, client))
+        mask: np.ndarray = self.servers[after].mask(client, method.first_mask(self.task, client))
+        return mask
 
 
 def watch(

@@ -28,10 +28,11 @@ def test_scores_learn_which_weights_to_use() -> None:
     flat.gradient.zero_()
     outputs = learnt.forward(flat, weights, torch.randn(8, 1, 6, 6))
     assert (flat.weights[torch.from_numpy(region)][torch.from_numpy(scores < 0)] == 0).all()
-    F.cross_entropy(outputs, torch.randint(0, 4, (8,))).backward()
+    torch.autograd.backward(F.cross_entropy(outputs, torch.randint(0, 4, (8,))))
     learnt.backward(flat, weights)
     soft = torch.from_numpy(scores).sigmoid()
     wanted = (flat.gradient * weights)[torch.from_numpy(region)] * soft * (1 - soft)
+    assert learnt.own is not None
     assert torch.allclose(learnt.own[1], wanted)
 
 

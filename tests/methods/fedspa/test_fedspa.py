@@ -230,7 +230,7 @@ def test_half_of_the_numbers_on_a_real_net() -> None:
 
 def test_new_clients_start_from_the_first_mask_or_from_the_majoritys() -> None:
     for choice in ("initial", "majority"):
-        run = watch(FedSpa(density=0.3, newcomer=choice), rounds=4)  # type: ignore[arg-type]
+        run = watch(FedSpa(density=0.3, newcomer=choice), rounds=4)
         method, task, turn = run.rounds.setup.method, run.task, ServerContext(run.task, 4)
         assert isinstance(method, FedSpa)
         down = method.send(run.rounds.server, "new", turn)
@@ -266,7 +266,10 @@ def test_batch_norm_statistics_travel_dense_and_are_averaged() -> None:
     assert (buffers[8:] != 1).all()
     dense = watch(FedSpa(density=1.0), change=with_norm)
     assert (dense.servers[-1].weights == theirs.servers[-1].weights).all()
-    assert np.array_equal(dense.rounds.delivery.buffers, theirs.rounds.delivery.buffers)
+    one, other = dense.rounds.delivery.buffers, theirs.rounds.delivery.buffers
+    assert one is not None
+    assert other is not None
+    assert np.array_equal(one, other)
 
 
 def test_a_reply_that_does_not_fit_is_refused() -> None:

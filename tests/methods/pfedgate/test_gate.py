@@ -82,10 +82,12 @@ def test_scales_start_where_asked_and_importances_at_zero(post_norm: bool) -> No
 
 def test_the_mean_logit_of_a_training_batch_is_the_norms_bias() -> None:
     gate = Gate(Design((1, 6, 6), 15, "one"))
+    bias = gate.scale_norm.bias
+    assert isinstance(bias, torch.Tensor)
     with torch.no_grad():
-        gate.scale_norm.bias.copy_(torch.randn(15))
+        bias.copy_(torch.randn(15))
     logits, _ = gate.logits(torch.randn(16, 1, 6, 6))
-    assert torch.allclose(logits.mean(0), gate.scale_norm.bias, atol=1e-5)
+    assert torch.allclose(logits.mean(0), bias, atol=1e-5)
 
 
 def test_a_table_is_an_image_of_one_channel_and_texts_are_refused() -> None:
@@ -193,7 +195,7 @@ def test_exact_is_worth_at_least_as_much_and_fits(density: float) -> None:
     for _ in range(5):
         importance = rng.uniform(0, 1, len(cut)).astype(np.float32)
         values = np.rint(10 * importance)
-        kept = {k: Budget(density, LEAST, k).choose(cut, importance) for k in ("greedy", "exact")}  # type: ignore[arg-type]
+        kept = {k: Budget(density, LEAST, k).choose(cut, importance) for k in ("greedy", "exact")}
         assert all(cut.sizes[mask].sum() <= density * cut.sizes.sum() for mask in kept.values())
         assert values[kept["exact"]].sum() >= values[kept["greedy"]].sum()
         assert all(mask[np.array(cut.first)].all() for mask in kept.values())
@@ -236,10 +238,10 @@ def test_straight_through_gradients_are_those_of_the_surrogate(ste: str, slim: b
     inputs, targets = torch.randn(12, 1, 6, 6), torch.randint(0, 4, (12,))
     weights = flat.weights.clone()
     flat.gradient.zero_()
-    F.cross_entropy(gating.forward(flat, weights, inputs), targets).backward()
+    torch.autograd.backward(F.cross_entropy(gating.forward(flat, weights, inputs), targets))
     kept, scale = torch.from_numpy(gating.kept).double(), gating.scale
     gradient_of_scale: list[torch.Tensor] = []
-    scale.register_hook(gradient_of_scale.append)
+    scale.register_hook(gradient_of_scale.append)  # type: ignore[no-untyped-call]
     with torch.no_grad():
         free = gating.backward(flat, weights)
 
@@ -251,15 +253,18 @@ def test_straight_through_gradients_are_those_of_the_surrogate(ste: str, slim: b
     importance, mean = gate(inputs.double())
     importance = importance.clamp(min=LEAST)
     loss = surrogate(wide, importance, mean, cut, ste, module, kept, importance.detach(), inputs.double(), targets)
-    loss.backward()
+    torch.autograd.backward(loss)
     assert free is not None
     whole, moving = torch.zeros(len(weights)), torch.zeros(len(weights), dtype=torch.bool)
     for span, slope in free:
         whole[span], moving[span] = slope, True
+    assert wide.grad is not None
     assert torch.allclose(whole.double(), wide.grad, atol=1e-6)
-    ours = dict(zip((t.name for t in gating.flat.layout.tensors), gating.flat.gradient.split(
-        [t.size for t in gating.flat.layout.tensors]), strict=True))  # fmt: skip
+    tensors = gating.flat.layout.tensors
+    slopes = torch.split(gating.flat.gradient, [t.size for t in tensors])
+    ours = {t.name: slope for t, slope in zip(tensors, slopes, strict=True)}
     for name, parameter in gate.named_parameters():
+        assert parameter.grad is not None
         assert torch.allclose(ours[name].double(), parameter.grad.flatten(), atol=1e-6), name
     assert torch.equal(moving, torch.from_numpy(cut.mask(gating.kept)))
     assert (flat.gradient[~moving] == 0).all()
@@ -268,16 +273,15 @@ def test_straight_through_gradients_are_those_of_the_surrogate(ste: str, slim: b
     module = net(nn.Tanh).double()
     centre = [importance.detach().clone(), mean.detach().clone()]
     leaves = [value.clone().requires_grad_() for value in centre]
-    value = surrogate(weights.double(), *leaves, cut, ste, module, kept, centre[0], inputs.double(), targets)
-    value.backward()
+    fixed = (cut, ste, module, kept, centre[0], inputs.double(), targets)
+    torch.autograd.backward(surrogate(weights.double(), leaves[0], leaves[1], *fixed))
     for which in (0, 1):
         for block in range(0, len(cut), 3):
             ends = []
             for step in (1e-6, -1e-6):
                 moved = [v.clone() for v in centre]
                 moved[which][block] += step
-                fixed = (cut, ste, module, kept, centre[0], inputs.double(), targets)
-                ends.append(surrogate(weights.double(), *moved, *fixed))
+                ends.append(surrogate(weights.double(), moved[0], moved[1], *fixed))
             assert leaves[which].grad[block].item() == pytest.approx((ends[0] - ends[1]).item() / 2e-6, abs=1e-7)
     dropped = kept == 0
     if ste == "repo":
@@ -297,8 +301,8 @@ def test_a_block_of_zeros_gives_its_gate_no_gradient() -> None:
     slopes: list[torch.Tensor] = []
     flat.gradient.zero_()
     loss = F.cross_entropy(gating.forward(flat, weights, torch.randn(8, 1, 6, 6)), torch.randint(0, 4, (8,)))
-    gating.scale.register_hook(slopes.append)
-    loss.backward()
+    gating.scale.register_hook(slopes.append)  # type: ignore[no-untyped-call]
+    torch.autograd.backward(loss)
     with torch.no_grad():
         gating.backward(flat, weights)
     assert slopes[0][2] == 0

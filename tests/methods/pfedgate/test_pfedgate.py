@@ -75,6 +75,7 @@ def test_an_open_gate_at_density_one_is_fedavg(paths: Any) -> None:
     merged = method.aggregate(ServerState(task.initial), [Arrival("c1", fit.reply, 0)], ServerContext(task, 0))
     assert np.allclose(merged.weights, plain.reply.vector("weights"), atol=1e-6)
     assert isinstance(plain.model, np.ndarray)
+    assert fit.model is not None
     inputs = local.inputs()
     assert np.allclose(local.runner.outputs(fit.model, inputs), local.runner.outputs(plain.model, inputs), atol=1e-5)
 
@@ -181,7 +182,7 @@ def test_the_gates_optimiser_goes_on_and_the_models_starts_anew() -> None:
     )
     assert with_memory.reply.blocks("update").values.any()
     moved = [fit.reply.blocks("update").values for fit in (with_memory, without)]
-    assert np.array_equal(*moved), "the model's first step of a round knows no momentum"
+    assert np.array_equal(moved[0], moved[1]), "the model's first step of a round knows no momentum"
     assert not np.array_equal(with_memory.state.gate, without.state.gate), "the gate's does"
 
 
@@ -255,4 +256,4 @@ def test_new_clients_train_their_gate_at_the_full_rate() -> None:
         own = method.start_client(setup.task, "c1")
         fit = method.adapt(own, Message(weights=setup.task.initial), replace(local, round=setup.task.rounds))
         gates.append(fit.state.gate)
-    assert np.array_equal(*gates)
+    assert np.array_equal(gates[0], gates[1])

@@ -82,7 +82,8 @@ def test_a_network_grows_and_newcomers_start_where_their_neighbours_are() -> Non
 
 
 def test_who_has_no_known_neighbour_starts_at_the_mean() -> None:
-    network = Network.empty(1).joined({"a": np.zeros(1), "b": np.full(1, 1.0)}, 1, "euclidean", False)
+    first = {"a": np.zeros(1, np.float32), "b": np.ones(1, np.float32)}
+    network = Network.empty(1).joined(first, 1, "euclidean", False)
     wider = network.joined({"c": np.full(1, 50.0), "d": np.full(1, 50.5)}, 1, "euclidean", False)
     z = wider.rows_of(np.array([[1], [3]], np.float32), np.zeros(1, np.float32))
     assert z[2:].ravel().tolist() == [2, 2]

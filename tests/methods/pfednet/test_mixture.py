@@ -49,7 +49,7 @@ def test_additive_adds() -> None:
 def test_buffers_are_neither_shared_nor_personal() -> None:
     layout = Layout.of(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
     for kind in ("personal", "split", "additive"):
-        mixture = mixture_of(kind, layout)  # type: ignore[arg-type]
+        mixture = mixture_of(kind, layout)
         assert {*mixture.shared.tolist(), *mixture.own.tolist()} == set(range(4 + 2 + 2 + 2))
 
 

@@ -73,7 +73,8 @@ def merged(
     """The server before and after it gets these updates from clients whose sketches it has."""
     task = tiny_setup(method, max(len(updates), 2)).task
     if server is None:
-        sketches = [Arrival(c, Message(sketch=np.float32([i, 0, 0, 0])), 0) for i, c in enumerate(task.clients)]
+        corners = ((client, np.array([i, 0, 0, 0], np.float32)) for i, client in enumerate(task.clients))
+        sketches = [Arrival(client, Message(sketch=corner), 0) for client, corner in corners]
         server = method.aggregate(method.start_server(task), sketches, ServerContext(task, 0))
     replies = [Arrival(c, Message(update=Levels((task.layout.size,), u)), 0) for c, u in sorted(updates.items())]
     return server, method.aggregate(server, replies, ServerContext(task, 0))
@@ -183,7 +184,7 @@ def test_gamma_and_levels_save_bytes() -> None:
 
 
 def test_it_saves_bytes_as_it_comes() -> None:
-    plain, usual = (sparsona.run(PFedNet(**options), **DIGITS).summary for options in ({"levels": 0}, {}))
+    plain, usual = (sparsona.run(method, **DIGITS).summary for method in (PFedNet(levels=0), PFedNet()))
     assert usual["bytes"]["up"] < 0.5 * plain["bytes"]["up"]
     assert usual["accuracy"]["pre"]["mean"] > plain["accuracy"]["pre"]["mean"] - 0.02
 
@@ -211,7 +212,7 @@ def test_a_newcomer_gets_the_mean_first_and_then_its_neighbours_mean() -> None:
     down = method.send(server, "new", ServerContext(task, 1))
     assert "ask" in down
     np.testing.assert_allclose(down.vector("z"), server.z.mean(0), atol=1e-6)
-    reply = Message(sketch=np.float32([2.1, 0, 0, 0]), update=Levels((task.layout.size,), 0 * g["c0"]))
+    reply = Message(sketch=np.array([2.1, 0, 0, 0], np.float32), update=Levels((task.layout.size,), 0 * g["c0"]))
     joined = method.aggregate(server, [Arrival("new", reply, 1)], ServerContext(task, 1))
     np.testing.assert_array_equal(joined.z[3], server.z[2], "its nearest is c2, whose sketch is 2")
     again = method.send(joined, "new", ServerContext(task, 2))
@@ -252,7 +253,7 @@ def test_the_update_of_a_client_that_gets_its_row_in_this_merge_is_dropped(layou
         return Arrival(client, Message(update=Levels((task.layout.size,), update), **more), 1)
 
     old = [reply(c, u) for c, u in zip(task.clients, g, strict=False)]
-    new = reply("late", g[3], sketch=np.float32([2.1, 0, 0, 0]))
+    new = reply("late", g[3], sketch=np.array([2.1, 0, 0, 0], np.float32))
     without, joined = (method.aggregate(server, replies, ServerContext(task, 1)) for replies in (old, [*old, new]))
     np.testing.assert_array_equal(joined.x, without.x)
     np.testing.assert_array_equal(joined.z[:3], without.z)
