@@ -19,7 +19,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("registry", "files", "message", "bits"),
     ("layout", "models", "wire"),
     ("data", "ops"),
-    ("method", "partition"),
+    ("method", "metrics", "partition"),
     ("training",),
     ("methods", "personal", "runs"),
     ("options", "federation", "export"),
@@ -42,7 +42,8 @@ KNOWS = {
     "wire": {"bits", "compiled", "errors", "message"},
     "ops": {"bits", "chance", "compiled", "errors", "layout", "message"},
     "method": {"chance", "layout", "message"},
-    "training": {"chance", "compiled", "data", "errors", "layout", "message", "method", "ops"},
+    "metrics": {"chance", "data", "errors", "registry"},
+    "training": {"chance", "compiled", "data", "errors", "layout", "message", "method", "metrics", "ops"},
     "personal": {"errors", "message", "method", "ops", "training"},
     "methods": {
         "chance", "compiled", "data", "errors", "layout", "message", "method", "ops", "registry", "training",

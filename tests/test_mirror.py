@@ -38,6 +38,7 @@ WHOLE = {
     "methods/test_baselines": "local, fedavg, fedavg-ft, fedprox",
     "methods/test_meta": "per-fedavg, pfedme, fedupdate",
     "methods/test_split_models": "methods whose models have two parts or several",
+    "metrics/test_metrics": "every registered metric",
     "models/test_models": "every registered net",
     "partition/test_kinds": "every registered partition",
     "report/test_browser": "the page in a real browser",

@@ -1,0 +1,119 @@
+"""What a metric is: a number from a model's answers, and how that number is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from sparsona.data.dataset import Array, Indices
+
+TaskName: TypeAlias = Literal["classification", "regression", "multilabel"]
+Unit: TypeAlias = Literal["%", "number", "target"]
+"""How a score is shown: in per cent (differences in points), as it is, or in the unit of the target."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a model answers for some rows, and what is true.
+
+    Classification: `predictions` and `targets` are class numbers, `probabilities` is (rows, classes). A target that is
+    no class of the model is -1. Multi-label: all three are (rows, labels), and a missing label is NaN. Regression: all
+    are numbers in the unit of the target, and `probabilities` is empty. Floats are float64.
+    """
+
+    task: TaskName
+    predictions: Array
+    probabilities: Array
+    targets: Array
+    positive: int = 1
+    """Of two classes, the one that sensitivity, precision and the like are about."""
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether there are two classes."""
+        return self.probabilities.shape[1:] == (2,)
+
+    def take(self, rows: Indices) -> Answers:
+        """The answers for some of the rows."""
+        said, given, true = self.predictions[rows], self.probabilities[rows], self.targets[rows]
+        return replace(self, predictions=said, probabilities=given, targets=true)
+
+    def label(self, number: int) -> Answers:
+        """One label as a question with two answers, for the rows that have it."""
+        targets = self.targets.reshape(self.predictions.shape)[:, number]
+        known = ~np.isnan(targets)
+        yes = self.probabilities[known, number]
+        predicted = self.predictions[known, number].astype(np.int64)
+        return Answers("classification", predicted, np.stack([1 - yes, yes], 1), targets[known].astype(np.int64))
+
+    def labels(self) -> Iterator[Answers]:
+        """Every label by itself."""
+        return map(self.label, range(self.predictions.shape[1]))
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric: `of` makes one number of answers, or, if it is `additive`, one number per row, whose mean counts.
+
+    `of` returns NaN where the metric is not defined; `undefined` says in words when that is. It is called with at least
+    one row. Of several labels an additive metric takes the mean over all known cells, another one over the labels.
+    """
+
+    of: Callable[[Answers], float | Array]
+    tasks: tuple[TaskName, ...]
+    unit: Unit = "number"
+    higher_is_better: bool = True
+    additive: bool = False
+    undefined: str = "it has no rows"
+    name: str = ""
+    label: int | None = None
+    """The number of the one label that counts; None: all."""
+
+    def __post_init__(self) -> None:
+        # The registry names a thing by the module it comes from: for a metric, the one that defines `of`.
+        object.__setattr__(self, "__module__", self.of.__module__)
+        object.__setattr__(self, "__doc__", self.of.__doc__)
+
+    def value(self, answers: Answers) -> float:
+        """The score of these answers; NaN where it is not defined, or where an answer is not a number."""
+        if self.label is not None:
+            answers = answers.label(self.label)
+        if not len(answers) or not _are_numbers(answers):
+            return math.nan
+        if answers.task != "multilabel":
+            return float(np.mean(self.of(answers)))
+        found = [self.of(one) for one in answers.labels() if len(one)]
+        if self.additive:
+            return float(np.concatenate([np.asarray(one) for one in found]).mean()) if found else math.nan
+        known = [float(one) for one in found if not math.isnan(float(one))]
+        return float(np.mean(known)) if known else math.nan
+
+    def for_label(self, number: int, name: str) -> Metric:
+        """The same metric for one label of several."""
+        return replace(self, label=number, name=f"{self.name}:{name}")
+
+
+def _are_numbers(answers: Answers) -> bool:
+    return bool(np.isfinite(answers.probabilities).all() and np.isfinite(answers.predictions).all())
+
+
+def metric(
+    *tasks: TaskName,
+    unit: Unit = "number",
+    higher_is_better: bool = True,
+    additive: bool = False,
+    undefined: str = "it has no rows",
+) -> Callable[[Callable[[Answers], float | Array]], Metric]:
+    """Make a metric of the function below. To register it is another step: ``METRICS.add``, or an entry point."""
+
+    def make(of: Callable[[Answers], float | Array]) -> Metric:
+        return Metric(of, tasks, unit, higher_is_better, additive, undefined, of.__name__.replace("_", "-"))
+
+    return make
