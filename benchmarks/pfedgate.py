@@ -30,11 +30,11 @@ from sparsona.methods.pfedgate.blocks import Cut
 from sparsona.methods.pfedgate.gate import Design, Gated, Gating, block_scales, ready
 from sparsona.methods.pfedgate.knapsack import Budget
 from sparsona.models import MODELS
+from sparsona.training.chain import chain_of
 from sparsona.training.config import TrainConfig
 from sparsona.training.job import TrainJob
 from sparsona.training.objective import classification
 from sparsona.training.runner import ModelRunner
-from sparsona.training.slim import chain_of
 from sparsona_papers._results import Results, machine, results_file
 from sparsona_papers._tables import MEASURED
 

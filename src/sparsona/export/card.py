@@ -11,7 +11,7 @@ from torch import nn
 
 from sparsona.data.schema.schema import Category, Number, Schema
 from sparsona.errors import InputError
-from sparsona.training.slim.chain import chain_or_none
+from sparsona.training.chain import chain_or_none
 from sparsona.version import __version__
 
 KEY = "sparsona"

@@ -24,7 +24,8 @@ from sparsona.methods.pfedgate.gate import Gated
 from sparsona.registry import suggest
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.state import unpack
-from sparsona.training.slim import Chain, Layer, SlimNet, chain_of, plan, small_module
+from sparsona.training.chain import Chain, Layer, chain_of
+from sparsona.training.slim import SlimNet, plan, small_module
 
 
 @dataclass(frozen=True)

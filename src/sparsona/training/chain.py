@@ -1,23 +1,80 @@
-"""Modules that are a chain of linear layers, read off their graph."""
+"""A net as a chain of layers, each on the last one's output, read off its graph.
+
+Chains can be made slim (:mod:`sparsona.training.slim`). Chains of linear layers alone can be trained by compiled code
+(:mod:`sparsona.training.fused`).
+"""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
+from sparsona.errors import InputError
 from sparsona.layout import Layout
 
+LayerKind: TypeAlias = Literal[
+    "conv", "linear", "relu", "tanh", "sigmoid", "max-pool", "avg-pool", "mean", "flatten", "dropout"
+]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of a chain. `stride` and `padding` belong to a convolution, `window` and `stride` to a pool.
+
+    Only layers with weights have a name.
+    """
+
+    kind: LayerKind
+    name: str = ""
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    window: tuple[int, int] = (1, 1)
+    rate: float = 0.0
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the layer has weights of its own."""
+        return self.kind in ("conv", "linear")
+
+
+Chain: TypeAlias = tuple[Layer, ...]
+
+_known: WeakKeyDictionary[nn.Module, Chain | str] = WeakKeyDictionary()
+
+
+def chain_of(module: nn.Module) -> Chain:
+    """The chain of a module that can be made slim; an InputError says why it cannot.
+
+    >>> net = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(48, 4))
+    >>> [(layer.kind, layer.name) for layer in chain_of(net)]
+    [('conv', '0'), ('relu', ''), ('flatten', ''), ('linear', '3')]
+    """
+    found = traced(module)
+    if not isinstance(found, str):
+        odd = next((layer.kind for layer in found if layer.kind in ("tanh", "sigmoid")), None)
+        if odd is None and found[-1].has_weights:
+            return found
+        found = "it must end in a layer of weights" if odd is None else f"{odd} is no known layer"
+    raise InputError(f"this net cannot be made smaller: {found}; use one of lenet-cifar, leaf-cnn, convnet2, mlp")
+
+
+def chain_or_none(module: nn.Module) -> Chain | None:
+    """The module as a chain, or None. A net that is no chain computes its zeros, too."""
+    try:
+        return chain_of(module)
+    except InputError:
+        return None
+
+
 NONE, RELU, TANH, SIGMOID = range(4)
-ACTIVATIONS: dict[Any, int] = {
-    nn.ReLU: RELU, F.relu: RELU, torch.relu: RELU, "relu": RELU,
-    nn.Tanh: TANH, F.tanh: TANH, torch.tanh: TANH, "tanh": TANH,
-    nn.Sigmoid: SIGMOID, F.sigmoid: SIGMOID, torch.sigmoid: SIGMOID, "sigmoid": SIGMOID,
-}  # fmt: skip
+ACTIVATIONS = {"relu": RELU, "tanh": TANH, "sigmoid": SIGMOID}
 
 
 @dataclass(frozen=True)
@@ -34,77 +91,118 @@ class LinearLayer:
     activation: int = NONE
 
 
-def chain_of(module: nn.Module) -> tuple[LinearLayer, ...] | str:
+def linear_chain(module: nn.Module) -> tuple[LinearLayer, ...] | str:
     """The layers of a module that is a chain of linear layers, or the reason why it is none.
 
-    >>> chain_of(nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2, bias=False)))
+    >>> linear_chain(nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2, bias=False)))
     (LinearLayer(weight=0, bias=12, outputs=3, inputs=4, activation=1), LinearLayer(weight=15, bias=-1, ...))
-    >>> chain_of(nn.Conv2d(1, 2, 3))
-    'Conv2d is no linear layer'
+    >>> linear_chain(nn.Sequential(nn.Conv2d(1, 2, 3)))
+    'it has a layer of kind conv'
     """
     if Layout.of_buffers(module).size:
         return "it has buffers (BatchNorm)"
     if not all(parameter.requires_grad for parameter in module.parameters()):
         return "some of its weights are frozen"
-    leaves = [leaf for leaf in module.modules() if next(leaf.children(), None) is None]
-    unfit = sorted({type(leaf).__name__ for leaf in leaves if type(leaf) not in LAYERS})
-    if unfit:
-        return f"{unfit[0]} is no linear layer"
+    chain = traced(module)
+    if isinstance(chain, str):
+        return chain
+    layout, out = Layout.of(module), list[LinearLayer]()
+    tensors = {tensor.name: tensor for tensor in layout.tensors}
+    for layer in chain:
+        if layer.kind == "linear":
+            weight, bias = tensors.pop(f"{layer.name}.weight"), tensors.pop(f"{layer.name}.bias", None)
+            out.append(LinearLayer(weight.start, -1 if bias is None else bias.start, weight.shape[0], weight.shape[1]))
+        elif layer.kind in ACTIVATIONS and out and out[-1].activation == NONE:
+            out[-1] = replace(out[-1], activation=ACTIVATIONS[layer.kind])
+        elif layer.kind != "flatten" or out:
+            return f"it has a layer of kind {layer.kind}"
+    return "not all of its weights are in the chain" if tensors else tuple(out)
+
+
+def traced(module: nn.Module) -> Chain | str:
+    """The module as a chain in which each layer of weights is used once, or the reason why it is none."""
+    found = _known.get(module)
+    if found is None:
+        found = _known[module] = _trace(module)
+    return found
+
+
+def _trace(module: nn.Module) -> Chain | str:
     try:
-        graph = fx.symbolic_trace(module).graph
-    except Exception:  # noqa: BLE001 - the tracer raises whatever the module's code does
-        return "its forward cannot be traced"
-    layers = _layers(graph, dict(module.named_modules()), Layout.of(module))
-    return layers or "it is no chain of linear layers"
-
-
-LAYERS: set[type] = {nn.Linear, nn.ReLU, nn.Tanh, nn.Sigmoid, nn.Flatten, nn.Identity}
-
-
-def _layers(graph: fx.Graph, modules: Mapping[str, nn.Module], layout: Layout) -> tuple[LinearLayer, ...] | None:
-    """The chain, None where there is none: each node takes the last one's result, each weight is used once."""
-    layers: list[LinearLayer] = []
-    used: list[str] = []
-    previous: fx.Node | None = None
-    for node in graph.nodes:
-        if node.op == "output":
-            every = sorted(used) == sorted(tensor.name for tensor in layout.tensors)
-            return tuple(layers) if node.args == (previous,) and every and layers else None
-        first = node.op == "placeholder"
-        follows = previous is not None and node.all_input_nodes == [previous] and node.args[0] is previous
-        if (previous is not None) if first else not (follows and _append(node, modules, layout, layers, used)):
-            return None
-        previous = node
-    return None
-
-
-def _append(
-    node: fx.Node, modules: Mapping[str, nn.Module], layout: Layout, layers: list[LinearLayer], used: list[str]
-) -> bool:
-    """Add what a node of the graph does to the chain; False where a chain has no place for it."""
-    kind: Any = type(modules[str(node.target)]) if node.op == "call_module" else node.target
-    if kind is nn.Linear:
+        nodes = list(fx.symbolic_trace(module).graph.nodes)
+    except Exception as error:  # noqa: BLE001 - the tracer raises whatever the module's code does
+        return f"its code cannot be traced ({type(error).__name__})"
+    layers: list[Layer] = []
+    before, *inner, output = nodes
+    for node in inner:
+        if node.all_input_nodes != [before] or len(node.users) != 1:
+            return f"{node.target} is not one of a chain of layers"
         name = str(node.target)
-        weight = layout[f"{name}.weight"]
-        used.append(weight.name)
-        bias = -1
-        if modules[name].bias is not None:
-            used.append(f"{name}.bias")
-            bias = layout[f"{name}.bias"].slice.start
-        layers.append(LinearLayer(weight.slice.start, bias, weight.shape[0], weight.shape[1]))
-        return True
-    if kind in ACTIVATIONS and len(node.args) == 1 and not node.kwargs.get("inplace"):
-        if not layers or layers[-1].activation != NONE:
-            return False
-        last = layers.pop()
-        layers.append(LinearLayer(last.weight, last.bias, last.outputs, last.inputs, ACTIVATIONS[kind]))
-        return True
-    return kind is nn.Identity or (not layers and _flattens(node, modules))
+        found = _layer(module.get_submodule(name), name) if node.op == "call_module" else _call(node)
+        if isinstance(found, str):
+            return found
+        layers += found
+        before = node
+    weighted = [layer.name for layer in layers if layer.has_weights]
+    if output.args != (before,) or len(set(weighted)) != len(weighted) or not weighted:
+        return "it must use each layer once, one after the other"
+    return tuple(layers)
 
 
-def _flattens(node: fx.Node, modules: Mapping[str, nn.Module]) -> bool:
-    """Whether a node turns each sample into one row."""
-    if node.op == "call_module":
-        flatten = modules[str(node.target)]
-        return isinstance(flatten, nn.Flatten) and (flatten.start_dim, flatten.end_dim) == (1, -1)
-    return node.target in ("flatten", torch.flatten) and node.args[1:] == (1,) and not node.kwargs
+def _layer(layer: nn.Module, name: str) -> list[Layer] | str:
+    """What a module adds to the chain, or why it has no place there."""
+    match layer:
+        case nn.Conv2d() if layer.groups == 1 and layer.dilation == (1, 1) and layer.padding_mode == "zeros":
+            if not isinstance(layer.padding, str):
+                return [Layer("conv", name, _pair(layer.stride), _pair(layer.padding))]
+        case nn.Linear():
+            return [Layer("linear", name)]
+        case nn.ReLU():
+            return [Layer("relu")]
+        case nn.Tanh():
+            return [Layer("tanh")]
+        case nn.Sigmoid():
+            return [Layer("sigmoid")]
+        case nn.MaxPool2d() if not (layer.ceil_mode or any(_pair(layer.padding))) and _pair(layer.dilation) == (1, 1):
+            return [Layer("max-pool", window=_pair(layer.kernel_size), stride=_pair(layer.stride))]
+        case nn.AvgPool2d() if _pair(layer.padding) == (0, 0) and not layer.ceil_mode and not layer.divisor_override:
+            return [Layer("avg-pool", window=_pair(layer.kernel_size), stride=_pair(layer.stride))]
+        case nn.Flatten() if layer.start_dim == 1 and layer.end_dim == -1:
+            return [Layer("flatten")]
+        case nn.Dropout():
+            return [Layer("dropout", rate=layer.p)] if layer.p else []
+        case nn.Identity():
+            return []
+    return f"{name} is a {type(layer).__name__}, which mixes or moves channels"
+
+
+_FUNCTIONS: Mapping[Any, LayerKind] = {
+    F.relu: "relu", torch.relu: "relu", "relu": "relu", "relu_": "relu",
+    F.tanh: "tanh", torch.tanh: "tanh", "tanh": "tanh",
+    F.sigmoid: "sigmoid", torch.sigmoid: "sigmoid", "sigmoid": "sigmoid",
+}  # fmt: skip
+_POOLS: Mapping[Any, LayerKind] = {F.max_pool2d: "max-pool", torch.max_pool2d: "max-pool", F.avg_pool2d: "avg-pool"}
+
+
+def _call(node: fx.Node) -> list[Layer] | str:
+    """What a function, or a method of a tensor, adds to the chain, or why it has no place there."""
+    target, given = node.target, list(node.args[1:])
+    options = {k: v for k, v in node.kwargs.items() if v not in (None, False)}
+    if target in _FUNCTIONS:
+        return [Layer(_FUNCTIONS[target])]
+    if target in _POOLS:
+        window = _pair(given[0] if given else options.pop("kernel_size"))
+        stride = _pair(given[1] if len(given) > 1 else options.pop("stride", window))
+        neutral = {"padding": (0, (0, 0)), "dilation": (1, (1, 1)), "count_include_pad": (True,)}
+        if len(given) <= 2 and all(v in neutral.get(k, ()) for k, v in options.items()):
+            return [Layer(_POOLS[target], window=window, stride=stride)]
+    if target in (torch.flatten, "flatten") and (given or list(options.values())) == [1]:
+        return [Layer("flatten")]
+    if target in (torch.mean, "mean") and (given or list(options.values())) in ([(2, 3)], [[2, 3]], [(-2, -1)]):
+        return [Layer("mean")]
+    return f"{getattr(target, '__name__', target)} is no known layer"
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    one, other = value if isinstance(value, tuple | list) else (value, value)
+    return operator.index(one), operator.index(other)

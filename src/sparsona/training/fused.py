@@ -22,7 +22,7 @@ from sparsona.data.dataset import Array, Indices
 from sparsona.message import Mask, Vector
 from sparsona.ops.moments import EMPTY, Moments
 from sparsona.training import kernels
-from sparsona.training.chain import LinearLayer, chain_of
+from sparsona.training.chain import LinearLayer, linear_chain
 from sparsona.training.job import Trained, TrainJob
 from sparsona.training.loop import rule_of
 from sparsona.training.objective import Objective, classification
@@ -40,7 +40,7 @@ def unfit(module: nn.Module, inputs: np.dtype[Any]) -> str:
     >>> unfit(nn.Sequential(nn.Linear(4, 2)), np.dtype("int64"))
     'its inputs are int64, not numbers or pixels'
     """
-    chain = chain_of(module)
+    chain = linear_chain(module)
     if isinstance(chain, str):
         return chain
     size = sum(parameter.numel() for parameter in module.parameters())

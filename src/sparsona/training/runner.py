@@ -19,7 +19,7 @@ from sparsona.layout import Layout
 from sparsona.message import Mask, Vector
 from sparsona.method import Model
 from sparsona.training.augment import crop_and_flip
-from sparsona.training.chain import chain_of
+from sparsona.training.chain import linear_chain
 from sparsona.training.config import TrainConfig
 from sparsona.training.flops import TRAINING, costs, forward_flops
 from sparsona.training.fused import FusedTrainer, RawSamples, TrainerName
@@ -70,7 +70,7 @@ class ModelRunner:
         """The operations counted so far. To count those of one turn, set it to 0 before the turn."""
         self.samples = 0.0
         """The samples trained on so far; a pass without training counts as a third. A device's time grows with it."""
-        self._chain = chain_of(module) if trainer == "fused" else ""
+        self._chain = linear_chain(module) if trainer == "fused" else ""
         self._fused = self._fuse()
         self._prior: Vector | None = None
         self._counter: ModelRunner | None = None

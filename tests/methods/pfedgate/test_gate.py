@@ -18,8 +18,8 @@ from sparsona.methods.pfedgate.gate import Design, Gate, Gated, Gating, SwitchNo
 from sparsona.methods.pfedgate.knapsack import Budget
 from sparsona.models import MODELS
 from sparsona.testing import tiny_setup
+from sparsona.training.chain import chain_of
 from sparsona.training.config import TrainConfig
-from sparsona.training.slim import chain_of
 from sparsona.training.vector import Flat
 
 LEAST = 0.2

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from sparsona.message import Mask, Vector
-from sparsona.training.slim import SlimNet, chain_or_none, plan
+from sparsona.training.chain import chain_or_none
+from sparsona.training.slim import SlimNet, plan
 from sparsona.training.transform import GradientSpans, WeightTransform
 from sparsona.training.vector import Flat
 

@@ -19,8 +19,8 @@ from sparsona.methods.pfedgate.blocks import Cut, blockwise_mean
 from sparsona.methods.pfedgate.gate import Design, Gated, Gating, block_scales, cut_of, ready
 from sparsona.methods.pfedgate.knapsack import Budget
 from sparsona.ops.moments import Moments
+from sparsona.training.chain import Chain, chain_or_none
 from sparsona.training.local import Local
-from sparsona.training.slim import Chain, chain_or_none
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
 

@@ -23,8 +23,9 @@ from sparsona.message import Mask, Vector
 from sparsona.methods.pfedgate.blocks import Cut
 from sparsona.methods.pfedgate.knapsack import Budget
 from sparsona.ops.moments import Moments
+from sparsona.training.chain import Chain
 from sparsona.training.config import TrainConfig
-from sparsona.training.slim import Chain, SlimNet, plan
+from sparsona.training.slim import SlimNet, plan
 from sparsona.training.transform import GradientSpans, WeightTransform
 from sparsona.training.vector import Flat, view_of
 

@@ -13,7 +13,8 @@ from torch import nn
 from sparsona.errors import InputError
 from sparsona.methods.pfedgate.blocks import Cut
 from sparsona.models import MODELS
-from sparsona.training.slim import SlimNet, chain_of, plan, small_module
+from sparsona.training.chain import chain_of
+from sparsona.training.slim import SlimNet, plan, small_module
 from sparsona.training.vector import Flat
 
 SHAPES = {

@@ -20,10 +20,8 @@ from torch import nn
 from sparsona.errors import InputError
 from sparsona.layout import Layout, Tensor
 from sparsona.message import IndexSet, Mask, Vector
-from sparsona.training.slim.chain import Chain, Layer, chain_of, chain_or_none
+from sparsona.training.chain import Chain, Layer
 from sparsona.training.vector import view_of
-
-__all__ = ["Chain", "Layer", "SlimLayer", "SlimNet", "SlimPlan", "chain_of", "chain_or_none", "plan", "small_module"]
 
 
 @dataclass(frozen=True, eq=False)
