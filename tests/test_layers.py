@@ -16,13 +16,13 @@ ROOT = Path(sparsona.__file__).parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "chance", "compiled", "system", "version"),
-    ("registry", "files", "message", "bits"),
+    ("registry", "files", "message", "bits", "options"),
     ("layout", "models", "wire"),
     ("data", "ops"),
     ("method", "metrics", "partition"),
     ("training",),
     ("methods", "personal", "runs"),
-    ("options", "federation", "export"),
+    ("federation", "export"),
     ("experiment",),
     ("report", "summary"),
     ("engines",),
@@ -40,13 +40,14 @@ RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
 KNOWS = {
     "message": {"errors"},
     "wire": {"bits", "compiled", "errors", "message"},
-    "ops": {"bits", "chance", "compiled", "errors", "layout", "message"},
+    "ops": {"bits", "chance", "compiled", "errors", "layout", "message", "options"},
     "method": {"chance", "layout", "message"},
     "metrics": {"chance", "data", "errors", "registry"},
-    "training": {"chance", "compiled", "data", "errors", "layout", "message", "method", "metrics", "ops"},
-    "personal": {"errors", "message", "method", "ops", "training"},
+    "training": {"chance", "compiled", "data", "errors", "layout", "message", "method", "metrics", "ops", "options"},
+    "personal": {"errors", "message", "method", "ops", "options", "training"},
     "methods": {
-        "chance", "compiled", "data", "errors", "layout", "message", "method", "ops", "registry", "training",
+        "chance", "compiled", "data", "errors", "layout", "message", "method", "ops", "options", "registry",
+        "training",
     },
 }  # fmt: skip
 """Rooms that may know these and no others, whatever their rank."""

@@ -13,14 +13,14 @@ from sparsona.report.listing import default
 def test_every_option_is_explained(name: str) -> None:
     for option in options_of(METHODS.get(name)):
         assert option.kind, option
-        assert option.text, f"the docstring of {name} does not say what {option.name} means"
+        assert option.text, f"{name} does not say what {option.name} means"
 
 
 @pytest.mark.parametrize("name", METHODS.names())
 def test_an_option_that_may_be_left_open_says_what_happens_then(name: str) -> None:
     for option in options_of(METHODS.get(name)):
         if default(option.default) == "none" and option.default != "none":
-            assert "where not given" in option.text, f"{name}: {option.name} is none, and what that means is not said"
+            assert "not given: " in option.text, f"{name}: {option.name} is none, and what that means is not said"
 
 
 def test_ranges_choices_and_none_are_shown() -> None:

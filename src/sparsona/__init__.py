@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sparsona.layout import Layout
     from sparsona.message import Blocks, Levels, Message, Positions, Sparse, Ternary, Vector
     from sparsona.method import Arrival, Fit, Method, Phase, Predictor, ServerContext, Task
+    from sparsona.options import option
     from sparsona.training.objective import Objective, classification, multilabel, regression
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "classification",
     "load",
     "multilabel",
+    "option",
     "regression",
     "run",
 ]  # fmt: skip
@@ -59,6 +61,7 @@ _FROM = {
     "sparsona.layout": ("Layout",),
     "sparsona.message": ("Blocks", "Levels", "Message", "Positions", "Sparse", "Ternary", "Vector"),
     "sparsona.method": ("Arrival", "Fit", "Method", "Phase", "Predictor", "ServerContext", "Task"),
+    "sparsona.options": ("option",),
     "sparsona.training.objective": ("Objective", "classification", "multilabel", "regression"),
 }
 _HOME = {name: module for module, names in _FROM.items() for name in names}

@@ -31,7 +31,7 @@ from sparsona.federation.schedule import Sampled
 from sparsona.files import check_regular
 from sparsona.method import Method
 from sparsona.methods import METHODS
-from sparsona.options import Option, groups, options_of
+from sparsona.options import Option, groups, option, options_of
 from sparsona.personal.layer import PersonalLayer
 from sparsona.registry import suggest
 from sparsona.training.config import TrainConfig
@@ -52,22 +52,19 @@ FREE = (
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """How each client's samples are divided into training, validation and test samples.
+    """How each client's samples are divided into training, validation and test samples."""
 
-    `use` is official: the publisher's test part, dealt out as the training part is; train: only the training part,
-    divided within each client; or pooled: both parts together, divided within each client. `test` is the share of a
-    client's samples that is tested on; `validation` is the share of the rest that choices are made on.
-    `by` is random; time:COLUMN, which tests the last rows (time:COLUMN:GAP leaves out rows so near to the cut); or
-    group:COLUMN, which tests whole groups. `repeat` is the number of the random division. `fewest` is the least number
-    of test rows with which a client has a score.
-    """
-
-    use: Literal["official", "train", "pooled"] = "official"
-    test: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    validation: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    by: str = "random"
-    repeat: Annotated[int, Field(ge=0)] = 0
-    fewest: Annotated[int, Field(ge=1)] = 5
+    use: Literal["official", "train", "pooled"] = option(
+        "official",
+        "test on the publisher's test part (official), or divide the train part or both parts (pooled) in each client",
+    )
+    test: float = option(0.2, "share of a client's samples that is tested on", gt=0, lt=1)
+    validation: float = option(0.1, "share of the other samples that choices are made on", ge=0, lt=1)
+    by: str = option(
+        "random", "random, time:COLUMN (test the last rows), time:COLUMN:GAP (leave a gap), group:COLUMN (whole groups)"
+    )
+    repeat: int = option(0, "number of the random division", ge=0)
+    fewest: int = option(5, "least number of test rows with which a client has a score", ge=1)
 
 
 class Experiment(BaseModel):
@@ -79,36 +76,31 @@ class Experiment(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    method: Annotated[str, Field(description="the method, as `sparsona methods` lists it")]
-    data: Annotated[str, Field(description="a data set of `sparsona data list`, or folder:, csv:, parquet:, npz:")] = (
-        "digits"
+    method: Annotated[str, Field(description="name of the method, as `sparsona methods` lists it")]
+    data: str = option("digits", "data set of `sparsona data list`, or your own files: folder:, csv:, parquet:, npz:")
+    model: str = option("auto", "network (auto: the data set's own)")
+    clients: int = option(10, "number of clients (0: all that the partition makes, as with your own data)", ge=0)
+    partition: str = option(
+        "dirichlet-classes:0.3", "how samples are split over clients (groups: by owner, as your own data)"
     )
-    model: Annotated[str, Field(description="the net; auto: the data set's own")] = "auto"
-    clients: Annotated[int, Field(ge=0, description="how many clients; 0: as many as the partition makes")] = 10
-    partition: Annotated[str, Field(description="how samples are dealt out; groups: the owners themselves")] = (
-        "dirichlet-classes:0.3"
+    rounds: int = option(20, "number of rounds", ge=1)
+    seed: int = option(0, "seed of all random numbers", ge=0)
+    new_clients: float = option(0.0, "share of clients held out of training that join after the last round", ge=0, lt=1)
+    engine: str = option("auto", "engine that runs the clients: inprocess, pool or ray (auto: pool where it is faster)")
+    workers: int = option(0, "number of worker processes (0: one per core)", ge=0)
+    device: str = option("cpu", "device: cpu or cuda")
+    trainer: Literal["auto", "plain", "fused"] = option(
+        "auto", "plain torch, or compiled code for tiny networks (fused; auto: where it supports the model)"
     )
-    rounds: Annotated[int, Field(ge=1, description="how many rounds")] = 20
-    seed: Annotated[int, Field(ge=0, description="the seed of all chance")] = 0
-    new_clients: Annotated[float, Field(ge=0, lt=1, description="the share of clients that joins after training")] = 0.0
-    engine: Annotated[str, Field(description="what runs the clients' turns; auto: the pool where it pays")] = "auto"
-    workers: Annotated[int, Field(ge=0, description="worker processes; 0: one a core")] = 0
-    device: Annotated[str, Field(description="cpu or cuda")] = "cpu"
-    trainer: Annotated[
-        Literal["auto", "plain", "fused"],
-        Field(description="plain, or fused: tiny nets in compiled code; auto: fused where it takes the model"),
-    ] = "auto"
-    packing: Annotated[PackingName, Field(description="few bytes (tight) or little time (plain)")] = "tight"
-    max_update_norm: Annotated[
-        float | None, Field(gt=0, description="refuse a reply longer than so many times the others' median")
-    ] = None
-    least_rows: Annotated[
-        int, Field(ge=1, description="the fewest rows of a client behind a batch, a category or another value it sends")
-    ] = 1
-    server_memory_mb: Annotated[
-        int, Field(gt=0, description="of what the server has for its clients, more than so many MB are files")
-    ] = 512
-    options: Annotated[dict[str, Any], Field(description="the method's options: `sparsona methods NAME`")] = {}
+    packing: PackingName = option("tight", "encode for few bytes (tight) or little time (plain)")
+    max_update_norm: float | None = option(
+        None, "reject updates whose norm exceeds N times the median (not given: accept all)", gt=0
+    )
+    least_rows: int = option(
+        1, "least number of a client's rows behind each batch, category and other value that it sends", ge=1
+    )
+    server_memory_mb: int = option(512, "memory for client state on the server in MB; the rest spills to disk", gt=0)
+    options: dict[str, Any] = option({}, "options of the method: `sparsona methods NAME` (not given: its defaults)")
     training: TrainConfig = TrainConfig()
     schedule: Sampled = Sampled()
     columns: Columns = Columns()

@@ -1,24 +1,44 @@
-"""The options of a method and the settings of an experiment, one line each: what `sparsona methods NAME` and
-`sparsona settings` show, and the documentation's tables."""
+"""Options of methods and settings of experiments: how a class declares them, and how a program lists them.
+
+`sparsona methods NAME`, `sparsona settings`, the help of every command that runs an experiment and the tables of the
+documentation are made from these declarations.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
-import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from pydantic import Field
 from pydantic.fields import FieldInfo
+
+T = TypeVar("T")
 
 NEEDED = "needed"
 """The default of an option that has none."""
 
 
+def option(default: T, description: str, **rules: float) -> T:
+    """Declare a field of a dataclass or pydantic model with its default, its meaning and its range.
+
+    `rules` are those of :func:`pydantic.Field`, such as ``ge``, ``gt``, ``le``, ``lt`` and ``min_length``.
+
+    >>> @dataclass(frozen=True)
+    ... class Step:
+    ...     rate: float = option(0.1, "learning rate", gt=0)
+    >>> Step().rate, options_of(Step)
+    (0.1, [Option(name='rate', kind='float > 0', default=0.1, text='learning rate')])
+    """
+    # pydantic passes the metadata of a dataclass field on to Field, so a plain dataclass needs no FieldInfo default.
+    return dataclasses.field(default=default, metadata={"description": description, **rules})
+
+
 @dataclass(frozen=True)
 class Option:
-    """One hyper-parameter or setting: its name, its type with the range or the choices, its default, its meaning."""
+    """One option or setting: its name, its type with range or choices, its default and its meaning."""
 
     name: str
     kind: str
@@ -27,30 +47,23 @@ class Option:
 
 
 def options_of(kind: type) -> list[Option]:
-    """The fields of a method, or of a section of an experiment. What each one means is the clause of the class's
-    docstring that names it. For a field that many classes share it is the description that stands with its type.
-    Options that belong together are one field, a dataclass, and are named with its name before theirs.
+    """List the options of a method, or the settings of a section of an experiment.
+
+    A field that is a dataclass is a group: its options are listed as ``group.name``. A field whose type has a
+    description, such as `MergeRule`, needs none of its own.
 
     >>> from sparsona.methods.fedprox import FedProx
-    >>> options_of(FedProx)[0].kind, options_of(FedProx)[0].text
-    ('float >= 0', 'the strength of the term')
+    >>> options_of(FedProx)[0].kind
+    'float >= 0'
     >>> [option.name for option in options_of(FedProx) if option.name.startswith("server.")][:2]
     ['server.optimizer', 'server.lr']
     """
-    clauses = {"": _clauses(inspect.getdoc(kind) or "")}
-    found = []
-    for leaf in leaves(kind):
-        group, _, name = leaf.name.rpartition(".")
-        if group not in clauses:
-            clauses[group] = _clauses(inspect.getdoc(type(getattr(kind, group))) or "")
-        text = _meaning(name, clauses[group]) or _description(leaf.hint)
-        found.append(Option(leaf.name, _kind(leaf.hint), leaf.default, text))
-    return found
+    return [Option(leaf.name, _kind(leaf.hint), leaf.default, _description(leaf.hint)) for leaf in leaves(kind)]
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """An option as it is declared: its name, with its group's before it, its annotated type and its default."""
+    """An option as it is declared: its name with its group's, its type with description and range, its default."""
 
     name: str
     hint: Any
@@ -59,15 +72,24 @@ class Leaf:
 
 def leaves(kind: type) -> list[Leaf]:
     """The fields of a class in the order of their declaration, groups unfolded."""
-    hints, found = get_type_hints(kind, include_extras=True), []
-    grouped = groups(kind)
+    found, grouped, hints = [], groups(kind), _hints(kind)
     for field, default in _defaults(kind).items():
         if field in grouped:
-            inner = get_type_hints(type(default), include_extras=True)
+            inner = _hints(type(default))
             found += [Leaf(f"{field}.{name}", inner[name], value) for name, value in grouped[field].items()]
         else:
             found.append(Leaf(field, hints[field], default))
     return found
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    """The type of each field, with what :func:`option` declares."""
+    if not dataclasses.is_dataclass(kind):
+        fields: dict[str, FieldInfo] = getattr(kind, "model_fields", {})
+        return {name: Annotated[info.annotation, info] for name, info in fields.items()}
+    hints = get_type_hints(kind, include_extras=True)
+    declared = {field.name: Field(**field.metadata) for field in dataclasses.fields(kind) if field.metadata}
+    return hints | {name: Annotated[hints[name], info] for name, info in declared.items()}
 
 
 def groups(kind: type) -> dict[str, dict[str, Any]]:
@@ -95,17 +117,8 @@ def _defaults(kind: type) -> dict[str, Any]:
     return {name: NEEDED if field.is_required() else field.default for name, field in fields.items()}
 
 
-def _clauses(doc: str) -> list[str]:
-    return [re.sub(r"\s+", " ", clause).strip(" .") for clause in re.split(r"(?<=[.;])\s+", doc) if clause.strip()]
-
-
-def _meaning(name: str, clauses: list[str]) -> str:
-    found = next((clause.rstrip(";") for clause in clauses if f"`{name}`" in clause), "")
-    return re.sub(rf"^`{re.escape(name)}`(?::| is| are) ", "", found)
-
-
 def _description(hint: Any) -> str:
-    extras = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    extras = get_args(hint)[:0:-1] if get_origin(hint) is Annotated else ()
     return next((extra.description for extra in extras if isinstance(extra, FieldInfo) and extra.description), "")
 
 
@@ -116,11 +129,17 @@ def _kind(hint: Any) -> str:
     """A type as text: ``float >= 0, < 1``, ``tensor | model``, ``int >= 1 or none``."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return " ".join([_kind(arguments[0]), *_bounds(arguments[1:])])
+        inner, *extras = arguments
+        if get_origin(inner) in (Union, UnionType):  # bounds hold for the members, not for none
+            members = [one if one is NoneType else Annotated[one, *extras] for one in get_args(inner)]
+            return " or ".join(map(_kind, members))
+        return " ".join([_kind(inner), *_bounds(extras)])
     if origin is Literal:
         return " | ".join(map(str, arguments))
     if origin in (Union, UnionType):
-        return " or ".join("none" if one is NoneType else _kind(one) for one in arguments)
+        return " or ".join(map(_kind, arguments))
+    if hint is NoneType:
+        return "none"
     if origin is tuple:
         return f"list of {_kind(arguments[0])}"
     if origin is dict:
@@ -128,7 +147,7 @@ def _kind(hint: Any) -> str:
     return str(getattr(hint, "__name__", hint))
 
 
-def _bounds(extras: tuple[Any, ...]) -> list[str]:
+def _bounds(extras: Sequence[Any]) -> list[str]:
     """The bounds that pydantic checks, as one text."""
     found = []
     for extra in extras:

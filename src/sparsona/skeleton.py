@@ -48,10 +48,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from pydantic import Field
-from sparsona import Arrival, Fit, Message, Method, ServerContext, Task, Vector
+from sparsona import Arrival, Fit, Message, Method, ServerContext, Task, Vector, option
 from sparsona.ops.mean import weighted_mean
 
 if TYPE_CHECKING:
@@ -74,12 +73,9 @@ class ClientState:
 
 @dataclass(frozen=True)
 class $title(Method[ServerState, ClientState]):
-    """FedAvg to begin with: the first line of this text is what `sparsona methods` shows.
+    """FedAvg to begin with: the first line of this text is what `sparsona methods` shows."""
 
-    `step` is how far the server goes towards the mean of the replies.
-    """
-
-    step: Annotated[float, Field(gt=0, le=1)] = 1.0
+    step: float = option(1.0, "share of the way to the mean of the replies that the server goes", gt=0, le=1)
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)

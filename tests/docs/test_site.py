@@ -34,7 +34,7 @@ def test_every_setting_stands_on_its_page_with_a_meaning(generate: ModuleType) -
     for setting in all_settings():
         assert setting.text, f"nothing says what {setting.name} means"
         assert f"| `{setting.name}` | " in page
-    assert "| `training.momentum` | float >= 0, < 1 | `0.0` | that of SGD |" in page
+    assert "| `training.momentum` | float >= 0, < 1 | `0.0` | momentum of sgd |" in page
 
 
 @pytest.mark.parametrize("name", METHODS.names())

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
+from sparsona.options import option
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """When and where models are measured.
+    """When and where models are measured."""
 
-    `every` is the number of rounds from one evaluation to the next; the last round always has one (0: no other).
-    `post` is who is measured after training: everyone, though a client that was not asked must train for it; or the
-    participants, and everyone in the last round. `ft` adds a third point: the `pre` model after an epoch of training.
-    """
-
-    every: Annotated[int, Field(ge=0)] = 1
-    post: Literal["everyone", "participants"] = "everyone"
-    ft: bool = False
+    every: int = option(1, "evaluate every N rounds (0: only after the last)", ge=0)
+    post: Literal["everyone", "participants"] = option(
+        "everyone", "clients measured after training; everyone trains clients that were not sampled just for that"
+    )
+    ft: bool = option(False, "also measure the pre model after one epoch of training")
 
     def due(self, round: int, rounds: int) -> bool:
         """Whether models are measured in this round, counted from 0."""

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
-from pydantic import Field
+from sparsona.options import option
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A Ray cluster. `address`: HOST:PORT, or auto for the one on this machine; without one a new one is started here.
+    """The Ray cluster on which workers run."""
 
-    `gpus_per_worker`: the share of a GPU that a worker has; 0.25 lets four share one.
-    """
-
-    address: str = ""
-    gpus_per_worker: Annotated[float, Field(ge=0)] = 0.0
+    address: str = option("", "HOST:PORT of the Ray cluster, or auto: the one on this machine (not given: start one)")
+    gpus_per_worker: float = option(0.0, "share of a GPU per Ray worker (0.25: four workers share one)", ge=0)
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What an engine may use: so many `workers`, 0 meaning one a core, and a cluster, for the engine that needs one."""
+    """The resources of an engine: number of workers (0: one per core) and, for Ray, the cluster."""
 
     workers: int = 0
     cluster: Cluster = Cluster()

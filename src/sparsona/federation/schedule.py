@@ -13,10 +13,11 @@ from sparsona.chance import Chance
 from sparsona.errors import InputError, counted
 from sparsona.federation.clock import Fleet, Timing, fleet
 from sparsona.method import ClientId
+from sparsona.options import option
 from sparsona.registry import suggest
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
-Seconds = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True)
@@ -46,29 +47,31 @@ class Schedule(Protocol):
 class Sampled:
     """A random share of the clients each round, some of whom fail or are late.
 
-    `sample` is the share of the clients that is asked in a round. `dropout` is the chance that a client dies before it
-    trains; `loss` is the chance that its reply is lost after it has trained; `availability` is the chance that a client
-    can be reached at all, for everyone or by name.
-    `stragglers` is how many clients are slow, as in SPFL: the m-th of them takes part in one round and misses the next
-    m; or the number of missed rounds by name. `straggling` says how they miss rounds: late, with a reply that comes in
-    the last of them; or absent, after a reply that was in time.
-    `devices` are the devices and links of the virtual clock: a preset (phone-4g, phone-wifi, hospital, sensor), several
-    joined by +, or a CSV file. `deadline` is the simulated second of a round after which replies are lost (none: the
-    server waits for the slowest); `window` lets the server aggregate every so many simulated seconds what has come.
-
     >>> Sampled(sample=0.5).plan(0, ["a", "b", "c", "d"], Chance(0)).invited
     ('a', 'c')
     """
 
-    sample: Annotated[float, Field(gt=0, le=1)] = 1.0
-    dropout: Fraction = 0.0
-    loss: Fraction = 0.0
-    availability: Fraction | dict[str, Fraction] = 1.0
-    stragglers: Annotated[int, Field(ge=0)] | dict[str, Annotated[int, Field(ge=0)]] = 0
-    straggling: Literal["late", "absent"] = "late"
-    devices: str = "phone-4g"
-    deadline: Seconds | None = None
-    window: Seconds | None = None
+    sample: float = option(1.0, "share of the clients that is sampled in a round", gt=0, le=1)
+    dropout: float = option(0.0, "probability that a client fails before it trains", ge=0, le=1)
+    loss: float = option(0.0, "probability that a reply is lost after training", ge=0, le=1)
+    availability: Fraction | dict[str, Fraction] = option(
+        1.0, "probability that a client can be reached, for all clients or by name"
+    )
+    stragglers: Count | dict[str, Count] = option(
+        0, "number of slow clients, the m-th of which misses m rounds after each of its own; or missed rounds by name"
+    )
+    straggling: Literal["late", "absent"] = option(
+        "late", "a slow client replies in the last round that it misses (late), or at once and is then absent"
+    )
+    devices: str = option(
+        "phone-4g", "simulated devices and links: phone-4g, phone-wifi, hospital, sensor, several with +, or a CSV file"
+    )
+    deadline: float | None = option(
+        None, "simulated seconds per round after which replies are lost (not given: wait for the slowest client)", gt=0
+    )
+    window: float | None = option(
+        None, "simulated seconds after which the server aggregates what has arrived (not given: one round)", gt=0
+    )
 
     def among(self, clients: Sequence[ClientId]) -> Sampled:
         """The same schedule for these clients: names are checked, the stragglers are named."""

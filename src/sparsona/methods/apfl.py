@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
@@ -16,6 +15,7 @@ from sparsona.methods import METHODS
 from sparsona.methods._averaging import averaged, received
 from sparsona.ops.robust import MergeRule
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.options import option
 from sparsona.training.local import Local
 from sparsona.training.minibatch import Minibatch, Vectors
 
@@ -31,16 +31,13 @@ class ClientState:
 @METHODS.add
 @dataclass(frozen=True)
 class APFL(Method[ServerState, ClientState]):
-    """FedAvg, and a mixture of the global model with one of the client's own.
-
-    `alpha` is the own model's share of the mixture; with `adaptive` each client moves its share along the gradient,
-    within 0 and 1, once a round.
-    """
+    """FedAvg plus one own model per client, used as a mixture with the global model."""
 
     private: ClassVar[tuple[str, ...]] = ("own",)
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
-    alpha: Annotated[float, Field(ge=0, le=1)] = 0.5
-    adaptive: bool = True
+
+    alpha: float = option(0.5, "share of the client's own model in the mixture", ge=0, le=1)
+    adaptive: bool = option(True, "each client adapts its alpha by one gradient step per round, within 0 and 1")
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
 

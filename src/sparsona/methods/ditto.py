@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
-
-from pydantic import Field
+from typing import ClassVar, Literal
 
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
@@ -15,11 +13,10 @@ from sparsona.methods import METHODS
 from sparsona.methods._averaging import averaged, received
 from sparsona.ops.robust import MergeRule
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.options import option
 from sparsona.training.config import TrainConfig
 from sparsona.training.job import Proximal
 from sparsona.training.local import Local
-
-Epochs = Annotated[int, Field(ge=1)] | None
 
 
 @dataclass(frozen=True)
@@ -32,21 +29,17 @@ class ClientState:
 @METHODS.add
 @dataclass(frozen=True)
 class Ditto(Method[ServerState, ClientState]):
-    """FedAvg, and a personal model for every client that is held near the global one.
-
-    `lam` is the strength of the pull. `form` makes the pull part of the loss (loss), or a step of its own after each
-    step (shrink, as in DisPFL's code: the gradient is clipped without it). `global_epochs` replaces the epochs of the
-    global model (the usual ones where not given). `personal_epochs` replaces those of the personal one (the usual ones
-    where not given).
-    """
+    """FedAvg plus one personal model per client, which a proximal term keeps near the global model."""
 
     private: ClassVar[tuple[str, ...]] = ("own",)
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
 
-    lam: Annotated[float, Field(ge=0)] = 0.5
-    form: Literal["loss", "shrink"] = "loss"
-    global_epochs: Epochs = None
-    personal_epochs: Epochs = None
+    lam: float = option(0.5, "strength of the pull towards the global model", ge=0)
+    form: Literal["loss", "shrink"] = option(
+        "loss", "the pull is a term of the loss, or a step after each step (shrink, outside the gradient's clip)"
+    )
+    global_epochs: int | None = option(None, "epochs of the global model (not given: training.epochs)", ge=1)
+    personal_epochs: int | None = option(None, "epochs of the personal model (not given: training.epochs)", ge=1)
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
 

@@ -6,10 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.message import Message, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
@@ -21,6 +19,7 @@ from sparsona.ops.moments import EMPTY, Moments
 from sparsona.ops.rounding import Values, rounded
 from sparsona.ops.server import PLAIN_STEP, ServerStep
 from sparsona.ops.topk import top_supports
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
@@ -43,9 +42,9 @@ class ClientState:
 @METHODS.add
 @dataclass(frozen=True)
 class EF21(Method[ServerState, ClientState]):
-    """FedAvg on estimates of the updates, which clients correct by the largest entries (`density` of each tensor)."""
+    """FedAvg on estimates of the clients' updates; each client sends top-k corrections to its estimate."""
 
-    density: Annotated[float, Field(gt=0, le=1)] = 0.1
+    density: float = option(0.1, "share of each tensor's entries in a correction", gt=0, le=1)
     values: Values = "float32"
     server: ServerStep = PLAIN_STEP
 

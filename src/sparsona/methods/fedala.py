@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
@@ -18,6 +17,7 @@ from sparsona.methods._averaging import averaged, received
 from sparsona.ops.parts import last_layers
 from sparsona.ops.robust import MergeRule
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.options import option
 from sparsona.training.local import Local
 from sparsona.training.minibatch import Minibatch, Vectors
 
@@ -33,17 +33,14 @@ class ClientState:
 @METHODS.add
 @dataclass(frozen=True)
 class FedALA(Method[ServerState, ClientState]):
-    """FedAvg whose clients learn where to take the global model, entry by entry, in the last layers.
-
-    `layers`: how many of the last layers have weights W, at most all but the first; all others take the global model.
-    `ala_steps` steps on W are taken a round and `ala_first` in a client's first, at the rate `ala_lr`.
-    """
+    """FedAvg whose clients learn, entry by entry in the last layers, how much of the global model to take."""
 
     private: ClassVar[tuple[str, ...]] = ("weights",)
-    layers: Annotated[int, Field(ge=1)] = 1
-    ala_steps: Annotated[int, Field(ge=1)] = 1
-    ala_first: Annotated[int, Field(ge=1)] = 10
-    ala_lr: Annotated[float, Field(gt=0)] = 1.0
+
+    layers: int = option(1, "number of last layers with learnt weights W (at most all but the first)", ge=1)
+    ala_steps: int = option(1, "steps on W per round", ge=1)
+    ala_first: int = option(10, "steps on W in a client's first round", ge=1)
+    ala_lr: float = option(1.0, "learning rate of W", gt=0)
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
 

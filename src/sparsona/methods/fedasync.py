@@ -5,16 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import received
 from sparsona.ops.mean import weighted_mean
+from sparsona.options import option
 from sparsona.training.job import Proximal
 from sparsona.training.local import Local
 
@@ -32,21 +32,20 @@ class ServerState:
 @METHODS.add
 @dataclass(frozen=True)
 class FedAsync(Method[ServerState, None]):
-    """One global model that takes in models one by one, late ones with less weight.
+    """One global model that mixes in each client's model on arrival, with less weight for late models.
 
-    `staleness` is the shape of that weight s(D), D counted in models taken in: 1 (constant), (1 + D)^-a (polynomial),
-    or 1 up to D = b and 1 / (a (D - b) + 1) beyond (hinge). `alpha` is the weight of a model that is not late. `a` is
-    the slope of s (0.5 where not given, and 10 for hinge). `b` is how late a model may be without losing weight
-    (hinge). `rho` is the strength of a pull that holds clients near their start. `variant` repository is that of SPFL's
-    authors: models are mixed with the global one by 0.8 (rounds late + 1)^-1/2 and then averaged.
+    The weight of a model that is D models late is alpha s(D): s is 1 (constant), (1 + D)^-a (polynomial), or 1 up to
+    D = b and 1 / (a (D - b) + 1) beyond (hinge).
     """
 
-    staleness: Literal["constant", "polynomial", "hinge"] = "polynomial"
-    alpha: Annotated[float, Field(gt=0, le=1)] = 0.6
-    a: Annotated[float, Field(ge=0)] | None = None
-    b: Annotated[float, Field(ge=0)] = 4.0
-    rho: Annotated[float, Field(ge=0)] = 0.005
-    variant: Literal["paper", "repository"] = "paper"
+    staleness: Literal["constant", "polynomial", "hinge"] = option("polynomial", "shape of s(D)")
+    alpha: float = option(0.6, "weight of a model that is not late", gt=0, le=1)
+    a: float | None = option(None, "slope of s (not given: 0.5, and 10 for hinge)", ge=0)
+    b: float = option(4.0, "lateness up to which hinge keeps the full weight", ge=0)
+    rho: float = option(0.005, "strength of the proximal term that keeps a client near its start", ge=0)
+    variant: Literal["paper", "repository"] = option(
+        "paper", "repository: as SPFL's authors, mix with 0.8 (rounds late + 1)^-1/2 and average the mixtures"
+    )
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial, 0)

@@ -5,26 +5,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.ops.robust import MergeRule, merged
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
 class FedAvg(Method[ServerState, None]):
-    """One global model: the mean of the clients' models by their numbers of examples."""
+    """One global model: the mean of the clients' models, weighted by their numbers of examples."""
 
-    late: Annotated[
-        Literal["average", "drop"], Field(description="models that arrive after their round: average or drop them")
-    ] = "average"
+    late: Literal["average", "drop"] = option("average", "average or drop models that arrive after their round")
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
 

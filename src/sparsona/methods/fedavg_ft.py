@@ -5,9 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
-
-from pydantic import Field
 
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
@@ -15,18 +12,16 @@ from sparsona.methods import METHODS
 from sparsona.methods._averaging import averaged, received
 from sparsona.ops.robust import MergeRule
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
 class FedAvgFT(Method[ServerState, None]):
-    """FedAvg whose personal model is the global one after local training.
+    """FedAvg whose clients fine-tune the global model before they use it."""
 
-    `ft_epochs` is the number of epochs of that training.
-    """
-
-    ft_epochs: Annotated[int, Field(ge=1)] = 1
+    ft_epochs: int = option(1, "epochs of fine-tuning", ge=1)
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
 

@@ -21,10 +21,11 @@ from sparsona.training.local import Local
 @METHODS.add
 @dataclass(frozen=True)
 class FedBN(Method[ServerState, ClientState]):
-    """FedAvg with private normalisation layers; of a model without any it is FedAvg."""
+    """FedAvg with private normalisation layers; a model without any is trained as by FedAvg."""
 
     private: ClassVar[tuple[str, ...]] = ("kept",)
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
+
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
 

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field
 
 from sparsona.errors import InputError
 from sparsona.message import Message, Vector
@@ -19,6 +18,7 @@ from sparsona.methods import METHODS
 from sparsona.ops.initial import initial_models
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.mixture import Mixture
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
@@ -41,14 +41,14 @@ class ClientState:
 class FedEM(Method[ServerState, ClientState]):
     """A private mixture of shared models.
 
-    `learners` is the number of shared models. E: q_nm ~ pi_m exp(-loss_m(x_n)), pi_m = mean_n q_nm. M: each model is
-    trained on the loss weighted by q_m. A new client takes the E-step only.
+    E: q_nm ~ pi_m exp(-loss_m(x_n)), pi_m = mean_n q_nm. M: each model is trained on the loss weighted by q_m. A new
+    client takes the E-step only.
     """
 
     private: ClassVar[tuple[str, ...]] = ("mixture",)
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
 
-    learners: Annotated[int, Field(ge=1)] = 3
+    learners: int = option(3, "number of shared models", ge=1)
 
     def start_server(self, task: Task) -> ServerState:
         if not task.classes:

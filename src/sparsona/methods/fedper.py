@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
-
-from pydantic import Field
+from typing import ClassVar
 
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
@@ -17,20 +15,18 @@ from sparsona.methods._split import ClientState, answer, assembled, mean_shared
 from sparsona.ops.parts import last_layers
 from sparsona.ops.robust import MergeRule
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
 class FedPer(Method[ServerState, ClientState]):
-    """Shared body, private head.
-
-    `head` is the number of private layers at the end.
-    """
+    """Shared body, private head."""
 
     private: ClassVar[tuple[str, ...]] = ("kept",)
-    head: Annotated[int, Field(ge=1)] = 1
 
+    head: int = option(1, "number of private layers at the end", ge=1)
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
 

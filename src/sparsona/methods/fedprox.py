@@ -5,9 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
-
-from pydantic import Field
 
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
@@ -15,6 +12,7 @@ from sparsona.methods import METHODS
 from sparsona.methods._averaging import averaged, received
 from sparsona.ops.robust import MergeRule
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.options import option
 from sparsona.training.job import Proximal
 from sparsona.training.local import Local
 
@@ -22,12 +20,9 @@ from sparsona.training.local import Local
 @METHODS.add
 @dataclass(frozen=True)
 class FedProx(Method[ServerState, None]):
-    """FedAvg with a proximal term in the local loss.
+    """FedAvg with a proximal term in the local loss."""
 
-    `mu` is the strength of the term; mu = 0 is FedAvg.
-    """
-
-    mu: Annotated[float, Field(ge=0)] = 0.1
+    mu: float = option(0.1, "strength of the proximal term (0: FedAvg)", ge=0)
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
 

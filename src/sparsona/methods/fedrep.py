@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
-
-from pydantic import Field
+from typing import ClassVar
 
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
@@ -17,26 +15,25 @@ from sparsona.methods._split import ClientState, answer, assembled, mean_shared
 from sparsona.ops.parts import last_layers
 from sparsona.ops.robust import MergeRule
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
 class FedRep(Method[ServerState, ClientState]):
-    """Shared body, private head, trained one after the other.
+    """Shared body, private head; a client trains the head first, then the body.
 
-    `head` is the number of private layers at the end. `head_epochs` is how long the head is trained before the body
-    gets the usual epochs. `head_lr` is the head's learning rate, the usual one where not given. `new_epochs` is how
-    long a new client trains its head; it leaves the body as it is. The authors let everyone do that before the last
-    test; here nobody is tested after more training than the others have.
+    The authors train every head once more before the last test. Here no client is tested after more training than
+    with the other methods.
     """
 
     private: ClassVar[tuple[str, ...]] = ("kept",)
-    head: Annotated[int, Field(ge=1)] = 1
-    head_epochs: Annotated[int, Field(ge=1)] = 1
-    head_lr: Annotated[float, Field(gt=0)] | None = None
-    new_epochs: Annotated[int, Field(ge=1)] = 10
 
+    head: int = option(1, "number of private layers at the end", ge=1)
+    head_epochs: int = option(1, "epochs of the head, before the body is trained for training.epochs", ge=1)
+    head_lr: float | None = option(None, "learning rate of the head (not given: training.lr)", gt=0)
+    new_epochs: int = option(10, "epochs that a new client trains its head; the body stays as it is", ge=1)
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
 

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.layout import Layout
 from sparsona.message import Message, Sparse, Vector
@@ -22,6 +21,7 @@ from sparsona.ops.packed import without
 from sparsona.ops.rounding import Values, rounded
 from sparsona.ops.server import ServerStep
 from sparsona.ops.topk import top_supports
+from sparsona.options import option
 from sparsona.training.local import Local
 
 FINEST = 2.0**-18
@@ -47,11 +47,12 @@ class ClientState:
 @METHODS.add
 @dataclass(frozen=True)
 class FedThin(Method[ServerState, ClientState]):
-    """A shared model over a thin channel both ways (`density` of each tensor), and a running mean for each client."""
+    """One global model over a thin channel both ways, and a running mean of its models on each client."""
 
     feedback: ClassVar[str] = "residual"
     average: ClassVar[float] = 0.7
-    density: Annotated[float, Field(gt=0, le=1)] = 0.2
+
+    density: float = option(0.2, "share of each tensor's entries that is sent each way", gt=0, le=1)
     values: Values = "pow2"
     server: ServerStep = ServerStep(momentum=0.5)  # noqa: RUF009
 

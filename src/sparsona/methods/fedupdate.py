@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
-
-from pydantic import Field
 
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
@@ -17,18 +14,16 @@ from sparsona.methods import METHODS
 from sparsona.methods._averaging import averaged, received
 from sparsona.ops.robust import MergeRule
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
 class FedUpdate(Method[ServerState, None]):
-    """FedAvg whose personal model is the global one after a few steps on local batches.
+    """FedAvg whose clients take a few steps on local batches before they use the global model."""
 
-    `ft_steps` is the number of these steps.
-    """
-
-    ft_steps: Annotated[int, Field(ge=1)] = 1
+    ft_steps: int = option(1, "number of steps", ge=1)
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
 

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.errors import WireError
 from sparsona.message import Message, Vector
@@ -17,6 +16,7 @@ from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.ops.initial import initial_models
 from sparsona.ops.mean import weighted_mean
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
@@ -30,14 +30,11 @@ class ServerState:
 @METHODS.add
 @dataclass(frozen=True)
 class IFCA(Method[ServerState, None]):
-    """Clustered federated learning: each client is in the cluster whose model has the lowest loss on its data.
-
-    `clusters` is the number of models.
-    """
+    """Clustered federated learning: each client joins the cluster whose model has the lowest loss on its data."""
 
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
 
-    clusters: Annotated[int, Field(ge=1)] = 3
+    clusters: int = option(3, "number of models", ge=1)
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(initial_models(task.initial, task.layout, task.chance, self.clusters))

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.errors import InputError
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.ops.mean import weighted_mean
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
@@ -36,18 +36,17 @@ class ClientState:
 @METHODS.add
 @dataclass(frozen=True)
 class L2GD(Method[ServerState, ClientState]):
-    """Local models drawn to their mean; a coin decides between a step on the data and one towards the mean.
+    """One model per client, drawn to the mean; a coin decides between a step on the data and one towards the mean.
 
-    `lam` is the strength of the pull to the mean. `p` is the probability of a step towards the mean. A round is all the
-    steps between two exchanges: on average 1/(1-p) towards the mean, then 1/p on batches of the config. The config's
-    rate is the local step eta / (N (1-p)); a step towards the mean is then lr * lam * (1-p) / p.
+    A round is all steps between two exchanges: on average 1/(1-p) towards the mean, then 1/p on batches. training.lr is
+    the local step eta / (N (1-p)); a step towards the mean is then lr * lam * (1-p) / p.
     """
 
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
     unused: ClassVar[tuple[str, ...]] = ("epochs", "steps")
 
-    lam: Annotated[float, Field(ge=0)] = 0.1
-    p: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    lam: float = option(0.1, "strength of the pull towards the mean", ge=0)
+    p: float = option(0.05, "probability of a step towards the mean", gt=0, lt=1)
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(None)

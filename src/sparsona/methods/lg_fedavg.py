@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
-
-from pydantic import Field
+from typing import ClassVar, Literal
 
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
@@ -17,22 +15,22 @@ from sparsona.methods._split import ClientState, answer, assembled, mean_shared
 from sparsona.ops.parts import last_layers
 from sparsona.ops.robust import MergeRule
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
 class LGFedAvg(Method[ServerState, ClientState]):
-    """Private representation, shared last layers, whose plain mean over the replies is the next.
+    """Private representation, shared last layers, which are averaged over the replies.
 
-    `top` is the number of shared layers at the end, at most all but the first. The authors start from a model that
-    FedAvg has trained; here all start from the initial one.
+    The authors start from a model that FedAvg has trained. Here all clients start from the initial model.
     """
 
     private: ClassVar[tuple[str, ...]] = ("kept",)
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
-    top: Annotated[int, Field(ge=1)] = 2
 
+    top: int = option(2, "number of shared layers at the end (at most all but the first)", ge=1)
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
@@ -15,23 +13,21 @@ from sparsona.methods import METHODS
 from sparsona.methods._averaging import received
 from sparsona.methods._rebasing import Correction, ServerState, spans_of
 from sparsona.ops.mean import weighted_mean
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
 class LGA(Method[ServerState, None]):
-    """One global model; late models are moved to where it stands now. With nobody late it is FedAvg.
+    """One global model; late models are corrected for the rounds that they missed. In time it is FedAvg."""
 
-    `eq` is the paper's equation: 11 adds a late update to the model of today, 10 to the one it started from. `per` is
-    what one cosine is taken over: a tensor, a stage of the net, or the net. `raw` scales the correction by the cosine
-    itself. `lambda_dc` scales the correction.
-    """
-
-    eq: Literal[10, 11] = 11
-    per: Literal["tensor", "stages", "net"] = "tensor"
-    raw: bool = False
-    lambda_dc: Annotated[float, Field(ge=0)] = 1.0
+    eq: Literal[10, 11] = option(
+        11, "the paper's equation: add a late update to the current model (11) or its start (10)"
+    )
+    per: Literal["tensor", "stages", "net"] = option("tensor", "one cosine per tensor, per stage, or for the whole net")
+    raw: bool = option(False, "scale the correction by the cosine itself")
+    lambda_dc: float = option(1.0, "scale of the correction", ge=0)
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
@@ -17,10 +16,10 @@ from sparsona.methods import METHODS
 from sparsona.methods._averaging import averaged, received
 from sparsona.ops.robust import MergeRule
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.options import option
 from sparsona.training.local import Local
 from sparsona.training.minibatch import Minibatch, Vectors
 
-Rate = Annotated[float, Field(gt=0)]
 ALPHA = 0.01
 """The inner step of the paper's experiments."""
 
@@ -28,18 +27,14 @@ ALPHA = 0.01
 @METHODS.add
 @dataclass(frozen=True)
 class PerFedAvg(Method[ServerState, None]):
-    """A global model to start from: each client takes one step of its own before use.
+    """A global model to start from: each client takes one step of its own before use."""
 
-    `alpha` is the inner step, the paper's 0.01 where not given. `beta` is the outer step, the learning rate where not
-    given. `order` first leaves the Hessian out, hessian multiplies by I - alpha H. `variant` repository is that of
-    SPFL's authors: two plain steps on every batch, both of the learning rate where not given, and none before use.
-    """
-
-    alpha: Rate | None = None
-    beta: Rate | None = None
-    order: Literal["first", "hessian"] = "first"
-    variant: Literal["paper", "repository"] = "paper"
-
+    alpha: float | None = option(None, "inner step size (not given: 0.01; variant repository: training.lr)", gt=0)
+    beta: float | None = option(None, "outer step size (not given: training.lr)", gt=0)
+    order: Literal["first", "hessian"] = option("first", "leave the Hessian out, or multiply by I - alpha H")
+    variant: Literal["paper", "repository"] = option(
+        "paper", "repository: as SPFL's authors, two plain steps of training.lr per batch, and none before use"
+    )
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
 

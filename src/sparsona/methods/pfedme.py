@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
@@ -16,11 +15,10 @@ from sparsona.methods import METHODS
 from sparsona.methods._averaging import mean_weights, received
 from sparsona.ops.robust import MergeRule
 from sparsona.ops.server import ServerState
+from sparsona.options import option
 from sparsona.training.job import Proximal
 from sparsona.training.local import Local
 from sparsona.training.minibatch import Minibatch, Step, Vectors
-
-Positive = Annotated[float, Field(gt=0)]
 
 
 @dataclass(frozen=True)
@@ -33,26 +31,20 @@ class ClientState:
 @METHODS.add
 @dataclass(frozen=True)
 class PFedMe(Method[ServerState, ClientState]):
-    """A personal model that a spring holds near the global one.
-
-    `lambda_` is the strength of the spring. `inner` is the number of steps of the personal model on every batch. `eta`
-    is the step of w_k towards the personal model (the learning rate, at most 1/lambda, where not given). `eta_p` is the
-    step of the personal model (the learning rate, at most 1/(2 lambda), where not given). Its function is curved by
-    lambda more than the loss, and twice that step overshoots where the loss is curved as much. `mu` is the weight decay
-    of the personal model. `beta` is how far the server goes to the mean. `variant` fedem is FedEM's simplified form: a
-    client's own model, pulled to the mean of all.
-    """
+    """One personal model per client, which a Moreau envelope keeps near the global model."""
 
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
 
-    lambda_: Positive = 15.0
-    inner: Annotated[int, Field(ge=1)] = 5
-    eta: Positive | None = None
-    eta_p: Positive | None = None
-    mu: Annotated[float, Field(ge=0)] = 0.001
-    beta: Positive = 1.0
-    variant: Literal["paper", "fedem"] = "paper"
-
+    lambda_: float = option(15.0, "strength of the pull towards the global model", gt=0)
+    inner: int = option(5, "steps of the personal model per batch", ge=1)
+    eta: float | None = option(None, "step of w_k towards the personal model (not given: min(lr, 1/lambda))", gt=0)
+    # Half of 1/lambda: the inner function is curved by lambda more than the loss, and a longer step may overshoot.
+    eta_p: float | None = option(None, "step of the personal model (not given: min(lr, 1/(2 lambda)))", gt=0)
+    mu: float = option(0.001, "weight decay of the personal model", ge=0)
+    beta: float = option(1.0, "step of the server towards the mean", gt=0)
+    variant: Literal["paper", "fedem"] = option(
+        "paper", "fedem: FedEM's simplified form, one own model per client, pulled towards the mean"
+    )
     merge: MergeRule = "mean"
 
     def start_server(self, task: Task) -> ServerState:

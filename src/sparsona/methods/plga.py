@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
@@ -20,6 +18,7 @@ from sparsona.methods._averaging import received
 from sparsona.methods._rebasing import Correction, ServerState, spans_of
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.rebase import agreement, by_span, share
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
@@ -34,19 +33,15 @@ class ClientState:
 @METHODS.add
 @dataclass(frozen=True)
 class PLGA(Method[ServerState, ClientState]):
-    """LGA, and a personal model: the client's own and the global one, mixed as far as they agree.
+    """LGA plus one personal model per client: its own and the global model, mixed as far as they agree."""
 
-    `start_from` is where the next training starts: at the global model, or at the personal one. `eq` is the paper's
-    equation: 11 adds a late update to the model of today, 10 to the one it started from. `per` is what one cosine is
-    taken over: a tensor, a stage of the net, or the net. `raw` scales the correction by the cosine itself. `lambda_dc`
-    scales the correction.
-    """
-
-    start_from: Literal["global", "personalised"] = "global"
-    eq: Literal[10, 11] = 11
-    per: Literal["tensor", "stages", "net"] = "tensor"
-    raw: bool = False
-    lambda_dc: Annotated[float, Field(ge=0)] = 1.0
+    start_from: Literal["global", "personalised"] = option("global", "model from which the next training starts")
+    eq: Literal[10, 11] = option(
+        11, "the paper's equation: add a late update to the current model (11) or its start (10)"
+    )
+    per: Literal["tensor", "stages", "net"] = option("tensor", "one cosine per tensor, per stage, or for the whole net")
+    raw: bool = option(False, "scale the correction by the cosine itself")
+    lambda_dc: float = option(1.0, "scale of the correction", ge=0)
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)

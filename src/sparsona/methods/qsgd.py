@@ -6,10 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.errors import WireError
 from sparsona.layout import Layout
@@ -20,19 +18,17 @@ from sparsona.methods._averaging import received
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.quantise import Quantised, quantise, restored
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
 class QSGD(Method[ServerState, None]):
-    """FedAvg whose updates are rounded at random to a few steps of a norm; whole numbers travel, entropy-coded.
+    """FedAvg whose updates are rounded at random to a few levels of a norm; integers travel, entropy-coded."""
 
-    `levels` is the number of steps of the norm. `bucket` is the number of entries that share a norm (0: a tensor).
-    """
-
-    levels: Annotated[int, Field(ge=1, le=32767)] = 7
-    bucket: Annotated[int, Field(ge=0)] = 512
+    levels: int = option(7, "number of levels of the norm", ge=1, le=32767)
+    bucket: int = option(512, "number of entries that share a norm (0: the whole tensor)", ge=0)
     server: ServerStep = PLAIN_STEP
 
     def start_server(self, task: Task) -> ServerState:

@@ -38,7 +38,7 @@ class ClientState:
 @METHODS.add
 @dataclass(frozen=True)
 class Scaffold(Method[ServerState, ClientState]):
-    """FedAvg with control variates against the clients' drift; models count alike, whatever their examples.
+    """FedAvg with control variates against client drift; all models weigh the same.
 
     The variant is the authors' option II: c_i becomes the mean gradient of the client's last local steps.
     """

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.layout import Layout, Tensor
 from sparsona.message import Message, Vector
@@ -20,6 +19,7 @@ from sparsona.methods import METHODS, _similar
 from sparsona.methods._similar import Replies, ServerState
 from sparsona.ops.pairwise import Matrix, Similarity, Vectors, add_mixtures, cosines, mixed_cosines, row_softmax
 from sparsona.ops.stages import BASE, HEAD, stage_spans, weight_tensors, whole_net
+from sparsona.options import option
 from sparsona.training.local import Local
 
 ALPHA = 0.01
@@ -30,21 +30,18 @@ BASE_WEIGHTS = {3: (0.5, 0.3, 0.2)}
 @METHODS.add
 @dataclass(frozen=True)
 class SPFL(Method[ServerState, None]):
-    """A model a client, moved by everyone's updates as far as their gradients are alike.
-
-    `gamma` is the number of rounds from one measurement of similarity to the next. `steps` is the number of gradient
-    steps on every batch. `head` own moves the last layer by the client's own update only. `cosine` is of a stage as one
-    vector (concat), a mixture of its tensors' cosines, or of the whole net, the same for both stages. `paper_eq7` takes
-    the printed step size, about a thousandth of this.
-    """
+    """One model per client, moved by the updates of all clients as far as their gradients are similar."""
 
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
     unused: ClassVar[tuple[str, ...]] = ("repeats",)
-    gamma: Annotated[int, Field(ge=1)] = 10
-    steps: Literal["two", "one"] = "two"
-    head: Literal["own", "mixed"] = "own"
-    cosine: Literal["mixed", "concat", "net"] = "mixed"
-    paper_eq7: bool = False
+
+    gamma: int = option(10, "rounds between two measurements of similarity", ge=1)
+    steps: Literal["two", "one"] = option("two", "gradient steps per batch")
+    head: Literal["own", "mixed"] = option("own", "own: only the client's own update moves its last layer")
+    cosine: Literal["mixed", "concat", "net"] = option(
+        "mixed", "similarity of a stage: mixture of its tensors' cosines, one cosine (concat), or one for the net"
+    )
+    paper_eq7: bool = option(False, "use the printed step size, about a thousandth of this one")
 
     def phases(self, round: int) -> tuple[Phase, ...]:
         return _similar.phases(round, self.gamma)

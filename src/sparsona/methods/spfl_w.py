@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.layout import Layout
 from sparsona.message import Message, Vector
@@ -19,6 +18,7 @@ from sparsona.methods._similar import Replies, ServerState
 from sparsona.methods.spfl import weighed
 from sparsona.ops.pairwise import Lazy, Matrix, Similarity, Vectors, add_mixtures, mixed_cosines, row_softmax
 from sparsona.ops.stages import weight_tensors
+from sparsona.options import option
 from sparsona.training.local import Local
 
 WHOLE = "whole"
@@ -29,17 +29,14 @@ WEIGHTS = {4: (0.4, 0.2, 0.2, 0.2)}
 @METHODS.add
 @dataclass(frozen=True)
 class SPFLw(Method[ServerState, None]):
-    """A model a client: the mean of everyone's models, weighted by how alike their gradients are.
-
-    `gamma` is the number of rounds from one measurement of similarity to the next. `steps` is the number of gradient
-    steps on every batch. `keep` is the share of the old similarity that a new measurement leaves.
-    """
+    """One model per client: the mean of all clients' models, weighted by the similarity of their gradients."""
 
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
     unused: ClassVar[tuple[str, ...]] = ("repeats",)
-    gamma: Annotated[int, Field(ge=1)] = 10
-    steps: Literal["two", "one"] = "two"
-    keep: Annotated[float, Field(ge=0, lt=1)] = 0.6
+
+    gamma: int = option(10, "rounds between two measurements of similarity", ge=1)
+    steps: Literal["two", "one"] = option("two", "gradient steps per batch")
+    keep: float = option(0.6, "share of the old similarity that a new measurement keeps", ge=0, lt=1)
 
     def phases(self, round: int) -> tuple[Phase, ...]:
         return _similar.phases(round, self.gamma)

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Positions, Vector
@@ -19,28 +17,26 @@ from sparsona.methods import METHODS
 from sparsona.methods._masked import ClientState, ServerState, mask_of, next_mask_of, received
 from sparsona.ops.by_client import ByClient
 from sparsona.ops.masks import Bits, masked_mean, pack, scatter
+from sparsona.options import option
 from sparsona.training.job import Trained
 from sparsona.training.local import Local
-
-Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 @METHODS.add
 @dataclass(frozen=True)
 class SubFedAvg(Method[ServerState, ClientState]):
-    """Clients that prune themselves step by step; weights are averaged over those who still have them.
+    """Clients prune their models step by step; each weight is averaged over the clients that still have it.
 
-    `rate` is the share of a tensor's active weights that one step prunes. `target` is the share of all weights at which
-    a client stops to prune. `distance` is how far the masks after the first and the last local epoch must differ for a
-    step. `accuracy` is what the pruned model must score on the training samples. `land` cuts the last step so that it
-    ends at the target. One local epoch gives one mask, so nothing is ever pruned then: use at least two.
+    One local epoch gives one mask, so nothing is ever pruned then: use at least two.
     """
 
-    rate: Fraction = 0.05
-    target: Fraction = 0.5
-    distance: Fraction = 1e-4
-    accuracy: Fraction = 0.5
-    land: bool = False
+    rate: float = option(0.05, "share of a tensor's active weights that one step prunes", ge=0, le=1)
+    target: float = option(0.5, "share of all weights at which a client stops pruning", ge=0, le=1)
+    distance: float = option(
+        1e-4, "distance of the masks after the first and the last local epoch from which a client prunes", ge=0, le=1
+    )
+    accuracy: float = option(0.5, "least accuracy of the pruned model on the training samples", ge=0, le=1)
+    land: bool = option(False, "shorten the last step so that pruning ends at the target")
 
     def first_mask(self, task: Task, client: ClientId) -> Mask:
         """A client's mask before it prunes: all weights."""

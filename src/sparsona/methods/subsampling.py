@@ -5,10 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
@@ -18,19 +16,17 @@ from sparsona.methods._averaging import received
 from sparsona.ops.masks import scatter
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
 class Subsampling(Method[ServerState, None]):
-    """FedAvg whose clients send a fresh random share of their update; the downlink is dense.
+    """FedAvg whose clients upload a fresh random share of their update; the download is dense."""
 
-    `keep` is the share that is sent. `rescale` counts it 1 / keep times, so that the update is right on average.
-    """
-
-    keep: Annotated[float, Field(gt=0, le=1)] = 0.5
-    rescale: bool = False
+    keep: float = option(0.5, "share of entries that is uploaded", gt=0, le=1)
+    rescale: bool = option(False, "multiply uploaded entries by 1 / keep, so that the update is unbiased")
     server: ServerStep = PLAIN_STEP
 
     def start_server(self, task: Task) -> ServerState:

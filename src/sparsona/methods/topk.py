@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.message import Message, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
@@ -20,6 +19,7 @@ from sparsona.ops.packed import without
 from sparsona.ops.rounding import Values, rounded
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.ops.topk import top_supports
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
@@ -33,10 +33,11 @@ class ClientState:
 @METHODS.add
 @dataclass(frozen=True)
 class TopK(Method[ServerState, ClientState]):
-    """FedAvg with top-k updates (`density` of each tensor) and error feedback."""
+    """FedAvg with top-k updates and error feedback."""
 
     feedback: ClassVar[str] = "residual"
-    density: Annotated[float, Field(gt=0, le=1)] = 0.1
+
+    density: float = option(0.1, "share of each tensor's entries that is uploaded", gt=0, le=1)
     values: Values = "float32"
     server: ServerStep = PLAIN_STEP
 

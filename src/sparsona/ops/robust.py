@@ -23,7 +23,11 @@ from sparsona.ops.mean import weighted_mean
 
 PATTERN = r"^(mean|median|krum|trimmed:0?\.[0-4][0-9]*)$"
 MergeRule: TypeAlias = Annotated[
-    str, Field(pattern=PATTERN, description="how replies become one: mean (by examples), median, trimmed:SHARE or krum")
+    str,
+    Field(
+        pattern=PATTERN,
+        description="how replies are combined: mean (by examples), median, trimmed:SHARE or krum",
+    ),
 ]
 """The rules that :func:`merged` knows."""
 

@@ -20,7 +20,7 @@ Values: TypeAlias = Annotated[
     str,
     Field(
         pattern=r"^(float32|pow2|ternary|levels:[1-9][0-9]?)$",
-        description="what values of an update are rounded to: float32 (not at all), pow2, levels:N or ternary",
+        description="rounding of an update's values: float32 (none), pow2, levels:N or ternary",
     ),
 ]
 

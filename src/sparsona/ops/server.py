@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.message import Vector
 from sparsona.ops.moments import EMPTY, NONE, Moments
 from sparsona.ops.second_moment import adam, yogi
+from sparsona.options import option
 
 
 @dataclass(frozen=True)
 class ServerStep:
-    """A step along the clients' mean update D: Reddi and others, "Adaptive Federated Optimization", ICLR 2021.
+    """A step along the clients' mean update D: Reddi and others, "Adaptive Federated Optimization", ICLR 2021."""
 
-    `optimizer`: sgd steps along D, adam and yogi divide by the root of its second moment; `lr` is the length of the
-    step, and sgd with 1 and no momentum is the plain mean; `momentum` is the share of the last direction that is kept
-    (FedAvgM), beta1 of adam and yogi, whose authors take 0.9; `beta2` is the share of the second moment that is kept;
-    `tau` is added to the root of the second moment.
-    """
-
-    optimizer: Literal["sgd", "adam", "yogi"] = "sgd"
-    lr: Annotated[float, Field(gt=0)] = 1.0
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.99
-    tau: Annotated[float, Field(gt=0)] = 1e-3
+    optimizer: Literal["sgd", "adam", "yogi"] = option(
+        "sgd", "server's step: along the mean update (sgd), or divided by the root of its second moment (adam, yogi)"
+    )
+    lr: float = option(1.0, "learning rate of the server (sgd with 1 and no momentum: the plain mean)", gt=0)
+    momentum: float = option(0.0, "momentum of sgd (FedAvgM); beta1 of adam and yogi (their authors: 0.9)", ge=0, lt=1)
+    beta2: float = option(0.99, "decay of the second moment (adam, yogi)", ge=0, lt=1)
+    tau: float = option(1e-3, "number added to the root of the second moment (adam, yogi)", gt=0)
 
     @property
     def is_plain(self) -> bool:

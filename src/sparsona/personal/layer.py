@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
 import numpy as np
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
 from sparsona.errors import InputError
 from sparsona.message import Vector
 from sparsona.method import ClientId, Fit, Model, Task
 from sparsona.ops.mixture import Mixture
+from sparsona.options import option
 from sparsona.personal.leaves import leaves, with_leaves
 from sparsona.training.local import Local
 from sparsona.training.prior import output_bias
@@ -40,23 +41,19 @@ class PersonalState:
 class PersonalLayer:
     """What a client uses of the models that it has."""
 
-    average: Annotated[
-        float | None,
-        Field(
-            ge=0,
-            lt=1,
-            description="use a running mean of the trained models: the share of the old mean (0: none); "
-            "not given: what the method suggests",
-        ),
-    ] = None
+    average: float | None = option(
+        None,
+        "share of the old mean in a running mean of the trained models, 0: none (not given: the method's suggestion)",
+        ge=0,
+        lt=1,
+    )
     pool: Annotated[
-        tuple[Expert, ...],
-        BeforeValidator(lambda given: given.split("+") if isinstance(given, str) else given),
-        Field(
-            description="average the predictions of several models: alone (a net trained on the client's data only), "
-            "own (the running mean, or the model trained last), shared (the method's model as it was sent)"
-        ),
-    ] = ()
+        tuple[Expert, ...], BeforeValidator(lambda given: given.split("+") if isinstance(given, str) else given)
+    ] = option(
+        (),
+        "average the predictions of several models: alone (trained on the client's data only), own (the running mean, "
+        "or the model trained last), shared (the method's model as it was sent); not given: one model",
+    )
 
     def start(self, task: Task, client: ClientId) -> PersonalState | None:
         """Return the state before the client's first turn; None where nothing is to be remembered."""

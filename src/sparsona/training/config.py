@@ -10,40 +10,38 @@ from pydantic import Field
 
 from sparsona.errors import InputError
 from sparsona.ops.moments import Moments
+from sparsona.options import option
 from sparsona.training.optimizer import Adam, Optimizer, Sgd
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How a client trains in a round.
+    """How a client trains in a round."""
 
-    `epochs` is the number of passes over the client's training examples; `steps`, if given, is the number of batches
-    instead. `batch` is the number of examples of a step; `drop_last` leaves out a last batch that is shorter.
-    `optimizer` is SGD or Adam; `lr` is the learning rate of the first round; `momentum` is that of SGD.
-    `decay` is the factor of the learning rate from round to round; after each of the shares of all rounds in `drops` it
-    falls to a tenth. `weight_decay` times the weights is added to the gradient; `clip` is the greatest norm of the
-    gradient, taken with the proximal term, after the mask and before the weight decay.
-    `repeats` is the number of steps on every batch; `augment` shifts training images by up to four pixels and mirrors
-    half of them. `order` is shuffled, anew for every pass, or stored: class by class, and with a number of steps the
-    next round begins where this one ends. `logit_prior` adds the logarithms of the client's class shares to the
-    outputs, in training and in use.
-    """
-
-    epochs: Annotated[int, Field(ge=1)] = 1
-    steps: Annotated[int, Field(ge=1)] | None = None
-    batch: Annotated[int, Field(ge=1)] = 32
-    optimizer: Literal["sgd", "adam"] = "sgd"
-    lr: Annotated[float, Field(gt=0)] = 0.1
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    clip: Annotated[float, Field(gt=0)] | None = None
-    decay: Annotated[float, Field(gt=0)] = 1.0
-    drops: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = ()
-    repeats: Annotated[int, Field(ge=1)] = 1
-    drop_last: bool = False
-    augment: bool = False
-    order: Literal["shuffled", "stored"] = "shuffled"
-    logit_prior: bool = False
+    epochs: int = option(1, "passes over the client's training examples per round", ge=1)
+    steps: int | None = option(None, "batches per round, in place of epochs (not given: epochs)", ge=1)
+    batch: int = option(32, "examples per batch", ge=1)
+    optimizer: Literal["sgd", "adam"] = option("sgd", "optimizer of the clients")
+    lr: float = option(0.1, "learning rate of the first round", gt=0)
+    momentum: float = option(0.0, "momentum of sgd", ge=0, lt=1)
+    weight_decay: float = option(0.0, "weight decay, added to the gradient after clipping", ge=0)
+    clip: float | None = option(
+        None, "maximum norm of the gradient with proximal term and mask, before weight decay (not given: none)", gt=0
+    )
+    decay: float = option(1.0, "factor of the learning rate from round to round", gt=0)
+    drops: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = option(
+        (), "shares of all rounds after which the learning rate falls to a tenth (not given: never)"
+    )
+    repeats: int = option(1, "steps per batch", ge=1)
+    drop_last: bool = option(False, "leave out the last batch of an epoch if it is shorter")
+    augment: bool = option(False, "shift training images by up to four pixels and mirror half of them")
+    order: Literal["shuffled", "stored"] = option(
+        "shuffled",
+        "shuffle each epoch, or train class by class (stored; with steps a round continues the last one)",
+    )
+    logit_prior: bool = option(
+        False, "add the logarithms of the client's class shares to the outputs, in training and in use"
+    )
 
     @property
     def has_moments(self) -> bool:

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator
 
 from sparsona.data.schema.format import UTF8, Format, known_encoding, known_separator
 from sparsona.data.schema.spelling import Spelling
+from sparsona.options import option
 
 TaskName = Literal["auto", "classification", "regression", "multilabel"]
 Scaling = Literal["agreed", "own", "none"]
@@ -43,41 +44,34 @@ InputKind = Literal["auto", "table", "images", "arrays", "tokens"]
 class Columns:
     """The section `columns` of an experiment: what the columns of the owners' tables mean, and how they are written.
 
-    `target`: the column to predict (several for multi-label); empty: the one called label, target, class or y.
-    `task`: what the target is; auto: by its values, where they leave no doubt.
-    `classes`: the names of all classes; empty: those that the training rows have.
-    `features`: the columns to learn from; empty: all others. `drop`: columns to leave out.
-    `categorical`: columns whose values are names, be they written as text or as numbers.
-    `client`: in a file of all clients, the column that says whose row it is.
-    `scaling`: agreed: all clients by the mean and deviation of all training rows, which they agree on by messages;
-    own: each by those of its own training rows; none: as they are.
-    `inputs`: what arrays hold; auto: two axes are a table, uint8 with more are images, others are arrays of channels;
-    tokens are the numbers of words and must be said.
-    `spelling`: alike: names of classes and categories that differ only in capitals, spaces or composed letters are
-    refused; exact: they are different names.
-    `missing`: the words and numbers that mean a missing value (an empty cell always does), none: NA, N/A, NaN, null,
-    none and ?, where they leave no doubt.
-    `separator`: what separates the columns of a csv file, one character or tab. `decimal`: the decimal sign of a csv
-    file. `encoding`: the encoding of a csv file.
-
     >>> Columns(target=("ill",), categorical=("sex",)).scaling
     'agreed'
     """
 
-    target: Names = ()
-    task: TaskName = "auto"
-    classes: Words = ()
-    features: Names = ()
-    drop: Names = ()
-    categorical: Names = ()
-    client: str = ""
-    scaling: Scaling = "agreed"
-    inputs: InputKind = "auto"
-    spelling: Spelling = "alike"
-    missing: Words | None = None
-    separator: Annotated[str, BeforeValidator(known_separator)] = ","
-    decimal: Literal[".", ","] = "."
-    encoding: Annotated[str, BeforeValidator(known_encoding)] = UTF8
+    target: Names = option((), "column to predict, several for multilabel (not given: label, target, class or y)")
+    task: TaskName = option("auto", "task of the model (auto: by the target's values, where they leave no doubt)")
+    classes: Words = option((), "names of all classes (not given: those in the training rows)")
+    features: Names = option((), "columns to learn from (not given: all others)")
+    drop: Names = option((), "columns to leave out (not given: none)")
+    categorical: Names = option((), "columns whose values are names, also if written as numbers (not given: text)")
+    client: str = option("", "column with the client's name, in one file of all clients (not given: a file per client)")
+    scaling: Scaling = option(
+        "agreed", "scale by the moments of all training rows (agreed by messages), by the client's own, or not at all"
+    )
+    inputs: InputKind = option(
+        "auto", "content of arrays (auto: two axes are a table, uint8 with more are images, others are arrays)"
+    )
+    spelling: Spelling = option(
+        "alike", "refuse names that differ only in capitals, spaces or composed letters (alike), or keep them (exact)"
+    )
+    missing: Words | None = option(
+        None, "words and numbers that mean a missing value (not given: NA, N/A, NaN, null, none and ?)"
+    )
+    separator: Annotated[str, BeforeValidator(known_separator)] = option(
+        ",", "character that separates the columns of a csv file, or tab"
+    )
+    decimal: Literal[".", ","] = option(".", "decimal sign of a csv file")
+    encoding: Annotated[str, BeforeValidator(known_encoding)] = option(UTF8, "encoding of a csv file")
 
     @property
     def format(self) -> Format:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Positions, Vector
@@ -21,6 +20,7 @@ from sparsona.ops.by_client import ByClient
 from sparsona.ops.masks import Bits, pack, unpack
 from sparsona.ops.parts import last_layers
 from sparsona.ops.topk import kept
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
@@ -42,12 +42,10 @@ class ClientState:
 @METHODS.add
 @dataclass(frozen=True)
 class FedMask(Method[ServerState, ClientState]):
-    """Experimental: frozen common weights, personal binary masks, a bit a weight each way.
+    """Experimental: frozen common weights and one personal binary mask per client, one bit per weight each way.
 
-    `layers` is the number of layers at the end that are masked (0, or more than there are: all). `keep` is the share of
-    a client's weights that survives its first training. `score_lr` is the learning rate of the scores, with a weight
-    counted in units of its tensor's root mean square. Where two or more masks have a weight, the majority of the
-    clients decides; elsewhere a client's own bit stays. A client takes the server's bit over by the sign of its score.
+    Where two or more masks have a weight, the majority of the clients decides; elsewhere a client's own bit stays. A
+    client takes the server's bit over by the sign of its score.
 
     Without the original code this is a reading of the abstract, and it does not reach the accuracy that others print
     for FedMask (papers/cards/pfedgate.md). Masks of a random net that is never trained are the limit, not the votes:
@@ -55,9 +53,12 @@ class FedMask(Method[ServerState, ClientState]):
     """
 
     unused: ClassVar[tuple[str, ...]] = ("lr", "weight_decay")
-    layers: Annotated[int, Field(ge=0)] = 2
-    keep: Annotated[float, Field(gt=0, le=1)] = 0.5
-    score_lr: Annotated[float, Field(gt=0)] = 20.0
+
+    layers: int = option(2, "number of last layers that are masked (0: all)", ge=0)
+    keep: float = option(0.5, "share of a client's weights that survives its first training", gt=0, le=1)
+    score_lr: float = option(
+        20.0, "learning rate of the scores, in units of the root mean square of the tensor's weights", gt=0
+    )
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(ByClient())

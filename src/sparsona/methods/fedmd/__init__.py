@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
 
 from sparsona.data.dataset import Array
 from sparsona.message import Message, Positions, Vector
@@ -17,6 +16,7 @@ from sparsona.method import TRAIN, Arrival, ClientId, Fit, Method, Phase, Server
 from sparsona.methods import METHODS
 from sparsona.methods.fedmd.public import SYNTHETIC, loaded, public_samples
 from sparsona.ops.mean import weighted_mean
+from sparsona.options import option
 from sparsona.training.local import Local
 from sparsona.training.objective import Objective
 from sparsona.training.runner import EVAL_BATCH
@@ -43,23 +43,20 @@ class ClientState:
 @METHODS.add
 @dataclass(frozen=True)
 class FedMD(Method[ServerState, ClientState]):
-    """Only logits travel: public samples are answered, averaged and learnt each round.
+    """Only logits travel: clients predict public samples, and learn the mean of all predictions.
 
-    `public` is a data set of the same shape of sample; synthetic is noise in its place, and no more than a stand-in.
-    `align` is the number of public samples of a round. `pretrain` is the number of epochs that a client first trains
-    alone. `digest` is the number of epochs on the mean logits. `digest_batch` is their batch. `digest_lr` is their
-    learning rate. The authors also pre-train on the public labels; here these are not looked at.
+    The authors also pre-train on the public labels, which are not used here.
     """
 
     private: ClassVar[tuple[str, ...]] = ("weights",)
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
 
-    public: str = SYNTHETIC
-    align: Annotated[int, Field(ge=1)] = 500
-    pretrain: Annotated[int, Field(ge=0)] = 5
-    digest: Annotated[int, Field(ge=1)] = 1
-    digest_batch: Annotated[int, Field(ge=1)] = 256
-    digest_lr: Annotated[float, Field(gt=0)] = 0.001
+    public: str = option(SYNTHETIC, "data set of the same sample shape (synthetic: noise, only a stand-in)")
+    align: int = option(500, "public samples per round", ge=1)
+    pretrain: int = option(5, "epochs that a client trains alone before the first round", ge=0)
+    digest: int = option(1, "epochs on the mean logits", ge=1)
+    digest_batch: int = option(256, "batch size on the mean logits", ge=1)
+    digest_lr: float = option(0.001, "learning rate on the mean logits", gt=0)
 
     def start_server(self, task: Task) -> ServerState:
         none = np.zeros(0, np.int64)

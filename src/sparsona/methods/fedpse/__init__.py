@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.layout import Layout
 from sparsona.message import IndexSet, Message, Sparse, Vector
@@ -24,6 +23,7 @@ from sparsona.ops.packed import Packed, without
 from sparsona.ops.rounding import Values, rounded
 from sparsona.ops.server import PLAIN_STEP, ServerStep
 from sparsona.ops.topk import kept, top_supports
+from sparsona.options import option
 from sparsona.training.local import Local
 
 ENTRY, HELD = 12, 2**25
@@ -34,23 +34,17 @@ takes more is decoded in both."""
 @METHODS.add
 @dataclass(frozen=True)
 class FedPSE(Method[ServerState, ClientState]):
-    """Sparse and personal both ways: top-k updates up, averaged by element, each client's choice of them down.
-
-    `sparsity` is the share of entries that is left out each way, the paper's p. `scope` is what the share is taken of:
-    each tensor, or the whole model. `ewa` averages each entry over those who sent it; without it zeros count. `dps`
-    gives each client a choice of its own; without it all get the same. `broadcast_absent` also gives a client the
-    common choice of the rounds that it missed. `opt_state` says whether the optimiser's memory survives the round.
-    """
+    """Top-k updates up, averaged element by element; a personal top-k choice of the averages down."""
 
     feedback: ClassVar[str] = "residual"
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
 
-    sparsity: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    ewa: bool = True
-    dps: bool = True
-    scope: Literal["tensor", "model"] = "tensor"
-    broadcast_absent: bool = False
-    opt_state: Literal["fresh", "persist"] = "fresh"
+    sparsity: float = option(0.9, "share of entries that is left out each way", ge=0, lt=1)
+    ewa: bool = option(True, "average each entry over the clients that sent it; false: missing entries count as 0")
+    dps: bool = option(True, "each client downloads its own choice of entries; false: all download the same")
+    scope: Literal["tensor", "model"] = option("tensor", "top-k within each tensor, or over the whole model")
+    broadcast_absent: bool = option(False, "also send a client the common choice of the rounds that it missed")
+    opt_state: Literal["fresh", "persist"] = option("fresh", "keep the optimizer's moments between rounds (persist)")
     values: Values = "float32"
     server: ServerStep = PLAIN_STEP
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.errors import WireError
 from sparsona.layout import Layout
@@ -24,6 +23,7 @@ from sparsona.ops.moments import EMPTY, Moments
 from sparsona.ops.packed import without
 from sparsona.ops.rounding import Values, rounded
 from sparsona.ops.server import PLAIN_STEP, ServerStep
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
@@ -49,21 +49,21 @@ class ClientState:
 @METHODS.add
 @dataclass(frozen=True)
 class FedSCR(Method[ServerState, ClientState]):
-    """Filters and channels that moved enough go up, with error feedback; the whole model comes down.
+    """Uploads the filters and channels that changed enough, with error feedback; downloads the whole model.
 
-    `rule` share keeps of each tensor the largest structures, absolute those whose absolute sum is at least tau,
-    adaptive the same with a tau for each client. `sparsity` is the share that is left out under share. `tau` is the
-    threshold. `d1` is the weight of the divergence in the adaptive threshold. `d2` is that of the significance. `d3` is
-    that of the mean variance of the losses. Vectors (biases) are always sent.
+    Vectors (biases) are always sent.
     """
 
     feedback: ClassVar[str] = "residual"
-    rule: Literal["share", "absolute", "adaptive"] = "share"
-    sparsity: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    tau: Annotated[float, Field(ge=0)] = 0.3
-    d1: float = 1.0
-    d2: float = 1.0
-    d3: float = 1.0
+
+    rule: Literal["share", "absolute", "adaptive"] = option(
+        "share", "send the largest structures of each tensor, those with absolute sum >= tau, or one tau per client"
+    )
+    sparsity: float = option(0.9, "share of structures that is left out (rule share)", ge=0, lt=1)
+    tau: float = option(0.3, "threshold of the absolute sum", ge=0)
+    d1: float = option(1.0, "weight of the divergence in the adaptive threshold")
+    d2: float = option(1.0, "weight of the significance in the adaptive threshold")
+    d3: float = option(1.0, "weight of the mean variance of the losses in the adaptive threshold")
     values: Values = "float32"
     server: ServerStep = PLAIN_STEP
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.chance import Chance
 from sparsona.layout import Layout
@@ -25,31 +24,24 @@ from sparsona.methods._masked import ClientState, ServerState, mask_of, next_mas
 from sparsona.methods.fedspa.erk import active_counts
 from sparsona.ops.by_client import ByClient
 from sparsona.ops.masks import Bits, annealed, gather, majority, masked_mean, pack, random_mask, regrown, unpack
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
 class FedSpa(Method[ServerState, ClientState]):
-    """A sparse model of its own for every client, cut out of one global model by a mask that it searches for.
+    """One sparse model per client, cut out of a global model by a mask that the client searches for."""
 
-    `density` is the share of weights that is active. `search` moves the masks (dst) or keeps the first ones (rsm).
-    `init` spreads the density over the tensors: by ERK, or evenly. `same_init` lets all start from one mask. `regrow`
-    chooses new weights by the largest gradients, or at random. `alpha` is the share of a mask that the first search
-    moves; it falls to none in the last round. `agg` averages a weight's move over all who reply (mean) or over those
-    who have it active (count). `mask_1d` masks biases and norms, too. `newcomer` is the mask of a client that joins
-    after training: the first one, or what most clients have found.
-    """
-
-    density: Annotated[float, Field(gt=0, le=1)] = 0.5
-    search: Literal["dst", "rsm"] = "dst"
-    init: Literal["erk", "uniform"] = "erk"
-    same_init: bool = True
-    regrow: Literal["gradient", "random"] = "gradient"
-    alpha: Annotated[float, Field(ge=0, le=1)] = 0.5
-    agg: Literal["mean", "count"] = "mean"
-    mask_1d: bool = True
-    newcomer: Literal["initial", "majority"] = "initial"
+    density: float = option(0.5, "share of weights that is active", gt=0, le=1)
+    search: Literal["dst", "rsm"] = option("dst", "move the masks (dst), or keep the random initial masks (rsm)")
+    init: Literal["erk", "uniform"] = option("erk", "how the density is spread over the tensors")
+    same_init: bool = option(True, "all clients start from one mask")
+    regrow: Literal["gradient", "random"] = option("gradient", "activate weights by largest gradient, or at random")
+    alpha: float = option(0.5, "share of a mask that the first search moves; falls to 0 in the last round", ge=0, le=1)
+    agg: Literal["mean", "count"] = option("mean", "average over all replies, or over those with the weight active")
+    mask_1d: bool = option(True, "mask biases and normalisation layers, too")
+    newcomer: Literal["initial", "majority"] = option("initial", "mask of a client that joins after training")
 
     def first_mask(self, task: Task, client: ClientId) -> Mask:
         """A client's mask before its first search; it follows from the seed."""

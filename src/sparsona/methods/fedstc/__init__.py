@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
@@ -18,23 +17,25 @@ from sparsona.methods.fedstc.broadcasts import ServerState, held_by
 from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.server import PLAIN_STEP, ServerStep
 from sparsona.ops.ternary import as_sparse, ternarise, ternary_bits
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
 class FedSTC(Method[ServerState, ClientState]):
-    """Sparse ternary compression both ways with error feedback on both sides; one global model.
-
-    `sparsity` is the share of each tensor that is left out, the paper's p. `history` is the number of broadcasts that
-    the server remembers; a client that missed some gets them, or the whole model if that is smaller. `mean` weighs
-    replies by examples, or all alike.
-    """
+    """Sparse ternary compression both ways, with error feedback on both sides; one global model."""
 
     feedback: ClassVar[str] = "residual"
-    sparsity: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    history: Annotated[int, Field(ge=1, le=60)] = 32
-    mean: Literal["examples", "clients"] = "examples"
+
+    sparsity: float = option(0.9, "share of each tensor that is left out", ge=0, lt=1)
+    history: int = option(
+        32,
+        "broadcasts that the server keeps for clients that missed them; it sends the model if that is smaller",
+        ge=1,
+        le=60,
+    )
+    mean: Literal["examples", "clients"] = option("examples", "weigh replies by their examples, or all alike")
     server: ServerStep = PLAIN_STEP
 
     def start_server(self, task: Task) -> ServerState:

@@ -7,10 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from sparsona.message import Mask, Message, Positions, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
@@ -18,9 +17,8 @@ from sparsona.methods import METHODS
 from sparsona.methods.heterofl.narrow import Narrow
 from sparsona.methods.heterofl.widths import narrow, output_rows
 from sparsona.ops.masks import scatter
+from sparsona.options import option
 from sparsona.training.local import Local
-
-Rate = Annotated[float, Field(gt=0, le=1)]
 
 
 @dataclass(frozen=True)
@@ -33,19 +31,18 @@ class ServerState:
 @METHODS.add
 @dataclass(frozen=True)
 class HeteroFL(Method[ServerState, None]):
-    """A share `full` of the clients trains the whole net, the others one of `rate` times its width.
+    """Weak clients train a narrower network, whose weights are a part of the global network's.
 
-    `scaler` divides the hidden layers' outputs by the width. `own_labels` leaves outputs of labels that a client does
-    not have at 0, and out of its say in the head. `test_labels` own tests a client as the authors do: it knows which
-    labels cannot occur, which no other method is told; all tests without. Half the width is a quarter of the weights:
-    0.7071 is half of them.
+    A network of half the width has a quarter of the weights; width 0.7071 has half of them.
     """
 
-    rate: Rate = 0.7071
-    full: Annotated[float, Field(ge=0, le=1)] = 0.1
-    scaler: bool = True
-    own_labels: bool = True
-    test_labels: Literal["own", "all"] = "own"
+    rate: float = option(0.7071, "width of a weak client's network", gt=0, le=1)
+    full: float = option(0.1, "share of clients that train the whole network", ge=0, le=1)
+    scaler: bool = option(True, "divide the outputs of hidden layers by the width")
+    own_labels: bool = option(True, "a client trains and averages only the outputs of labels that it has")
+    test_labels: Literal["own", "all"] = option(
+        "own", "predict only labels that the client has, as the authors do (no other method may), or all"
+    )
 
     def start_server(self, task: Task) -> ServerState:
         narrow(task.layout, self.rate)

@@ -19,6 +19,7 @@ from sparsona.methods.pfedgate.blocks import Cut, blockwise_mean
 from sparsona.methods.pfedgate.gate import Design, Gated, Gating, block_scales, cut_of, ready
 from sparsona.methods.pfedgate.knapsack import Budget
 from sparsona.ops.moments import Moments
+from sparsona.options import option
 from sparsona.training.chain import Chain, chain_or_none
 from sparsona.training.local import Local
 
@@ -44,41 +45,38 @@ class ClientState:
 @METHODS.add
 @dataclass(frozen=True)
 class PFedGate(Method[ServerState, ClientState]):
-    """A private gate on each client makes a sparse model of the global one, for every batch its own.
+    """A private gate on each client makes a sparse model of the global one, a new one for every batch.
 
-    `density` is the share of weights that is kept; several are dealt out to clients in turn. `blocks` is the number of
-    blocks of a tensor. `split` cuts equal blocks, or a first one as small as the least density (paper), or between
-    output channels. `whole_output` keeps all of the output layer, unless it takes more than half of the density: a
-    class whose weights are dropped cannot be predicted (the paper keeps its first block). `knapsack` chooses blocks
-    exactly, as in the paper, or greedily, as in the authors' code. `ste` gives dropped blocks a gradient (paper) or not
-    (repo). `paths` is how many linear paths the gate has. `gate_lr` is the gate's learning rate. `gate_pool` averages
-    images over so many pixels before the gate. `gate_start` is the logit of the scales at the start: 0, the paper's,
-    halves every layer, 3 nearly keeps them. `pre_norm` normalises the gate's inputs. `post_norm` normalises its logits.
-    `sigmoid` squashes importance and scale. `gate_of` client gives a block one scale whatever the batch. `logit_relu`
-    cuts the net's outputs at zero, as the authors' code does. `slim` skips dropped blocks where `ste` is repo.
-    `test_batch` is how many test samples share a model (0: all). `new_epochs` is how long a new client trains its gate.
+    `whole_output` differs from the paper, which keeps the first block only: a class whose weights are dropped cannot be
+    predicted.
     """
 
     private: ClassVar[tuple[str, ...]] = ("gate", "moments")
 
-    density: Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)] = 0.5
-    blocks: Annotated[int, Field(ge=1)] = 5
-    split: Literal["equal", "paper", "channel"] = "equal"
-    whole_output: bool = True
-    knapsack: Literal["greedy", "exact"] = "exact"
-    ste: Literal["paper", "repo"] = "paper"
-    paths: Literal["one", "two"] = "two"
-    gate_lr: Annotated[float, Field(gt=0)] = 0.1
-    gate_pool: Annotated[int, Field(ge=1)] = 1
-    gate_start: float = 3.0
-    pre_norm: bool = True
-    post_norm: bool = True
-    sigmoid: bool = True
-    gate_of: Literal["batch", "client"] = "batch"
-    logit_relu: bool = False
-    slim: bool = True
-    test_batch: Annotated[int, Field(ge=0)] = 128
-    new_epochs: Annotated[int, Field(ge=1)] = 1
+    density: Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)] = option(
+        0.5, "share of weights that is kept; a list is assigned to the clients in turn"
+    )
+    blocks: int = option(5, "number of blocks per tensor", ge=1)
+    split: Literal["equal", "paper", "channel"] = option(
+        "equal", "equal blocks, a first block as small as the least density (paper), or cuts between output channels"
+    )
+    whole_output: bool = option(True, "keep the whole output layer, unless it takes more than half of the density")
+    knapsack: Literal["greedy", "exact"] = option(
+        "exact", "choose blocks exactly, as in the paper, or greedily, as in the authors' code"
+    )
+    ste: Literal["paper", "repo"] = option("paper", "give dropped blocks a gradient (paper), or none (repo)")
+    paths: Literal["one", "two"] = option("two", "number of linear paths of the gate")
+    gate_lr: float = option(0.1, "learning rate of the gate", gt=0)
+    gate_pool: int = option(1, "width in pixels of the average pooling before the gate", ge=1)
+    gate_start: float = option(3.0, "initial logit of the scales: 3 nearly keeps a layer, 0 (paper) halves it")
+    pre_norm: bool = option(True, "normalise the gate's inputs")
+    post_norm: bool = option(True, "normalise the gate's logits")
+    sigmoid: bool = option(True, "apply a sigmoid to importance and scale")
+    gate_of: Literal["batch", "client"] = option("batch", "scales depend on the batch, or are fixed for the client")
+    logit_relu: bool = option(False, "cut the network's outputs at zero, as the authors' code does")
+    slim: bool = option(True, "skip the computation of dropped blocks (with ste repo)")
+    test_batch: int = option(128, "number of test samples that share a model (0: all)", ge=0)
+    new_epochs: int = option(1, "epochs that a new client trains its gate", ge=1)
 
     def start_server(self, task: Task) -> ServerState:
         return ServerState(task.initial)

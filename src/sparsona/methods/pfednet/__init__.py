@@ -20,56 +20,51 @@ from sparsona.methods.pfednet.mixture import mixture_of
 from sparsona.methods.pfednet.network import Network
 from sparsona.methods.pfednet.network_lasso import network_prox
 from sparsona.methods.pfednet.server import ServerState
-from sparsona.methods.pfednet.sketch import metric_of, sketch_of, sketch_size
+from sparsona.methods.pfednet.sketch import Kind, metric_of, sketch_of, sketch_size
+from sparsona.options import option
 from sparsona.training.local import Local
 
+Fraction = Annotated[float, Field(gt=0, lt=1)]
 SKETCH = Phase("sketch", everyone=True, joining=True)
 
 
 @METHODS.add
 @dataclass(frozen=True)
 class PFedNet(Method[ServerState, None]):
-    """Personal models that similar clients pull together (network lasso); updates of few levels in long runs.
-
-    `lam` is the strength of the pull between neighbours. `p` is the norm of the difference that is penalised. `layout`
-    says what is personal: all, a part (split), or everything beside something shared (additive). `own` names the
-    personal layers of a split, or their share of all weights (the last layer where not given). `sketch` is what a
-    client tells of its data. `k` is the number of nearest clients that each is joined to. `noise` is added to sketches,
-    in units of their size. `weights` gives near neighbours heavier edges. `local_steps` sends what a round of training
-    gave, divided by eta; without it one gradient is sent. `eta` is the server's step size. `z_step` moves the personal
-    parts by eta (local: no pull is then training alone) or by eta/N (paper). `decay` lets eta and the learning rate
-    fall by 1/sqrt(t). `weighting` counts updates alike, or by samples. `gamma` is the strength of fusing neighbouring
-    entries of an update. `gamma_unit` gives gamma in units of the gradient, or of its median entry times sqrt(d).
-    `gamma_decay` lets gamma fall by 1/sqrt(t). `scope` is what is fused and rounded together: each tensor, or the
-    model. `pin_end` also pulls the last entry of a tensor to zero, as the paper does. `levels` is the number of values
-    that a tensor's update is rounded to (0: not rounded). `rho` is ADMM's penalty times the step size. `iterations` is
-    the most that ADMM takes. `tolerance` ends ADMM earlier.
-    """
+    """Personal models that similar clients pull together (network lasso); updates of few levels in long runs."""
 
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
 
-    lam: Annotated[float, Field(ge=0)] = 0.03
-    p: Literal[1, 2, "inf"] = 2
-    layout: Literal["personal", "split", "additive"] = "personal"
-    own: Annotated[float, Field(gt=0, lt=1)] | str = ""
-    sketch: Literal["label", "shares", "mean", "cov", "kernel", "model"] = "label"
-    k: Annotated[int, Field(ge=1)] = 3
-    noise: Annotated[float, Field(ge=0)] = 0.0
-    weights: bool = False
-    local_steps: bool = True
-    eta: Annotated[float, Field(gt=0)] = 0.1
-    z_step: Literal["local", "paper"] = "local"
-    decay: Literal["none", "sqrt"] = "none"
-    weighting: Literal["uniform", "samples"] = "uniform"
-    gamma: Annotated[float, Field(ge=0)] = 0.0
-    gamma_unit: Literal["gradient", "median"] = "gradient"
-    gamma_decay: Literal["none", "sqrt"] = "none"
-    scope: Literal["tensor", "model"] = "tensor"
-    pin_end: bool = True
-    levels: Annotated[int, Field(ge=0)] = 16
-    rho: Annotated[float, Field(gt=0)] = 0.5
-    iterations: Annotated[int, Field(ge=1)] = 50
-    tolerance: Annotated[float, Field(ge=0)] = 1e-4
+    lam: float = option(0.03, "strength of the pull between neighbours", ge=0)
+    p: Literal[1, 2, "inf"] = option(2, "norm of the penalised differences between neighbours")
+    layout: Literal["personal", "split", "additive"] = option(
+        "personal", "all weights are personal, a part is (split), or all are, added to a shared model (additive)"
+    )
+    own: Fraction | str = option(
+        "", "personal layers of layout split, by name or as a share of all weights (not given: the last layer)"
+    )
+    sketch: Kind = option("label", "summary of a client's data by which similar clients are found")
+    k: int = option(3, "number of nearest clients that each client is joined to", ge=1)
+    noise: float = option(0.0, "noise added to sketches, in units of their size", ge=0)
+    weights: bool = option(False, "give edges between near neighbours more weight")
+    local_steps: bool = option(True, "send the change by a round of training, divided by eta; false: send one gradient")
+    eta: float = option(0.1, "step size of the server", gt=0)
+    z_step: Literal["local", "paper"] = option(
+        "local", "step of the personal parts: eta (local; lam 0 is then training alone) or eta/N (paper)"
+    )
+    decay: Literal["none", "sqrt"] = option("none", "sqrt: eta and the learning rate fall by 1/sqrt(t)")
+    weighting: Literal["uniform", "samples"] = option("uniform", "weigh updates alike, or by samples")
+    gamma: float = option(0.0, "strength of the fusion of neighbouring entries of an update", ge=0)
+    gamma_unit: Literal["gradient", "median"] = option(
+        "gradient", "unit of gamma: that of the gradient, or the gradient's median entry times sqrt(d)"
+    )
+    gamma_decay: Literal["none", "sqrt"] = option("none", "sqrt: gamma falls by 1/sqrt(t)")
+    scope: Literal["tensor", "model"] = option("tensor", "fuse and round within each tensor, or over the whole model")
+    pin_end: bool = option(True, "also pull the last entry of a tensor to zero, as the paper does")
+    levels: int = option(16, "number of values that a tensor's update is rounded to (0: not rounded)", ge=0)
+    rho: float = option(0.5, "penalty of ADMM, times the step size", gt=0)
+    iterations: int = option(50, "maximum number of ADMM iterations", ge=1)
+    tolerance: float = option(1e-4, "tolerance at which ADMM stops", ge=0)
 
     def phases(self, round: int) -> tuple[Phase, ...]:
         return (SKETCH, TRAIN) if round == 0 else (TRAIN,)
