@@ -27,20 +27,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from sparsona.engines.inprocess import InProcess
+from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import Evaluation
-from sparsona.federation.rounds import Rounds
-from sparsona.federation.schedule import Sampled
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.files import write_atomically
 from sparsona.message import Blocks, Levels, Message, Part, Positions, Sparse, Ternary
 from sparsona.method import Fit, Method
 from sparsona.methods import METHODS
-from sparsona.runs.records import RunLog
 from sparsona.testing import tiny_setup
+from sparsona.training.determinism import make_deterministic
 from sparsona.training.local import Local
 
 BAD = "c1"
@@ -174,8 +172,7 @@ class Tampered(InProcess):
 
 def run(setup: Setup, engine: InProcess) -> tuple[Any, set[str], int]:
     """The server's state at the end, who was refused, and how often."""
-    sizes = {name: len(split.test) for name, split in setup.federation.splits.items()}
-    rounds = Rounds(setup, engine, Sampled(), Evaluation(every=0, post="participants"), RunLog(sizes, True))
+    rounds = assemble(setup, engine, evaluation=Evaluation(every=0, post="participants"))
     rounds.run()
     return rounds.server, {client for _, client, _ in rounds.refused}, len(rounds.refused)
 
@@ -221,7 +218,7 @@ def main() -> None:
     names = given.methods.split(",") if given.methods else METHODS.names()
     warnings.simplefilter("ignore")
     logging.getLogger("sparsona").setLevel(logging.ERROR)
-    torch.set_num_threads(1)
+    make_deterministic()
     given.out.parent.mkdir(parents=True, exist_ok=True)
     table: dict[str, dict[str, str]] = json.loads(given.out.read_text()) if given.out.exists() else {}
     for name in names:

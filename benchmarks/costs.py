@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 
 from sparsona.engines.inprocess import InProcess
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.assembly import assemble
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.message import Message, Part
 from sparsona.methods import METHODS
 from sparsona.prepare import prepare
-from sparsona.runs.records import RunLog
 from sparsona.runs.state import pack
 from sparsona.wire import decode
 
@@ -75,18 +74,17 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
     setup = prepared.setup
     engine = Reading(setup)
     try:
-        sizes = {client: len(split.test) for client, split in setup.federation.splits.items()}
-        run_log = RunLog(sizes, setup.objective.higher_is_better, None, prepared.experiment.split.fewest)
-        loop = Rounds(setup, engine, prepared.schedule, prepared.experiment.evaluation, run_log)
+        experiment = prepared.experiment
+        loop = assemble(setup, engine, prepared.schedule, experiment.evaluation, fewest=experiment.split.fewest)
         loop.run()
         clients = setup.task.clients
         turns = rounds * len(clients)
         states = [len(pack({"state": engine.store.get(client).state})) for client in clients]
-        scores = {point: (run_log.last(point) or {}).get("mean") for point in ("pre", "post")}
+        scores = {point: (loop.run_log.last(point) or {}).get("mean") for point in ("pre", "post")}
         return {
-            "up": sum(r.up.total for r in run_log.rounds) / turns,
-            "down": sum(r.down.total for r in run_log.rounds) / turns,
-            "flops": sum(r.flops for r in run_log.rounds) / turns,
+            "up": sum(r.up.total for r in loop.run_log.rounds) / turns,
+            "down": sum(r.down.total for r in loop.run_log.rounds) / turns,
+            "flops": sum(r.flops for r in loop.run_log.rounds) / turns,
             "client_state": sum(states) / len(states),
             "server_state": len(pack({"state": loop.server})),
             "parts": engine.parts,

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-import torch
 
 from sparsona.chance import Chance
 from sparsona.data.dataset import ClientSplit, Dataset
@@ -26,6 +25,7 @@ from sparsona.method import Task
 from sparsona.methods.fedspa import FedSpa
 from sparsona.models import MODELS
 from sparsona.training.config import TrainConfig
+from sparsona.training.determinism import make_deterministic
 from sparsona.training.local import Local
 from sparsona.training.objective import classification
 from sparsona.training.runner import ModelRunner
@@ -58,7 +58,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 def measure(repeats: int) -> tuple[float, float, float]:
     """Median seconds of an epoch dense, an epoch masked, and a search."""
-    torch.set_num_threads(1)
+    make_deterministic()
     local, method = client(), FedSpa()
     start = local.task.initial
     mask = method.first_mask(local.task, "c0")

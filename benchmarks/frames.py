@@ -16,19 +16,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-import torch
 import xxhash
 
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import WireError
-from sparsona.federation.evaluation import Evaluation
-from sparsona.federation.rounds import Rounds
-from sparsona.federation.schedule import Sampled
+from sparsona.federation.assembly import assemble
+from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.federation.worker import Job, Outcome
 from sparsona.message import Message
 from sparsona.methods import METHODS
-from sparsona.runs.records import RunLog
 from sparsona.testing import tiny_setup
+from sparsona.training.determinism import make_deterministic
 from sparsona.wire import Limit, decode, encode
 
 
@@ -45,8 +43,7 @@ def real_frames() -> list[bytes]:
 
     for _, kind in METHODS:
         setup = tiny_setup(kind())
-        sizes = dict.fromkeys(setup.task.clients, 1)
-        Rounds(setup, Kept(setup), Sampled(), Evaluation(every=0), RunLog(sizes, True)).run()
+        assemble(setup, Kept(setup), evaluation=LAST_ROUND).run()
     return sorted(set(frames))
 
 
@@ -91,7 +88,7 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    torch.set_num_threads(1)
+    make_deterministic()
     setup = tiny_setup(METHODS.get("fedavg")())
     lengths, limit = setup.task.layout.lengths, setup.limit()
     frames, rng = real_frames(), random.Random(given.seed)

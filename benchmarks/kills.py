@@ -21,10 +21,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import sparsona
 from sparsona.files import write_atomically
+from sparsona.training.determinism import make_deterministic
 
 METHODS = "fedavg,fedprox,ditto,fedper,fedpse,fedstc,fedspa,pfedgate,pfednet,spfl"
 
@@ -103,7 +102,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("runs/kills.json"))
     given = parser.parse_args()
-    torch.set_num_threads(1)
+    make_deterministic()
     given.out.parent.mkdir(parents=True, exist_ok=True)
     found: dict[str, dict[str, Any]] = json.loads(given.out.read_text()) if given.out.exists() else {}
     names = given.methods.split(",")

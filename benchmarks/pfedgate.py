@@ -32,6 +32,7 @@ from sparsona.methods.pfedgate.knapsack import Budget
 from sparsona.models import MODELS
 from sparsona.training.chain import chain_of
 from sparsona.training.config import TrainConfig
+from sparsona.training.determinism import make_deterministic
 from sparsona.training.job import TrainJob
 from sparsona.training.objective import classification
 from sparsona.training.runner import ModelRunner
@@ -152,7 +153,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--results", type=Path, help="the folder of kept results")
     given = parser.parse_args()
-    torch.set_num_threads(1)
+    make_deterministic()
     print("| model | batch | variant | step, ms | x | step, MB | x | inference, ms | x | inference, MB | x |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for model in given.models:

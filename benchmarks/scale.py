@@ -34,10 +34,10 @@ import numpy as np
 
 from sparsona.data.dataset import Dataset
 from sparsona.engines.pool import Pool
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.assembly import assemble
 from sparsona.prepare import prepare
 from sparsona.runs.checkpoint import Checkpointer
-from sparsona.runs.records import RoundReport, RunLog
+from sparsona.runs.records import RoundReport
 
 EACH, SHARE = 10, 0.01
 SHAPES = {"mlp": (1, 8, 8), "cnn-mcmahan": (1, 28, 28)}
@@ -105,11 +105,12 @@ def measure(method: str, model: str, clients: int, memory: int, rounds: int) -> 
     engine = Pool(setup)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
-        run_log = RunLog(sizes, setup.objective.higher_is_better, place / "records.jsonl")
-        checkpointer = TimedCheckpointer(place, place / "records.jsonl")
+        records = place / "records.jsonl"
         evaluation = prepared.experiment.evaluation
-        loop = Rounds(setup, engine, prepared.schedule, evaluation, run_log, checkpointer, memory * 2**20)
+        loop = assemble(
+            setup, engine, prepared.schedule, evaluation, records=records, checkpoint=place, memory=memory * 2**20
+        )
+        loop.checkpointer = checkpointer = TimedCheckpointer(place, records)
         start, before = time.perf_counter() - began, peak_mb()
         ends = [(time.perf_counter(), 0.0, time.process_time(), children_seconds())]
 

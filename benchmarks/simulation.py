@@ -65,6 +65,7 @@ from sparsona.engines.turns import JobGroup
 from sparsona.errors import InputError
 from sparsona.federation import rounds as rounds_module
 from sparsona.federation import worker as client_module
+from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Sampled
@@ -72,7 +73,6 @@ from sparsona.federation.setup import Setup
 from sparsona.method import Task as MethodTask
 from sparsona.methods import METHODS
 from sparsona.models import MODELS
-from sparsona.runs.records import RunLog
 from sparsona.training.config import TrainConfig
 from sparsona.training.fused import TrainerName, choose_trainer
 from sparsona.training.objective import classification
@@ -280,8 +280,7 @@ def _limit_process(line: Connection[Any, Any], work: Work) -> None:
 
 
 def loop_of(setup: Setup, engine: Engine, work: Work, evaluation: Evaluation) -> Rounds:
-    sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
-    return Rounds(setup, engine, Sampled(sample=work.sampled / work.clients), evaluation, RunLog(sizes, True))
+    return assemble(setup, engine, Sampled(sample=work.sampled / work.clients), evaluation)
 
 
 def ours(work: Work, method: str, way: Way, worker_pool: WorkerPool[JobGroup], workers: int) -> float:

@@ -34,6 +34,7 @@ from sparsona.method import Arrival, ServerContext
 from sparsona.methods.fedavg import FedAvg
 from sparsona.models import MODELS
 from sparsona.ops.server import ServerState
+from sparsona.training.determinism import make_deterministic
 from sparsona.wire import Frame, Limit, Reference, Tensors, decode, encode
 
 SIZES = {34_826: "convnet2", 1_663_370: "cnn-mcmahan", 11_220_132: "resnet18-gn"}
@@ -302,7 +303,7 @@ def main() -> None:
     parser.add_argument("--only", choices=("vectors", "references"), help="the first two tables, or the last one")
     asked = parser.parse_args()
     quick = asked.quick
-    torch.set_num_threads(1)
+    make_deterministic()
     console = Console(width=150)
     if asked.only != "references":
         print_vectors(console, quick, asked.times)

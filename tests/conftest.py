@@ -11,6 +11,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from sparsona.training.determinism import deterministic
+
 collect_ignore_glob = ["conftest.py", "*/conftest.py"]
 """Shared fixtures of a folder are loaded, not collected: all of them have the same name."""
 
@@ -29,10 +31,8 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 def _one_thread() -> Iterator[None]:
     """Tests run beside each other: one torch thread each, and modules made by a test start from the same weights."""
     torch.manual_seed(0)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with deterministic():
+        yield
 
 
 @pytest.fixture(scope="session")

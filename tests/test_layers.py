@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("report", "summary"),
     ("engines",),
     ("prepare",),
+    ("resume",),
     ("api",),
     ("many",),
     ("studies", "skeleton", "testing"),

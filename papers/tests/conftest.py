@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import torch
+
+from sparsona.training.determinism import deterministic
 
 collect_ignore_glob = ["conftest.py"]
 
@@ -13,7 +14,5 @@ collect_ignore_glob = ["conftest.py"]
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
     """Tests run beside each other: one torch thread each."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+    with deterministic():
+        yield

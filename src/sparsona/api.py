@@ -5,26 +5,25 @@ from __future__ import annotations
 import copy
 import dataclasses
 import hashlib
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch import nn
 
 from sparsona.data import Columns
 from sparsona.data.dataset import Dataset
 from sparsona.engines import ENGINES
 from sparsona.errors import InputError, RunError
-from sparsona.experiment import Experiment, assign, build, read, to_toml
+from sparsona.experiment import assign, build, read
 from sparsona.export.card import GIVEN, ModelCard, layers
 from sparsona.export.files import model_bytes, read_model
 from sparsona.export.predict import PersonalModel, model_in
 from sparsona.export.rebuild import module_of, runner_of
+from sparsona.federation.assembly import assemble
 from sparsona.federation.resources import Resources
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Schedule
@@ -35,9 +34,8 @@ from sparsona.method import Artefact, ClientId, Method, Model
 from sparsona.prepare import Prepared, outputs, prepare
 from sparsona.report.drawings import draw
 from sparsona.report.frames import clients_frame, history_frame
+from sparsona.resume import opened
 from sparsona.runs import artefacts as kept
-from sparsona.runs.about import About, changed_clients, describe, write_about
-from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.clients import ClientScores, read_clients, write_clients
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.names import file_stem
@@ -46,13 +44,12 @@ from sparsona.runs.scores import summarise
 from sparsona.runs.stopping import stopped_by_sigterm
 from sparsona.summary import client_scores, summary_of, whole_digest
 from sparsona.system import peak_rss_kb
+from sparsona.training.determinism import deterministic
 from sparsona.training.objective import Objective
 from sparsona.training.runner import ModelRunner
 
 if TYPE_CHECKING:
     import pandas
-
-log = logging.getLogger(__name__)
 
 
 class Models(Mapping[ClientId, PersonalModel]):
@@ -221,91 +218,32 @@ def execute(
     on_start: Callable[[int], None] = lambda done: None,
 ) -> Result:
     """Run what :func:`prepare` made; into `folder`, where there is one."""
-    about = None if folder is None else about_run(prepared)
-    with stopped_by_sigterm(), _opened(folder, prepared.experiment, about, resume):
-        return _execute(prepared, folder, about, resume, on_round, on_start)
-
-
-def _opened(
-    folder: RunDirectory | None, experiment: Experiment, about: About | None, resume: bool
-) -> AbstractContextManager[None]:
-    if folder is None or about is None:
-        return nullcontext()
-
-    def agreed(file: Path) -> str:
-        there = same_experiment(folder, experiment)
-        same_data(folder, about)
-        if experiment.rounds == there.rounds:
-            return file.read_text(encoding="utf-8")
-        more = "the run goes on from %d to %d rounds; what depends on their number sees the new one from now on"
-        log.warning(more, there.rounds, experiment.rounds)
-        return to_toml(experiment)
-
-    return folder.open(to_toml(experiment), agreed, resume)
-
-
-def same_experiment(folder: RunDirectory, experiment: Experiment) -> Experiment:
-    """The experiment whose run is in the directory; one that this experiment can not continue is refused."""
-    file = folder.experiment_file
-    there, _ = build(read(file), str(file))
-    setting = experiment.same_work(there)
-    if setting is not None:
-        raise RunError(
-            f"{folder.path} belongs to another experiment ({setting} differs): choose another --out, "
-            f"or run {file} --resume"
-        )
-    if experiment.rounds < there.rounds:
-        raise RunError(
-            f"{folder.path} holds a run of {there.rounds} rounds, {experiment.rounds} are asked for: "
-            f"give --rounds {there.rounds} or more, or choose another --out"
-        )
-    return there
-
-
-def about_run(prepared: Prepared) -> About:
-    """What about.json says of this run."""
-    setup = prepared.setup
-    return describe(setup.federation, setup.objective, setup.task.layout.size, prepared.rows)
-
-
-def same_data(folder: RunDirectory, about: About) -> None:
-    """Refuse to go on with a run that began with other rows. Whoever did not note them (an older version) may go on."""
-    changed = changed_clients(folder.path, about)
-    if changed:
-        names = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
-        who = f"client {names} has" if len(changed) == 1 else f"clients {names} have"
-        raise RunError(
-            f"{folder.path} was begun with other data ({who} changed): restore the file, or choose another --out"
-        )
-
-
-def _execute(
-    prepared: Prepared,
-    folder: RunDirectory | None,
-    about: About | None,
-    resume: bool,
-    on_round: Callable[[RoundReport], None],
-    on_start: Callable[[int], None],
-) -> Result:
     setup, experiment = prepared.setup, prepared.experiment
     for client in setup.federation.splits:
         file_stem(client)  # a name that no file can have is named now, not after the last round
-    if folder is not None and about is not None:
-        write_about(folder.path, about)
-    sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
-    higher, fewest = setup.objective.higher_is_better, experiment.split.fewest
-    run_log = RunLog(sizes, higher, folder.records if folder else None, fewest)
-    checkpointer = Checkpointer(folder.checkpoint, folder.records) if folder else None
-    with _repeatable():
-        resources, memory = Resources(experiment.workers, experiment.cluster), experiment.server_memory_mb * 2**20
-        with closing(ENGINES.get(experiment.engine)(setup, resources)) as engine:
-            rounds = Rounds(setup, engine, prepared.schedule, experiment.evaluation, run_log, checkpointer, memory)
-            with closing(rounds):
-                if resume:
-                    rounds.resume()
-                on_start(rounds.done)
-                rounds.run(on_round)
-                return _finish(prepared, rounds, folder)
+    resources, memory = Resources(experiment.workers, experiment.cluster), experiment.server_memory_mb * 2**20
+    with ExitStack() as stack:
+        stack.enter_context(stopped_by_sigterm())
+        if folder is not None:
+            stack.enter_context(opened(folder, prepared, resume))
+        stack.enter_context(deterministic())
+        engine = stack.enter_context(closing(ENGINES.get(experiment.engine)(setup, resources)))
+        rounds = assemble(
+            setup,
+            engine,
+            prepared.schedule,
+            experiment.evaluation,
+            records=folder.records if folder else None,
+            checkpoint=folder.checkpoint if folder else None,
+            fewest=experiment.split.fewest,
+            memory=memory,
+        )
+        stack.enter_context(closing(rounds))
+        if resume:
+            rounds.resume()
+        on_start(rounds.done)
+        rounds.run(on_round)
+        return _finish(prepared, rounds, folder)
 
 
 def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> Result:
@@ -399,16 +337,3 @@ def _cards(prepared: Prepared) -> Mapping[ClientId, ModelCard]:
 def _peak_rss_mb() -> float:
     """The most memory that this process or one of its workers has held."""
     return max(peak_rss_kb(), peak_rss_kb(children=True)) / 1024
-
-
-@contextmanager
-def _repeatable() -> Iterator[None]:
-    """One torch thread, so that sums have one order whatever the machine's cores; no choice of kernels by timing."""
-    before = torch.get_num_threads(), torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
-    torch.set_num_threads(1)
-    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before[0])
-        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = before[1:]

@@ -17,13 +17,13 @@ from torch import nn
 from sparsona.chance import Chance
 from sparsona.engines import Engine
 from sparsona.errors import InputError, WireError
-from sparsona.federation.evaluation import Evaluation
-from sparsona.federation.rounds import Rounds
+from sparsona.federation.assembly import assemble
+from sparsona.federation.evaluation import EVERY_ROUND, Evaluation
 from sparsona.federation.schedule import Plan, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
-from sparsona.runs.records import RoundReport, RunLog
+from sparsona.runs.records import RoundReport
 from sparsona.runs.state import digest
 from sparsona.testing import tiny_setup
 from sparsona.training.local import Local as Client
@@ -141,15 +141,13 @@ class Run:
     models: dict[ClientId, Any]
 
 
-def run(engine: Engine, setup: Setup, schedule: Schedule | None = None, evaluation: Evaluation | None = None) -> Run:
-    sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
-    run_log = RunLog(sizes, True)
-    loop = Rounds(setup, engine, schedule or Half(), evaluation or Evaluation(), run_log)
+def run(engine: Engine, setup: Setup, schedule: Schedule | None = None, evaluation: Evaluation = EVERY_ROUND) -> Run:
+    loop = assemble(setup, engine, schedule or Half(), evaluation)
     loop.run()
     models = {o.client: o.model for o in loop.finish("personal", setup.task.clients)}
     digests = engine.store.digests(setup.task.clients)
     engine.close()
-    return Run(digest(loop.server), digests, tuple(run_log.rounds), dict(sorted(models.items())))
+    return Run(digest(loop.server), digests, tuple(loop.run_log.rounds), dict(sorted(models.items())))
 
 
 def alive(pid: int) -> bool:

@@ -29,15 +29,13 @@ from sparsona.engines.pool.shared import SharedBlock, mapped, share_setup
 from sparsona.engines.shipping import SplitTable, picklable
 from sparsona.engines.turns import JobGroup
 from sparsona.errors import Diverged, InputError, SparsonaError, WireError
-from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.assembly import assemble
+from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.federation.rounds import Rounds
-from sparsona.federation.schedule import Sampled
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
-from sparsona.runs.checkpoint import Checkpointer
-from sparsona.runs.records import RunLog
 from sparsona.testing import tiny_setup
 from sparsona.training.config import TrainConfig
 from sparsona.wire import EncodeCache
@@ -67,7 +65,7 @@ def test_a_run_without_a_folder_leaves_only_the_references_that_are_still_needed
 ) -> None:
     setup = tiny_setup(METHODS.get("spfl")(), clients=3, rounds=6)
     engine = Pool(setup, 2, workers)
-    rounds = Rounds(setup, engine, Sampled(), Evaluation(every=0), RunLog(dict.fromkeys(setup.task.clients, 1), True))
+    rounds = assemble(setup, engine, evaluation=LAST_ROUND)
     written: list[bytes] = []
     publish = engine.references.publish
 
@@ -111,7 +109,7 @@ def test_a_worker_past_its_budget_writes_no_reference_back() -> None:
     """The server has swept what no client holds: a worker that wrote it again would fill the run directory."""
     setup = tiny_setup(METHODS.get("spfl")(), clients=3, rounds=6)
     engine = OneLoop(setup, hot_bytes=1)
-    rounds = Rounds(setup, engine, Sampled(), Evaluation(every=0), RunLog(dict.fromkeys(setup.task.clients, 1), True))
+    rounds = assemble(setup, engine, evaluation=LAST_ROUND)
     rounds.run()
     assert {path.name for path in engine.references.folder.iterdir()} <= rounds.delivery.references
     engine.close()
@@ -258,7 +256,7 @@ def test_jobs_are_made_when_a_worker_is_free(workers: WorkerPool[JobGroup], monk
     made, ahead = 0, []
     monkeypatch.setattr(pool, "MOST", 1)
     engine = Pool(setup, 2, workers)
-    loop = Rounds(setup, engine, Half(), Evaluation(), RunLog({f"c{i}": 1 for i in range(6)}, True))
+    loop = assemble(setup, engine, Half())
     jobs = list(loop.setup.task.clients) * 5
 
     def lazily() -> Iterator[object]:
@@ -277,7 +275,7 @@ def test_jobs_are_made_when_a_worker_is_free(workers: WorkerPool[JobGroup], monk
 def thirty(pool: Pool) -> Iterator[Outcome]:
     """The outcomes of five evaluations of six clients, as they come."""
     setup = pool._setup
-    loop = Rounds(setup, pool, Half(), Evaluation(), RunLog({}, True))
+    loop = assemble(setup, pool, Half())
     return pool.run(loop._jobs("personal", (0, 0), setup.task.clients * 5, EncodeCache()))
 
 
@@ -330,7 +328,7 @@ class Unfit(nn.Module):
 def test_the_longest_turns_come_first() -> None:
     setup = tiny_setup(FedAvg(), 4)
     shares = setup.federation.splits
-    loop = Rounds(setup, InProcess(setup), Half(), Evaluation(), RunLog({}, True))
+    loop = assemble(setup, InProcess(setup), Half())
     sizes = [len(shares[client].train) for client in loop._longest_first(setup.task.clients)]
     assert sizes == sorted(sizes, reverse=True)
 
@@ -342,9 +340,7 @@ def test_workers_write_states_into_the_run_directory_and_a_stopped_run_goes_on(
     reference = run(InProcess(setup), setup)
 
     def loop(engine: InProcess | Pool) -> Rounds:
-        return Rounds(
-            setup, engine, Half(), Evaluation(), RunLog({f"c{i}": 1 for i in range(4)}, True), Checkpointer(tmp_path)
-        )
+        return assemble(setup, engine, Half(), checkpoint=tmp_path)
 
     first = loop(Pool(setup, 2, workers))
     with pytest.raises(KeyboardInterrupt):
@@ -374,17 +370,15 @@ import sys, time
 sys.path.insert(0, {here!r})
 from engine_helpers import Stateful
 from sparsona.engines.pool import Pool
-from sparsona.federation.evaluation import Evaluation
-from sparsona.federation.rounds import Rounds
-from sparsona.federation.schedule import Sampled
-from sparsona.runs.records import RunLog
+from sparsona.federation.assembly import assemble
+from sparsona.federation.evaluation import LAST_ROUND
 from engine_helpers import Half
 from sparsona.testing import tiny_setup
 
 if __name__ == "__main__":
     setup = tiny_setup(Stateful(), 4, rounds=100000)
     engine = Pool(setup, 2)
-    loop = Rounds(setup, engine, Half(), Evaluation(every=0), RunLog({{}}, True))
+    loop = assemble(setup, engine, Half(), LAST_ROUND)
     def told(report):
         if report.round == 2:
             print(engine.store.scratch, *(process.pid for process in engine.processes), flush=True)

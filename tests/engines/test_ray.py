@@ -17,14 +17,12 @@ from ray_nodes import Nodes
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import InputError, SparsonaError
-from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.assembly import assemble
 from sparsona.federation.resources import Cluster, Resources
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Plan
 from sparsona.method import ClientId
 from sparsona.methods import METHODS
-from sparsona.runs.checkpoint import Checkpointer
-from sparsona.runs.records import RunLog
 from sparsona.testing import tiny_setup
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'sparsona[ray]', or make test-cluster")
@@ -101,8 +99,7 @@ def test_a_run_that_was_stopped_goes_on_in_one_process(nodes: Nodes, tmp_path: P
     short = replace(setup, task=replace(setup.task, rounds=2))
 
     def loop(setup: Any, made: Any) -> Rounds:
-        sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
-        return Rounds(setup, made, Half(), Evaluation(), RunLog(sizes, True), Checkpointer(tmp_path))
+        return assemble(setup, made, Half(), checkpoint=tmp_path)
 
     ours = engine(short, workers=1)
     loop(short, ours).run()

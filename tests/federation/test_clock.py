@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,16 @@ import sparsona
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import InputError
+from sparsona.federation.assembly import assemble
 from sparsona.federation.clock import PRESETS, Device, Timing, fleet
-from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Sampled
 from sparsona.method import Method
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.local import LocalOnly
 from sparsona.methods.spfl import SPFL
-from sparsona.runs.checkpoint import Checkpointer
-from sparsona.runs.records import ClientRecord, RunLog
+from sparsona.runs.records import ClientRecord, read_records
 from sparsona.testing import tiny_setup
 
 CSV = "client,seconds_per_sample,up,down\nc0,0.001,1e6,1e6\nc1,0.01,1e6,1e6\n*,0.1,1e6,2e6\n"
@@ -34,27 +35,16 @@ def table(tmp_path: Path) -> str:
     return str(path)
 
 
-class Lines(RunLog):
-    """Keeps the lines themselves."""
-
-    def __init__(self, sizes: dict[str, int]) -> None:
-        super().__init__(sizes, True)
-        self.lines: list[ClientRecord] = []
-
-    def write(self, lines: Any) -> Any:
-        lines = list(lines)
-        self.lines += lines
-        return super().write(lines)
-
-
 def loop(
     schedule: Sampled, method: Method[Any, Any] | None = None, rounds: int = 3
 ) -> tuple[Rounds, list[ClientRecord]]:
     setup = tiny_setup(method or FedAvg(), rounds=rounds)
-    run_log = Lines(dict.fromkeys(setup.federation.splits, 1))
-    made = Rounds(setup, InProcess(setup), schedule.among(setup.task.clients), Evaluation(every=0), run_log)
-    made.run()
-    return made, [line for line in run_log.lines if line.took_part]
+    with tempfile.TemporaryDirectory() as folder:
+        records = Path(folder) / "records.jsonl"
+        timed = schedule.among(setup.task.clients)
+        made = assemble(setup, InProcess(setup), timed, LAST_ROUND, records=records)
+        made.run()
+        return made, [line for line in read_records(records) if line.took_part]
 
 
 def test_a_turn_is_down_work_and_up() -> None:
@@ -123,11 +113,10 @@ def test_stragglers_are_late_by_rounds_not_by_seconds(table: str) -> None:
 
 @pytest.mark.parametrize("schedule", [{"window": 0.3}, {"deadline": 1.0}, {"stragglers": 2}])
 def test_the_clock_survives_a_restart(schedule: dict[str, Any], table: str, tmp_path: Path) -> None:
-    def run(checkpointer: Checkpointer | None = None, stop: int = 99, resume: bool = False) -> Rounds:
+    def run(checkpoint: Path | None = None, stop: int = 99, resume: bool = False) -> Rounds:
         setup = tiny_setup(FedAvg(), rounds=6)
         timed = Sampled(devices=table, **schedule).among(setup.task.clients)
-        run_log = RunLog(dict.fromkeys(setup.federation.splits, 1), True)
-        made = Rounds(setup, InProcess(setup), timed, Evaluation(every=0), run_log, checkpointer)
+        made = assemble(setup, InProcess(setup), timed, LAST_ROUND, checkpoint=checkpoint)
         if resume:
             made.resume()
 
@@ -142,8 +131,8 @@ def test_the_clock_survives_a_restart(schedule: dict[str, Any], table: str, tmp_
         return made
 
     whole = run()
-    run(Checkpointer(tmp_path / "checkpoint"), stop=2)
-    again = run(Checkpointer(tmp_path / "checkpoint"), resume=True)
+    run(tmp_path / "checkpoint", stop=2)
+    again = run(tmp_path / "checkpoint", resume=True)
     assert again.clock == whole.clock
     assert (again.server.weights == whole.server.weights).all()
     ours, theirs = (made.delivery.snapshot().pending for made in (again, whole))

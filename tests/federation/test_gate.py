@@ -16,17 +16,16 @@ import pytest
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import SparsonaError
 from sparsona.experiment import make_method
+from sparsona.federation.assembly import assemble
 from sparsona.federation.delivery import PendingReply
-from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.federation.gate import Passage, Refused, ReplyGate, Size, norm_of, norm_of_update, numbers_of
-from sparsona.federation.rounds import Rounds
-from sparsona.federation.schedule import Sampled
 from sparsona.message import Blocks, Message, Positions, Sparse, Stamp, Ternary
 from sparsona.method import Arrival
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.fedstc import FedSTC
-from sparsona.runs.records import RunLog, read_records
+from sparsona.runs.records import read_records
 from sparsona.runs.state import digest
 from sparsona.testing import tiny_setup
 
@@ -165,8 +164,7 @@ def test_a_method_that_fails_for_everyone_is_no_clients_fault() -> None:
 def test_the_round_goes_on_and_the_record_says_why(tmp_path: Path) -> None:
     setup = tiny_setup(FedAvg(), clients=4, rounds=3)
     bad = replace(setup, method=Attacker(FedAvg(), MESSAGES["one NaN"]))  # type: ignore[arg-type]
-    log = RunLog(dict.fromkeys(setup.task.clients, 1), True, tmp_path / "records.jsonl")
-    rounds = Rounds(bad, InProcess(bad), Sampled(), Evaluation(every=0), log)
+    rounds = assemble(bad, InProcess(bad), evaluation=LAST_ROUND, records=tmp_path / "records.jsonl")
     rounds.run()
     records = read_records(tmp_path / "records.jsonl")
     assert {(r.round, r.client): r.refused for r in records if r.refused} == {
@@ -174,9 +172,7 @@ def test_the_round_goes_on_and_the_record_says_why(tmp_path: Path) -> None:
     }
     without = tiny_setup(FedAvg(), clients=4, rounds=3)
     three = replace(without, task=replace(without.task, clients=tuple(k for k in without.task.clients if k != BAD)))
-    honest = Rounds(
-        three, InProcess(three), Sampled(), Evaluation(every=0), RunLog(dict.fromkeys(setup.task.clients, 1), True)
-    )
+    honest = assemble(three, InProcess(three), evaluation=LAST_ROUND)
     honest.run()
     assert digest(rounds.server) == digest(honest.server), "as if the bad one had never been asked"
 
@@ -187,8 +183,7 @@ def test_a_refused_reply_counts_as_lost() -> None:
     once = iter([MESSAGES["one NaN"]])
     bad = Attacker(FedSTC(), lambda message: next(once, lambda same: same)(message))
     wrong = replace(setup, method=bad)  # type: ignore[arg-type]
-    log = RunLog(dict.fromkeys(setup.task.clients, 1), True)
-    rounds = Rounds(wrong, InProcess(wrong), Sampled(), Evaluation(every=0), log)
+    rounds = assemble(wrong, InProcess(wrong), evaluation=LAST_ROUND)
     assert rounds._round(0)[BAD].refused
     stamp = rounds.delivery.stamp(BAD, (1, 0))
     assert stamp.acked is None

@@ -11,12 +11,10 @@ import pytest
 import sparsona
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import InputError
-from sparsona.federation.evaluation import Evaluation
-from sparsona.federation.rounds import Rounds
-from sparsona.federation.schedule import Sampled
+from sparsona.federation.assembly import assemble
+from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.spfl import SPFL
-from sparsona.runs.records import RunLog
 from sparsona.testing import tiny_setup
 
 
@@ -32,8 +30,7 @@ def test_all_engines_measure_new_clients_alike(method: str) -> None:
 @pytest.mark.parametrize("method", [FedAvg(), SPFL()])
 def test_methods_without_a_turn_for_joining_have_none(method: Any) -> None:
     setup = tiny_setup(method)
-    sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
-    rounds = Rounds(setup, InProcess(setup), Sampled(), Evaluation(every=0), RunLog(sizes, True))
+    rounds = assemble(setup, InProcess(setup), evaluation=LAST_ROUND)
     rounds.run()
     before = rounds.server
     assert rounds.join(["c0"]) == []

@@ -16,17 +16,16 @@ import pytest
 
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import MissingReference
-from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.assembly import assemble
+from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.federation.references import ReferenceStore, usable
 from sparsona.federation.rounds import Rounds
-from sparsona.federation.schedule import Sampled, Schedule
+from sparsona.federation.schedule import EVERYONE, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome, Worker
 from sparsona.message import Positions, Sparse
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
-from sparsona.runs.checkpoint import Checkpointer
-from sparsona.runs.records import RunLog
 from sparsona.testing import Scripted, tiny_setup
 from sparsona.wire import Ledger, Reference
 
@@ -185,10 +184,8 @@ def test_one_process_writes_no_files_for_itself() -> None:
     assert not files(rounds.engine.references)
 
 
-def loop(setup: Setup, schedule: Schedule | None = None, checkpointer: Checkpointer | None = None) -> Rounds:
-    sizes = {name: len(split.test) for name, split in setup.federation.splits.items()}
-    engine = InProcess(setup)
-    return Rounds(setup, engine, schedule or Sampled(), Evaluation(every=0), RunLog(sizes, True), checkpointer)
+def loop(setup: Setup, schedule: Schedule = EVERYONE, checkpoint: Path | None = None) -> Rounds:
+    return assemble(setup, InProcess(setup), schedule, LAST_ROUND, checkpoint=checkpoint)
 
 
 ROUGH = Scripted((
@@ -236,7 +233,7 @@ def test_a_late_reply_is_read_against_the_downlink_that_it_answers() -> None:
 def test_a_run_goes_on_with_the_references_of_its_checkpoint(tmp_path: Path) -> None:
     whole = loop(tiny_setup(FedAvg(), rounds=4))
     whole.run()
-    first = loop(tiny_setup(FedAvg(), rounds=4), checkpointer=Checkpointer(tmp_path / "a"))
+    first = loop(tiny_setup(FedAvg(), rounds=4), checkpoint=tmp_path / "a")
 
     def stop(_: object) -> None:
         if first.done == 2:
@@ -246,7 +243,7 @@ def test_a_run_goes_on_with_the_references_of_its_checkpoint(tmp_path: Path) -> 
         first.run(stop)
     folder = tmp_path / "a" / "references"
     assert [path.name for path in folder.iterdir()] == list(first.delivery.references)
-    again = loop(tiny_setup(FedAvg(), rounds=4), checkpointer=Checkpointer(tmp_path / "a"))
+    again = loop(tiny_setup(FedAvg(), rounds=4), checkpoint=tmp_path / "a")
     again.resume()
     again.run()
     assert np.array_equal(again.server.weights, whole.server.weights)
@@ -269,8 +266,7 @@ class Forgetful(InProcess):
 def test_a_client_without_its_references_says_what_it_needs() -> None:
     """It can not guess: the frame names what it is coded against, and a client that has it not asks for the whole."""
     setup = tiny_setup(FedAvg(), rounds=3)
-    sizes = {name: len(split.test) for name, split in setup.federation.splits.items()}
-    made = Rounds(setup, Forgetful(setup), Sampled(), Evaluation(every=0), RunLog(sizes, True))
+    made = assemble(setup, Forgetful(setup), evaluation=LAST_ROUND)
     with pytest.raises(MissingReference, match="ask the sender for the whole"):
         made.run()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -13,16 +15,17 @@ import pytest
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.experiment import make_method
-from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.assembly import assemble
+from sparsona.federation.evaluation import EVERY_ROUND, Evaluation
 from sparsona.federation.rounds import Rounds
-from sparsona.federation.schedule import Plan, Sampled, Schedule
+from sparsona.federation.schedule import EVERYONE, Plan, Sampled, Schedule
 from sparsona.federation.worker import Job, Outcome
 from sparsona.message import Message, Part, Vector
 from sparsona.method import TRAIN, Arrival, ClientId, Fit, Method, Phase, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.local import LocalOnly
-from sparsona.runs.records import ClientRecord, RunLog
+from sparsona.runs.records import ClientRecord, read_records
 from sparsona.testing import tiny_setup
 from sparsona.training.local import Local
 from sparsona.wire import EncodeCache, parts
@@ -43,27 +46,16 @@ class Tap(InProcess):
             yield outcome
 
 
-class Lines(RunLog):
-    """Keeps the lines themselves."""
-
-    def __init__(self) -> None:
-        super().__init__({f"c{i}": 1 for i in range(9)}, True)
-        self.lines: list[ClientRecord] = []
-
-    def write(self, lines: Iterable[ClientRecord]) -> Any:
-        lines = list(lines)
-        self.lines += lines
-        return super().write(lines)
-
-
 def rounds_of(
-    method: Method[Any, Any], schedule: Schedule | None = None, evaluation: Evaluation | None = None, rounds: int = 4
+    method: Method[Any, Any], schedule: Schedule = EVERYONE, evaluation: Evaluation = EVERY_ROUND, rounds: int = 4
 ) -> tuple[Rounds, Tap, list[ClientRecord]]:
     setup = tiny_setup(method, rounds=rounds)
-    engine, run_log = Tap(setup), Lines()
-    loop = Rounds(setup, engine, schedule or Sampled(), evaluation or Evaluation(), run_log)
-    loop.run()
-    return loop, engine, run_log.lines
+    engine = Tap(setup)
+    with tempfile.TemporaryDirectory() as folder:
+        records = Path(folder) / "records.jsonl"
+        loop = assemble(setup, engine, schedule, evaluation, records=records)
+        loop.run()
+        return loop, engine, read_records(records)
 
 
 def test_ledger_and_payload_agree_to_the_byte() -> None:

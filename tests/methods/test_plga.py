@@ -12,7 +12,8 @@ from scripted import vector_of
 
 import sparsona
 from sparsona.engines.inprocess import InProcess
-from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.assembly import assemble
+from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Sampled
 from sparsona.layout import Layout
@@ -26,7 +27,6 @@ from sparsona.methods.plga import PLGA, ClientState
 from sparsona.ops.rebase import share
 from sparsona.ops.similarity import cosine
 from sparsona.prepare import prepare
-from sparsona.runs.records import RunLog
 from sparsona.testing import tiny_setup
 
 SETUP = tiny_setup(LGA())
@@ -148,8 +148,7 @@ def test_with_nobody_late_the_server_is_fedavgs_bit_for_bit(method: str) -> None
 def rounds_of(method: Method[Any, Any], setup: Any = None, schedule: Sampled | None = None, rounds: int = 9) -> Rounds:
     setup = setup or tiny_setup(method, rounds=rounds)
     schedule = (schedule or Sampled(stragglers=2)).among(setup.task.clients)
-    sizes = dict.fromkeys(setup.federation.splits, 1)
-    loop = Rounds(setup, InProcess(setup), schedule, Evaluation(every=0), RunLog(sizes, True))
+    loop = assemble(setup, InProcess(setup), schedule, LAST_ROUND)
     loop.run()
     return loop
 

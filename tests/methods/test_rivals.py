@@ -11,10 +11,9 @@ from torch import nn
 
 import sparsona
 from sparsona.experiment import make_method
+from sparsona.federation.assembly import assemble
 from sparsona.federation.delivery import BUFFERS
-from sparsona.federation.evaluation import Evaluation
-from sparsona.federation.rounds import Rounds
-from sparsona.federation.schedule import Sampled
+from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.message import Message, Sparse, Vector
 from sparsona.methods import apfl, ef21, fedala, scaffold, topk
 from sparsona.methods._split import ClientState as Split
@@ -24,7 +23,6 @@ from sparsona.methods.fedala import FedALA
 from sparsona.methods.fedbn import FedBN
 from sparsona.methods.scaffold import Scaffold
 from sparsona.methods.topk import TopK
-from sparsona.runs.records import RunLog
 from sparsona.testing import tiny_setup
 from sparsona.testing.privacy import Tap
 from sparsona.training.vector import Flat
@@ -103,8 +101,7 @@ def test_statistics_of_a_clients_own_model_do_not_travel(name: str) -> None:
     flat = Flat(module)
     setup = replace(setup, module=module, task=replace(setup.task, layout=flat.layout, initial=flat.read()))
     engine = Tap(setup)
-    log = RunLog(dict.fromkeys(setup.task.clients, 1), True)
-    rounds = Rounds(setup, engine, Sampled(), Evaluation(every=0), log)
+    rounds = assemble(setup, engine, evaluation=LAST_ROUND)
     rounds.run()
     assert len(engine.sent) >= 6
     assert not any(BUFFERS in message for _, message in engine.sent)

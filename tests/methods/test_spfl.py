@@ -16,10 +16,11 @@ import sparsona
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.federation.aggregation import Arrivals
+from sparsona.federation.assembly import assemble
 from sparsona.federation.delivery import PendingReply
-from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.federation.rounds import Rounds
-from sparsona.federation.schedule import Plan, Sampled, Schedule
+from sparsona.federation.schedule import EVERYONE, Plan, Sampled, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.layout import Layout
 from sparsona.message import Message
@@ -32,14 +33,12 @@ from sparsona.models import MODELS
 from sparsona.ops import pairwise
 from sparsona.ops.by_client import ByClient
 from sparsona.ops.pairwise import Matrix, Similarity, cosines, row_softmax
-from sparsona.runs.records import RunLog
 from sparsona.testing import tiny_setup
 from sparsona.wire import Limit, decode, encode
 
 
-def train(setup: Setup, schedule: Schedule | None = None) -> Rounds:
-    loop = Rounds(setup, InProcess(setup), schedule or Sampled(), Evaluation(every=0), RunLog({}, True))
-    loop.run_log._sizes = dict.fromkeys(setup.federation.splits, 1)
+def train(setup: Setup, schedule: Schedule = EVERYONE) -> Rounds:
+    loop = assemble(setup, InProcess(setup), schedule, LAST_ROUND)
     loop.run()
     return loop
 

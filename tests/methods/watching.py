@@ -10,15 +10,15 @@ import numpy as np
 
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
-from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.assembly import assemble
+from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.federation.rounds import Rounds
-from sparsona.federation.schedule import Plan, Sampled, Schedule
+from sparsona.federation.schedule import EVERYONE, Plan, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.method import Method, Task
 from sparsona.methods.fedspa import FedSpa
 from sparsona.methods.sub_fedavg import SubFedAvg
 from sparsona.partition._split import federate
-from sparsona.runs.records import RunLog
 from sparsona.testing import tiny_setup
 from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local
@@ -49,12 +49,11 @@ def watch(
     *,
     rounds: int = 4,
     clients: int = 3,
-    schedule: Schedule | None = None,
+    schedule: Schedule = EVERYONE,
     change: Callable[[Setup], Setup] = lambda setup: setup,
 ) -> Watched:
     setup = change(tiny_setup(method, clients, rounds))
-    sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
-    loop = Rounds(setup, InProcess(setup), schedule or Sampled(), Evaluation(every=0), RunLog(sizes, True))
+    loop = assemble(setup, InProcess(setup), schedule, LAST_ROUND)
     out = Watched(loop, [loop.server])
     loop.run(lambda _: out.servers.append(loop.server))
     return out

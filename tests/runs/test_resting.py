@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import RunError
-from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.assembly import assemble
+from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Sampled
 from sparsona.message import Sparse, Vector
 from sparsona.methods import METHODS
 from sparsona.ops.by_client import ByClient, Resting
 from sparsona.ops.packed import Packed
-from sparsona.runs.checkpoint import Checkpointer
-from sparsona.runs.records import RunLog
 from sparsona.runs.resting import RestingStore, read_resting, resting_names
 from sparsona.runs.state import digest, pack, unpack
 from sparsona.testing import tiny_setup
@@ -121,10 +120,8 @@ def test_a_state_comes_back_from_its_bytes_and_the_files_beside() -> None:
     store.close()
 
 
-def loop(setup: Any, memory: int, checkpointer: Checkpointer | None = None) -> Rounds:
-    sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
-    log = RunLog(sizes, True)
-    return Rounds(setup, InProcess(setup), Sampled(sample=0.6), Evaluation(every=0), log, checkpointer, memory)
+def loop(setup: Any, memory: int, checkpoint: Path | None = None) -> Rounds:
+    return assemble(setup, InProcess(setup), Sampled(sample=0.6), LAST_ROUND, checkpoint=checkpoint, memory=memory)
 
 
 @pytest.mark.parametrize("name", ["fedpse", "fedspa", "sub-fedavg", "fedmask", "spfl", "plga", "pfednet"])
@@ -132,7 +129,7 @@ def test_methods_give_the_same_digest_within_no_memory_at_all(name: str, tmp_pat
     setup = tiny_setup(METHODS.get(name)(), 4, rounds=4)
     free = loop(setup, 2**30)
     free.run()
-    tight = loop(setup, 2, Checkpointer(tmp_path))
+    tight = loop(setup, 2, tmp_path)
     tight.run()
     assert digest(tight.server) == digest(free.server)
     assert resting_names(free.server) == set()
@@ -146,8 +143,8 @@ def test_a_run_is_resumed_from_values_at_rest_and_a_missing_one_is_named(tmp_pat
     reference = loop(setup, 2**30)
     reference.run()
     short = replace(setup, task=replace(setup.task, rounds=2))
-    loop(short, 2, Checkpointer(tmp_path)).run()
-    again = loop(setup, 2**30, Checkpointer(tmp_path))
+    loop(short, 2, tmp_path).run()
+    again = loop(setup, 2**30, tmp_path)
     again.resume()
     assert len(resting_names(again.server)) > 0
     again.run()
@@ -157,7 +154,7 @@ def test_a_run_is_resumed_from_values_at_rest_and_a_missing_one_is_named(tmp_pat
     if kept:
         (tmp_path / "resting" / kept[0]).unlink()
         with pytest.raises(RunError, match=f"resting/{kept[0]}.* is missing"):
-            loop(setup, 2, Checkpointer(tmp_path)).resume()
+            loop(setup, 2, tmp_path).resume()
 
 
 def test_a_checkpoint_writes_what_has_changed(tmp_path: Path) -> None:

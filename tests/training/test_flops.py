@@ -12,16 +12,14 @@ from torch import nn
 import sparsona
 from sparsona.engines.inprocess import InProcess
 from sparsona.experiment import make_method
-from sparsona.federation.evaluation import Evaluation
-from sparsona.federation.rounds import Rounds
-from sparsona.federation.schedule import Sampled
+from sparsona.federation.assembly import assemble
+from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.layout import Layout
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.fedspa.erk import active_counts
 from sparsona.models import MODELS
 from sparsona.ops.masks import random_mask
-from sparsona.runs.records import RunLog
 from sparsona.testing import tiny_setup
 from sparsona.training.config import TrainConfig
 from sparsona.training.flops import TRAINING, costs, forward_flops
@@ -111,9 +109,9 @@ def test_the_runner_counts_training_gradients_and_scores() -> None:
 @pytest.mark.parametrize("name", METHODS.names())
 def test_every_method_is_counted(name: str) -> None:
     setup = tiny_setup(make_method(name, {}), rounds=1)
-    run_log = RunLog({client: len(share.test) for client, share in setup.federation.splits.items()}, True)
-    Rounds(setup, InProcess(setup), Sampled(), Evaluation(every=0), run_log).run()
-    assert run_log.rounds[0].flops > 0
+    rounds = assemble(setup, InProcess(setup), evaluation=LAST_ROUND)
+    rounds.run()
+    assert rounds.run_log.rounds[0].flops > 0
 
 
 def test_every_round_and_client_is_counted_and_the_summary_adds_up() -> None:

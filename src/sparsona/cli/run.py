@@ -69,7 +69,7 @@ def run(
     if repeats == 1:
         if resume:
             RunDirectory(folder).need_run()
-        done = _execute(prepared, folder, resume, options.tensorboard, quiet)
+        done = _run_and_show(prepared, folder, resume, options.tensorboard, quiet)
         clients = done.clients
     else:
         _refuse_one_split(experiment.split.by)
@@ -79,7 +79,7 @@ def run(
             prepared = prepare(other, loaded=prepared.loaded, origin=origin)
             place = folder / f"split-{number}"
             again = resume and RunDirectory(place).experiment_file.exists()
-            done = _execute(prepared, place, again, options.tensorboard, quiet)
+            done = _run_and_show(prepared, place, again, options.tensorboard, quiet)
             several.append(done.clients)
         clients = tuple(pooled(several, done.summary["metric"] == "accuracy", experiment.split.fewest))
     if not quiet:
@@ -111,7 +111,7 @@ def _refuse_one_split(by: str) -> None:
         raise InputError("a split by time is one only: leave --repeats out, or choose --split random or group:COLUMN")
 
 
-def _execute(prepared: Prepared, folder: Path, resume: bool, tensorboard: bool, quiet: bool) -> Result:
+def _run_and_show(prepared: Prepared, folder: Path, resume: bool, tensorboard: bool, quiet: bool) -> Result:
     """One run with its progress and its closing tables."""
     from sparsona.api import execute
     from sparsona.report import console as show

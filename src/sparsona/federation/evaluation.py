@@ -21,3 +21,6 @@ class Evaluation:
     def due(self, round: int, rounds: int) -> bool:
         """Whether models are measured in this round, counted from 0."""
         return round + 1 == rounds or (self.every > 0 and (round + 1) % self.every == 0)
+
+
+EVERY_ROUND, LAST_ROUND = Evaluation(), Evaluation(every=0)

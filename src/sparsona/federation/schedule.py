@@ -123,3 +123,7 @@ class Sampled:
 
     def _reach(self, client: ClientId) -> float:
         return self.availability.get(client, 1.0) if isinstance(self.availability, dict) else self.availability
+
+
+EVERYONE = Sampled()
+"""All clients in every round, none of which fails."""

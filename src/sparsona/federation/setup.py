@@ -10,7 +10,7 @@ from torch import nn
 from sparsona.chance import Chance
 from sparsona.data.dataset import Federation
 from sparsona.layout import Layout
-from sparsona.method import Method, Task
+from sparsona.method import ClientId, Method, Task
 from sparsona.personal.layer import METHOD_ALONE, PersonalLayer
 from sparsona.training.config import TrainConfig
 from sparsona.training.fused import TrainerName
@@ -42,6 +42,11 @@ class Setup:
     personal: PersonalLayer = METHOD_ALONE
     least_rows: int = 1
     client_chance: Chance | None = None
+
+    @property
+    def test_rows(self) -> dict[ClientId, int]:
+        """The number of test rows of each client."""
+        return {client: len(split.test) for client, split in self.federation.splits.items()}
 
     def limit(self) -> Limit:
         """The most numbers that one message may hold."""

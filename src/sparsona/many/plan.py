@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparsona.api import about_run, execute, same_data, same_experiment
+from sparsona.api import execute
 from sparsona.data.dataset import Dataset
 from sparsona.experiment import Experiment, read
 from sparsona.prepare import Prepared, prepare
 from sparsona.report.comparison import Budget
 from sparsona.report.tensorboard import scalars, told_to
+from sparsona.resume import check_resumable
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import RoundReport
@@ -87,8 +88,7 @@ def advance(plan: RunPlan, loader: Loader, on_round: Callable[[RoundReport], Non
     there = directory.experiment_file.exists()
     prepared = loader.prepare(plan.settings, plan.origin)
     if there:
-        same_experiment(directory, prepared.experiment)
-        same_data(directory, about_run(prepared))
+        check_resumable(directory, prepared)
     if plan.finished:
         return
     rounds, spent, clock = _state(directory) if there else (0, 0.0, 0.0)

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sparsona.api import same_experiment
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import assign
 from sparsona.files import write_atomically
@@ -25,6 +24,7 @@ from sparsona.methods import METHODS
 from sparsona.prepare import Prepared
 from sparsona.report.comparison import Budget
 from sparsona.report.measured import MeasuredRun, measure
+from sparsona.resume import check_resumable
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import RoundReport
 from sparsona.studies.naming import distinct_names
@@ -119,7 +119,7 @@ def _check_runs(runs: Runs) -> None:
         for seed in runs.contest.seeds:
             directory = RunDirectory(runs.path(contender, seed))
             if directory.experiment_file.exists():
-                same_experiment(directory, runs.prepare(contender, seed).experiment)
+                check_resumable(directory, runs.prepare(contender, seed))
 
 
 def read_contest(folder: Path) -> Contest:

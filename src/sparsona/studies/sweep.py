@@ -12,7 +12,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from sparsona.api import about_run, same_data, same_experiment
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import assign, build
 from sparsona.files import write_atomically
@@ -20,6 +19,7 @@ from sparsona.many import Ended, Planned, Watcher, run_many
 from sparsona.many.choice import place_for
 from sparsona.many.plan import Loader, RunPlan
 from sparsona.prepare import Prepared
+from sparsona.resume import check_resumable
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import RoundReport
 from sparsona.studies.naming import distinct_names
@@ -171,8 +171,7 @@ def _check_runs(sweep: Sweep, folder: Path) -> None:
         directory = RunDirectory(folder / point.name)
         if directory.experiment_file.exists():
             prepared = loader.prepare(point.settings, f"the run {point.name}")
-            same_experiment(directory, prepared.experiment)
-            same_data(directory, about_run(prepared))
+            check_resumable(directory, prepared)
 
 
 def _read(file: Path) -> Sweep:

@@ -12,8 +12,9 @@ import numpy as np
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import ContractError, WireError
+from sparsona.federation.assembly import assemble
 from sparsona.federation.delivery import BUFFERS
-from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Plan
 from sparsona.federation.setup import Setup
@@ -22,7 +23,6 @@ from sparsona.message import Message, Part, Sparse, Ternary, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext
 from sparsona.personal.layer import PersonalState
 from sparsona.personal.leaves import leaves
-from sparsona.runs.records import RunLog
 from sparsona.runs.state import digest
 from sparsona.testing.guard import GuardedMethod
 from sparsona.testing.tiny import MEAN, none_refused, tiny_setup
@@ -134,8 +134,7 @@ def play(observed: Observed, script: Sequence[Mapping[ClientId, Event]], **chang
     """
     setup = dataclasses.replace(tiny_setup(observed, rounds=len(script) + 1, personal=MEAN), **changes)  # type: ignore[arg-type]
     engine = Repeating(setup, observed, script)
-    sizes = {name: len(split.test) for name, split in setup.federation.splits.items()}
-    rounds = Rounds(setup, engine, Scripted(script), Evaluation(every=0), RunLog(sizes, True))
+    rounds = assemble(setup, engine, Scripted(script), LAST_ROUND)
     rounds.run()
     none_refused(rounds)
     return rounds

@@ -12,11 +12,11 @@ from typing import Any
 
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import ContractError
+from sparsona.federation.assembly import assemble
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Sampled
 from sparsona.federation.worker import Job, Outcome
 from sparsona.method import Method, ServerContext
-from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.state import digest, pack, unpack, unpack_like
 from sparsona.testing.delivery import SCRIPTS, check_delivery, equal
 from sparsona.testing.guard import GuardedMethod, ModelKey, check_same_models
@@ -50,8 +50,8 @@ def check_method(method: Method[Any, Any]) -> None:
         with _check(f"lost, late and repeated messages, script {number}"):
             check_delivery(method, script)
     with _check("stop and resume"), tempfile.TemporaryDirectory() as folder:
-        _guarded_run(method, checkpointer=Checkpointer(Path(folder)), stop=1)
-        resumed = _guarded_run(method, checkpointer=Checkpointer(Path(folder)), resume=True)
+        _guarded_run(method, checkpoint=Path(folder), stop=1)
+        resumed = _guarded_run(method, checkpoint=Path(folder), resume=True)
         _same("a run that was stopped and resumed", reference, resumed)
     with _check("a new client"):
         _newcomer(reference.rounds)
@@ -159,7 +159,7 @@ def _newcomer(rounds: Rounds) -> None:
     name = "somebody new"
     shares = {**setup.federation.splits, name: setup.federation.splits[setup.task.clients[0]]}
     wider = dataclasses.replace(setup, federation=dataclasses.replace(setup.federation, splits=shares))
-    later = Rounds(wider, InProcess(wider), rounds.schedule, rounds.evaluation, rounds.run_log)
+    later = assemble(wider, InProcess(wider), rounds.schedule, rounds.evaluation)
     later.server, later.delivery = rounds.server, rounds.delivery
     before = digest(rounds.server)
     for outcome in later.finish("adapt", [name]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,13 @@ from sparsona.chance import Chance
 from sparsona.data.dataset import Dataset
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import ContractError
-from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.assembly import assemble
 from sparsona.federation.rounds import Rounds
-from sparsona.federation.schedule import Sampled, Schedule
+from sparsona.federation.schedule import EVERYONE, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.method import Method, Task
 from sparsona.partition._split import federate
 from sparsona.personal.layer import METHOD_ALONE, PersonalLayer
-from sparsona.runs.checkpoint import Checkpointer
-from sparsona.runs.records import RunLog
 from sparsona.training.config import TrainConfig
 from sparsona.training.objective import classification
 from sparsona.training.vector import Flat
@@ -58,9 +57,9 @@ def run(
     *,
     clients: int = 3,
     rounds: int = ROUNDS,
-    schedule: Schedule | None = None,
+    schedule: Schedule = EVERYONE,
     engine: type[InProcess] = InProcess,
-    checkpointer: Checkpointer | None = None,
+    checkpoint: Path | None = None,
     stop: int = 0,
     resume: bool = False,
     config: TrainConfig | None = None,
@@ -69,8 +68,7 @@ def run(
     """A run of the tiny federation, and the personal models at its end; `stop` interrupts it after so many rounds."""
     setup = tiny_setup(method, clients, rounds, personal)
     setup = dataclasses.replace(setup, config=config or setup.config)
-    sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
-    loop = Rounds(setup, engine(setup), schedule or Sampled(), Evaluation(), RunLog(sizes, True), checkpointer)
+    loop = assemble(setup, engine(setup), schedule, checkpoint=checkpoint)
     if resume:
         loop.resume()
     if stop:

@@ -15,9 +15,10 @@ import sparsona
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import Diverged, InputError
-from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.assembly import assemble
+from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.federation.rounds import Rounds
-from sparsona.federation.schedule import Plan, Sampled
+from sparsona.federation.schedule import EVERYONE, Plan
 from sparsona.layout import Layout
 from sparsona.message import IndexSet, Message, Sparse, Stamp, Vector
 from sparsona.method import Arrival, ServerContext, Task
@@ -26,7 +27,6 @@ from sparsona.methods.fedpse import FedPSE
 from sparsona.methods.fedpse.owed import Owed, ServerState
 from sparsona.models.convnet2 import convnet2
 from sparsona.ops.moments import Moments
-from sparsona.runs.records import RunLog
 from sparsona.testing import Scripted as Fates
 from sparsona.testing import check_method, tiny_setup
 from sparsona.testing.delivery import Event
@@ -77,10 +77,9 @@ def fit(method: FedPSE, own: ClientState, local: Any, down: Message | None = Non
     return method.fit(own, (down or Message()).stamped(Stamp(local.round)), local)
 
 
-def rounds_of(method: FedPSE, schedule: Any = None, rounds: int = 4, clients: int = 3) -> Rounds:
+def rounds_of(method: FedPSE, schedule: Any = EVERYONE, rounds: int = 4, clients: int = 3) -> Rounds:
     setup = tiny_setup(method, clients, rounds)
-    run_log = RunLog({k: len(s.test) for k, s in setup.federation.splits.items()}, True)
-    loop = Rounds(setup, InProcess(setup), schedule or Sampled(), Evaluation(every=0), run_log)
+    loop = assemble(setup, InProcess(setup), schedule, LAST_ROUND)
     loop.run()
     return loop
 

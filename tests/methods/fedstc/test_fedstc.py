@@ -12,7 +12,8 @@ from torch import nn
 import sparsona
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
-from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.assembly import assemble
+from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Plan
 from sparsona.layout import Layout
@@ -22,7 +23,6 @@ from sparsona.methods._feedback import ClientState
 from sparsona.methods.fedstc import FedSTC
 from sparsona.ops.moments import Moments
 from sparsona.ops.ternary import ternarise
-from sparsona.runs.records import RunLog
 from sparsona.testing import check_method, tiny_setup
 from sparsona.training.job import Trained
 from sparsona.training.vector import Flat
@@ -128,8 +128,7 @@ class Script:
 
 def rounds_of(method: FedSTC, schedule: Script) -> Rounds:
     setup = tiny_setup(method, rounds=len(schedule.invited))
-    run_log = RunLog({k: len(s.test) for k, s in setup.federation.splits.items()}, True)
-    loop = Rounds(setup, InProcess(setup), schedule, Evaluation(every=0), run_log)
+    loop = assemble(setup, InProcess(setup), schedule, LAST_ROUND)
     loop.run()
     return loop
 

@@ -14,25 +14,24 @@ import sparsona
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import InputError
-from sparsona.federation.evaluation import Evaluation
+from sparsona.federation.assembly import assemble
+from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.federation.rounds import Rounds
-from sparsona.federation.schedule import Plan, Sampled, Schedule
+from sparsona.federation.schedule import EVERYONE, Plan, Schedule
 from sparsona.message import Levels, Message
 from sparsona.method import Arrival, ClientGraph, ClientId, ServerContext
 from sparsona.methods.pfednet import PFedNet
 from sparsona.methods.pfednet.mixture import mixture_of
 from sparsona.methods.pfednet.server import ServerState
-from sparsona.runs.records import RunLog
 from sparsona.testing import check_method, tiny_setup
 from sparsona.wire import Ledger, decode
 
 DIGITS: dict[str, Any] = {"data": "digits", "clients": 4, "rounds": 3, "evaluation": {"every": 0}}
 
 
-def rounds_of(method: PFedNet, clients: int = 3, rounds: int = 3, schedule: Schedule | None = None) -> Rounds:
+def rounds_of(method: PFedNet, clients: int = 3, rounds: int = 3, schedule: Schedule = EVERYONE) -> Rounds:
     setup = tiny_setup(method, clients, rounds)
-    sizes = {name: len(share.test) for name, share in setup.federation.splits.items()}
-    return Rounds(setup, InProcess(setup), schedule or Sampled(), Evaluation(every=0), RunLog(sizes, True))
+    return assemble(setup, InProcess(setup), schedule, LAST_ROUND)
 
 
 def models_of(result: sparsona.Result) -> np.ndarray:

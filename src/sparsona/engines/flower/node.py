@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from sparsona.data import PATHS
 from sparsona.data.schema.exchange import LIMIT, schema_of
@@ -40,6 +39,7 @@ from sparsona.message import Stamp
 from sparsona.method import ClientId, Method
 from sparsona.registry import split_spec
 from sparsona.runs.names import file_stem
+from sparsona.training.determinism import make_deterministic
 from sparsona.version import __version__
 from sparsona.wire import decode, encode
 
@@ -339,8 +339,7 @@ class Node:
 
 def serve(node: Node, path: Path, check: Callable[[], None] = lambda: None) -> None:
     """Answer on a socket that only the owner can open, one message after another, until `check` raises an error."""
-    torch.set_num_threads(1)
-    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+    make_deterministic()
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
         try:

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from sparsona.data.schema import Agreement
 from sparsona.data.schema.exchange import LIMIT, agree, schema_of
 from sparsona.data.schema.schema import Schema
@@ -26,6 +24,7 @@ from sparsona.engines.flower.setup import RealTime, check_networkable, fingerpri
 from sparsona.engines.flower.started.sparsona_records import Head
 from sparsona.errors import InputError, RunError, SparsonaError, WireError, counted, one_line
 from sparsona.experiment import Experiment, build, read, to_toml
+from sparsona.federation.assembly import assemble
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.setup import Setup
 from sparsona.files import write_atomically
@@ -33,13 +32,13 @@ from sparsona.method import ClientId
 from sparsona.runs import artefacts
 from sparsona.runs.about import FILE as ABOUT
 from sparsona.runs.about import About, ClientData, environment, read_about, write_about
-from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.clients import write_clients
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.names import file_stem
-from sparsona.runs.records import RoundReport, RunLog
+from sparsona.runs.records import RoundReport
 from sparsona.summary import client_scores, summary_of, whole_digest
 from sparsona.system import peak_rss_kb
+from sparsona.training.determinism import make_deterministic
 from sparsona.version import __version__
 from sparsona.wire import Ledger, decode, encode
 
@@ -82,7 +81,7 @@ class NetworkRun:
         # The loop of a SuperLink that was killed may still be ending.
         with self._folder.open(to_toml(experiment), lambda file: self._same(experiment, file), resume, ENDING):
             self._run = self._identity()
-            return self._execute(experiment, resume)
+            return self._run_rounds(experiment, resume)
 
     def _same(self, experiment: Experiment, file: Path) -> str:
         """The experiment of a run that is there, if it is this one: what the nodes decided is not compared."""
@@ -102,8 +101,8 @@ class NetworkRun:
             write_atomically(file, uuid.uuid4().hex)
         return file.read_text(encoding="ascii")
 
-    def _execute(self, experiment: Experiment, resume: bool) -> dict[str, Any]:
-        torch.set_num_threads(1)
+    def _run_rounds(self, experiment: Experiment, resume: bool) -> dict[str, Any]:
+        make_deterministic()
         nodes = {client: node.number for client, node in read_nodes(self._home).items()}
         post = Post(self._carrier, nodes)
         greetings = self._greet(post, self._wanted(nodes), experiment)
@@ -128,11 +127,16 @@ class NetworkRun:
         schedule = experiment.schedule
         silent = frozenset(client for client, greeting in greetings.items() if not greeting.scores)
         engine = FlowerEngine(setup, post, self._run, schedule.deadline or DEADLINE, schedule.window, silent)
-        sizes = {client: greeting.sizes[2] for client, greeting in greetings.items()}
-        run_log = RunLog(sizes, setup.objective.higher_is_better, self._folder.records, experiment.split.fewest)
-        checkpointer = Checkpointer(self._folder.checkpoint, self._folder.records)
         try:
-            rounds = Rounds(setup, engine, RealTime(schedule), experiment.evaluation, run_log, checkpointer)
+            rounds = assemble(
+                setup,
+                engine,
+                RealTime(schedule),
+                experiment.evaluation,
+                records=self._folder.records,
+                checkpoint=self._folder.checkpoint,
+                fewest=experiment.split.fewest,
+            )
             post.on_left_out = rounds.leave_out
             if resume:
                 rounds.resume()

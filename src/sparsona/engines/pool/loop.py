@@ -11,8 +11,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from sparsona.engines.child import end_with_parent
 from sparsona.engines.pool.shared import SharedSetup, Slot, attach_setup
 from sparsona.engines.turns import DEPTH, Failure, caught, run_turn
@@ -21,6 +19,7 @@ from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome, Worker
 from sparsona.runs.store import Ticket
 from sparsona.system import peak_rss_kb
+from sparsona.training.determinism import make_deterministic
 
 INSIDE = False
 """Whether this process is a worker."""
@@ -80,8 +79,7 @@ def main(connection: int, server_pipe: int, *slots: int) -> None:
     INSIDE = True
     loop = WorkerLoop()
     end_with_parent(server_pipe, partial(_clean_up, loop))
-    torch.set_num_threads(1)
-    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+    make_deterministic()
     opened = [Slot(handle) for handle in slots]
     requests, responses = opened[:DEPTH], opened[DEPTH:]
     server: Connection[Any, Any] = Connection(connection)

@@ -21,6 +21,7 @@ from sparsona.federation.worker import Job, Outcome, Worker
 from sparsona.message import Part
 from sparsona.runs.store import Ticket
 from sparsona.system import peak_rss_kb
+from sparsona.training.determinism import make_deterministic
 from sparsona.version import __version__
 from sparsona.wire import Reference
 
@@ -90,8 +91,7 @@ class RemoteWorker:
     """One worker: the same turns as everywhere, on data in the memory that all workers of a node share."""
 
     def __init__(self, device: str, sources: Sources, *arrays: Any) -> None:
-        torch.set_num_threads(1)
-        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+        make_deterministic()
         # Nobody may write to what a node's workers share, and torch says so for each array.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         self._worker = caught(lambda: _worker(device, sources, arrays))
