@@ -10,16 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 
-from sparsona.errors import InputError, RunError
+from sparsona.errors import InputError
 from sparsona.experiment import build
-from sparsona.many import Ended, Planned, Watcher, run_many
-from sparsona.many.choice import place_for
-from sparsona.many.plan import RunPlan, Until
+from sparsona.many.plan import Until
 from sparsona.report.comparison import ALONE
 from sparsona.report.measured import MeasuredRun, mean_score
-from sparsona.studies.contest import Runs
+from sparsona.studies.contest import ContestWatcher, Runs, take_on
 
 SHARE = 3
 """One in so many goes on."""
@@ -83,12 +80,9 @@ def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = l
             except InputError as error:
                 left[contender] = failed.get(contender, str(error))
                 continue
-            if contender in failed:
-                left[contender] = failed[contender]
-                continue
             standing = _standing(contender, found, rounds, until)
-            reason = _too_much(standing, limits)
-            if reason and contender != ALONE:
+            reason = failed.get(contender) or ("" if contender == ALONE else _too_much(standing, limits))
+            if reason:
                 left[contender] = reason
             else:
                 standings.append(standing)
@@ -108,28 +102,13 @@ def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = l
 
 def _advance(runs: Runs, contenders: list[str], until: int, rounds: int, say: Callable[[str], None]) -> dict[str, str]:
     """Take the runs of some contenders on to a round. Returns who failed, and why."""
-    pairs = {runs.contest.folder_of(who, seed): (who, seed) for who in contenders for seed in runs.contest.seeds}
-    failed: dict[str, str] = {}
 
-    def planned(contender: str, seed: int) -> RunPlan | None:
-        return None if contender in failed else runs.plan(contender, seed, Until(rounds=until))
-
-    def started(name: str) -> None:
-        who = pairs[name][0]
+    def started(who: str, seed: int) -> None:
         say(f"until round {until} of {rounds}: {who} ({contenders.index(who) + 1} of {len(contenders)})")
-
-    def ended(run: Ended) -> None:
-        if isinstance(run.error, RunError):
-            raise run.error
-        if run.error is not None:
-            failed.setdefault(pairs[run.name][0], str(run.error))
 
     first = runs.prepare(ALONE, runs.contest.seeds[0])
     part = replace(first, seconds=first.seconds * until / rounds)
-    with place_for(part, len(pairs), runs.folder, runs.engine, runs.loader) as place:
-        several = [Planned(name, partial(planned, *pair)) for name, pair in pairs.items()]
-        run_many(several, place, Watcher(started=started, ended=ended))
-    return failed
+    return take_on(runs, contenders, part, ContestWatcher(started), Until(rounds=until))
 
 
 def _measured(runs: Runs, contender: str, seed: int) -> MeasuredRun:

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import assign
 from sparsona.files import write_atomically
@@ -66,14 +68,7 @@ class Contest:
     @classmethod
     def parse(cls, text: str) -> Contest:
         """The contest that a JSON text holds."""
-        raw = json.loads(text)
-        return cls(
-            tuple(raw["contenders"]),
-            tuple(raw["seeds"]),
-            raw["settings"],
-            tuple(raw["set"]),
-            Budget(**raw["budget"]),
-        )
+        return TypeAdapter(cls).validate_json(text)
 
 
 def split_contender(text: str) -> tuple[str, list[str]]:
@@ -128,7 +123,7 @@ def read_contest(folder: Path) -> Contest:
         return Contest.parse((folder / FILE).read_text(encoding="utf-8"))
     except OSError as error:
         raise RunError(f"{folder} is not the folder of a study ({error.strerror}): give the --out of one") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
         raise RunError(f"{folder / FILE} is damaged ({error}): give another --out") from None
 
 
@@ -218,14 +213,20 @@ def run_contest(runs: Runs, watcher: ContestWatcher) -> dict[str, str]:
 
     A method that diverges or does not fit the model leaves the contest; the others go on.
     """
-    contest = runs.contest
-    prepared = [runs.prepare(contender, contest.seeds[0]) for contender in contest.contenders]
+    prepared = [runs.prepare(contender, runs.contest.seeds[0]) for contender in runs.contest.contenders]
     runs.keep()
+    return take_on(runs, runs.contest.contenders, max(prepared, key=lambda one: one.seconds), watcher)
+
+
+def take_on(
+    runs: Runs, contenders: Sequence[str], like: Prepared, watcher: ContestWatcher, until: Until | None = None
+) -> dict[str, str]:
+    """Take the runs of some contenders on, seed by seed; `like` is the longest. Returns who failed, and why."""
     failed: dict[str, str] = {}
-    pairs = {contest.folder_of(who, seed): (who, seed) for seed in contest.seeds for who in contest.contenders}
+    pairs = {runs.contest.folder_of(who, seed): (who, seed) for seed in runs.contest.seeds for who in contenders}
 
     def planned(contender: str, seed: int) -> RunPlan | None:
-        return None if contender in failed else runs.plan(contender, seed)
+        return None if contender in failed else runs.plan(contender, seed, until)
 
     def ended(run: Ended) -> None:
         contender, seed = pairs[run.name]
@@ -236,8 +237,7 @@ def run_contest(runs: Runs, watcher: ContestWatcher) -> dict[str, str]:
         watcher.ended(contender, seed, runs.measured(contender, seed))
 
     todo = sum(not runs.plan(*pair).finished for pair in pairs.values())
-    longest = max(prepared, key=lambda one: one.seconds)
-    with place_for(longest, todo, runs.folder, runs.engine, runs.loader) as place:
+    with place_for(like, todo, runs.folder, runs.engine, runs.loader) as place:
         run_many(
             [Planned(name, partial(planned, *pair)) for name, pair in pairs.items()],
             place,
@@ -250,9 +250,8 @@ def run_contest(runs: Runs, watcher: ContestWatcher) -> dict[str, str]:
     return failed
 
 
-def measured_groups(runs: Runs, contenders: Sequence[str] | None = None) -> dict[str, list[MeasuredRun]]:
+def measured_groups(runs: Runs) -> dict[str, list[MeasuredRun]]:
     """The runs of each contender that have been measured, by their seeds."""
-    chosen = runs.contest.contenders if contenders is None else contenders
-    found = {one: [runs.measured(one, seed) for seed in runs.contest.seeds] for one in chosen}
+    found = {one: [runs.measured(one, seed) for seed in runs.contest.seeds] for one in runs.contest.contenders}
     groups = {one: [run for run in group if run is not None] for one, group in found.items()}
     return {one: group for one, group in groups.items() if group}

@@ -12,6 +12,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import assign, build
 from sparsona.files import write_atomically
@@ -44,8 +46,7 @@ class Sweep:
     @classmethod
     def parse(cls, text: str) -> Sweep:
         """What :meth:`text` has written."""
-        raw = json.loads(text)
-        return cls(raw["settings"], {key: tuple(values) for key, values in raw["over"].items()}, tuple(raw["set"]))
+        return TypeAdapter(cls).validate_json(text)
 
     def joined(self, more: Sweep) -> Sweep:
         """This sweep with the values, and whatever else, that are given now."""
@@ -177,7 +178,7 @@ def _check_runs(sweep: Sweep, folder: Path) -> None:
 def _read(file: Path) -> Sweep:
     try:
         return Sweep.parse(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError) as error:
         raise RunError(f"{file} is damaged ({error}): give another --out") from None
 
 
