@@ -18,6 +18,9 @@ from sparsona.errors import WireError
 Vector: TypeAlias = npt.NDArray[np.float32]
 """A model, an update, a gradient: one flat float32 array."""
 
+Numbers: TypeAlias = npt.NDArray[Any]
+"""A one-dimensional array of float32, float16, or integers."""
+
 Mask: TypeAlias = npt.NDArray[np.bool_]
 IndexSet: TypeAlias = npt.NDArray[np.int64]
 """Sorted, distinct positions."""
@@ -65,6 +68,14 @@ class Positions:
         out[self.indices] = True
         return out
 
+    def numbers(self) -> tuple[Numbers, ...]:
+        """Positions hold no numbers that count by their size."""
+        return ()
+
+    def paper_bytes(self) -> int:
+        """Papers do not count positions."""
+        return 0
+
 
 @dataclass(frozen=True, eq=False)
 class Sparse:
@@ -102,6 +113,14 @@ class Sparse:
         out[self.indices] = self.values
         return out
 
+    def numbers(self) -> tuple[Numbers, ...]:
+        """The values."""
+        return (self.values,)
+
+    def paper_bytes(self) -> int:
+        """32 bits per value; positions are not counted."""
+        return self.values.nbytes
+
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
@@ -114,6 +133,14 @@ class Blocks:
     def __post_init__(self) -> None:
         object.__setattr__(self, "kept", _index_set(self.kept, self.count))
         object.__setattr__(self, "values", np.ascontiguousarray(self.values, dtype=np.float32))
+
+    def numbers(self) -> tuple[Numbers, ...]:
+        """The values."""
+        return (self.values,)
+
+    def paper_bytes(self) -> int:
+        """32 bits per value; which blocks are kept is not counted."""
+        return self.values.nbytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +167,14 @@ class Ternary:
         out[self.indices] = np.where(self.negative, -self.magnitudes[tensor], self.magnitudes[tensor])
         return out
 
+    def numbers(self) -> tuple[Numbers, ...]:
+        """The magnitudes."""
+        return (self.magnitudes,)
+
+    def paper_bytes(self) -> int:
+        """One bit per sign and 32 bits per magnitude; positions are not counted."""
+        return (len(self.indices) + 7) // 8 + self.magnitudes.nbytes
+
 
 @dataclass(frozen=True, eq=False)
 class Levels:
@@ -154,11 +189,19 @@ class Levels:
         if self.values.shape != (sum(self.sizes),):
             raise WireError(f"the tensors hold {sum(self.sizes)} entries but {len(self.values)} are given")
 
+    def numbers(self) -> tuple[Numbers, ...]:
+        """The values."""
+        return (self.values,)
 
-Numbers: TypeAlias = npt.NDArray[Any]
-"""A one-dimensional array of float32, float16, or integers."""
+    def paper_bytes(self) -> int:
+        """32 bits per value."""
+        return self.values.nbytes
 
-Part: TypeAlias = Numbers | Sparse | Positions | Blocks | Ternary | Levels | int | float
+
+Structured: TypeAlias = Sparse | Positions | Blocks | Ternary | Levels
+"""The parts that are classes. :mod:`sparsona.wire.kinds` has a row for each; nothing else lists them."""
+
+Part: TypeAlias = Numbers | Structured | int | float
 
 NUMBER_TYPES = ("float32", "float16", "int8", "uint8", "int16", "int32", "int64")
 _NATIVE = frozenset(map(np.dtype, NUMBER_TYPES))
@@ -301,33 +344,40 @@ def _clean(name: str, part: Part) -> Part:
             )
         ready = part.flags.c_contiguous and part.dtype.isnative
         return part if ready else np.ascontiguousarray(part, part.dtype.newbyteorder("="))
-    if isinstance(part, np.integer | np.bool_ | bool):
+    if isinstance(part, int | np.integer | np.bool_):
         return int(part)
-    if isinstance(part, np.floating):
+    if isinstance(part, float | np.floating):
         return float(part)
-    if not isinstance(part, Sparse | Positions | Blocks | Ternary | Levels | int | float):
+    if not isinstance(part, Structured):
         raise WireError(f"part {name!r} is a {type(part).__name__}, which cannot travel")
     return part
 
 
+def numbers_of(part: Part) -> tuple[Numbers, ...]:
+    """All numbers of a part that count by their size: not positions, not counts.
+
+    >>> [array.tolist() for array in numbers_of(Sparse(9, np.array([1, 4]), np.array([0.5, -2], np.float32)))]
+    [[0.5, -2.0]]
+    """
+    if isinstance(part, np.ndarray):
+        return (part,)
+    if isinstance(part, float):
+        return (np.array([part]),)
+    return () if isinstance(part, int) else part.numbers()
+
+
 def paper_bytes(message: Message) -> int:
-    """The papers' own accounting: 32 bits a value (their width for others), no positions, masks or scalars.
+    """The papers' own accounting: 32 bits per value (their width for others), no positions, masks or scalars.
 
     >>> paper_bytes(Message(update=Sparse(9, np.array([1, 4]), np.zeros(2, np.float32)), examples=7))
     8
     """
-    total = 0
-    for part in message.parts.values():
-        if isinstance(part, np.ndarray):
-            total += part.nbytes
-        elif isinstance(part, Sparse | Blocks | Levels):
-            total += part.values.nbytes
-        elif isinstance(part, Ternary):
-            total += (len(part.indices) + 7) // 8 + part.magnitudes.nbytes
-    return total
+    parts = message.parts.values()
+    arrays = sum(part.nbytes for part in parts if isinstance(part, np.ndarray))
+    return arrays + sum(part.paper_bytes() for part in parts if isinstance(part, Structured))
 
 
 __all__ = [
-    "Blocks", "IndexSet", "Levels", "Mask", "Message", "Numbers", "Part", "Positions", "Sparse", "Stamp", "Ternary",
-    "Vector", "paper_bytes",
+    "Blocks", "IndexSet", "Levels", "Mask", "Message", "Numbers", "Part", "Positions", "Sparse", "Stamp", "Structured",
+    "Ternary", "Vector", "numbers_of", "paper_bytes",
 ]  # fmt: skip

@@ -19,8 +19,8 @@ from sparsona.experiment import make_method
 from sparsona.federation.assembly import assemble
 from sparsona.federation.delivery import PendingReply
 from sparsona.federation.evaluation import LAST_ROUND
-from sparsona.federation.gate import Passage, Refused, ReplyGate, Size, norm_of, norm_of_update, numbers_of
-from sparsona.message import Blocks, Message, Positions, Sparse, Stamp, Ternary
+from sparsona.federation.gate import Passage, Refused, ReplyGate, Size, norm_of, norm_of_update
+from sparsona.message import Blocks, Message, Positions, Sparse, Stamp, Ternary, numbers_of
 from sparsona.method import Arrival
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 from sparsona.message import NUMBER_TYPES, Blocks, Levels, Part, Positions, Sparse, Ternary
+from sparsona.wire.kinds import number_of
 
 EXTREME = [0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7FFFFFFF]
 EXTREME += [pattern | 1 << 31 for pattern in EXTREME]
@@ -71,8 +72,11 @@ def tensor_sizes(draw: st.DrawFn) -> tuple[int, ...]:
 
 
 @st.composite
-def numbers(draw: st.DrawFn) -> npt.NDArray[np.generic]:
-    dtype: np.dtype[Any] = np.dtype(draw(st.sampled_from(NUMBER_TYPES)))
+def numbers(draw: st.DrawFn, name: str) -> npt.NDArray[np.generic]:
+    """An array of the type `name`."""
+    if name == "float32" and draw(st.booleans()):
+        return draw(vectors())
+    dtype: np.dtype[Any] = np.dtype(name)
     count = draw(sizes)
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     if dtype.kind == "f":
@@ -84,31 +88,55 @@ def numbers(draw: st.DrawFn) -> npt.NDArray[np.generic]:
 
 
 @st.composite
-def anything(draw: st.DrawFn) -> Part:
-    kind = draw(st.sampled_from([Sparse, Positions, Blocks, Ternary, Levels, np.ndarray, float, int, "numbers"]))
+def sparse(draw: st.DrawFn) -> Sparse:
     size = draw(sizes)
-    if kind is Sparse:
-        indices = draw(index_sets(size))
-        return Sparse(size, indices, draw(vectors(len(indices))))
-    if kind is Positions:
-        return Positions(size, draw(index_sets(size)))
-    if kind is Blocks:
-        return Blocks(size, draw(index_sets(size)), draw(vectors()))
-    if kind is Ternary:
-        several = draw(tensor_sizes())
-        indices = draw(index_sets(sum(several)))
-        negative = np.zeros(len(indices), np.bool_)
-        negative[draw(index_sets(len(indices)))] = True
-        return Ternary(several, indices, negative, draw(vectors(len(several))))
-    if kind is Levels:
-        several = draw(tensor_sizes())
-        values = draw(vectors(sum(several)))
-        times = draw(st.sampled_from([1, 3, 100]))
-        return Levels(several, np.repeat(values[::times], times)[: len(values)])
-    if kind is np.ndarray:
-        return draw(vectors())
-    if kind is float:
-        return draw(st.floats())
-    if kind is int:
-        return draw(st.integers(-(2**63), 2**63 - 1))
-    return draw(numbers())
+    indices = draw(index_sets(size))
+    return Sparse(size, indices, draw(vectors(len(indices))))
+
+
+@st.composite
+def positions(draw: st.DrawFn) -> Positions:
+    size = draw(sizes)
+    return Positions(size, draw(index_sets(size)))
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> Blocks:
+    count = draw(sizes)
+    return Blocks(count, draw(index_sets(count)), draw(vectors()))
+
+
+@st.composite
+def ternary(draw: st.DrawFn) -> Ternary:
+    several = draw(tensor_sizes())
+    indices = draw(index_sets(sum(several)))
+    negative = np.zeros(len(indices), np.bool_)
+    negative[draw(index_sets(len(indices)))] = True
+    return Ternary(several, indices, negative, draw(vectors(len(several))))
+
+
+@st.composite
+def levels(draw: st.DrawFn) -> Levels:
+    several = draw(tensor_sizes())
+    values = draw(vectors(sum(several)))
+    times = draw(st.sampled_from([1, 3, 100]))
+    return Levels(several, np.repeat(values[::times], times)[: len(values)])
+
+
+PARTS: dict[object, st.SearchStrategy[Part]] = {
+    int: st.integers(-(2**63), 2**63 - 1),
+    float: st.floats().filter(lambda number: number_of(number) == number_of(0.1)),
+    "single": st.floats(width=32).filter(lambda number: number_of(number) == number_of(0.5)),
+    Sparse: sparse(),
+    Positions: positions(),
+    Blocks: blocks(),
+    Ternary: ternary(),
+    Levels: levels(),
+    **{np.dtype(name): numbers(name) for name in NUMBER_TYPES},
+}
+"""Parts of every kind, by what the kind holds."""
+
+
+def anything() -> st.SearchStrategy[Part]:
+    """A part of any kind."""
+    return st.one_of(*PARTS.values())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from sparsona.errors import SparsonaError, WireError
 from sparsona.federation.delivery import BUFFERS, Order, PendingReply
-from sparsona.message import Blocks, Levels, Message, Numbers, Part, Sparse, Ternary
+from sparsona.message import Message, Numbers, Part, numbers_of
 from sparsona.method import Arrival, ClientId
 
 log = logging.getLogger(__name__)
@@ -98,22 +98,6 @@ class ReplyGate:
                 if size.update > most > 0:
                     found[reply] = f"the norm of its update is {size.update:.3g}, and {most:.3g} is allowed"
         return found
-
-
-def numbers_of(part: Part) -> Iterator[Numbers]:
-    """All numbers of a part that count by their size: not positions, not counts.
-
-    >>> [array.tolist() for array in numbers_of(Sparse(9, np.array([1, 4]), np.array([0.5, -2], np.float32)))]
-    [[0.5, -2.0]]
-    """
-    if isinstance(part, np.ndarray):
-        yield part
-    elif isinstance(part, Sparse | Blocks | Levels):
-        yield part.values
-    elif isinstance(part, Ternary):
-        yield part.magnitudes
-    elif isinstance(part, float):
-        yield np.array([part])
 
 
 def norm_of(parts: Iterable[Part]) -> float:

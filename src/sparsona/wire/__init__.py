@@ -11,8 +11,8 @@ array([  3, 500])
 """
 
 from sparsona.wire.frame import LONGEST_EMPTY, DecodeCache, EncodeCache, Frame, Limit, decode, encode, reference_in
+from sparsona.wire.kinds import PackingName, Tensors
 from sparsona.wire.ledger import Ledger
-from sparsona.wire.parts import PackingName, Tensors
 from sparsona.wire.references import Reference
 
 __all__ = [

@@ -29,8 +29,9 @@ from sparsona.errors import MissingReference, WireError
 from sparsona.message import Message, Part, Stamp
 from sparsona.wire import parts
 from sparsona.wire.buffers import Piece, Reader, varint
+from sparsona.wire.kinds import PackingName, Tensors
 from sparsona.wire.ledger import Ledger
-from sparsona.wire.parts import AGAINST, PackingName, Tensors
+from sparsona.wire.parts import AGAINST
 from sparsona.wire.references import FINGERPRINT, Reference, content, made_of
 
 MAGIC = b"\xb7S"
