@@ -213,7 +213,7 @@ class Killed(BaseException):
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_a_server_that_dies_in_a_round_goes_on_from_its_checkpoint(method: str, at: int, tmp_path: Path) -> None:
     federation = Federation(tmp_path, method=method)
-    carrier, died = federation.carrier, []
+    carrier, died = federation.carrier, list[int]()
 
     def kill(parcel: Parcel, answer: Returned) -> Returned:
         if not died and is_fit(parcel, at, 1):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from flower_helpers import SPOILED, WEIGHTS, frame, spoiled
 from mood import SPOILING, TWICE, mood, second_reply
@@ -37,11 +37,11 @@ class MoodyNode(Node):
 def environment(home: Path, stands_in: Mapping[str, str], **more: str) -> dict[str, str]:
     """With another stub, which finds the honest one's modules and the helpers of the tests."""
     shim = {name: str(Path(__file__).with_name("moody_executor.py")) for name in stands_in}
-    found = [str(processes.STARTED), str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    found = [str(processes.STARTED), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     return honest(home, shim, **more, PYTHONPATH=os.pathsep.join(filter(None, found)))
 
 
 if __name__ == "__main__":
-    owner.Node = MoodyNode  # type: ignore[misc]
+    setattr(owner, Node.__name__, MoodyNode)  # under the name by which the owner's process starts it
     processes.environment = environment
     main()

@@ -14,9 +14,8 @@ import numpy as np
 from sparsona.api import execute
 from sparsona.engines.flower.carrier import Parcel, Returned
 from sparsona.engines.flower.consent import Consent, Terms
-from sparsona.engines.flower.deploy import write_share
 from sparsona.engines.flower.node import CONSENT, Node, Rules
-from sparsona.engines.flower.owned import AS_AGREED, SHARE, OwnFormat
+from sparsona.engines.flower.owned import AS_AGREED, SHARE, OwnFormat, write_share
 from sparsona.engines.flower.server import KnownNode, write_nodes
 from sparsona.engines.flower.serverapp import NetworkRun
 from sparsona.engines.flower.started.sparsona_records import Head
