@@ -168,10 +168,10 @@ def test_bad_input_is_one_line_and_exit_code_2(sparsona: Any, words: list[str], 
 
 
 def test_without_a_command_the_commands_are_shown(sparsona: Any) -> None:
-    for words in ((), ("data",)):
+    for words, command in (((), "compare"), (("data",), "get")):
         code, out, err = sparsona(*words)
         assert code == 2
-        assert "Commands:" in out + err
+        assert f"\n  {command} " in out + err
 
 
 @pytest.mark.parametrize(("words", "resumes"), [(("run", "local"), True), (("wire", "r"), False)])

@@ -5,13 +5,17 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from sparsona.cli import app
-from sparsona.cli.options import RunOptions
+from sparsona.cli.app import PANELS
+from sparsona.cli.options import RunOptions, keys
+from sparsona.experiment import all_settings
 from sparsona.version import __version__
 
 HEAVY = {"torch", "scipy", "sklearn", "numba", "pandas", "matplotlib"}
@@ -23,7 +27,6 @@ HEAVY = {"torch", "scipy", "sklearn", "numba", "pandas", "matplotlib"}
         (["--help"], 0),
         (["--version"], 0),
         (["methods"], 0),
-        (["run", "--help"], 0),
         (["runn"], 2),
         (["run", "fedavgg"], 2),
     ],
@@ -53,6 +56,45 @@ def test_every_command_that_runs_something_takes_every_option_of_run(name: str) 
     group = typer.main.get_command(app)
     taken = {parameter.name for parameter in group.commands[name].params}  # type: ignore[attr-defined]
     assert {field.name for field in dataclasses.fields(RunOptions)} <= taken
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command of a group, inner groups included, with the words that call it."""
+    for name, command in group.commands.items():
+        yield (*path, name), command
+        yield from commands(command, (*path, name)) if hasattr(command, "commands") else ()
+
+
+def test_no_summary_is_cut_off_or_wrapped_at_80_columns() -> None:
+    whole: Any = typer.main.get_command(app)
+    for path, group in [((), whole), *commands(whole)]:
+        if not hasattr(group, "commands"):
+            continue
+        shown = CliRunner(env={"COLUMNS": "80"}).invoke(app, [*path, "--help"]).output.splitlines()
+        assert all(len(line) <= 80 and "…" not in line and "..." not in line.partition("  ")[2] for line in shown)
+        for name, command in group.commands.items():
+            words = [line.split() for line in shown]
+            summary = command.help.partition("\n")[0].split()
+            assert summary, f"{name} has no summary"
+            assert [name, *summary] in words, f"the summary of {' '.join([*path, name])} takes more than one line"
+
+
+def test_commands_are_grouped() -> None:
+    shown = CliRunner().invoke(app, ["--help"]).output
+    places = [shown.index(f"\n{panel}:\n") for panel in PANELS]
+    assert places == sorted(places)
+    assert "\nCommands:\n" not in shown, "a command has no rich_help_panel"
+
+
+@pytest.mark.parametrize("name", ["run", "compare", "sweep", "tune", "choose"])
+def test_help_says_of_an_option_what_the_setting_says(name: str) -> None:
+    shown = " ".join(CliRunner().invoke(app, [name, "--help"]).output.split())
+    settings = {setting.name: setting for setting in all_settings()}
+    assert settings.keys() >= set(keys().values())
+    for option, key in keys().items():
+        assert f"--{option.replace('_', '-')} " in shown
+        assert settings[key].text in shown
+    assert f"{settings['rounds'].text} [{settings['rounds'].default}]" in shown
 
 
 def test_one_method_is_shown_with_types_ranges_and_defaults() -> None:

@@ -37,7 +37,9 @@ def reproduce(
     dry: Annotated[bool, typer.Option("--tables", help="run nothing: make the tables of what is kept")] = False,
     left: Annotated[bool, typer.Option("--left", help="run nothing: count the runs that are not kept, by row")] = False,
 ) -> None:
-    """Run a paper's experiments and set its numbers beside ours. Stop and start it at will: it continues.
+    """Run a paper's experiments and compare its numbers with ours.
+
+    An interrupted command continues where it stopped.
 
     Runs are made side by side, one per core, with --engine ray on all nodes of a cluster; --engine pool makes them one
     by one.
@@ -81,7 +83,9 @@ def card(
     names: Annotated[list[str], typer.Argument(help="the papers whose results stand in it")],
     results: Annotated[Path, typer.Option(help="folder of the kept results")] = Path("papers/results"),
 ) -> None:
-    """Write the tables and verdicts of a paper's card from the kept results; the text around them stays."""
+    """Write the tables and verdicts of a paper's card.
+
+    They are made from the kept results; the text around them stays."""
     from sparsona.files import write_atomically
     from sparsona_papers import reproduce as papers
 

@@ -1,6 +1,6 @@
-"""The command line, one file a group of commands. It reads arguments and prints; the work is done elsewhere.
+"""The command line, one file per group of commands. It reads arguments and prints; the work is done elsewhere.
 
-A command imports what it needs when it is called: help, lists and rejected commands start without torch.
+A command imports what it needs when it is called: lists, rejected commands and `sparsona --help` start without torch.
 """
 
 from __future__ import annotations

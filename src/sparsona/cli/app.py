@@ -1,15 +1,37 @@
-"""The application to which every group adds its commands, and the two consoles that they print to."""
+"""The application to which every file of commands adds its own, and the two consoles that they print to."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from sparsona.version import __version__
 
+
+class CommandGroup(TyperGroup):
+    """A group that lists its commands by the panel that each was added to, with whole summaries."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write one section per panel; the summary of a command is the first line of its help."""
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command: Any = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                panel = getattr(command, "rich_help_panel", None) or "Commands"
+                panels.setdefault(panel, []).append((name, (command.help or "").partition("\n")[0]))
+        for panel in sorted(panels, key=lambda one: PANELS.index(one) if one in PANELS else len(PANELS)):
+            with formatter.section(panel):
+                formatter.write_dl(panels[panel])
+
+
+PANELS = ("Run", "Choose", "Use a model", "Network", "Extend")
+"""The panels of `sparsona --help`, in their order; those of plug-ins follow."""
+
 app = typer.Typer(
+    cls=CommandGroup,
     help="Sparse, personalised federated learning over thin networks.",
     no_args_is_help=True,
     add_completion=False,

@@ -10,7 +10,7 @@ import typer
 
 from sparsona.cli.app import err, out
 from sparsona.cli.folders import fresh, interrupted, latest, stem
-from sparsona.cli.options import RunOptions, takes_run_options
+from sparsona.cli.options import RunCommand, RunOptions, takes_run_options
 from sparsona.errors import InputError, counted
 from sparsona.methods import METHODS
 
@@ -19,8 +19,8 @@ SYSTEMS = ("fedpse", "pfednet", "spfl", "plga", "fedspa", "pfedgate")
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this file to the application."""
-    app.command()(takes_run_options(compare))
-    app.command()(demo)
+    app.command(cls=RunCommand, rich_help_panel="Run")(takes_run_options(compare))
+    app.command(rich_help_panel="Run")(demo)
 
 
 def compare(
@@ -31,22 +31,21 @@ def compare(
             metavar="METHOD...", help="methods to run side by side, with settings of their own: fedprox:mu=1"
         ),
     ] = None,
-    seeds: Annotated[int | None, typer.Option(min=1, help="how many seeds, from --seed on [5]")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="number of seeds, from --seed on [5]")] = None,
     budget_mb: Annotated[
-        float | None, typer.Option(min=0, help="a run ends when all clients together have sent and got so many MB")
+        float | None, typer.Option(min=0, help="end a run when all clients together have exchanged N MB")
     ] = None,
-    budget_seconds: Annotated[
-        float | None, typer.Option(min=0, help="a run ends after so many simulated seconds")
-    ] = None,
+    budget_seconds: Annotated[float | None, typer.Option(min=0, help="end a run after N simulated seconds")] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="folder of the runs [runs/compare-DATA-SEED]")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="continue what is in --out; methods and seeds may be added")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="no live table")] = False,
 ) -> None:
-    """Run several methods on the same clients, over several seeds; end with their scores, their costs and a report.
+    """Run several methods on the same clients and compare them.
 
-    local and fedavg-ft are always in it.
+    Each method runs once per seed. The command prints scores and costs and writes an HTML report. local and fedavg-ft
+    are always included.
     """
     methods = methods or []
     for name in methods:
@@ -115,8 +114,8 @@ def compare(
 
 def demo(
     rounds: Annotated[int, typer.Option(min=1, help="rounds of each run")] = 30,
-    seeds: Annotated[int, typer.Option(min=1, help="how many seeds")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="number of seeds")] = 3,
 ) -> None:
-    """Every system that is here, beside its plainest rivals, on handwritten digits dealt out unevenly."""
+    """Run all five systems and three baselines on handwritten digits."""
     landed = [name for name in SYSTEMS if name in METHODS.names()]
     compare(RunOptions(rounds=rounds), ["local", "fedavg", "fedavg-ft", *landed], seeds=seeds)

@@ -7,22 +7,23 @@ from typing import Annotated, Any
 
 import typer
 
-from sparsona.cli.app import err, out
-from sparsona.cli.options import ABOUT_DATA, RunOptions, takes_run_options
+from sparsona.cli.app import CommandGroup, err, out
+from sparsona.cli.options import ABOUT_DATA, RunCommand, RunOptions, takes_run_options
 from sparsona.errors import DataError
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this file to the application."""
-    group = typer.Typer(help="Data sets: list, get, show.", no_args_is_help=True, rich_markup_mode=None)
+    about = "List, download and inspect data sets."
+    group = typer.Typer(cls=CommandGroup, help=about, no_args_is_help=True, rich_markup_mode=None)
     group.command("list")(list_)
     group.command("get")(get)
-    group.command("show")(takes_run_options(show, ABOUT_DATA))
-    app.add_typer(group, name="data")
+    group.command("show", cls=RunCommand)(takes_run_options(show, ABOUT_DATA))
+    app.add_typer(group, name="data", rich_help_panel="Choose")
 
 
 def list_() -> None:
-    """What data sets there are, and which are on this machine."""
+    """List the data sets, and which are on this machine."""
     from sparsona import data as datasets
     from sparsona.report.console import size
     from sparsona.report.listing import table
@@ -33,7 +34,7 @@ def list_() -> None:
 
 
 def get(name: str) -> None:
-    """Download a data set from its publisher; an interrupted download continues."""
+    """Download a data set from its publisher, or continue a download."""
     from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 
     from sparsona import data as datasets
@@ -58,7 +59,10 @@ def show(
     name: Annotated[str, typer.Argument(help="a data set by name, or your own: folder:PATH, csv:PATH, ...")],
     to: Annotated[Path | None, typer.Option(help="also draw the classes by client: .png, .svg or .pdf")] = None,
 ) -> None:
-    """What a data set holds; of a table what is understood and decided; how a partition deals it out."""
+    """Show a data set: what its columns mean, and how it is split.
+
+    For a table, this shows what is understood of each column. With --partition, it shows the classes of each client.
+    """
     from sparsona import data as datasets
     from sparsona.data.schema import along_of
     from sparsona.experiment import build

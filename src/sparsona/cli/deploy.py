@@ -8,16 +8,18 @@ from typing import Annotated, Any
 
 import typer
 
-from sparsona.cli.app import err, out
-from sparsona.cli.options import RunOptions, takes_run_options
+from sparsona.cli.app import CommandGroup, err, out
+from sparsona.cli.options import RunCommand, RunOptions, takes_run_options
 from sparsona.errors import counted
 
-deploy = typer.Typer(help="Experiments on a real network.", no_args_is_help=True, rich_markup_mode=None)
+deploy = typer.Typer(
+    cls=CommandGroup, help="Run experiments on a real network.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this file to the application."""
-    app.add_typer(deploy, name="deploy")
+    app.add_typer(deploy, name="deploy", rich_help_panel="Network")
 
 
 @deploy.command()
@@ -28,9 +30,9 @@ def keys(
         list[str] | None, typer.Option(help="name or address of the SuperLink: makes its certificates")
     ] = None,
 ) -> None:
-    """Make the SuperLink's certificates (--host) and the nodes' keys (NAME...).
+    """Make certificates of the SuperLink (--host) and keys of nodes.
 
-    NAME is for the client's owner alone, NAME.pub for the organiser, ca.crt for all.
+    The file NAME is for the client's owner alone, NAME.pub for the organiser, ca.crt for all.
     """
     from sparsona.engines.flower.keys import make_certificates, make_node_key
     from sparsona.errors import InputError
@@ -54,9 +56,9 @@ def run(
     name: Annotated[str, typer.Option(help="name of the run; an interrupted run of this name goes on")] = "run",
     patience: Annotated[float, typer.Option(min=1, help="seconds to wait for all nodes")] = 300.0,
 ) -> None:
-    """Run an experiment on the nodes of a SuperLink, and show how it goes.
+    """Run an experiment on the nodes of a SuperLink.
 
-    To be called on the machine of sparsona server: from others it takes nodes only.
+    Call it on the machine of sparsona server, which accepts only nodes from other machines.
     """
     from sparsona.engines.flower import need_flwr
     from sparsona.engines.flower.checks import check_address, check_certificate
@@ -81,18 +83,19 @@ def run(
         raise typer.Exit(130) from None
 
 
-@deploy.command()
+@deploy.command(cls=RunCommand)
 @takes_run_options
 def local(
     options: RunOptions,
-    nodes: Annotated[int, typer.Option(min=1, help="how many nodes")] = 3,
+    nodes: Annotated[int, typer.Option(min=1, help="number of nodes")] = 3,
     method: Annotated[str, typer.Option(help="the method")] = "fedpse",
     folder: Annotated[Path | None, typer.Option("--out", help="folder to keep all in [a temporary one]")] = None,
     check: Annotated[bool, typer.Option(help="run the simulator too, and compare digests and bytes")] = True,
 ) -> None:
-    """Bring a whole federation up on this machine with TLS and keys, run an experiment on it, take it down.
+    """Run an experiment on a whole federation on this machine.
 
-    Data are dealt out as in a simulation. Each node is a process that has its own share and nothing else.
+    The command starts a SuperLink and nodes with TLS and keys, and stops them at the end. Data are split as in a
+    simulation; each node is a process that holds its own share only.
     """
     from sparsona.engines.flower import need_flwr
     from sparsona.methods import METHODS

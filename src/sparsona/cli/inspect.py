@@ -18,8 +18,10 @@ from sparsona.registry import suggest
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this file to the application."""
-    for command in (methods, settings, report, export, predict, wire, draw):
-        app.command()(command)
+    panels = {"Choose": (methods, settings, report, draw), "Use a model": (export, predict), "Network": (wire,)}
+    for panel, commands in panels.items():
+        for command in commands:
+            app.command(rich_help_panel=panel)(command)
 
 
 def methods(
@@ -50,7 +52,7 @@ def methods(
 def settings(
     section: Annotated[str | None, typer.Argument(help="one section: training, schedule, ...")] = None,
 ) -> None:
-    """List every key of --set and of an experiment file: its type, default and meaning."""
+    """List every setting with its type, default and meaning."""
     from sparsona.experiment import SECTIONS, all_settings
     from sparsona.report import listing as show
 
@@ -88,7 +90,7 @@ def predict(
     rows: Annotated[Path, typer.Argument(metavar="FILE", help="raw rows, without a target: .csv, .parquet or .npz")],
     to: Annotated[Path | None, typer.Option("--out", help="the csv to write [to the screen]")] = None,
 ) -> None:
-    """Predict raw rows, in the owner's class names, as csv."""
+    """Predict raw rows with an exported model, as csv."""
     from sparsona.export.predict import predict_file, write_predictions
 
     if to is None:
@@ -99,7 +101,10 @@ def predict(
 
 
 def wire(run: Annotated[Path, typer.Argument(help="a run directory")]) -> None:
-    """Where the bytes of a run went, and how far its positions are from the entropy bound."""
+    """Show where the bytes of a run went.
+
+    Positions of sparse updates are compared with their entropy bound.
+    """
     from sparsona.report import console as show
     from sparsona.runs.directory import RunDirectory
 
@@ -114,7 +119,7 @@ def report(
     file: Annotated[Path, typer.Option("--out", help="the file to write")] = Path("report.html"),
     show: Annotated[bool, typer.Option("--open", help="show it in the browser")] = False,
 ) -> None:
-    """One HTML file about runs: which method, what it gains, what it costs. It needs no network."""
+    """Write an HTML report that compares runs."""
     from sparsona.report.html import write_report
 
     write_report(runs, file)
@@ -128,7 +133,7 @@ def draw(
     point: Annotated[str, typer.Option(help="where models are measured: pre, post or ft")] = "pre",
     file: Annotated[Path, typer.Option("--out", help="the image to write")] = Path("curves.png"),
 ) -> None:
-    """Accuracy against rounds, bytes and simulated seconds: a curve a run."""
+    """Draw accuracy against rounds, bytes and simulated seconds."""
     from sparsona.report import curves
     from sparsona.runs.directory import RunDirectory
     from sparsona.runs.scores import POINTS

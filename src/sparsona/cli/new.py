@@ -7,26 +7,26 @@ from typing import Annotated
 
 import typer
 
-from sparsona.cli.app import out
+from sparsona.cli.app import CommandGroup, out
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this file to the application."""
-    group = typer.Typer(help="Write a package to begin with.", no_args_is_help=True, rich_markup_mode=None)
+    group = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
     group.command()(method)
     group.callback()(_group)
-    app.add_typer(group, name="new")
+    app.add_typer(group, name="new", rich_help_panel="Extend")
 
 
 def _group() -> None:
-    """Write a package to begin with."""
+    """Write a package for a method of your own."""
 
 
 def method(
     name: Annotated[str, typer.Argument(help="the method's name on the command line, as in my-method")],
     folder: Annotated[Path | None, typer.Option("--out", help="the new folder [NAME]")] = None,
 ) -> None:
-    """Write a package with a method of your own, its entry point and a test that passes."""
+    """Write a package with a method, its entry point and a test."""
     from sparsona.skeleton import new_method
 
     folder = folder or Path(name)

@@ -12,7 +12,7 @@ from sparsona.cli.app import out
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this file to the application."""
-    app.command()(node)
+    app.command(rich_help_panel="Network")(node)
 
 
 def node(
@@ -78,7 +78,7 @@ def node(
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     idle: Annotated[float, typer.Option(min=0.05, help="most seconds between two questions for work")] = 1.0,
 ) -> None:
-    """Take part in a federation with the data on this machine, which stay here.
+    """Take part in a federation; the data stay on this machine.
 
     The client's model and a report are in the state folder at the end. Its log says what was received and sent.
 

@@ -22,6 +22,10 @@ KNOWN = {"reproduce": "sparsona-papers", "card": "sparsona-papers"}
 """Commands of other distributions, for the error line where they are not installed."""
 
 
+PANEL = "Plug-ins"
+"""The section of `sparsona --help` that lists these commands."""
+
+
 def add_to(app: typer.Typer) -> None:
     """Add the commands of plug-ins to the application. A name that the application has already stays as it is.
 
@@ -34,9 +38,11 @@ def add_to(app: typer.Typer) -> None:
         try:
             command = point.load()
         except Exception as error:  # noqa: BLE001  # a plug-in may raise anything
-            app.command(point.name, context_settings={"ignore_unknown_options": True})(_broken(point, error))
+            app.command(point.name, rich_help_panel=PANEL, context_settings={"ignore_unknown_options": True})(
+                _broken(point, error)
+            )
         else:
-            app.command(point.name)(command)
+            app.command(point.name, rich_help_panel=PANEL)(command)
 
 
 def hint(problem: str) -> str:

@@ -12,7 +12,7 @@ import typer
 
 from sparsona.cli.app import err, out
 from sparsona.cli.folders import fresh, interrupted, latest, stem
-from sparsona.cli.options import RunOptions, takes_run_options
+from sparsona.cli.options import RunCommand, RunOptions, takes_run_options
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this file to the application."""
-    app.command()(run)
+    app.command(cls=RunCommand, rich_help_panel="Run")(run)
 
 
 @takes_run_options
@@ -38,11 +38,11 @@ def run(
     folder: Annotated[Path | None, typer.Option("--out", help="run directory [runs/METHOD-DATA-SEED]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out, as it was begun")] = False,
     repeats: Annotated[
-        int, typer.Option(min=1, help="divide the clients' rows so many times at random, and pool the scores")
+        int, typer.Option(min=1, help="repeat the random train/test split N times and pool the scores")
     ] = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="no progress bar, no tables")] = False,
 ) -> None:
-    """Run an experiment: a method by name, or a complete experiment file."""
+    """Run one experiment: a method by name, or an experiment file."""
     what = _what(what, folder, resume)
     file = Path(what)
     if file.suffix != ".toml":

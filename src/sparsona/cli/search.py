@@ -10,38 +10,41 @@ import typer
 
 from sparsona.cli.app import err, out
 from sparsona.cli.folders import fresh, interrupted, latest, stem
-from sparsona.cli.options import RunOptions, takes_run_options
+from sparsona.cli.options import RunCommand, RunOptions, takes_run_options
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this file to the application."""
-    app.command()(takes_run_options(tune))
-    app.command()(takes_run_options(choose))
+    for command in (choose, tune):
+        app.command(cls=RunCommand, rich_help_panel="Choose")(takes_run_options(command))
 
 
 def tune(
     options: RunOptions,
     method: Annotated[str, typer.Argument(metavar="METHOD", help="the method to tune")],
     target_mb: Annotated[
-        float | None, typer.Option(min=0, help="the best score for so many MB of all clients together, up and down")
+        float | None, typer.Option(min=0, help="find the best score for N MB, up and down, of all clients together")
     ] = None,
     target_accuracy: Annotated[
-        float | None, typer.Option(help="the fewest bytes for this score on validation data, 0.9 being 90 %")
+        float | None, typer.Option(help="find the fewest bytes for this score on validation data (0.9: 90 %)")
     ] = None,
-    trials: Annotated[int, typer.Option(min=1, help="how many settings are tried")] = 20,
+    trials: Annotated[int, typer.Option(min=1, help="number of settings to try")] = 20,
     knobs: Annotated[
-        str | None, typer.Option(help="what is searched, with commas [lr and the method's own options]")
+        str | None, typer.Option(help="settings to search, with commas [lr and the method's own options]")
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="how many seeds a trial is the mean of, from --seed on")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="number of seeds that a trial averages, from --seed on")] = 1,
     folder: Annotated[
         Path | None, typer.Option("--out", help="folder of the trials [runs/tune-METHOD-DATA-SEED]")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue the trials in --out")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="no line for each trial")] = False,
 ) -> None:
-    """Search a method's settings on validation data: the best score for some bytes, or the fewest bytes for a score."""
+    """Search a method's settings on validation data.
+
+    The search finds the best score for a number of bytes, or the fewest bytes for a score.
+    """
     METHODS.check(method)
     if (target_mb is None) == (target_accuracy is None):
         raise InputError("tune towards what? give either --target-mb or --target-accuracy")
@@ -94,7 +97,7 @@ def choose(
     resume: Annotated[bool, typer.Option("--resume", help="continue the race in --out")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="no line for each run")] = False,
 ) -> None:
-    """Let methods race on your data and recommend one, with the reason in words and the evidence as a report."""
+    """Race methods on your data and recommend one, with an HTML report."""
     for name in methods or []:
         METHODS.check(name.partition(":")[0])
     from sparsona.report import searched as show

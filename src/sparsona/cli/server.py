@@ -12,7 +12,7 @@ from sparsona.cli.app import out
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this file to the application."""
-    app.command()(server)
+    app.command(rich_help_panel="Network")(server)
 
 
 def server(
@@ -22,9 +22,10 @@ def server(
     host: Annotated[str, typer.Option(help="address to listen at; 0.0.0.0 for all")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="port to listen at")] = 9092,
 ) -> None:
-    """Run the SuperLink that nodes connect to; `sparsona deploy run` gives it experiments.
+    """Run the SuperLink that nodes connect to.
 
-    Only nodes with a key in --keys are let in. Run directories are in HOME/runs.
+    `sparsona deploy run` gives it experiments. It accepts only nodes with a key in --keys. Run directories are in
+    HOME/runs.
     """
     from sparsona.engines.flower.processes import end_like_ctrl_c
     from sparsona.engines.flower.server import Server

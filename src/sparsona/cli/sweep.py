@@ -10,14 +10,14 @@ import typer
 
 from sparsona.cli.app import err, out
 from sparsona.cli.folders import fresh, interrupted, latest
-from sparsona.cli.options import RunOptions, takes_run_options
+from sparsona.cli.options import RunCommand, RunOptions, takes_run_options
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the command."""
-    app.command()(takes_run_options(sweep))
+    app.command(cls=RunCommand, rich_help_panel="Run")(takes_run_options(sweep))
 
 
 def sweep(
@@ -36,7 +36,7 @@ def sweep(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
 ) -> None:
-    """Run an experiment with every combination of some settings, side by side; end with one table.
+    """Run every combination of some settings and print one table.
 
     sparsona sweep experiment.toml --over method=fedavg,fedpse --over seed=0:5
     """

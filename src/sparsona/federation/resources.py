@@ -11,7 +11,7 @@ from sparsona.options import option
 class Cluster:
     """The Ray cluster on which workers run."""
 
-    address: str = option("", "HOST:PORT of the Ray cluster, or auto: the one on this machine (not given: start one)")
+    address: str = option("", "HOST:PORT of the Ray cluster, or auto (not given: RAY_ADDRESS, or start one here)")
     gpus_per_worker: float = option(0.0, "share of a GPU per Ray worker (0.25: four workers share one)", ge=0)
 
 

@@ -49,17 +49,17 @@ class Columns:
     """
 
     target: Names = option((), "column to predict, several for multilabel (not given: label, target, class or y)")
-    task: TaskName = option("auto", "task of the model (auto: by the target's values, where they leave no doubt)")
+    task: TaskName = option("auto", "classification, regression or multilabel (auto: by the target's values)")
     classes: Words = option((), "names of all classes (not given: those in the training rows)")
     features: Names = option((), "columns to learn from (not given: all others)")
     drop: Names = option((), "columns to leave out (not given: none)")
     categorical: Names = option((), "columns whose values are names, also if written as numbers (not given: text)")
     client: str = option("", "column with the client's name, in one file of all clients (not given: a file per client)")
     scaling: Scaling = option(
-        "agreed", "scale by the moments of all training rows (agreed by messages), by the client's own, or not at all"
+        "agreed", "scale by the moments of all training rows (agreed), of the client's own (own), or not at all (none)"
     )
     inputs: InputKind = option(
-        "auto", "content of arrays (auto: two axes are a table, uint8 with more are images, others are arrays)"
+        "auto", "content of arrays: table, images, arrays or tokens (auto: by axes and type; tokens must be given)"
     )
     spelling: Spelling = option(
         "alike", "refuse names that differ only in capitals, spaces or composed letters (alike), or keep them (exact)"
