@@ -21,6 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("data", "ops"),
     ("method", "metrics", "partition"),
     ("training",),
+    ("experts",),
     ("methods", "personal", "runs"),
     ("federation", "export"),
     ("experiment",),
@@ -45,10 +46,11 @@ KNOWS = {
     "method": {"chance", "layout", "message"},
     "metrics": {"chance", "data", "errors", "registry"},
     "training": {"chance", "compiled", "data", "errors", "layout", "message", "method", "metrics", "ops", "options"},
-    "personal": {"errors", "message", "method", "ops", "options", "training"},
+    "experts": {"data", "errors", "message", "method", "training"},
+    "personal": {"errors", "experts", "message", "method", "ops", "options", "training"},
     "methods": {
-        "chance", "compiled", "data", "errors", "layout", "message", "method", "ops", "options", "registry",
-        "training",
+        "chance", "compiled", "data", "errors", "experts", "layout", "message", "method", "ops", "options",
+        "registry", "training",
     },
 }  # fmt: skip
 """Rooms that may know these and no others, whatever their rank."""

@@ -111,7 +111,7 @@ def _vector(file: ModelFile, layout: Layout) -> Vector:
     return np.concatenate(parts).astype(np.float32) if parts else np.zeros(0, np.float32)
 
 
-PREDICTORS = ("sparsona.methods.", "sparsona.ops.mixture")
+PREDICTORS = ("sparsona.methods.", "sparsona.ops.mixture", "sparsona.experts.")
 """Where the classes of models are that are more than one vector, beside the method's own package."""
 
 

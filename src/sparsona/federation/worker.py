@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from sparsona.data.dataset import ClientSplit
+from sparsona.experts.refitted import held_out, used
 from sparsona.federation.delivery import ClientMemory, with_buffers, without_buffers
 from sparsona.federation.references import ReferenceStore, usable
 from sparsona.federation.setup import Setup
@@ -160,7 +161,7 @@ class Worker:
             seconds=time.perf_counter() - began,
             flops=0 if fit is None else runner.flops,
             samples=0.0 if fit is None else runner.samples,
-            model=kept if job.keep_model else None,
+            model=used(kept) if job.keep_model and kept is not None else None,
             buffers=own if job.keep_model else None,
             known=evaluator.known,
         )
@@ -225,4 +226,7 @@ class Evaluator:
         return found.scores
 
     def _measure(self, model: Model) -> Scores:
-        return Scores(*self._runner.scores(model, self._split.test, self._split.validation))
+        checked, split = held_out(model), self._split
+        if checked is model:
+            return Scores(*self._runner.scores(model, split.test, split.validation))
+        return Scores(self._runner.score(model, split.test), self._runner.score(checked, split.validation))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -60,6 +61,16 @@ class Local:
         """The training examples' targets."""
         found: Array = self.runner.targets[torch.from_numpy(self.split.train)].numpy()
         return found
+
+    def rows(self, part: Literal["train", "validation"]) -> tuple[Array, Array]:
+        """The training or validation examples for models that never travel: prepared inputs, and what is learnt."""
+        inputs, targets = self.runner.batch(self.split.train if part == "train" else self.split.validation)
+        return inputs.flatten(1).cpu().numpy(), targets.cpu().numpy()
+
+    def count_other(self, operations: int) -> None:
+        """Count work that is not the net's, by its operations; a device takes as long as for a pass over the rows."""
+        self.runner.flops += operations
+        self.runner.samples += self.examples
 
     def countable_targets(self) -> Array:
         """The targets for counts that travel: without those of a class that fewer than `least_rows` examples have."""

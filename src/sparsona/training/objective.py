@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ class Objective:
     metric_name: str = "accuracy"
     higher_is_better: bool = True
     learnt: Callable[[Array], Array] = _single
+    task: Literal["classification", "regression", "multilabel"] = "classification"
 
 
 def _cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -69,10 +71,10 @@ def regression(center: Sequence[float] = (), spread: Sequence[float] = ()) -> Ob
     target's own units, as float64: of a large target float32 may hold nothing but its mean.
     """
     if not center:
-        return Objective(_squared, _same, _absolute_error, "mae", higher_is_better=False)
+        return Objective(_squared, _same, _absolute_error, "mae", higher_is_better=False, task="regression")
     units = tuple(center), tuple(spread)
     back, learnt = partial(_in_units, *units), partial(_without_units, *units)
-    return Objective(_squared, back, _absolute_error, "mae", higher_is_better=False, learnt=learnt)
+    return Objective(_squared, back, _absolute_error, "mae", False, learnt, task="regression")
 
 
 def _without_units(center: tuple[float, ...], spread: tuple[float, ...], targets: Array) -> Array:
@@ -104,4 +106,4 @@ def _known_accuracy(predictions: Array, targets: Array) -> float:
 
 def multilabel() -> Objective:
     """One yes or no per output; a NaN label is missing: it neither trains nor counts."""
-    return Objective(_masked_bce, _positive, _known_accuracy)
+    return Objective(_masked_bce, _positive, _known_accuracy, task="multilabel")

@@ -1,0 +1,1 @@
+"""Experts: models that a client trains on its own rows alone. They never travel."""

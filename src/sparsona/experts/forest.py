@@ -1,0 +1,147 @@
+"""Trees as LightGBM's text, and their predictions by numpy: a saved model needs no LightGBM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from sparsona.data.dataset import Array, Indices
+from sparsona.errors import InputError
+from sparsona.experts.constant import smoothed
+from sparsona.experts.rows import Kind
+from sparsona.message import Vector
+
+BATCH = 2**20
+"""Rows times trees that are looked at together."""
+
+
+@dataclass(frozen=True)
+class Trees:
+    """Boosted trees in LightGBM's text format.
+
+    Of classes there is one forest, whose scores are those of the classes at `places`, which the client has. Of numbers
+    and labels there is one forest per output, and an empty text stands for the constant in `base`. `rows` is the number
+    of training rows: one more is spread evenly over all classes, so that none is impossible.
+    """
+
+    kind: Kind
+    forests: tuple[str, ...]
+    places: tuple[int, ...]
+    base: Vector
+    rows: int
+
+    def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
+        """Return log probabilities of classes, log odds of labels, or numbers."""
+        found = self.outputs(inputs.flatten(1).cpu().numpy())
+        return torch.from_numpy(found.astype(np.float32)).to(inputs.device)
+
+    def outputs(self, inputs: Array) -> Array:
+        """Return the outputs for rows of numbers, in float64."""
+        scores = np.empty((len(inputs), len(self.base)))
+        if self.kind == "classification":
+            raw = scores_of(self.forests[0], inputs)
+            raw = np.concatenate([np.zeros_like(raw), raw], 1) if raw.shape[1] == 1 else raw
+            shares = np.exp(raw - raw.max(1, keepdims=True))
+            scores[:] = 0.0
+            scores[:, list(self.places)] = shares / shares.sum(1, keepdims=True)
+            logs: Array = np.log(smoothed(scores, self.rows, len(self.base)))
+            return logs
+        for place, text in enumerate(self.forests):
+            scores[:, place] = scores_of(text, inputs)[:, 0] if text else self.base[place]
+        if self.kind == "multilabel":
+            odds = smoothed(1 / (1 + np.exp(-scores)), self.rows, 2)
+            scores = np.log(odds) - np.log1p(-odds)
+        return scores
+
+
+@dataclass(frozen=True)
+class Forest:
+    """The trees of one text, their nodes one after another.
+
+    A node sends a row to `left` if its number at `feature` is at most `threshold`, else to `right`. A leaf is a node
+    that sends every row to itself and has a `value`. `roots` are the first nodes; tree t adds to score t modulo
+    `scores`.
+    """
+
+    scores: int
+    roots: Indices
+    feature: Indices
+    threshold: Array
+    left: Indices
+    right: Indices
+    value: Array
+    depth: int
+
+
+def scores_of(text: str, inputs: Array) -> Array:
+    """Return the raw scores of the trees in `text`, of shape (rows, scores)."""
+    forest = read_forest(text)
+    step = max(1, BATCH // len(forest.roots))
+    parts = [_scores(forest, inputs[start : start + step]) for start in range(0, len(inputs), step)]
+    return np.concatenate(parts) if parts else np.zeros((0, forest.scores))
+
+
+def _scores(forest: Forest, inputs: Array) -> Array:
+    rows = np.arange(len(inputs))[:, None]
+    nodes = np.broadcast_to(forest.roots, (len(inputs), len(forest.roots)))
+    for _ in range(forest.depth):
+        goes_left = inputs[rows, forest.feature[nodes]] <= forest.threshold[nodes]
+        nodes = np.where(goes_left, forest.left[nodes], forest.right[nodes])
+    by_round = forest.value[nodes].reshape(len(inputs), -1, forest.scores)
+    out: Array = by_round.sum(1)
+    return out
+
+
+@lru_cache(maxsize=64)
+def read_forest(text: str) -> Forest:
+    """Return the trees of a LightGBM text model whose splits are all numeric.
+
+    Raises `InputError` if the text is damaged, or if a split asks whether a value is missing or a category.
+    """
+    try:
+        head, *trees = text.split("\nTree=")
+        scores = int(_fields(head)["num_tree_per_iteration"])
+        return _joined([_tree(_fields(tree)) for tree in trees], scores)
+    except (ValueError, KeyError, IndexError) as error:
+        raise InputError(f"the text of the trees is damaged ({error!r}): train or export the model again") from None
+
+
+def _fields(block: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+
+
+def _tree(fields: dict[str, str]) -> tuple[Array, Array, Array, Array, Array]:
+    """Return feature, threshold, left, right and value of a tree's nodes; its leaves stand behind its splits."""
+    leaves = np.array(fields["leaf_value"].split(), np.float64)
+    splits = len(leaves) - 1
+    names = ("split_feature", "left_child", "right_child", "decision_type")
+    feature, left, right, decision = (np.array(fields.get(name, "").split(), np.int64) for name in names)
+    threshold = np.array(fields.get("threshold", "").split(), np.float64)
+    if not len(feature) == len(left) == len(right) == len(threshold) == len(decision) == splits:
+        raise ValueError("a tree has too few or too many splits")
+    if (decision & 0b1101).any():
+        raise ValueError("a split is on a category or on a missing value")
+    own = splits + np.arange(len(leaves))
+    left, right = (np.concatenate([np.where(side >= 0, side, splits - 1 - side), own]) for side in (left, right))
+    zeros = np.zeros(len(leaves))
+    value = np.concatenate([np.zeros(splits), leaves])
+    return np.concatenate([feature, zeros.astype(np.int64)]), np.concatenate([threshold, zeros]), left, right, value
+
+
+def _joined(trees: list[tuple[Array, Array, Array, Array, Array]], scores: int) -> Forest:
+    sizes = np.array([len(tree[0]) for tree in trees])
+    roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+    feature, threshold, value = (np.concatenate([tree[k] for tree in trees]) for k in (0, 1, 4))
+    left, right = (np.concatenate([tree[k] + root for tree, root in zip(trees, roots, strict=True)]) for k in (2, 3))
+    if min(left.min(), right.min()) < 0 or max(left.max(), right.max()) >= len(left):
+        raise ValueError("a split leads to no node")
+    reached, depth = roots, 0
+    while (left[reached] != reached).any():
+        reached, depth = np.unique(np.concatenate([left[reached], right[reached]])), depth + 1
+        if depth > len(left):
+            raise ValueError("a tree has a circle")
+    return Forest(scores, roots, feature, threshold, left, right, value, depth)
