@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 
+def printable(text: object, longest: int | None = None) -> str:
+    """Write a text from outside so that a terminal shows all of it and obeys none of it.
+
+    Control characters, escapes, line breaks and marks that change the direction of writing become visible codes.
+    What is behind `longest` characters is left out.
+
+    >>> print(printable("a\\x1b[2Jb\\nc"))
+    a\\x1b[2Jb\\nc
+    """
+    whole = str(text)
+    if longest is not None and len(whole) > longest:
+        whole = f"{whole[:longest]}..."
+    if whole.isprintable():
+        return whole
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in whole)
+
+
 def one_line(message: object) -> str:
-    """What an error or a library says, in one line.
+    """What an error or a library says, in one printable line.
 
     >>> one_line("it failed:\\n  no such file")
     'it failed: no such file'
     """
-    return " ".join(str(message).split())
+    return printable(" ".join(str(message).split()))
 
 
 def counted(count: int, what: str) -> str:

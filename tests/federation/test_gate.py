@@ -19,7 +19,7 @@ from sparsona.experiment import make_method
 from sparsona.federation.assembly import assemble
 from sparsona.federation.delivery import PendingReply
 from sparsona.federation.evaluation import LAST_ROUND
-from sparsona.federation.gate import Passage, Refused, ReplyGate, Size, norm_of, norm_of_update
+from sparsona.federation.gate import Passage, Refused, ReplyGate, Size, heaviest, norm_of, norm_of_update
 from sparsona.message import Blocks, Message, Positions, Sparse, Stamp, Ternary, numbers_of
 from sparsona.method import Arrival
 from sparsona.methods import METHODS
@@ -224,3 +224,14 @@ def test_the_norm_bound_is_an_option_of_the_experiment() -> None:
     free = sparsona.run("fedavg", clients=4, rounds=2, max_update_norm=1000.0).summary["digest"]
     assert free == sparsona.run("fedavg", clients=4, rounds=2).summary["digest"]
     assert free != sparsona.run("fedavg", clients=4, rounds=2, max_update_norm=0.5).summary["digest"]
+
+
+def test_a_client_counts_by_no_more_than_all_the_others() -> None:
+    gate = replace(GATE, declared={"a": 2**30}, heaviest=heaviest({"a": 2**30, "b": 40, "c": 50}, 10.0))
+    huge = gate.weighed(arrival(Message(weights=vector(1), examples=2**30)))
+    assert huge.message.integer("examples") == 90
+    assert huge.message.stamp == Stamp(2, 0)
+    honest = arrival(Message(weights=vector(1), examples=60))
+    assert gate.weighed(honest) is honest
+    assert GATE.weighed(honest) is honest
+    assert heaviest({"a": 2**30}, 10.0) == {}

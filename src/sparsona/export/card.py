@@ -10,7 +10,8 @@ from typing import Any
 from torch import nn
 
 from sparsona.data.schema.schema import Category, Number, Schema
-from sparsona.errors import InputError
+from sparsona.data.schema.told import told_schema
+from sparsona.errors import InputError, WireError, printable
 from sparsona.training.chain import chain_or_none
 from sparsona.version import __version__
 
@@ -18,6 +19,7 @@ KEY = "sparsona"
 """Under this name a file of any format holds the JSON."""
 
 FORMAT = 1
+MOST_OUTPUTS = 10**6
 GIVEN = "(given in Python)"
 """In place of a name, where a model or data were given as objects."""
 
@@ -64,11 +66,17 @@ def card_of(text: str, where: str) -> ModelCard:
         tree = json.loads(text)
         if tree["format"] > FORMAT:
             raise InputError(f"{where} is of format {tree['format']}, this program reads {FORMAT}: update sparsona")
-        schema = Schema.from_json(tree["schema"])
-        keys = ("client", "method", "data", "model", "outputs")
-        return ModelCard(**{key: tree[key] for key in keys}, schema=schema, chain=tuple(tree["chain"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{where} holds no card of its model that can be read ({error!r}): export it again") from None
+        schema = told_schema(tree["schema"])
+        keys = ("client", "method", "data", "model")
+        if not all(isinstance(tree[key], str) for key in keys) or not isinstance(tree["chain"], list):
+            raise TypeError("a name is no text, or the chain no list")
+        if type(tree["outputs"]) is not int or not 1 <= tree["outputs"] <= MOST_OUTPUTS:
+            raise ValueError("the number of outputs is not valid")
+        named = {key: tree[key] for key in keys}
+        return ModelCard(**named, outputs=tree["outputs"], schema=schema, chain=tuple(tree["chain"]))
+    except (ValueError, KeyError, TypeError, RecursionError, WireError) as error:
+        why = printable(error if isinstance(error, WireError) else repr(error), 200)
+        raise InputError(f"{where} holds no card of its model that can be read ({why}): export it again") from None
 
 
 def layers(module: nn.Module) -> tuple[Mapping[str, Any], ...]:

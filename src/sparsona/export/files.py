@@ -73,10 +73,15 @@ def read_model(path: Path) -> ModelFile:
         data = path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
+    return model_of(data, path.suffix, str(path))
+
+
+def model_of(data: bytes, ending: str, path: str) -> ModelFile:
+    """The model in the bytes of a file that ends in .safetensors or .npz; `path` names it in an error."""
     if not data:
         raise InputError(f"{path} is empty: write it again with sparsona export")
     try:
-        if path.suffix == ".safetensors":
+        if ending == ".safetensors":
             notes = _notes(data)
             tensors: dict[str, Array] = load_tensors(data)
         elif not zipfile.is_zipfile(io.BytesIO(data)):
@@ -86,11 +91,11 @@ def read_model(path: Path) -> ModelFile:
                 tensors = {name: stored[name] for name in stored.files}
             notes = {KEY: str(tensors.pop(KEY))} if KEY in tensors else {}
     except (SafetensorError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile):
-        kind = f"it is no whole {path.suffix[1:]} file"
+        kind = f"it is no whole {ending[1:]} file"
         raise InputError(f"{path} is damaged, or no model ({kind}): write it again with sparsona export") from None
     if KEY not in notes:
         raise InputError(f"{path} says nothing about its model: write it with sparsona export")
-    return ModelFile(card_of(notes[KEY], str(path)), tensors, {k: v for k, v in notes.items() if k != KEY})
+    return ModelFile(card_of(notes[KEY], path), tensors, {k: v for k, v in notes.items() if k != KEY})
 
 
 def holds_model(data: bytes) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import math
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -51,12 +52,14 @@ class ReplyGate:
 
     `declared` is how many examples each client may claim, by the samples that it has told at the start and the passes
     over them; `initial` the norm of the initial model.
-    `max_update_norm`, where it is set, bounds an update's norm to so many times the others' median.
+    `max_update_norm`, where it is set, bounds an update's norm to so many times the others' median. `heaviest` is the
+    most examples by which each client counts in a mean; a client that is not in it counts by all that it claims.
     """
 
     declared: Mapping[ClientId, int]
     initial: float
     max_update_norm: float | None = None
+    heaviest: Mapping[ClientId, int] = field(default_factory=dict)
 
     def check(self, arrival: Arrival, order: Order) -> Size:
         """The size of a reply that is sound by itself; else :class:`Refused` says what is wrong with it."""
@@ -80,6 +83,13 @@ class ReplyGate:
         buffers = norm_of(part for name, part in message.parts.items() if name == BUFFERS)
         return Size(whole, buffers, update)
 
+    def weighed(self, arrival: Arrival) -> Arrival:
+        """The reply as it counts in a mean: with no more examples than its sender may count by."""
+        message, most = arrival.message, self.heaviest.get(arrival.client)
+        if most is None or "examples" not in message or message.integer("examples") <= most:
+            return arrival
+        return replace(arrival, message=Message.of({**message.parts, "examples": most}, message.stamp))
+
     def out_of_proportion(self, sizes: Mapping[PendingReply, Size]) -> dict[PendingReply, str]:
         """The replies that are far larger than the others, and why each is refused."""
         found: dict[PendingReply, str] = {}
@@ -98,6 +108,18 @@ class ReplyGate:
                 if size.update > most > 0:
                     found[reply] = f"the norm of its update is {size.update:.3g}, and {most:.3g} is allowed"
         return found
+
+
+def heaviest(declared: Mapping[ClientId, int], factor: float) -> dict[ClientId, int]:
+    """The most examples by which each client counts: `factor` times the median of all, and the sum of the others.
+
+    >>> heaviest({"a": 50, "b": 60, "c": 2**40}, 10.0)
+    {'a': 600, 'b': 600, 'c': 110}
+    """
+    if len(declared) < 2:
+        return {}
+    median, total = statistics.median(declared.values()), sum(declared.values())
+    return {client: max(1, min(int(factor * median), total - own)) for client, own in declared.items()}
 
 
 def norm_of(parts: Iterable[Part]) -> float:
@@ -162,9 +184,9 @@ class Passage(Generic[R]):
             arrival = self.read(reply)
             if reply not in self._sizes:
                 self._sizes[reply] = self.gate.check(arrival, reply.order)
+            return self.gate.weighed(arrival)
         except WireError as error:
             raise Refused(str(error)) from None
-        return arrival
 
     def aggregated(self, replies: Sequence[PendingReply], aggregate: Callable[[Sequence[PendingReply]], R]) -> R | None:
         """What `aggregate` makes of the replies that pass; None where none does."""

@@ -14,7 +14,7 @@ from sparsona.federation.aggregation import Aggregate, aggregation, reader
 from sparsona.federation.delivery import Delivery, LoopState, Order, PendingReply, with_buffers
 from sparsona.federation.engine import Engine
 from sparsona.federation.evaluation import Evaluation
-from sparsona.federation.gate import Passage, ReplyGate
+from sparsona.federation.gate import Passage, ReplyGate, heaviest
 from sparsona.federation.references import usable
 from sparsona.federation.schedule import Plan, Schedule
 from sparsona.federation.setup import Setup
@@ -81,7 +81,8 @@ class Rounds:
         self._buffers = Layout.of_buffers(setup.module).size
         splits = setup.federation.splits
         declared = {client: setup.config.most_examples(len(split.train)) for client, split in splits.items()}
-        self.gate = ReplyGate(declared, float(np.linalg.norm(setup.task.initial)), setup.max_update_norm)
+        heavy = {} if setup.max_weight is None else heaviest(declared, setup.max_weight)
+        self.gate = ReplyGate(declared, float(np.linalg.norm(setup.task.initial)), setup.max_update_norm, heavy)
 
     def resume(self) -> None:
         """Continue where the last checkpoint was taken."""

@@ -23,6 +23,8 @@ class Setup:
     """All that a worker needs to run any client of an experiment, and the server to check their replies.
 
     `max_update_norm`: a reply whose update is larger than so many times the others' median is left out.
+    `max_weight`: in a mean no client counts more than so many times the median client, nor more than all the others
+    together, by the rows that they have declared. None: by its rows alone.
     `max_epochs`: no training on a client's own samples takes more passes, whatever the method asks for.
     `least_rows`: no batch of a client's own samples is smaller, and no label is counted that fewer samples have.
     `client_chance`: the source of a client's own randomness, such as the order of its batches; None: the task's.
@@ -38,6 +40,7 @@ class Setup:
     trainer: TrainerName = "plain"
     packing: PackingName = "tight"
     max_update_norm: float | None = None
+    max_weight: float | None = None
     max_epochs: int | None = None
     personal: PersonalLayer = METHOD_ALONE
     least_rows: int = 1

@@ -458,7 +458,8 @@ def test_a_node_takes_no_schema_that_does_not_fit_its_rows(tmp_path: Path) -> No
     federation = ward_tables(tmp_path)
     node = federation.carrier.nodes[0]
     head = {"run": "0" * 32, "experiment": to_toml(federation.experiment), "clients": list(federation.clients)}
-    reply, description = node.answer({**head, "kind": "hello"}, lambda most: b"")
+    hello = {"kind": "hello", "run": head["run"], "experiment": head["experiment"]}
+    reply, description = node.answer(hello, lambda most: b"")
     assert reply["kind"] == "hello"
     told = agree({"east": decode(description, LIMIT)})
     for name in ("age", "sex", "f", "ill", "label"):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sparsona.engines.flower import node as node_module
-from sparsona.engines.flower import owner
-from sparsona.engines.flower.node import Node, Rules, serve
+from sparsona.engines.flower import door, owner
+from sparsona.engines.flower.door import serve
+from sparsona.engines.flower.node import Node, Rules
 from sparsona.engines.flower.owner import Supervisor
 from sparsona.engines.flower.processes import Child
 from sparsona.errors import InputError
@@ -24,7 +24,7 @@ HELD = "[code: 2004] Failed to activate SuperNode.\\n"
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner, "LEASE", 0.05)
     monkeypatch.setattr(owner, "LOOK", 0.05)
-    monkeypatch.setattr(node_module, "LOOK", 0.05)
+    monkeypatch.setattr(door, "LOOK", 0.05)
 
 
 class Begun:

@@ -8,16 +8,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from sparsona.engines.flower.carrier import Carrier, Parcel, Returned
+from sparsona.engines.flower.heads import Ping, TurnOrder, TurnReply, Whole, ledger_of, scores_of
+from sparsona.engines.flower.heads import answer as told
+from sparsona.engines.flower.heads import why as why_of
 from sparsona.engines.flower.started.sparsona_pauses import Pauses
 from sparsona.engines.flower.started.sparsona_records import Head
 from sparsona.errors import WireError, one_line
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.references import ReferenceStore
 from sparsona.federation.setup import Setup
-from sparsona.federation.worker import Job, Outcome, Scores
+from sparsona.federation.worker import Job, Outcome
 from sparsona.method import ClientId
 from sparsona.runs.store import ClientStore
 from sparsona.wire import Frame, Ledger, decode, encode
@@ -108,7 +110,7 @@ class Post:
         self.send(due)
         asked = set(self._pings.values())
         silent = {k: one for k, one in self._awaited.items() if one.silent_until <= now and k not in asked}
-        pings = [Parcel(self._nodes[one.client], {"kind": "ping"}, b"", PING_TTL) for one in silent.values()]
+        pings = [Parcel(self._nodes[one.client], Ping().head, b"", PING_TTL) for one in silent.values()]
         for name, (message, one) in zip(self._carrier.push(pings), silent.items(), strict=True):
             self._awaited[message] = replace(one, silent_until=now + PING)
             if name is not None:
@@ -142,7 +144,7 @@ class Post:
             return None
         self._away.discard(asked.client)
         if head is None or head["kind"] == "error":
-            why = answer.why if head is None else str(head.get("why", ""))[:500]
+            why = answer.why if head is None else why_of(head)
             self.leave_out(asked, why)
             return None
         return head
@@ -200,24 +202,24 @@ class FlowerEngine:
         for one, head, body in self._post.receive(until):
             if one.job is None:
                 continue
-            if head["kind"] == "whole" and one.resent == Ledger():
-                self._resend(one)
-                continue
             try:
-                yield self._outcome(one, head, body)
-            except (WireError, KeyError, TypeError, ValueError) as error:
+                if head["kind"] == "whole" and one.resent == Ledger():
+                    told(head, Whole)
+                    self._resend(one)
+                    continue
+                outcome = self._outcome(one, head, body)
+            except WireError as error:
                 self._post.leave_out(one, str(error))
+                continue
+            yield outcome
 
     def _head(self, job: Job) -> Head:
-        return {
-            "kind": "turn",
-            "run": self._run,
-            "job": job.kind,
-            "round": job.stamp.round,
-            "phase": job.stamp.phase,
-            "score": job.score,
-            "fine_tune": job.fine_tune,
-        }
+        order, kind = job.stamp.order, job.kind
+        assert kind != "adapt"  # clients that join at the end are for simulations
+        turn = TurnOrder(
+            run=self._run, job=kind, round=order[0], phase=order[1], score=job.score, fine_tune=job.fine_tune
+        )
+        return turn.head
 
     def _resend(self, one: Awaited) -> None:
         """Send a downlink whole, to a client that does not have what it was coded against."""
@@ -231,59 +233,24 @@ class FlowerEngine:
         """What a node tells of a turn, checked: a wrong number in its head is an error, the frame is read later."""
         job = one.job
         assert job is not None
-        if head["kind"] != "turn":
-            raise WireError(f"a turn was answered by {head['kind'][:40]!r}")
+        done = told(head, TurnReply)
         if len(body) > self._limit.bytes:
             raise WireError(f"its frame has {len(body)} bytes, at most {self._limit.bytes} can be needed here")
-        scores = {
-            point: Scores(_score(test), _score(validation))
-            for point, (test, validation) in dict(head["scores"]).items()
-            if point in ("pre", "post", "ft")
-        }
         return Outcome(
             client=job.client,
             kind=job.kind,
             order=job.stamp.order,
             received=sum(map(len, job.down)),
-            frame=Frame((body,), ledger_told(head["ledger"], body)),
-            paper=_count(head["paper"]),
-            scores=scores,
-            loss=_score(head["loss"]),
-            seconds=_number(head["seconds"]),
-            flops=_count(head["flops"]),
-            samples=_number(head["samples"]),
+            frame=Frame((body,), ledger_of(done.ledger, body)),
+            paper=done.paper,
+            scores=scores_of(done, self._setup.objective.metric_name == "accuracy"),
+            loss=math.nan if done.loss is None else done.loss,
+            seconds=done.seconds,
+            flops=done.flops,
+            samples=done.samples,
             resent=one.resent,
         )
 
     def close(self) -> None:
         self.store.close()
         self.references.close()
-
-
-def ledger_told(told: Any, body: bytes) -> Ledger:
-    """A node's account of its frame: it must add up to the frame's length."""
-    header, positions, values, bound, against, plain = told or (0,) * 6
-    ledger = Ledger(_count(header), _count(positions), _count(values), _number(bound), _count(against), _count(plain))
-    if ledger.total != len(body):
-        raise WireError(f"its account of {ledger.total} bytes is not one of {len(body)}")
-    return ledger
-
-
-def _count(value: Any) -> int:
-    if not isinstance(value, int) or not 0 <= value < 2**62:
-        raise WireError(f"{str(value)[:40]!r} is no count")
-    return value
-
-
-def _number(value: Any) -> float:
-    if not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise WireError(f"{str(value)[:40]!r} is no number of seconds or samples")
-    return float(value)
-
-
-def _score(value: Any) -> float:
-    if value is None:
-        return math.nan
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        raise WireError(f"{str(value)[:40]!r} is no score")
-    return float(value)

@@ -8,10 +8,8 @@ written into the owner's log.
 from __future__ import annotations
 
 import logging
-import socket
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,27 +19,38 @@ import numpy as np
 from sparsona.data import PATHS
 from sparsona.data.schema.exchange import LIMIT, schema_of
 from sparsona.data.schema.schema import Schema
+from sparsona.engines.flower.answers import description_of, kinds_of_bytes, reply_to_turn, report_of
 from sparsona.engines.flower.consent import Consent, Question, Terms, Waiting, rows_hash
+from sparsona.engines.flower.heads import (
+    Agreed,
+    Finish,
+    Finished,
+    Greeting,
+    ModelReady,
+    Proposal,
+    TurnOrder,
+    Whole,
+    question,
+)
 from sparsona.engines.flower.memory import MANIFEST, NodeMemory, check_rows
 from sparsona.engines.flower.owned import AS_AGREED, SHARE, OwnData, OwnFormat, load_table, own_file, read_share
 from sparsona.engines.flower.setup import check_networkable, fingerprint, outputs_of, setup_of
-from sparsona.engines.flower.started.sparsona_records import BadParcel, Head, Incoming, write
+from sparsona.engines.flower.started.sparsona_records import BadParcel, Head
 from sparsona.errors import DataError, InputError, MissingReference, SparsonaError, WireError, counted, one_line
 from sparsona.experiment import DEEP, Experiment, build, to_toml
 from sparsona.export.card import ModelCard, layers
 from sparsona.export.files import model_bytes
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.setup import Setup
-from sparsona.federation.worker import Job, Outcome, ScoredModel, Worker
+from sparsona.federation.worker import Job, ScoredModel, Worker
 from sparsona.files import write_atomically
 from sparsona.layout import Layout
 from sparsona.message import Stamp
 from sparsona.method import ClientId, Method
 from sparsona.registry import split_spec
 from sparsona.runs.names import file_stem
-from sparsona.training.determinism import make_deterministic
 from sparsona.version import __version__
-from sparsona.wire import decode, encode
+from sparsona.wire import decode
 
 log = logging.getLogger("sparsona.node")
 
@@ -49,8 +58,6 @@ CONSENT = "owner"
 """The folder of the owner's decisions, beside the folders of runs."""
 MOST_AGREED = 2**26
 """Bytes of the schema that is agreed on."""
-LOOK = 0.5
-"""Seconds between two looks at whether the node can go on."""
 
 Answer = tuple[Head, bytes]
 Body = Callable[[int], bytes]
@@ -154,39 +161,34 @@ class Node:
             return {"kind": "error", "why": f"a {type(error).__name__}; the owner's log says more"}, b""
 
     def _answer(self, head: Head, body: Body) -> Answer:
-        if head["kind"] == "ping":
-            return {"kind": "pong"}, b""
-        kinds = {"hello": self._hello, "agreed": self._agreed, "turn": self._turn, "finish": self._finish}
-        if head["kind"] not in kinds:
-            raise WireError(f"a message of unknown kind {head['kind'][:40]!r}")
-        try:
-            run = str(head["run"])
-            if len(run) != 32 or not run.isalnum():
-                raise WireError("a message names no run")
-            return kinds[head["kind"]](run, head, body)
-        except (KeyError, TypeError, ValueError) as error:
-            log.exception("a message could not be answered")
-            raise WireError(f"a message lacks something ({type(error).__name__})") from None
+        asked = question(head)
+        if isinstance(asked, Proposal):
+            return self._hello(asked)
+        if isinstance(asked, Agreed):
+            return self._agreed(asked, body)
+        if isinstance(asked, TurnOrder):
+            return self._turn(asked, body)
+        return self._finish(asked, body) if isinstance(asked, Finish) else ({"kind": "pong"}, b"")
 
-    def _hello(self, run: str, head: Head, body: Body) -> Answer:
+    def _hello(self, asked: Proposal) -> Answer:
         """Look at the experiment that the server proposes; tell the sizes and, for a table, its description."""
-        experiment, _ = _experiment(head["experiment"])
+        experiment, _ = _experiment(asked.experiment)
         log.info("the server proposes: %s", one_line(_proposal(experiment)))
-        own = self._allowed(run, experiment)
-        told, description = self._consent.answer(self._question(experiment), lambda: _description(own))
-        reply: Head = {"kind": "hello", "name": self.client, "sparsona": __version__, "scores": self.rules.scores}
+        own = self._allowed(asked.run, experiment)
+        told, description = self._consent.answer(self._question(experiment), lambda: description_of(own))
+        reply = Greeting(name=self.client, sparsona=__version__, scores=self.rules.scores, **told)
         log.info(
             "joined; told the server: %d, %d and %d rows to train, check and test%s; test scores are %s",
-            *told["sizes"],
+            *reply.sizes,
             f", a description of the columns ({len(description)} bytes)" if description else "",
             "sent" if self.rules.scores else "kept here",
         )
-        return reply | told, description
+        return reply.head, description
 
-    def _agreed(self, run: str, head: Head, body: Body) -> Answer:
+    def _agreed(self, asked: Agreed, body: Body) -> Answer:
         """Take the agreed schema and the clients' names, and keep them: from now on turns can be taken."""
-        clients = tuple(str(client) for client in head["clients"])
-        experiment, _ = _experiment(head["experiment"])
+        run, clients = asked.run, asked.clients
+        experiment, _ = _experiment(asked.experiment)
         if self.client not in clients:
             raise WireError(f"{self.client} is not among the clients of this run")
         self._allowed(run, experiment)
@@ -199,17 +201,17 @@ class Node:
         write_atomically(folder / "experiment.toml", to_toml(experiment))
         self._session = None
         session = self._of(run)
-        return {"kind": "ready", "fingerprint": fingerprint(session.setup)}, b""
+        return ModelReady(fingerprint=fingerprint(session.setup)).head, b""
 
-    def _turn(self, run: str, head: Head, body: Body) -> Answer:
-        session = self._of(run)
+    def _turn(self, asked: TurnOrder, body: Body) -> Answer:
+        session = self._of(asked.run)
         frame = body(session.most)
-        job = _job(self.client, head, frame, session.known)
+        job = replace(_job(self.client, asked, frame, session.known), score=asked.score, fine_tune=asked.fine_tune)
         try:
             down = session.worker.received(job)
-        except MissingReference as error:
+        except MissingReference:
             log.info("round %d: a downlink refers to one that is not here, asked for the whole", job.stamp.round + 1)
-            return {"kind": "whole", "why": str(error)}, b""
+            return Whole().head, b""
         if down.stamp.order != job.stamp.order:
             raise WireError("the head and the frame of an order name different rounds")
         order, fits = down.stamp.order, job.kind == "fit"
@@ -226,7 +228,7 @@ class Node:
             session.kept.roll_back(order)
         memory, outcome = session.worker.run(job, session.kept.memory)
         session.known = outcome.known
-        reply = _reply(outcome, self.rules.scores, session.tells)
+        reply = reply_to_turn(outcome, self.rules.scores, session.tells)
         if fits:
             session.kept.record(order, frame, memory, reply, outcome.frame.data)
             session.kept.hold(down)
@@ -237,14 +239,14 @@ class Node:
                 ", ".join(down.parts) or "nothing",
                 outcome.seconds,
                 len(outcome.frame.data),
-                ", ".join(f"{k} {v:.0f}" for k, v in _kinds(outcome).items()) or "nothing",
+                ", ".join(f"{k} {v:.0f}" for k, v in kinds_of_bytes(outcome).items()) or "nothing",
             )
         return reply, outcome.frame.data
 
-    def _finish(self, run: str, head: Head, body: Body) -> Answer:
+    def _finish(self, asked: Finish, body: Body) -> Answer:
         """Write the client's model and report here, and tell the hash of its memory."""
-        session = self._of(run)
-        job = _job(self.client, {**head, "keep": True}, body(session.most), session.known)
+        session = self._of(asked.run)
+        job = replace(_job(self.client, asked, body(session.most), session.known), score=True, keep_model=True)
         _, outcome = session.worker.run(job, session.kept.memory)
         assert outcome.model is not None
         setup, experiment = session.setup, session.experiment
@@ -258,9 +260,9 @@ class Node:
         file = self._folder / f"{file_stem(self.client)}.safetensors"
         write_atomically(file, model)
         scores = {point: found.test for point, found in outcome.scores.items()}
-        write_atomically(self._folder / "report.txt", _report(self.client, experiment, session.setup, scores, file))
+        write_atomically(self._folder / "report.txt", report_of(self.client, experiment, session.setup, scores, file))
         log.info("the run is over: the model is in %s and %s", file, "was sent" if self.rules.model else "nowhere else")
-        return {"kind": "done", "memory": session.kept.digest}, model if self.rules.model else b""
+        return Finished(memory=session.kept.digest).head, model if self.rules.model else b""
 
     def _allowed(self, run: str, experiment: Experiment) -> OwnData:
         """The owner's data, for an experiment that the owner allows; refused if a run began with others."""
@@ -337,45 +339,6 @@ class Node:
         return self._session[1]
 
 
-def serve(node: Node, path: Path, check: Callable[[], None] = lambda: None) -> None:
-    """Answer on a socket that only the owner can open, one message after another, until `check` raises an error."""
-    make_deterministic()
-    path.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
-        try:
-            door.bind(str(path))
-        except OSError as error:
-            raise InputError(f"cannot listen at {path} ({error}): choose a --state with a shorter path") from None
-        path.chmod(0o600)
-        door.listen()
-        door.settimeout(LOOK)
-        while True:
-            check()
-            try:
-                stream, _ = door.accept()
-            except TimeoutError:
-                continue
-            with stream:
-                _serve_one(node, stream)
-
-
-def _serve_one(node: Node, stream: socket.socket) -> None:
-    try:
-        asked = Incoming(stream)
-        reply = node.answer(asked.head, asked.body)
-        asked.drop()
-    except BadParcel as error:
-        log.error("a message is refused: %s", error)
-        reply = {"kind": "error", "why": str(error)}, b""
-    except OSError:
-        log.warning("a message broke off")
-        return
-    try:
-        write(stream, *reply)
-    except OSError:
-        log.warning("nobody waits for the reply any more; it is kept for when the server asks again")
-
-
 def _experiment(text: Any) -> tuple[Experiment, Method[Any, Any]]:
     import tomllib
 
@@ -395,66 +358,6 @@ def _proposal(experiment: Experiment) -> str:
     )
 
 
-def _job(client: ClientId, head: Mapping[str, Any], body: bytes, known: tuple[ScoredModel, ...]) -> Job:
-    kind = head["job"]
-    if kind not in ("fit", "trial", "personal"):
-        raise WireError(f"a turn of unknown kind {str(kind)[:20]!r}")
-    stamp = Stamp(int(head["round"]), int(head["phase"]), None)
-    score, fine_tune, keep = (bool(head.get(key)) for key in ("score", "fine_tune", "keep"))
-    return Job(kind, client, stamp, (body,), score=score, fine_tune=fine_tune, keep_model=keep, known=known)
-
-
-def _description(own: OwnData) -> tuple[Head, bytes]:
-    """What a node tells of its data at the start."""
-    description, published = own.description(), own.published()
-    frame = None if description is None else encode(description)
-    head: Head = {
-        "model": own.model,
-        "sizes": own.sizes,
-        "published": None if published is None else published.to_json(),
-        "ledger": [] if frame is None else _told(frame.ledger),
-    }
-    return head, b"" if frame is None else frame.data
-
-
-def _reply(outcome: Outcome, scores: bool, tells: tuple[bool, bool]) -> Head:
-    """What a node tells of a turn besides the frame."""
-    test, validation = tells
-    told = {
-        point: [_or_none(s.test) if test else None, _or_none(s.validation) if validation else None]
-        for point, s in outcome.scores.items()
-    }
-    return {
-        "kind": "turn",
-        "ledger": _told(outcome.frame.ledger),
-        "paper": outcome.paper,
-        "scores": told if scores else {},
-        "loss": _or_none(outcome.loss) if scores else None,
-        "seconds": outcome.seconds,
-        "flops": int(outcome.flops),
-        "samples": float(outcome.samples),
-    }
-
-
-def _or_none(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
-
-
-def _told(ledger: Any) -> list[float]:
-    return [ledger.header, ledger.positions, ledger.values, ledger.bound, ledger.against, ledger.against_plain]
-
-
-def _kinds(outcome: Outcome) -> dict[str, float]:
-    ledger = outcome.frame.ledger
-    kinds = {"header": ledger.header, "positions": ledger.positions, "values": ledger.values}
-    return {kind: count for kind, count in kinds.items() if count}
-
-
-def _report(client: ClientId, experiment: Experiment, setup: Setup, scores: Mapping[str, float], file: Path) -> str:
-    metric = setup.objective.metric_name
-    lines = [
-        f"{client}: {experiment.method}, {counted(experiment.rounds, 'round')}, {time.strftime('%Y-%m-%d %H:%M')}",
-        f"model: {file.name}, {setup.task.layout.size} weights ({experiment.model})",
-        *(f"{metric} ({point}) on this client's own test rows: {value:.4f}" for point, value in scores.items()),
-    ]
-    return "\n".join(lines) + "\n"
+def _job(client: ClientId, asked: TurnOrder | Finish, body: bytes, known: tuple[ScoredModel, ...]) -> Job:
+    kind = asked.job if isinstance(asked, TurnOrder) else "personal"
+    return Job(kind, client, Stamp(asked.round, asked.phase, None), (body,), known=known)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparsona.engines.flower.consent import Consent, Terms
-from sparsona.engines.flower.node import CONSENT, Node, Rules, serve
+from sparsona.engines.flower.door import serve
+from sparsona.engines.flower.node import CONSENT, Node, Rules
 from sparsona.engines.flower.owned import AS_AGREED, OwnFormat
 from sparsona.engines.flower.processes import SUPERNODE_LOG, Child, supernode
 from sparsona.errors import InputError

@@ -9,21 +9,34 @@ import time
 import tomllib
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sparsona.data.schema import Agreement
 from sparsona.data.schema.exchange import LIMIT, agree, schema_of
 from sparsona.data.schema.schema import Schema
+from sparsona.data.schema.told import told_schema
 from sparsona.engines.flower.carrier import Carrier, FlowerCarrier, MessageGrid
-from sparsona.engines.flower.engine import Awaited, FlowerEngine, Post, ledger_told
+from sparsona.engines.flower.engine import Awaited, FlowerEngine, Post
+from sparsona.engines.flower.heads import (
+    Agreed,
+    Finish,
+    Finished,
+    Greeting,
+    ModelReady,
+    Proposal,
+    answer,
+    greeting,
+    ledger_of,
+)
 from sparsona.engines.flower.processes import PROBLEM
 from sparsona.engines.flower.server import read_nodes
 from sparsona.engines.flower.setup import RealTime, check_networkable, fingerprint, setup_of, without_data
 from sparsona.engines.flower.started.sparsona_records import Head
 from sparsona.errors import InputError, RunError, SparsonaError, WireError, counted, one_line
 from sparsona.experiment import Experiment, build, read, to_toml
+from sparsona.export.files import model_of
 from sparsona.federation.assembly import assemble
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.setup import Setup
@@ -39,10 +52,10 @@ from sparsona.runs.records import RoundReport
 from sparsona.summary import client_scores, summary_of, whole_digest
 from sparsona.system import peak_rss_kb
 from sparsona.training.determinism import make_deterministic
-from sparsona.version import __version__
 from sparsona.wire import Ledger, decode, encode
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 HOME = "SPARSONA_SERVER"
 """The environment variable that names the folder of `sparsona server`: nodes.json and runs/ are in it."""
@@ -52,16 +65,23 @@ ENDING = 30.0
 """Seconds that an earlier process of the same run has to end."""
 
 
-@dataclass(frozen=True)
-class Greeting:
-    """What a node tells at the start."""
+MAX_WEIGHT = 10.0
+"""In a mean no client counts more than so many times the median client: nothing but its word is known of its rows."""
 
-    sizes: tuple[int, int, int]
-    model: str
-    scores: bool
+
+@dataclass(frozen=True)
+class Joined:
+    """A node that takes part: what it has told at the start, checked."""
+
+    told: Greeting
     published: Schema | None
     description: bytes
     ledger: Ledger
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Its rows to train, check and test."""
+        return self.told.sizes
 
 
 class NetworkRun:
@@ -114,18 +134,19 @@ class NetworkRun:
         )
         schema, frame = _agreed(greetings)
         _, method = build(experiment.model_dump(), "the experiment")
-        federation = without_data(schema, {client: greeting.sizes for client, greeting in greetings.items()})
-        setup = setup_of(experiment, method, schema, clients, federation)
+        federation = without_data(schema, {client: one.sizes for client, one in greetings.items()})
+        made = setup_of(experiment, method, schema, clients, federation)
+        setup = replace(made, max_weight=MAX_WEIGHT)
         write_atomically(self._folder.experiment_file, to_toml(experiment))
         self._tell(post, setup, experiment, frame)
         agreement = Agreement(
             dict.fromkeys(clients, schema),
-            sum((greeting.ledger for greeting in greetings.values()), Ledger()),
+            sum((one.ledger for one in greetings.values()), Ledger()),
             sum((frame[1] for _ in clients), Ledger()) if frame[0] else Ledger(),
         )
         write_about(self._folder.path, _about(setup, schema, greetings))
         schedule = experiment.schedule
-        silent = frozenset(client for client, greeting in greetings.items() if not greeting.scores)
+        silent = frozenset(client for client, one in greetings.items() if not one.told.scores)
         engine = FlowerEngine(setup, post, self._run, schedule.deadline or DEADLINE, schedule.window, silent)
         try:
             rounds = assemble(
@@ -155,19 +176,25 @@ class NetworkRun:
             raise RunError(f"{', '.join(gone)} took part and is not registered any more: choose another --name")
         return clients
 
-    def _greet(self, post: Post, clients: list[ClientId], experiment: Experiment) -> dict[ClientId, Greeting]:
-        """Every registered client's greeting; who is not there yet is waited for."""
+    def _greet(self, post: Post, clients: list[ClientId], experiment: Experiment) -> dict[ClientId, Joined]:
+        """Every registered client's greeting. A client that is absent or sends no valid greeting is named."""
         until = time.monotonic() + self._patience
-        head = {"kind": "hello", "run": self._run, "experiment": to_toml(experiment)}
-        found: dict[ClientId, Greeting] = {}
-        print(f"waiting for {', '.join(clients)}", flush=True)
+        head = Proposal(run=self._run, experiment=to_toml(experiment)).head
+        found: dict[ClientId, Joined] = {}
+        refused: dict[ClientId, str] = {}
+        print(f"waiting for {one_line(', '.join(clients))}", flush=True)
         post.send(Awaited(client, head, b"", until) for client in clients)
         for one, reply, body in post.receive(until):
             try:
-                found[one.client] = _greeting(one.client, reply, body)
-            except (WireError, KeyError, TypeError, ValueError) as error:
-                raise RunError(f"{one.client} cannot take part: {error}") from None
-            print(f"{one.client} is here: {counted(found[one.client].sizes[0], 'row')} to train on", flush=True)
+                found[one.client] = _joined(one.client, reply, body)
+            except WireError as error:
+                refused[one.client] = str(error)
+                log.warning("%s cannot take part: %s", one.client, error)
+                continue
+            rows = counted(found[one.client].sizes[0], "row")
+            print(f"{one_line(one.client)} is here: {rows} to train on", flush=True)
+        if refused:
+            raise _lacking(refused)
         missing = [client for client in clients if client not in found]
         if missing:
             raise RunError(f"{', '.join(missing)} did not join; their logs say why. Start them, and deploy again")
@@ -176,18 +203,19 @@ class NetworkRun:
     def _tell(self, post: Post, setup: Setup, experiment: Experiment, frame: tuple[bytes, Ledger]) -> None:
         """Tell all nodes what was agreed on, and compare the models that they make of it."""
         until = time.monotonic() + self._patience
-        head = {
-            "kind": "agreed",
-            "run": self._run,
-            "experiment": to_toml(experiment),
-            "clients": list(setup.task.clients),
-        }
+        head = Agreed(run=self._run, experiment=to_toml(experiment), clients=setup.task.clients).head
         post.send(Awaited(client, head, frame[0], until) for client in setup.task.clients)
         mine, ready = fingerprint(setup), set()
+        refused: dict[ClientId, str] = {}
         for one, reply, _ in post.receive(until):
-            if reply.get("fingerprint") != mine:
-                raise RunError(f"{one.client} makes another model of the same experiment: install the same versions")
-            ready.add(one.client)
+            try:
+                if answer(reply, ModelReady).fingerprint != mine:
+                    raise WireError("it makes another model of the same experiment: install the same versions")
+                ready.add(one.client)
+            except WireError as error:
+                refused[one.client] = str(error)
+        if refused:
+            raise _lacking(refused)
         missing = [client for client in setup.task.clients if client not in ready]
         if missing:
             raise RunError(f"{', '.join(missing)} did not get ready; their logs say why")
@@ -199,16 +227,18 @@ class NetworkRun:
         until = time.monotonic() + (experiment.schedule.deadline or DEADLINE)
         list(post.receive(time.monotonic()))
         for job in rounds.last_jobs():
-            head: Head = {"kind": "finish", "run": self._run, "job": "personal", "score": True}
-            head |= {"round": job.stamp.round, "phase": job.stamp.phase}
+            head = Finish(run=self._run, round=job.stamp.round, phase=job.stamp.phase).head
             post.send([Awaited(job.client, head, b"".join(job.down), until, job)])
         digests = dict.fromkeys(setup.task.clients, "absent")
         for one, reply, body in post.receive(until):
-            if reply["kind"] != "done":
-                continue
-            digests[one.client] = str(reply.get("memory"))[:64]
-            if body:
-                self._folder.save_model(one.client, body)
+            try:
+                memory = answer(reply, Finished).memory
+                if body:
+                    model_of(body, ".safetensors", f"the model of {one.client}")
+                    self._folder.save_model(one.client, body)
+                digests[one.client] = memory
+            except (WireError, InputError) as error:
+                post.leave_out(one, str(error))
         clients = client_scores(setup, rounds.run_log, experiment.split.fewest)
         peak = peak_rss_kb() / 1024
         whole = whole_digest(rounds.server, digests)
@@ -219,39 +249,48 @@ class NetworkRun:
         return summary
 
 
-def _greeting(client: ClientId, head: Head, body: bytes) -> Greeting:
-    if head["kind"] != "hello" or head["name"] != client:
-        raise WireError(f"the node of its key calls itself {str(head.get('name'))[:80]!r}")
-    if head["sparsona"] != __version__:
-        raise WireError(f"it has sparsona {str(head['sparsona'])[:20]}, the server {__version__}: install the same")
-    train, validation, test = (int(count) for count in head["sizes"])
-    if min(train - 1, validation, test) < 0:
-        raise WireError("it has no row to train on")
-    published = None if head["published"] is None else Schema.from_json(head["published"])
-    ledger = ledger_told(head["ledger"], body)
-    return Greeting((train, validation, test), str(head["model"]), bool(head["scores"]), published, body, ledger)
+def _joined(client: ClientId, head: Head, body: bytes) -> Joined:
+    told = greeting(head)
+    if told.name != client:
+        raise WireError(f"the node of its key calls itself {one_line(told.name[:80])!r}")
+    published = None if told.published is None else told_schema(told.published)
+    if (published is None) != bool(body):
+        raise WireError("it tells neither a schema nor a description of its columns, or both")
+    return Joined(told, published, body, ledger_of(told.ledger, body))
 
 
-def _common_model(greetings: Mapping[ClientId, Greeting]) -> str:
-    models = {greeting.model for greeting in greetings.values()}
-    if len(models) > 1:
-        raise RunError(f"the nodes' data suggest different models ({', '.join(sorted(models))}): name one")
-    return models.pop()
+def _lacking(refused: Mapping[ClientId, str]) -> RunError:
+    """The run cannot begin; which client is the cause, and how to begin without it."""
+    whom = "; ".join(f"{client} cannot take part: {reason}" for client, reason in sorted(refused.items()))
+    return RunError(f"{whom}. To run without it, start sparsona server without its key, and deploy again")
 
 
-def _agreed(greetings: Mapping[ClientId, Greeting]) -> tuple[Schema, tuple[bytes, Ledger]]:
+def _common_model(joined: Mapping[ClientId, Joined]) -> str:
+    return _shared({client: one.told.model for client, one in joined.items()}, "suggest another model: name one")
+
+
+def _shared(found: Mapping[ClientId, T], how: str) -> T:
+    """What all clients say, or an error that names the few who say otherwise."""
+    several = list(found.values())
+    usual = max(several, key=several.count)
+    others = sorted(client for client, one in found.items() if one != usual)
+    if others:
+        raise RunError(f"the data of {', '.join(others)} {how}")
+    return usual
+
+
+def _agreed(joined: Mapping[ClientId, Joined]) -> tuple[Schema, tuple[bytes, Ledger]]:
     """The schema of all, and the frame that tells it; none where the data came ready."""
-    ready = [greeting.published for greeting in greetings.values() if greeting.published is not None]
-    if ready and (len(ready) < len(greetings) or any(schema != ready[0] for schema in ready)):
-        raise RunError("the nodes' data are of different kinds: give all the same columns, or shares of one set")
-    if ready:
-        return ready[0], (b"", Ledger())
-    frame = encode(agree({client: decode(one.description, LIMIT) for client, one in greetings.items()}))
+    how = "are of another kind than the others': give all the same columns, or shares of one set"
+    ready = _shared({client: one.published for client, one in joined.items()}, how)
+    if ready is not None:
+        return ready, (b"", Ledger())
+    frame = encode(agree({client: decode(one.description, LIMIT) for client, one in joined.items()}))
     return schema_of(decode(frame.data, LIMIT)), (frame.data, frame.ledger)
 
 
-def _about(setup: Setup, schema: Schema, greetings: Mapping[ClientId, Greeting]) -> About:
-    clients = {client: ClientData(*greeting.sizes) for client, greeting in greetings.items()}
+def _about(setup: Setup, schema: Schema, greetings: Mapping[ClientId, Joined]) -> About:
+    clients = {client: ClientData(*one.sizes) for client, one in greetings.items()}
     objective = setup.objective
     return About(
         objective.metric_name,

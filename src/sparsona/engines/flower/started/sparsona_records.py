@@ -52,7 +52,7 @@ def from_record(content: Any) -> tuple[Head, bytes]:
         raise BadParcel(f"the message lacks a part ({error!r})") from None
     if not isinstance(body, bytes):
         raise BadParcel(f"the body is neither bytes nor an array of kind {STYPE!r}")
-    return _head(text), body
+    return from_text(text), body
 
 
 def write(stream: socket.socket, head: Head, body: bytes) -> None:
@@ -70,7 +70,7 @@ class Incoming:
         size = _length(stream)
         if size > MOST_HEAD:
             raise BadParcel(f"a head of {size} bytes, at most {MOST_HEAD} can be needed")
-        self.head = _head(_take(stream, size).decode("utf-8", "replace"))
+        self.head = from_text(_take(stream, size).decode("utf-8", "replace"))
         self._stream, self._left = stream, _length(stream)
 
     def body(self, most: int) -> bytes:
@@ -86,7 +86,8 @@ class Incoming:
             self._left -= len(_take(self._stream, min(self._left, CHUNK)))
 
 
-def _head(text: Any) -> Head:
+def from_text(text: Any) -> Head:
+    """The head in a JSON text."""
     if not isinstance(text, str) or len(text) > MOST_HEAD:
         raise BadParcel("the head is no text, or too long")
     try:

@@ -1,0 +1,73 @@
+"""A schema that comes from outside, from a node or a model file: nothing of it is used before all of it is checked."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from sparsona.data.schema.schema import Category, Number, Schema
+from sparsona.errors import WireError, printable
+
+MOST_INPUTS = 10**8
+"""Numbers of one sample, and of a vocabulary."""
+MOST_NAMES = 10**6
+"""Columns, categories and classes of one schema together."""
+LONGEST_NAME = 10_000
+
+_SCHEMA = TypeAdapter(Schema)
+
+
+def told_schema(tree: Any) -> Schema:
+    """The schema of a JSON tree of any origin; `WireError` if its types, sizes or numbers cannot be used.
+
+    >>> told_schema({"task": "regression", "targets": [["y"]], "features": []})
+    Traceback (most recent call last):
+    ...
+    sparsona.errors.WireError: the schema is not valid: targets.0: Input should be a valid string
+    """
+    try:
+        schema = _SCHEMA.validate_python(vars(Schema.from_json(tree)))
+    except ValidationError as error:
+        raise WireError(f"the schema is not valid: {first_problem(error)}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise WireError(f"the schema is not valid ({printable(error, 200)})") from None
+    problem = _problem(schema)
+    if problem:
+        raise WireError(f"the schema is not valid: {problem}")
+    return schema
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first problem of a tree from outside, in one printable line without the value."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return printable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", 200)
+
+
+def _problem(schema: Schema) -> str:
+    numbers = [*schema.center, *schema.mean]
+    scales = [*schema.spread, *schema.std]
+    names = [*schema.targets, *schema.classes]
+    for feature in schema.features:
+        names.append(feature.column)
+        if isinstance(feature, Number):
+            numbers.append(feature.mean)
+            scales.append(feature.std)
+        elif isinstance(feature, Category):
+            names += feature.values
+    if len(names) > MOST_NAMES or any(len(name) > LONGEST_NAME for name in names):
+        return f"at most {MOST_NAMES} names of {LONGEST_NAME} characters are read"
+    if not all(map(math.isfinite, numbers)) or not all(math.isfinite(one) and one > 0 for one in scales):
+        return "a mean is not finite, or a deviation is not above 0"
+    if any(size < 1 for size in schema.shape) or not 0 <= schema.vocabulary <= MOST_INPUTS:
+        return "a size is below 1, or too large"
+    if math.prod(schema.input_shape) > MOST_INPUTS:
+        return f"a sample of {math.prod(schema.input_shape)} numbers, at most {MOST_INPUTS} can be used"
+    if len(schema.center) != len(schema.spread) or len(schema.mean) != len(schema.std):
+        return "there are more means than deviations, or fewer"
+    if not schema.targets or len(set(schema.columns)) < len(schema.columns):
+        return "it has no target, or two columns of one name"
+    if schema.task == "classification" and len(set(schema.classes)) < max(1, len(schema.classes)):
+        return "it has no classes, or two of one name"
+    return ""
