@@ -12,8 +12,8 @@ import pytest
 from flower_helpers import Federation
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from mutations import mutated
+
 from sparsona.engines.flower import engine as engine_module
 from sparsona.engines.flower import heads
 from sparsona.engines.flower.carrier import Parcel, Returned
