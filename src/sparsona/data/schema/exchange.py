@@ -16,10 +16,11 @@ from typing import Any, get_args
 import numpy as np
 
 from sparsona.data.dataset import Array, Indices
+from sparsona.data.schema.alike import same_category_kind, same_columns, same_inputs, same_kinds
 from sparsona.data.schema.cells import in_order
 from sparsona.data.schema.columns import InputKind, Scaling, TaskName
 from sparsona.data.schema.moments import ColumnMoments, moments, pooled
-from sparsona.data.schema.rows import Rows, same_category_kind, same_columns, same_inputs, same_kinds
+from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import Category, Feature, Number, Schema, class_names
 from sparsona.data.schema.spelling import Spelling, refuse_variants, variants
 from sparsona.data.schema.target import Kind, infer

@@ -63,7 +63,28 @@ def roles_of(table: Table, columns: Columns, along: Along | None = None) -> Role
     >>> roles_of(table, Columns(drop=("name",))).features
     ('age',)
     """
-    declared = {
+    declared = _declared(columns, along)
+    _check_declared(table, declared)
+    target = columns.target or table.target or (_target(table, columns.drop),)
+    for name in target:
+        for option in ("--features", "--drop", "--client"):
+            if name in declared[option]:
+                raise DataError(f"column {name!r} is the target and named by {option}; leave it out there")
+    dropped = _dropped(table, columns, along, target)
+    features = tuple(name for name in columns.features if name not in columns.drop)
+    if not columns.features:
+        features = tuple(name for name in table.columns if name not in (*target, *dropped))
+        for name in features:
+            _refuse_unasked(table, name, name in columns.categorical or name in table.categories)
+    if not features and table.block is None:
+        raise DataError(f"{table.where} has no feature besides the target {target[0]!r}; give at least one")
+    named = {*columns.categorical, *table.categories}
+    return Roles(target, features, tuple(name for name in (*features, *target) if name in named), dropped)
+
+
+def _declared(columns: Columns, along: Along | None) -> dict[str, tuple[str, ...]]:
+    """The columns that each option names."""
+    return {
         "--target": columns.target,
         "--features": columns.features,
         "--drop": columns.drop,
@@ -71,38 +92,29 @@ def roles_of(table: Table, columns: Columns, along: Along | None = None) -> Role
         "--client": (columns.client,) if columns.client else (),
         "--split": (along.column,) if along else (),
     }
+
+
+def _check_declared(table: Table, declared: Mapping[str, tuple[str, ...]]) -> None:
+    """Refuse a column that an option names twice, or that the table lacks."""
     for option, given in declared.items():
         for name in given:
             if given.count(name) > 1:
                 raise DataError(f"{option} names {name!r} twice: name it once")
             if name not in table.columns and option != "--drop":
                 raise DataError(f"{table.where} has no column {name!r}, which {option} names{_near(name, table)}")
-    target = columns.target or table.target or (_target(table, columns.drop),)
-    for name in target:
-        for option in ("--features", "--drop", "--client"):
-            if name in declared[option]:
-                raise DataError(f"column {name!r} is the target and named by {option}; leave it out there")
+
+
+def _dropped(table: Table, columns: Columns, along: Along | None, target: tuple[str, ...]) -> dict[str, str]:
+    """The columns that are left out, and why."""
     dropped = {name: "--drop" for name in columns.drop if name in table.columns}
     if columns.client:
         dropped[columns.client] = "the client"
-    if along is not None and along.column not in columns.features and along.column not in target:
+    if along is not None and along.column not in (*columns.features, *target):
         dropped[along.column] = f"split by {along.by}"
     if columns.features:
-        features = tuple(name for name in columns.features if name not in columns.drop)
-        dropped |= {n: "not in --features" for n in table.columns if n not in (*features, *target, *dropped)}
-    else:
-        features = tuple(name for name in table.columns if name not in target and name not in dropped)
-        for name in features:
-            if name in table.aside:
-                raise DataError(
-                    f"{table.where} holds {name!r}, which is neither x nor y; "
-                    f"name it with --split, --client or --drop, or leave it out"
-                )
-            _refuse_row_numbers(table, name, name in columns.categorical or name in table.categories)
-    if not features and table.block is None:
-        raise DataError(f"{table.where} has no feature besides the target {target[0]!r}; give at least one")
-    named = {*columns.categorical, *table.categories}
-    return Roles(target, features, tuple(name for name in (*features, *target) if name in named), dropped)
+        kept = (*columns.features, *target, *dropped)
+        dropped |= {name: "not in --features" for name in table.columns if name not in kept}
+    return dropped
 
 
 def check_dropped(tables: Sequence[Table], dropped: Sequence[str]) -> None:
@@ -127,8 +139,14 @@ def _target(table: Table, dropped: tuple[str, ...]) -> str:
     )
 
 
-def _refuse_row_numbers(table: Table, name: str, categorical: bool) -> None:
-    """A column that counts the rows, names them, or that nobody has named, is hardly meant as a feature."""
+def _refuse_unasked(table: Table, name: str, categorical: bool) -> None:
+    """Refuse a column that --features does not name and that is hardly meant as one: it counts or names the rows, has
+    no name, or lies beside the samples."""
+    if name in table.aside:
+        raise DataError(
+            f"{table.where} holds {name!r}, which is neither x nor y; "
+            "name it with --split, --client or --drop, or leave it out"
+        )
     if name.startswith("Unnamed: "):
         raise DataError(
             f"{table.where}, column {int(name[9:]) + 1} has no name, as a pandas index has none; "

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from sparsona.data.dataset import Array, Indices
-from sparsona.data.schema.columns import Columns, InputKind, Scaling, TaskName, as_option, as_option_list, in_capitals
+from sparsona.data.schema.alike import same_category_kind, same_columns, same_inputs, same_kinds
+from sparsona.data.schema.columns import Columns, InputKind, Scaling, TaskName, as_option, as_option_list
 from sparsona.data.schema.format import DOUBTFUL, Format
 from sparsona.data.schema.identifiers import MANY
 from sparsona.data.schema.roles import Along, Roles, roles_of
@@ -208,76 +209,6 @@ def joined(parts: Sequence[Rows], where: Sequence[str]) -> Rows:
 def _places(rows: Rows, wanted: Sequence[str]) -> list[int]:
     at = {name: k for k, name in enumerate(rows.number_names)}
     return [at[name] for name in wanted]
-
-
-def same_inputs(inputs: Mapping[str, InputKind]) -> None:
-    """Refuse owners whose inputs are of different kinds: each kind has its own scale. The keys name the owners."""
-    (first, kind), *others = inputs.items()
-    for other, found in others:
-        if found != kind:
-            raise DataError(
-                f"{other} has {_INPUTS[found]}, {first} has {_INPUTS[kind]}; give all the same type and the same axes"
-            )
-
-
-_INPUTS: Mapping[InputKind, str] = {
-    "auto": "inputs of any kind",
-    "table": "a table",
-    "images": "images of uint8",
-    "arrays": "arrays of another type than uint8",
-    "tokens": "tokens",
-}
-
-
-def same_columns(columns: Mapping[str, Sequence[str]]) -> None:
-    """Refuse owners who do not have the same features. The keys name the owners, or their files."""
-    first, *others = columns
-    for other in others:
-        for has, lacks in ((first, other), (other, first)):
-            known = frozenset(columns[lacks])
-            for name in columns[has]:
-                if name not in known:
-                    fix = in_capitals(name, columns[lacks]) or (
-                        f"; add it (empty cells where it is unknown), or pass --drop {as_option(name)}"
-                    )
-                    raise DataError(f"{lacks} has no column {name!r}, which {has} has{fix}")
-
-
-def same_kinds(targets: Mapping[str, tuple[tuple[str, ...], Kind]], task: TaskName = "auto") -> None:
-    """Refuse owners whose targets differ in name, or in what they hold."""
-    (first, (names_, kind)), *others = targets.items()
-    for other, (called, held) in others:
-        if called != names_:
-            raise DataError(
-                f"{other} has the target {', '.join(called)}, {first} has {', '.join(names_)}; "
-                "call it the same for all, or pass --target"
-            )
-        if "text" in (kind, held) and kind != held:
-            raise DataError(
-                f"{other}, column {called[0]!r} holds {_kinds(held)}, {first} holds {_kinds(kind)}; "
-                f"write them alike, or pass --categorical {as_option(called[0])}"
-            )
-        if kind != held and task == "auto":
-            raise DataError(
-                f"{other}, column {called[0]!r} holds {_kinds(held)}, {first} holds {_kinds(kind)}; "
-                "pass --task regression or --task classification"
-            )
-
-
-def same_category_kind(name: str, numeric: Mapping[str, bool]) -> None:
-    """Refuse owners of whom some call a category by numbers and some by texts."""
-    (first, kind), *others = numeric.items()
-    for other, found in others:
-        if found != kind:
-            words = {True: "numbers", False: "text"}
-            raise DataError(
-                f"{other}, column {name!r} holds {words[found]}, {first} holds {words[kind]}; "
-                "write the categories alike"
-            )
-
-
-def _kinds(kind: Kind) -> str:
-    return {"text": "text", "whole": "whole numbers", "decimal": "decimals"}[kind]
 
 
 def _known(values: Array) -> bool:
