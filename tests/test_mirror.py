@@ -23,6 +23,7 @@ WHOLE = {
     "data/test_images": "all sets of images",
     "data/test_real": "the publishers' files, where they are here",
     "data/test_ways_in": "the same rows by every way in",
+    "partition/test_along": "splits along a column",
     "wire/test_powers": "values that are powers of two",
     "methods/test_rivals": "small rivals, one test each",
     "methods/test_shared_parts": "what all averaging methods share",

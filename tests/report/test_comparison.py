@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparsona.errors import InputError
-from sparsona.report.comparison import Budget, compare, gains
-from sparsona.report.groups import group_runs
+from sparsona.report.comparison import Budget, compare, gains, group_runs
 from sparsona.report.measured import MeasuredRun, Measurement
 from sparsona.report.statistics import interval
 from sparsona.report.words import answer

@@ -69,8 +69,8 @@ def show(
     from sparsona.partition._split import class_counts
     from sparsona.prepare import prepare
     from sparsona.report.console import class_table
+    from sparsona.report.drawings import draw_classes
     from sparsona.report.listing import table
-    from sparsona.report.plots import draw_classes
 
     given = options.settings({"method": "local", "data": name})
     experiment, _ = build(given, "the command line")

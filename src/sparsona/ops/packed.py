@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from sparsona.bits import bitmap, places
 from sparsona.message import Sparse, Vector
-from sparsona.ops.sparse import add
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,3 +61,16 @@ def without(vector: Vector, sent: Sparse) -> Vector:
     out = vector.copy()
     out[sent.indices] -= sent.values
     return out
+
+
+def add(one: Sparse, other: Sparse) -> Sparse:
+    """The sum, on the positions of either.
+
+    >>> add(Sparse(4, [0, 2], [1, 1]), Sparse(4, [2, 3], [5, 5])).dense()
+    array([1., 0., 6., 5.], dtype=float32)
+    """
+    indices = np.union1d(one.indices, other.indices)
+    values = np.zeros(len(indices), np.float32)
+    values[np.searchsorted(indices, one.indices)] = one.values
+    values[np.searchsorted(indices, other.indices)] += other.values
+    return Sparse(one.size, indices, values)

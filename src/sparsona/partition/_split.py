@@ -1,4 +1,8 @@
-"""From a data set to a federation: the partition deals out, then each client's part is split in three."""
+"""From a data set to a federation: the partition deals out, then each client's part is split in three.
+
+A part is split at random, class by class, or along a column: by time, the last rows are set aside; by group, whole
+groups are.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from sparsona.chance import Chance
-from sparsona.data.dataset import ClientSplit, Dataset, Federation, Indices, Samples
+from sparsona.data.dataset import Array, ClientSplit, Dataset, Federation, Indices, Samples
 from sparsona.data.schema.roles import Along
 from sparsona.errors import InputError
 from sparsona.partition import PARTITIONS
-from sparsona.partition._along import set_aside_along
 from sparsona.partition._deal import are_classes, ranks
 from sparsona.registry import bind, split_spec, suggest
 
@@ -214,3 +217,37 @@ def _gift(client: str, held: Indices, strata: Indices, owner: Indices) -> int:
             return int(spare[owner[spare] == richest][0])
     problem = f"the publisher's test part has no sample to spare for client {client!r}"
     raise InputError(f"{problem}; ask for fewer clients, or {OWN_TESTS}")
+
+
+def set_aside_along(
+    part: Indices, values: Array, along: Along, count: int, rng: np.random.Generator
+) -> tuple[Indices, Indices]:
+    """(what stays, about `count` samples of `part`); either is empty where the column does not allow a split.
+
+    By time the rows after the cut are set aside; rows of one time stay together, and rows that lie less than the gap
+    before the cut are in neither part. By group the groups are drawn at random until they hold `count` samples.
+
+    >>> times = np.array([5.0, 1.0, 2.0, 3.0, 4.0])
+    >>> set_aside_along(np.arange(5), times, Along("time", "t", gap=1.5), 2, np.random.default_rng(0))
+    (array([1, 2]), array([0, 4]))
+    """
+    if along.by == "time":
+        return _latest_aside(part, values[part], along.gap, count)
+    return _groups_aside(part, values[part], count, rng)
+
+
+def _latest_aside(part: Indices, times: Array, gap: float, count: int) -> tuple[Indices, Indices]:
+    if count < 1:
+        return part, part[:0]
+    cut = np.sort(times)[len(times) - count]
+    return part[times < cut] if gap <= 0 else part[times <= cut - gap], part[times >= cut]
+
+
+def _groups_aside(part: Indices, groups: Array, count: int, rng: np.random.Generator) -> tuple[Indices, Indices]:
+    names, number, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    if count < 1 or len(names) < 2:
+        return part, part[:0]
+    drawn = rng.permutation(len(names))[:-1]
+    before = np.concatenate([[0], np.cumsum(sizes[drawn])[:-1]])
+    aside = np.isin(number, drawn[before < count])
+    return part[~aside], part[aside]

@@ -1,13 +1,14 @@
-"""Drawings of what a method's server has found out about its clients: heat maps, graphs, networks."""
+"""Drawings as files: what a method's server has found out about its clients, and the clients' classes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sparsona.data.dataset import Indices
 from sparsona.errors import InputError, counted
 from sparsona.method import Artefact, ClientGraph, ClientMatrices
 from sparsona.ops.pairwise import Matrix
@@ -134,3 +135,21 @@ def _ticks(plot: Any, clients: tuple[str, ...]) -> None:
     if len(clients) <= 40:
         plot.set_xticks(range(len(clients)), clients, rotation=90)
         plot.set_yticks(range(len(clients)), clients)
+
+
+def draw_classes(counts: Mapping[str, Indices], names: Sequence[str], to: Path) -> None:
+    """Clients by classes as a heat map, written to `to` (.png, .svg or .pdf)."""
+    from matplotlib.figure import Figure
+
+    _check(to)
+    grid = np.stack(list(counts.values()))
+    figure = Figure(figsize=(2 + 0.45 * grid.shape[1], 1.5 + 0.25 * min(len(grid), 80)), layout="constrained")
+    axes = figure.subplots()
+    image = axes.imshow(grid, aspect="auto", cmap="viridis")
+    figure.colorbar(image, label="training samples")
+    axes.set_xlabel("class")
+    axes.set_ylabel("client")
+    axes.set_xticks(range(len(names)), [str(n) for n in names], rotation=60 if max(map(len, names)) > 2 else 0)
+    if len(grid) <= 80:
+        axes.set_yticks(range(len(grid)), list(counts))
+    figure.savefig(to, dpi=120)

@@ -15,8 +15,7 @@ from sparsona.export.card import GIVEN
 from sparsona.method import ClientId
 from sparsona.report import artefacts
 from sparsona.report.command import run_command
-from sparsona.report.comparison import ALONE, Budget, Comparison, ComparisonRow, compare, gains, key_of
-from sparsona.report.groups import group_runs
+from sparsona.report.comparison import ALONE, Budget, Comparison, ComparisonRow, compare, gains, group_runs, key_of
 from sparsona.report.measured import MeasuredRun, Measurement, bottom_decile, mean_score
 from sparsona.report.statistics import Interval
 from sparsona.report.words import Answer, answer, runaway

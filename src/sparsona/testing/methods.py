@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
 import pickle
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from sparsona.engines.inprocess import InProcess
@@ -20,7 +24,6 @@ from sparsona.method import Method, ServerContext
 from sparsona.runs.state import digest, pack, unpack, unpack_like
 from sparsona.testing.delivery import SCRIPTS, check_delivery, equal
 from sparsona.testing.guard import GuardedMethod, ModelKey, check_same_models
-from sparsona.testing.imports import check_imports
 from sparsona.testing.privacy import check_privacy, check_private
 from sparsona.testing.tiny import run, tiny_setup
 
@@ -167,3 +170,48 @@ def _newcomer(rounds: Rounds) -> None:
             raise ContractError("a new client has no model before it adapts")
     if digest(rounds.server) != before:
         raise ContractError("send() changes the server's state in place")
+
+
+FORBIDDEN = (
+    "sparsona.engines",
+    "sparsona.wire",
+    "sparsona.federation",
+    "sparsona.runs",
+    "sparsona.api",
+    "sparsona.cli",
+)
+
+
+def check_imports(method: Method[Any, Any]) -> None:
+    """A method knows neither engine nor wire; neither do the modules beside it that it imports, nor theirs."""
+    first = type(method).__module__
+    own = ("sparsona.methods", "sparsona.ops") if first.startswith("sparsona.") else (first.partition(".")[0],)
+    seen, waiting = {first}, [first]
+    while waiting:
+        module = waiting.pop()
+        for name in _imported(sys.modules[module]):
+            if _within(name, FORBIDDEN):
+                raise ContractError(f"{module} imports {name}: a method knows neither engine nor wire")
+            if _within(name, own) and name in sys.modules and name not in seen:
+                seen.add(name)
+                waiting.append(name)
+
+
+def _imported(module: ModuleType) -> Iterator[str]:
+    """The modules that a module's source names in its imports."""
+    try:
+        source = inspect.getsource(module)
+    except (OSError, TypeError):
+        return
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            package = (module.__package__ or "").split(".")
+            base = [*package[: len(package) + 1 - node.level], node.module or ""] if node.level else [node.module or ""]
+            origin = ".".join(part for part in base if part)
+            yield from (origin, *(f"{origin}.{alias.name}" for alias in node.names))
+
+
+def _within(name: str, packages: Iterable[str]) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)

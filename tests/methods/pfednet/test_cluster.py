@@ -13,9 +13,8 @@ from hypothesis.extra.numpy import arrays
 
 from sparsona.errors import Diverged, WireError
 from sparsona.message import Levels, Message
-from sparsona.methods.pfednet.cluster import clustered
+from sparsona.methods.pfednet.cluster import clustered, to_levels
 from sparsona.methods.pfednet.fused_lasso import runs
-from sparsona.methods.pfednet.kmeans import to_levels
 from sparsona.wire import Limit, decode, encode
 
 VECTORS = arrays(np.float32, st.integers(1, 30), elements=st.floats(-4, 4, width=16))

@@ -14,8 +14,7 @@ import numpy as np
 from sparsona.message import Mask, Message, Positions, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods.heterofl.narrow import Narrow
-from sparsona.methods.heterofl.widths import narrow, output_rows
+from sparsona.methods.heterofl.widths import Narrow, narrow, output_rows
 from sparsona.ops.masks import scatter
 from sparsona.options import option
 from sparsona.training.local import Local

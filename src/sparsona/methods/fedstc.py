@@ -9,16 +9,37 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from sparsona.message import Message, Vector
+from sparsona.layout import Layout
+from sparsona.message import Message, Ternary, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import ClientState, trained_with
-from sparsona.methods.fedstc.broadcasts import ServerState, held_by
 from sparsona.ops.elementwise import elementwise_mean
+from sparsona.ops.moments import EMPTY, Moments
 from sparsona.ops.server import PLAIN_STEP, ServerStep
 from sparsona.ops.ternary import as_sparse, ternarise, ternary_bits
 from sparsona.options import option
 from sparsona.training.local import Local
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """W, the residual A_s, the last broadcasts, how many there were, how many each client has applied, and what the
+    server's step remembers."""
+
+    weights: Vector
+    residual: Vector
+    broadcasts: tuple[Ternary, ...]
+    count: int
+    applied: dict[ClientId, int]
+    moments: Moments = EMPTY
+
+
+def held_by(state: ClientState, down: Message, layout: Layout) -> Vector:
+    """The client's model with the broadcasts that came now."""
+    if "weights" in down:
+        return down.vector("weights", layout.size)
+    return sum((as_sparse(down.ternary(f"t{i}"), layout).dense() for i in range(len(down) - 1)), state.weights)
 
 
 @METHODS.add
