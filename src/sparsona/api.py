@@ -137,7 +137,7 @@ def run(
     schedule: Schedule | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     resume: bool = False,
-    on_round: Callable[[RoundReport], None] = lambda report: None,
+    on_round: Callable[[RoundReport], bool | None] = lambda report: None,
     set: str | Sequence[str] = (),
     **settings: Any,
 ) -> Result:
@@ -214,7 +214,7 @@ def execute(
     prepared: Prepared,
     folder: RunDirectory | None = None,
     resume: bool = False,
-    on_round: Callable[[RoundReport], None] = lambda report: None,
+    on_round: Callable[[RoundReport], bool | None] = lambda report: None,
     on_start: Callable[[int], None] = lambda done: None,
 ) -> Result:
     """Run what :func:`prepare` made; into `folder`, where there is one."""
@@ -298,7 +298,7 @@ def load(run: str | Path, model: nn.Module | None = None) -> Result:
     higher = summary["metric"] != "mae"
     replayed = RunLog({one.client: one.test for one in clients}, higher, None, experiment.split.fewest)
     lines = folder.lines()
-    for number in range(1, experiment.rounds + 1):
+    for number in range(1, summary["rounds"] + 1):
         replayed.write(line for line in lines if line.round == number)
     models = Models({one.client: None for one in clients}, folder, None if model is None else copy.deepcopy(model))
     rounds, scores = tuple(replayed.rounds), replayed.scores

@@ -46,6 +46,7 @@ DEEP = re.compile(rf"{_PART}(?:[ \t]*\.[ \t]*{_PART}){{50}}")
 
 FREE = (
     "engine", "workers", "device", "rounds", "server_memory_mb", "cluster.address", "cluster.gpus_per_worker",
+    "evaluation.patience",
 )  # fmt: skip
 """What may change when a run is resumed: where the work is done, and that it goes on for longer."""
 

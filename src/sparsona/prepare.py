@@ -155,6 +155,7 @@ def prepare(
         experiment.max_update_norm,
         personal=experiment.personal,
         least_rows=experiment.least_rows,
+        keep=experiment.evaluation.keep,
     )
     runner = ModelRunner(module, dataset, setup.objective, chance, experiment.device)
     _probe(runner, federation, shape)

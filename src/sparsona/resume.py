@@ -24,10 +24,11 @@ def opened(folder: RunDirectory, prepared: Prepared, resume: bool) -> Iterator[N
     def agreed(file: Path) -> str:
         there = same_experiment(folder, experiment)
         same_data(folder, about)
-        if experiment.rounds == there.rounds:
+        if (experiment.rounds, experiment.evaluation) == (there.rounds, there.evaluation):
             return file.read_text(encoding="utf-8")
-        more = "the run goes on from %d to %d rounds; what depends on their number sees the new one from now on"
-        log.warning(more, there.rounds, experiment.rounds)
+        if experiment.rounds != there.rounds:
+            more = "the run goes on from %d to %d rounds; what depends on their number sees the new one from now on"
+            log.warning(more, there.rounds, experiment.rounds)
         return to_toml(experiment)
 
     with folder.open(to_toml(experiment), agreed, resume):

@@ -43,7 +43,7 @@ def summary_of(
         "weights": setup.task.layout.size,
         "clients": len(setup.task.clients),
         "partition": experiment.partition,
-        "rounds": experiment.rounds,
+        "rounds": rounds.done,
         "seed": experiment.seed,
         "metric": setup.objective.metric_name,
         setup.objective.metric_name: {point: run_log.last(point) for point in POINTS if run_log.last(point)},

@@ -32,7 +32,7 @@ class InProcess:
         for job in jobs:
             before = self.store.get(job.client)
             memory, outcome = self._worker.run(job, before)
-            if job.kind == "fit" and not memory.nothing_to_write(before):
+            if job.writes and memory.worth_writing(before):
                 self.store.put(job.client, memory)
             yield outcome
 

@@ -57,7 +57,7 @@ def run_turn(worker: Worker, job: Job, state: bytes | None) -> tuple[Outcome, by
     if state is not None:
         before = _unpacked(state, before, job)
     memory, outcome = worker.run(job, before)
-    return outcome, None if job.kind != "fit" or memory.nothing_to_write(before) else pack(memory)
+    return outcome, pack(memory) if job.writes and memory.worth_writing(before) else None
 
 
 def _unpacked(state: bytes, fresh: ClientMemory, job: Job) -> ClientMemory:

@@ -18,6 +18,7 @@ from sparsona.errors import WireError
 from sparsona.federation.setup import Setup
 from sparsona.message import Message, Part, Stamp, Vector
 from sparsona.method import ClientId, Fit
+from sparsona.personal.kept import KeptModels
 from sparsona.personal.layer import PersonalState
 from sparsona.runs.state import OMIT_NONE
 
@@ -31,7 +32,7 @@ class ClientMemory:
 
     `order` is the client's last turn. `if_lost` is None where both states are the same. `buffers` are the client's own
     (BatchNorm's statistics), where the method leaves them to it. `personal` is the state of the personal layer; a lost
-    reply does not undo it, since the client has trained.
+    reply does not undo it, since the client has trained. `kept` are the models of the best rounds, if they are kept.
 
     >>> memory = ClientMemory("a").after(Fit("b", Message(), None, if_lost="c"), Stamp(4))
     >>> memory.resolved(Stamp(5, acked=(4, 0))), memory.resolved(Stamp(5, acked=(2, 0)))
@@ -43,23 +44,24 @@ class ClientMemory:
     order: Order | None = None
     buffers: Vector | None = None
     personal: PersonalState | None = field(default=None, metadata=OMIT_NONE)
+    kept: KeptModels | None = field(default=None, metadata=OMIT_NONE)
 
     @classmethod
     def fresh(cls, setup: Setup, client: ClientId) -> ClientMemory:
         """The memory of a client before its first turn."""
         return cls(setup.method.start_client(setup.task, client), personal=setup.personal.start(setup.task, client))
 
-    def nothing_to_write(self, before: ClientMemory) -> bool:
-        """Whether neither this memory nor the one `before` the turn holds anything: then none need be written.
+    def worth_writing(self, before: ClientMemory) -> bool:
+        """Whether this memory is another one than `before` the turn, and one of both holds something.
 
-        >>> ClientMemory(None, order=(1, 0)).nothing_to_write(ClientMemory(None))
-        True
+        >>> ClientMemory(None, order=(1, 0)).worth_writing(ClientMemory(None))
+        False
         """
-        return not (self._holds_something or before._holds_something)
+        return self is not before and (self._holds_something or before._holds_something)
 
     @property
     def _holds_something(self) -> bool:
-        others = self.if_lost, self.buffers, self.personal
+        others = self.if_lost, self.buffers, self.personal, self.kept
         return not _nothing(self.state) or any(one is not None for one in others)
 
     def resolved(self, stamp: Stamp) -> Any:
@@ -76,7 +78,8 @@ class ClientMemory:
         self, fit: Fit[Any], stamp: Stamp, buffers: Vector | None = None, personal: PersonalState | None = None
     ) -> ClientMemory:
         """The memory after a turn."""
-        return ClientMemory(fit.state, None if fit.lost is fit.state else (fit.lost,), stamp.order, buffers, personal)
+        lost = None if fit.lost is fit.state else (fit.lost,)
+        return ClientMemory(fit.state, lost, stamp.order, buffers, personal, self.kept)
 
 
 def _nothing(state: Any) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sparsona.options import option
+from sparsona.personal.kept import KeepName
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,11 @@ class Evaluation:
         "everyone", "clients measured after training; everyone trains clients that were not sampled just for that"
     )
     ft: bool = option(False, "also measure the pre model after one epoch of training")
+    keep: KeepName = option(
+        "last",
+        "model that a client keeps: of the last round, the best validation score's (best), or its own best one's",
+    )
+    patience: int = option(0, "stop after N evaluations without a better mean validation score (0: never)", ge=0)
 
     def due(self, round: int, rounds: int) -> bool:
         """Whether models are measured in this round, counted from 0."""

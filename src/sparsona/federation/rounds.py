@@ -108,9 +108,13 @@ class Rounds:
         """Simulated seconds since the first round began."""
         return self.delivery.clock
 
-    def run(self, on_round: Callable[[RoundReport], None] = lambda report: None) -> None:
-        """Run all rounds that are left; `on_round` is told of each."""
-        while self.done < self.setup.task.rounds:
+    def run(self, on_round: Callable[[RoundReport], bool | None] = lambda report: None) -> None:
+        """Run all rounds that are left, or until the validation score stalls.
+
+        `on_round` gets the report of each round; the run ends where it returns False.
+        """
+        patience, going = self.evaluation.patience, True
+        while going and self.done < self.setup.task.rounds and not self.run_log.stalled(patience):
             report = self.run_log.write(self._round(self.done).values())
             self.done += 1
             if self.checkpointer is not None:
@@ -123,7 +127,7 @@ class Rounds:
             else:
                 self.engine.references.sweep(self.delivery.references)
                 self.resting.sweep(self.server)
-            on_round(report)
+            going = on_round(report) is not False
 
     def leave_out(self, client: ClientId, reason: str) -> None:
         """Note why a reply of this round never reaches the loop: its engine could not use it, or the client refused."""
@@ -284,7 +288,9 @@ class Rounds:
         """Evaluate clients; the downlinks made for it are not traffic."""
         fine_tune = self.evaluation.ft and kind == "personal"
         jobs = self._jobs(kind, order, self._longest_first(clients), cache)
-        for outcome in self.engine.run(replace(job, score=True, fine_tune=fine_tune) for job in jobs):
+        best = self.run_log.best_round
+        marked = (replace(job, score=True, fine_tune=fine_tune, best_round=best) for job in jobs)
+        for outcome in self.engine.run(marked):
             client = outcome.client
             self._known[client] = outcome.known
             _note_scores(_record(records, round, client), outcome)
@@ -326,7 +332,10 @@ class Rounds:
         return done
 
     def _last_jobs(self, kind: Literal["personal", "adapt"], clients: Iterable[ClientId]) -> Iterator[Job]:
-        return self._jobs(kind, self._last_order(self.setup.task.rounds), clients, EncodeCache())
+        """Turns after the last round that was run."""
+        best = self.run_log.best_round
+        for job in self._jobs(kind, self._last_order(self.done), clients, EncodeCache()):
+            yield replace(job, best_round=best)
 
     def last_jobs(self) -> Iterator[Job]:
         """After the last round: the turns by which every client gets its model, for whoever keeps it itself."""

@@ -11,6 +11,7 @@ from sparsona.chance import Chance
 from sparsona.data.dataset import Federation
 from sparsona.layout import Layout
 from sparsona.method import ClientId, Method, Task
+from sparsona.personal.kept import KeepName
 from sparsona.personal.layer import METHOD_ALONE, PersonalLayer
 from sparsona.training.config import TrainConfig
 from sparsona.training.fused import TrainerName
@@ -27,6 +28,7 @@ class Setup:
     together, by the rows that they have declared. None: by its rows alone.
     `max_epochs`: no training on a client's own samples takes more passes, whatever the method asks for.
     `least_rows`: no batch of a client's own samples is smaller, and no label is counted that fewer samples have.
+    `keep`: which of the models that a client has used is its model in the end.
     `client_chance`: the source of a client's own randomness, such as the order of its batches; None: the task's.
     """
 
@@ -45,6 +47,7 @@ class Setup:
     personal: PersonalLayer = METHOD_ALONE
     least_rows: int = 1
     client_chance: Chance | None = None
+    keep: KeepName = "last"
 
     @property
     def test_rows(self) -> dict[ClientId, int]:

@@ -17,6 +17,7 @@ from sparsona.federation.references import ReferenceStore, usable
 from sparsona.federation.setup import Setup
 from sparsona.message import Message, Part, Stamp, Vector, paper_bytes
 from sparsona.method import TRAIN, ClientId, Fit, Model, Phase
+from sparsona.personal.kept import KeptModels, kept_model
 from sparsona.runs.state import digest
 from sparsona.training.local import Local
 from sparsona.training.prior import log_prior
@@ -51,7 +52,8 @@ class Job:
     evaluates the model that the client would have now; `adapt` is what a client does that joins at the end.
 
     The client reads `down` and nothing else: a frame, in pieces that follow each other. `stamp` is the server's note of
-    what it has sent; only a client that trains alone, and so gets no frame, is told its round by it.
+    what it has sent; only a client that trains alone, and so gets no frame, is told its round by it. `best_round` is
+    the round with the best mean validation score so far (0: there is none yet).
     """
 
     kind: JobKind
@@ -62,6 +64,12 @@ class Job:
     fine_tune: bool = False
     keep_model: bool = False
     known: tuple[ScoredModel, ...] = ()
+    best_round: int = 0
+
+    @property
+    def writes(self) -> bool:
+        """Whether the client's memory may change: in its turns, and where its model may be the best so far."""
+        return self.kind == "fit" or (self.kind == "personal" and self.score and not self.keep_model)
 
 
 @dataclass(frozen=True)
@@ -133,8 +141,12 @@ class Worker:
         if job.kind in ("personal", "adapt"):
             with runner.adding(prior):
                 kept = setup.personal.model(personal, method.personal_model(state, down, local), local)
+            if job.keep_model:
+                kept = self._best(memory.kept, kept, job.best_round)
             if job.score:
                 scores["pre"] = evaluator.scores(kept)
+                if job.writes:
+                    memory = self._kept(memory, kept, job, scores["pre"].validation)
             if job.fine_tune and isinstance(kept, np.ndarray):
                 config = replace(setup.config, epochs=1, steps=None)
                 scores["ft"] = evaluator.scores(local.train(kept, config, stream="ft").weights)
@@ -172,6 +184,28 @@ class Worker:
     def _prior(self, local: Local) -> Vector | None:
         """The client's log prior, where training adds it to the outputs."""
         return log_prior(local.targets(), local.task.classes) if self.setup.config.logit_prior else None
+
+    def _kept(self, memory: ClientMemory, model: Model, job: Job, score: float) -> ClientMemory:
+        """The memory after an evaluation: the model may be the best one so far."""
+        if self.setup.keep == "last":
+            return memory
+        kept = memory.kept or KeptModels()
+        new = kept_model(job.stamp.round, model, self.runner.buffers if self._has_buffers else None, score)
+        if self.setup.keep == "best":
+            return replace(memory, kept=kept.noted(new, job.best_round))
+        return replace(memory, kept=kept.noted_alone(new, self.setup.objective.higher_is_better))
+
+    def _best(self, kept: KeptModels | None, last: Model, best_round: int) -> Model:
+        """The model that a client keeps in the end, with its buffers in the runner."""
+        if self.setup.keep == "last" or kept is None:
+            return last
+        found = kept.model(last, best_round if self.setup.keep == "best" else None)
+        if found is None:
+            return last
+        model, buffers = found
+        if buffers is not None:
+            self.runner.buffers = buffers
+        return model
 
     def _starting(self, memory: ClientMemory, received: Vector | None) -> Vector:
         """The buffers that a turn starts with: the client's own, those that came, or the module's first."""

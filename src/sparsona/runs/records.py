@@ -209,6 +209,17 @@ class RunLog:
                 return report.scores[point]
         return None
 
+    @property
+    def best_round(self) -> int:
+        """The round whose mean validation score before local training was best; 0 where none was measured."""
+        picked = self.picked("pre")
+        return 0 if picked is None else picked.round
+
+    def stalled(self, patience: int) -> bool:
+        """Whether the last `patience` evaluations brought no better mean validation score (0: never)."""
+        later = [r for r in self.rounds if r.round > self.best_round and r.validation.get("pre") is not None]
+        return 0 < patience <= len(later)
+
     def picked(self, point: str) -> RoundReport | None:
         """The round whose mean validation score at this point was best; the earliest of equals."""
         sign = 1 if self._higher else -1

@@ -217,7 +217,13 @@ class FlowerEngine:
         order, kind = job.stamp.order, job.kind
         assert kind != "adapt"  # clients that join at the end are for simulations
         turn = TurnOrder(
-            run=self._run, job=kind, round=order[0], phase=order[1], score=job.score, fine_tune=job.fine_tune
+            run=self._run,
+            job=kind,
+            round=order[0],
+            phase=order[1],
+            score=job.score,
+            fine_tune=job.fine_tune,
+            best_round=job.best_round,
         )
         return turn.head
 

@@ -81,6 +81,7 @@ class TurnOrder(_Told):
     phase: Annotated[int, Field(strict=True, ge=0, le=100)]
     score: Flag = False
     fine_tune: Flag = False
+    best_round: Count = 0
 
 
 class Finish(_Told):
@@ -90,6 +91,7 @@ class Finish(_Told):
     run: RunId
     round: Annotated[int, Field(strict=True, ge=0, le=10**9)]
     phase: Annotated[int, Field(strict=True, ge=0, le=100)]
+    best_round: Count = 0
 
 
 class Greeting(_Told):

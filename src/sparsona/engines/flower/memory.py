@@ -105,7 +105,7 @@ class NodeMemory:
     def record(self, order: Order, down: bytes, memory: ClientMemory, head: dict[str, Any], reply: bytes) -> None:
         """Keep a turn: afterwards, and not before, the memory is the new one."""
         number = self._manifest.number + 1
-        if memory.nothing_to_write(self.memory):
+        if not memory.worth_writing(self.memory):
             memory, kept, files = self.memory, self._manifest.memory, {}
         else:
             kept = f"memory.{number}"
@@ -118,6 +118,17 @@ class NodeMemory:
         turn = Turn(order, _hash(down), self._manifest.memory, replied, head)
         same_round = tuple(one for one in self._manifest.turns if one.order[0] == order[0])
         self._write(replace(self._manifest, memory=kept, number=number, turns=(*same_round, turn), rows=self._rows))
+        self._memory = memory
+
+    def keep_models(self, memory: ClientMemory) -> None:
+        """Keep the memory after an evaluation, in which the client may have used its best model so far."""
+        if not memory.worth_writing(self.memory):
+            return
+        number = self._manifest.number + 1
+        file = self._folder / f"memory.{number}"
+        write_new(file, pack(memory))
+        sync([file])
+        self._write(replace(self._manifest, memory=file.name, number=number))
         self._memory = memory
 
     def hold(self, down: Message) -> None:

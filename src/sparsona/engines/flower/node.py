@@ -215,10 +215,11 @@ class Node:
         if down.stamp.order != job.stamp.order:
             raise WireError("the head and the frame of an order name different rounds")
         order, fits = down.stamp.order, job.kind == "fit"
-        if order[0] > session.experiment.rounds:
-            raise WireError(f"round {order[0] + 1} is not one of the {session.experiment.rounds} that were agreed on")
+        rounds = session.setup.task.rounds
+        if order[0] > rounds:
+            raise WireError(f"round {order[0] + 1} is not one of the {rounds} that were agreed on")
         if not fits:
-            session.kept.count_scored(session.experiment.rounds)
+            session.kept.count_scored(rounds)
             log.info("round %d: evaluates a model for the server", order[0] + 1)
         if fits:
             known = session.kept.answered(order, frame)
@@ -241,6 +242,8 @@ class Node:
                 len(outcome.frame.data),
                 ", ".join(f"{k} {v:.0f}" for k, v in kinds_of_bytes(outcome).items()) or "nothing",
             )
+        elif job.writes:
+            session.kept.keep_models(memory)
         return reply, outcome.frame.data
 
     def _finish(self, asked: Finish, body: Body) -> Answer:
@@ -360,4 +363,4 @@ def _proposal(experiment: Experiment) -> str:
 
 def _job(client: ClientId, asked: TurnOrder | Finish, body: bytes, known: tuple[ScoredModel, ...]) -> Job:
     kind = asked.job if isinstance(asked, TurnOrder) else "personal"
-    return Job(kind, client, Stamp(asked.round, asked.phase, None), (body,), known=known)
+    return Job(kind, client, Stamp(asked.round, asked.phase, None), (body,), known=known, best_round=asked.best_round)

@@ -227,7 +227,8 @@ class NetworkRun:
         until = time.monotonic() + (experiment.schedule.deadline or DEADLINE)
         list(post.receive(time.monotonic()))
         for job in rounds.last_jobs():
-            head = Finish(run=self._run, round=job.stamp.round, phase=job.stamp.phase).head
+            round, phase = job.stamp.order
+            head = Finish(run=self._run, round=round, phase=phase, best_round=job.best_round).head
             post.send([Awaited(job.client, head, b"".join(job.down), until, job)])
         digests = dict.fromkeys(setup.task.clients, "absent")
         for one, reply, body in post.receive(until):

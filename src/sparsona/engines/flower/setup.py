@@ -70,6 +70,7 @@ def setup_of(
         personal=experiment.personal,
         least_rows=least_rows,
         client_chance=client_chance,
+        keep=experiment.evaluation.keep,
     )
 
 
