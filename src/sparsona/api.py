@@ -16,6 +16,7 @@ from torch import nn
 
 from sparsona.data import Columns
 from sparsona.data.dataset import Dataset
+from sparsona.data.doubts import listed
 from sparsona.engines import ENGINES
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import assign, build, read
@@ -180,6 +181,8 @@ def run(
         objective=objective,
         schedule=None if isinstance(schedule, Mapping) else schedule,
     )
+    for line in listed(prepared.doubts):
+        log.warning("%s", line)
     folder = RunDirectory(Path(out)) if out is not None else None
     if resume and folder is None:
         raise RunError("there is no run to resume without `out`: name its directory")

@@ -8,6 +8,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from sparsona.chance import Chance
 from sparsona.data import PATHS, Columns, absolute, from_python, load
 from sparsona.data._tables import agreed_dataset
 from sparsona.data.dataset import ClientSplit, Dataset, Federation
+from sparsona.data.doubts import Doubt, Sites, doubts_of
 from sparsona.data.schema import Agreement, Along, Rows, Schema, along_of, exchange, published_schema
 from sparsona.data.schema.rare import without_rare
 from sparsona.data.schema.understood import Line, understood
@@ -72,6 +74,24 @@ class Prepared:
         if self.rows is None:
             return []
         return understood(self.rows, self.setup.federation.splits, self.agreement, self.experiment.split.by)
+
+    @cached_property
+    def sites(self) -> Sites | None:
+        """The rows of a table by client, for a look at what is probably wrong; None of data that come prepared."""
+        if self.rows is None:
+            return None
+        data, splits = self.loaded, self.setup.federation.splits
+        task = next(iter(self.agreement.schemas.values())).task
+        natural = split_spec(self.experiment.partition)[0] == "groups"
+        named = split_spec(self.experiment.data)[0] in PATHS  # a report may be sent on: it names no folder
+        called = [Path(place).name if named else place for place in data.places]
+        places = dict(zip(data.group_names, called, strict=False))
+        return Sites(self.rows, splits, task, places, self.experiment.split.by, natural, data.name)
+
+    @cached_property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """What in a table is probably wrong."""
+        return () if self.sites is None else doubts_of(self.sites)
 
 
 def prepare(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from sparsona.errors import RunError
@@ -63,7 +64,8 @@ def same_experiment(folder: RunDirectory, experiment: Experiment) -> Experiment:
 def about_run(prepared: Prepared) -> About:
     """What about.json says of this run."""
     setup = prepared.setup
-    return describe(setup.federation, setup.objective, setup.task.layout.size, prepared.rows)
+    found = describe(setup.federation, setup.objective, setup.task.layout.size, prepared.rows)
+    return replace(found, doubts=tuple(doubt.line for doubt in prepared.doubts))
 
 
 def same_data(folder: RunDirectory, about: About) -> None:

@@ -83,6 +83,22 @@ def test_a_look_before_a_run(sparsona: Any, people: Path) -> None:
     assert "training samples" in out
 
 
+def test_what_is_doubtful_is_told_by_show_run_and_report(sparsona: Any, people: Path, tmp_path: Path) -> None:
+    lines = (people / "bob.csv").read_text().splitlines()
+    spoiled = [lines[0], *(",".join([*line.split(",")[:-1], "-999"]) for line in lines[1:11]), *lines[11:]]
+    (people / "bob.csv").write_text("\n".join(spoiled) + "\n")
+    code, out, _ = sparsona("data", "show", "folder:people", *WORDS[:-2])
+    assert code == 0
+    (shown,) = [line for line in out.splitlines() if line.startswith("warning: ")]
+    assert all(word in shown for word in ("bob.csv", "'pulse'", "10 rows", "--missing -999"))
+    code, _, err = sparsona("run", "local", "--data", "folder:people", *WORDS, "--out", "r", "--quiet")
+    assert code == 0
+    assert shown in err.splitlines()
+    assert sparsona("report", "r", "--out", "r.html")[0] == 0
+    assert "--missing -999" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "warning" not in sparsona("data", "show", "folder:people", *WORDS[:-2], "--missing", "-999")[1]
+
+
 def test_groups_are_all_taken(sparsona: Any, people: Path) -> None:
     code, out, _ = sparsona("data", "show", "folder:people", *WORDS[:-2], "--partition", "groups")
     assert code == 0

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bad_tables import disguised_files
 
 from sparsona import data
 from sparsona.data import Columns
+from sparsona.data._csv import parse_csv
 from sparsona.data.schema import along_of, exchange
+from sparsona.data.schema.format import Format
 from sparsona.errors import DataError, InputError
 
 GOOD = "age,weight,label\n31,70,0\n42,81,1\n55,64,0\n29,77,1\n"
@@ -49,8 +52,8 @@ CASES = [
     Case(
         "a zero byte in a number",
         {"a": "age,label\n31,0\n4\x002,1\n"},
-        "{}/a.csv, line 3, column 'age': '4\\x002' is not a number; correct it, leave it empty where it is missing, "
-        "or pass --categorical age (its values are sent to the server)",
+        "{}/a.csv, line 3: 1 NUL byte, as in a file that was not written to its end; export it again, or remove them "
+        "(tr -d '\\000')",
     ),
     Case(
         "a column of text",
@@ -376,3 +379,22 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         data.load(f"csv:{tmp_path}/none.csv")
     assert str(caught.value) == f"there is no file {tmp_path}/none.csv; check the path"
+
+
+@pytest.mark.parametrize(("word", "content"), disguised_files().items())
+def test_a_file_that_is_no_csv_is_named(tmp_path: Path, word: str, content: bytes) -> None:
+    file = tmp_path / "north.csv"
+    file.write_bytes(content)
+    with pytest.raises(DataError) as told:
+        parse_csv(file, Format())
+    assert word in str(told.value)
+    assert "--encoding" not in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_utf_16_without_a_mark_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "north.csv"
+    file.write_bytes("age,label\n1,0\n2,1\n".encode("utf-16-le"))
+    with pytest.raises(DataError, match="--encoding utf-16-le"):
+        parse_csv(file, Format())
+    assert list(parse_csv(file, Format(encoding="utf-16-le")).columns) == ["age", "label"]

@@ -64,6 +64,7 @@ def show(
     For a table, this shows what is understood of each column. With --partition, it shows the classes of each client.
     """
     from sparsona import data as datasets
+    from sparsona.data.doubts import listed
     from sparsona.data.schema import along_of
     from sparsona.experiment import build
     from sparsona.partition._split import class_counts
@@ -91,6 +92,8 @@ def show(
     lines = prepared.understood()
     if lines:
         out.print(table("what was understood", ("", "understood", "decided"), lines))
+    for line in listed(prepared.doubts):
+        out.print(f"warning: {line}", soft_wrap=True, highlight=False, markup=False)
     dealt = prepared.setup.federation.data
     if not dealt.classes:
         if options.partition is not None:

@@ -47,6 +47,7 @@ def run(
     file = Path(what)
     if file.suffix != ".toml":
         METHODS.check(what)
+    from sparsona.data.doubts import listed
     from sparsona.experiment import assign, read
     from sparsona.prepare import prepare
     from sparsona.report.clients import clients_table
@@ -66,6 +67,8 @@ def run(
         folder = (there.path if there else latest(name)) if resume else fresh(name)
     if not quiet and (lines := prepared.understood()):
         err.print(table("what was understood", ("", "understood", "decided"), lines))
+    for line in listed(prepared.doubts):
+        err.print(f"warning: {line}", soft_wrap=True, highlight=False, markup=False)
     if repeats == 1:
         if resume:
             RunDirectory(folder).need_run()

@@ -12,13 +12,14 @@ from shlex import quote
 
 import numpy as np
 
+from sparsona.data._signatures import signature
 from sparsona.data.schema.format import TAB, UTF8, Format
 from sparsona.data.schema.table import Table
-from sparsona.errors import DataError
+from sparsona.errors import DataError, counted
 from sparsona.files import check_regular
 
 SEPARATORS = {",": "commas", ";": "semicolons", TAB: "tabs", "|": "bars"}
-NEWLINE = b"\n"
+NEWLINE, NUL = b"\n", b"\0"
 Line = tuple[int, list[str]]
 """The line in which a row begins, and its cells."""
 
@@ -58,10 +59,14 @@ def _text(path: Path, encoding: str, settled: bool) -> str:
         raise DataError(f"there is no file {path}; check the path") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}; make the file readable") from error
+    if (found := signature(data)) is not None:
+        raise DataError(f"{path} is {found[0]}, though its name says csv; {found[1]}")
     alike = f"save it in {encoding}, as the model's files" if settled else "save all files alike"
-    if encoding == UTF8 and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and b"\0" in data:
+    if encoding == UTF8 and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and NUL in data:
         raise DataError(f"{path} is in UTF-16; {'' if settled else 'pass --encoding utf-16, or '}save it in UTF-8")
-    if encoding.startswith(("utf-16", "utf-32")) and b"\0" not in data and data:
+    if not encoding.startswith(("utf-16", "utf-32")) and NUL in data:
+        raise DataError(_nul(path, data, settled))
+    if encoding.startswith(("utf-16", "utf-32")) and NUL not in data and data:
         raise DataError(f"{path} is not in {encoding}{'' if settled else ', as --encoding says'}; {alike}")
     if not encoding.startswith("utf-") and not data.isascii() and _is_utf8(data):
         raise DataError(f"{path} is in UTF-8{'' if settled else f', and --encoding says {encoding}'}; {alike}")
@@ -73,6 +78,17 @@ def _text(path: Path, encoding: str, settled: bool) -> str:
         if settled or encoding != UTF8:
             raise DataError(f"{where}; {alike if settled else 'check --encoding'}") from None
         raise DataError(f"{where}; pass --encoding, such as latin-1 or cp1252, or save the file in UTF-8") from None
+
+
+def _nul(path: Path, data: bytes, settled: bool) -> str:
+    """What to say of NUL bytes: every second byte of UTF-16 is one, a file that was cut off or overwritten has some."""
+    first = data.index(NUL)
+    if data.count(NUL) > len(data) // 4 and data[:4].count(NUL):
+        option = "" if settled else f"pass --encoding utf-16-{'be' if data[0] == 0 else 'le'}, or "
+        return f"{path} has a NUL in every second byte, as UTF-16 has; {option}save it in UTF-8"
+    line = 1 + data[:first].count(NEWLINE)
+    where = f"{path}, line {line}: {counted(data.count(NUL), 'NUL byte')}, as in a file that was not written to its end"
+    return f"{where}; export it again, or remove them (tr -d '\\000')"
 
 
 def _is_utf8(data: bytes) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsona.data.doubts import listed
 from sparsona.errors import counted
 from sparsona.export.card import GIVEN
 from sparsona.method import ClientId
@@ -63,9 +64,15 @@ def page_data(
             label: (group[0].path / "experiment.toml").read_text(encoding="utf-8") for label, group in groups.items()
         },
         "notes": list(notes),
-        "warnings": [f"{run.path.name}: {told}" for run in runs if (told := runaway(run.loss))],
+        "warnings": _warnings(runs),
     }
     return data, advice
+
+
+def _warnings(runs: Sequence[MeasuredRun]) -> list[str]:
+    """Runs that diverged, and what is doubtful in their tables: each line once, though all runs have the same table."""
+    diverged = [f"{run.path.name}: {told}" for run in runs if (told := runaway(run.loss))]
+    return diverged + listed(dict.fromkeys(line for run in runs for line in run.about.doubts))
 
 
 def _compare_command(settings: Mapping[str, Any]) -> str:

@@ -53,6 +53,8 @@ class About:
     clients: Mapping[str, ClientData] = field(default_factory=dict)
     class_names: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
+    """What in the tables was probably wrong, one line each."""
 
 
 def describe(federation: Federation, objective: Objective, weights: int, rows: Rows | None = None) -> About:
@@ -159,7 +161,8 @@ def read_about(folder: Path) -> About:
         clients = {
             name: ClientData(**{**one, "classes": tuple(one["classes"])}) for name, one in raw["clients"].items()
         }
-        return About(**{**raw, "clients": clients, "class_names": tuple(raw["class_names"])})
+        lists = {name: tuple(raw.get(name, ())) for name in ("class_names", "doubts")}
+        return About(**{**raw, "clients": clients, **lists})
     except FileNotFoundError:
         raise RunError(f"{file} is missing: continue the run with --resume to have it written") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -121,6 +121,24 @@ def test_another_question_waits_for_the_owner_and_each_consent_tells_one_more(
     assert hello(node, 3)[1] == first
 
 
+def test_doubts_are_for_the_owners_log_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    other.mkdir()
+    hospital(one)
+    honest = hello(node_of(one))[0]
+    assert "dose" not in caplog.text
+    file = hospital(other)
+    lines = file.read_text().splitlines()
+    file.write_text(
+        "\n".join(line.replace(line.split(",")[2], "-999") if k % 4 == 1 else line for k, line in enumerate(lines))
+    )
+    head, body = hello(node_of(other))
+    assert "'dose', 30 rows: -999" in caplog.text
+    assert head.keys() == honest.keys()
+    assert b"-999" not in body
+
+
 def test_without_an_agreed_experiment_the_first_question_waits_too(tmp_path: Path) -> None:
     hospital(tmp_path)
     node = node_of(tmp_path, agreed=None)

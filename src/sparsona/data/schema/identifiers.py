@@ -17,6 +17,9 @@ CALLED = frozenset(
 )
 """Words in the name of a column that numbers something."""
 
+SOMEBODY = frozenset(("patient", "subject", "person", "participant", "user", "customer", "household", "session"))
+"""Words for what has several rows, in the name of a column that says whose a row is."""
+
 FEW, SOME, MANY = 4, 20, 50
 """Rows from which on a count from 0 or 1, a name, and the numbers alone are evidence."""
 
@@ -57,10 +60,23 @@ def identifies(name: str, values: Array) -> bool:
     wide = np.sort(values.astype(np.float64))
     if not np.isfinite(wide).all() or (wide != np.floor(wide)).any() or (wide[1:] == wide[:-1]).any():
         return False
-    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)
-    if any(word.lower() in CALLED for word in words):
+    if CALLED & _words(name):
         return True
     return len(wide) >= MANY and wide[-1] - wide[0] >= WIDE * len(wide) and _evenly(wide)
+
+
+def names_somebody(name: str) -> bool:
+    """Whether a column is called as one that says to whom a row belongs.
+
+    >>> [names_somebody(name) for name in ("patient_id", "subject", "caseID", "user_age", "no_of_rooms")]
+    [True, True, True, False, False]
+    """
+    words = _words(name)
+    return bool(words & {"id", "pid", "uid", "uuid", "mrn", "ssn"}) or (len(words) == 1 and words <= SOMEBODY)
+
+
+def _words(name: str) -> set[str]:
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
 
 
 def _evenly(ordered: Array) -> bool:

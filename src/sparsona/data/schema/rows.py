@@ -14,9 +14,10 @@ import numpy as np
 
 from sparsona.data.dataset import Array, Indices
 from sparsona.data.schema.alike import same_category_kind, same_columns, same_inputs, same_kinds
+from sparsona.data.schema.cells import names
 from sparsona.data.schema.columns import Columns, InputKind, Scaling, TaskName, as_option, as_option_list
 from sparsona.data.schema.format import DOUBTFUL, Format
-from sparsona.data.schema.identifiers import MANY
+from sparsona.data.schema.identifiers import MANY, names_somebody
 from sparsona.data.schema.roles import Along, Roles, roles_of
 from sparsona.data.schema.spelling import Spelling
 from sparsona.data.schema.table import Table
@@ -49,6 +50,8 @@ class Rows:
     classes: tuple[str, ...] = ()
     along: Array | None = None
     dropped: Mapping[str, str] = field(default_factory=dict)
+    aside: Mapping[str, Array] = field(default_factory=dict)
+    """Columns that are no features and may say to whom a row belongs, as texts: for a look at the split."""
     format: Format = field(default_factory=Format)
 
     def __len__(self) -> int:
@@ -80,6 +83,7 @@ class Rows:
             block=None if self.block is None else self.block[chosen],
             target=self.target[chosen],
             along=None if self.along is None else self.along[chosen],
+            aside={name: values[chosen] for name, values in self.aside.items()},
         )
 
 
@@ -116,6 +120,7 @@ def understand(table: Table, columns: Columns, along: Along | None = None) -> Ro
         classes=columns.classes,
         along=_along(table, along),
         dropped=roles.dropped,
+        aside={n: names(table.columns[n]) for n in roles.dropped if n != columns.client and names_somebody(n)},
         format=table.format,
     )
 
@@ -203,6 +208,11 @@ def joined(parts: Sequence[Rows], where: Sequence[str]) -> Rows:
         target=np.concatenate([part.target for part in parts]),
         along=None if first.along is None else np.concatenate([p.along for p in parts if p.along is not None]),
         dropped={name: why for part in parts for name, why in part.dropped.items()},
+        aside={
+            name: np.concatenate([part.aside[name] for part in parts])
+            for name in first.aside
+            if all(name in part.aside for part in parts)
+        },
     )
 
 

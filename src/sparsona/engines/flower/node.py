@@ -298,6 +298,8 @@ class Node:
             if own.sizes[0] < self.rules.least_rows:
                 raise DataError(f"{self.client} has {own.sizes[0]} rows to train on, fewer than --least-rows")
             self._own = question.fingerprint, own
+            for line in own.doubts(question):
+                log.warning("%s", line)
         return self._own[1]
 
     def _question(self, experiment: Experiment) -> Question:

@@ -20,6 +20,7 @@ from sparsona.chance import Chance
 from sparsona.data._csv import SEPARATORS
 from sparsona.data._tables import agreed_dataset, dataset_of
 from sparsona.data.dataset import ClientSplit, Dataset, Federation
+from sparsona.data.doubts import Sites, doubts_of, listed
 from sparsona.data.folder import READERS, read_table
 from sparsona.data.npz import read_npz
 from sparsona.data.schema import Agreement, along_of, published_schema
@@ -31,6 +32,7 @@ from sparsona.data.schema.roles import Along
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import Category, Schema, class_names
 from sparsona.data.schema.table import Tables
+from sparsona.data.schema.target import Task
 from sparsona.engines.flower.consent import Consent, Question, rows_hash
 from sparsona.errors import DataError, InputError
 from sparsona.experiment import explain
@@ -67,6 +69,16 @@ class OwnData:
     def description(self) -> Message | None:
         """What the owner tells of its training rows before round 1; nothing of data that come ready."""
         return None if self.data.rows is None else describe_rows(self.data.rows, self.split.train)
+
+    def doubts(self, question: Question) -> list[str]:
+        """What in the owner's table is probably wrong, for the owner's log alone: it may name a value of a row."""
+        rows = self.data.rows
+        if rows is None:
+            return []
+        guessed: Task = "classification" if rows.tells_classes else "regression"
+        task = "multilabel" if rows.task == "multilabel" or len(rows.targets) > 1 else guessed
+        places = dict.fromkeys([self.client], self.data.places[0] if self.data.places else "the table")
+        return listed(doubts_of(Sites(rows, {self.client: self.split}, task, places, question.split.by)))
 
     def published(self) -> Schema | None:
         """The schema of data that come ready; None where it is to be agreed on."""

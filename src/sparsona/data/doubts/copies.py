@@ -1,0 +1,81 @@
+"""Rows that are there twice, at one client or at two; and equal rows with different classes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from sparsona.data.dataset import Array, Indices
+from sparsona.data.doubts import DOUBTS, Doubt, Sites
+from sparsona.data.doubts._sites import mixed
+
+LEAST, SHARE, CHANCE = 3, 0.01, 10
+"""Rows, and the share of all rows, from which on copies are told; how many times more there must be than by chance:
+short rows of whole numbers are often equal without being copies."""
+
+
+@DOUBTS.add
+def find(sites: Sites) -> Iterator[Doubt]:
+    """Look for equal rows."""
+    used, keys = sites.used, sites.keys
+    label = _labels(sites)
+    whole = mixed(keys, label)
+    by_chance = len(used) * (len(used) - 1) / 2 * sites.alike
+    site = sites.site[used] if sites.natural else np.zeros(len(used), np.int64)
+    within, across = twins(whole[used], site)
+    enough = max(LEAST, SHARE * len(used), CHANCE * by_chance)
+    if len(within) >= enough:
+        tested = _tested(sites, whole)
+        why = f"{tested} test rows are training rows, too" if tested else "they count twice"
+        fix = "remove them, or pass --split group:COLUMN with a column that names the patient or the visit"
+        yield Doubt(sites.where(used[within]), "", len(within), "copies of other rows of the file", why, fix)
+    if len(across) >= max(LEAST, CHANCE * by_chance):
+        tested = _tested(sites, whole)
+        why = "one client trains on rows that another is tested on" if tested else "they count twice"
+        yield Doubt(
+            sites.where(used[across]), "", len(across), "two clients have these rows", why, "remove one of both"
+        )
+    if sites.classes is not None:
+        torn = contradicting(keys[used], label[used])
+        if len(torn) >= max(LEAST, SHARE * len(used), CHANCE * by_chance):
+            yield Doubt(
+                sites.where(used[torn]),
+                sites.target,
+                len(torn),
+                "equal rows with different classes",
+                "no model can be right for both",
+                "correct the classes, or add the column that tells these rows apart",
+            )
+
+
+def _labels(sites: Sites) -> Array:
+    if sites.classes is not None:
+        return np.unique(sites.classes, return_inverse=True)[1].astype(np.float64)
+    return np.asarray(sites.rows.target[:, 0], np.float64)
+
+
+def twins(keys: Array, site: Indices) -> tuple[Indices, Indices]:
+    """Places of rows that repeat an earlier one of their site, and of rows that another site has, too."""
+    _, row = np.unique(keys, return_inverse=True)
+    pairs = row * (int(site.max()) + 1) + site
+    _, first = np.unique(pairs, return_index=True)
+    repeated = np.setdiff1d(np.arange(len(keys)), first)
+    sites_of = np.bincount(row[first], minlength=int(row.max()) + 1)
+    return repeated, np.flatnonzero(sites_of[row] > 1)
+
+
+def contradicting(keys: Array, label: Array) -> Indices:
+    """Places of rows whose features another row has with another label."""
+    _, row = np.unique(keys, return_inverse=True)
+    low, high = np.full(int(row.max()) + 1, np.inf), np.full(int(row.max()) + 1, -np.inf)
+    np.minimum.at(low, row, label)
+    np.maximum.at(high, row, label)
+    return np.flatnonzero(low[row] < high[row])
+
+
+def _tested(sites: Sites, whole: Array) -> int:
+    """How many test rows are among the training rows of any client."""
+    train = np.concatenate([split.train for split in sites.splits.values()])
+    test = np.concatenate([split.test for split in sites.splits.values()])
+    return int(np.isin(whole[test], whole[train]).sum())
