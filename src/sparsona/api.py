@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import hashlib
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -51,6 +52,8 @@ from sparsona.training.runner import ModelRunner
 
 if TYPE_CHECKING:
     import pandas
+
+log = logging.getLogger(__name__)
 
 
 class Models(Mapping[ClientId, PersonalModel]):
