@@ -52,6 +52,14 @@ def test_a_network_gives_the_digest_and_the_bytes_of_the_simulator(method: str, 
     assert found["accuracy"] == simulated["accuracy"]
 
 
+@pytest.mark.parametrize(("method", "keep"), [("fedavg", "best"), ("fedspa", "best"), ("ditto", "best-per-client")])
+def test_a_node_keeps_the_models_that_the_simulator_keeps(method: str, keep: str, tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method=method, rounds=4, evaluation={"keep": keep, "patience": 2})
+    found, simulated = federation.run(), federation.simulated()
+    assert found["digest"] == simulated["digest"]
+    assert found["rounds"] == simulated["rounds"]
+
+
 @pytest.mark.parametrize("method", ["local", "ditto"])
 def test_a_node_measures_a_model_once(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The personal model of a round's end is that of the next one's beginning."""
