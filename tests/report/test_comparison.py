@@ -135,7 +135,7 @@ def test_the_sentences_say_which_method_what_it_gains_and_what_it_costs() -> Non
     assert which.startswith("Use fedavg: on validation data it is the best of 3 methods, and the clients' own models")
     assert "72.5 %" in which
     assert gain == (
-        "Against training alone a client gains 7.5 points on average, which may be chance; "
+        "Against training alone (local) a client gains 7.5 points on average, which may be chance; "
         "1 of 4 clients (25 %) is worse off, at most by 10.0 points."
     )
     assert cost == "It costs each client 10.00 MB up and 10.00 MB down in 2 rounds, and 10 seconds of simulated time."
@@ -151,13 +151,33 @@ def test_a_thriftier_method_that_is_nearly_as_good_is_named() -> None:
 def test_alone_may_be_best_and_without_it_nothing_is_said_about_gains() -> None:
     poor = [run("fedavg", [(0.2, 0.3)] * 2, seed) for seed in (0, 1)]
     which, gain, cost, _ = words({"local": LOCAL, "fedavg": poor})
-    assert which.startswith("Train alone: the one federated method does no better on validation data; alone, ")
+    assert which.startswith(
+        "Train alone with local: the one federated method does no better on validation data; alone, "
+    )
     assert "fedavg, is 40.0 points below training alone" in gain
     assert cost == "It costs no traffic at all."
     which, gain, _, now = words({"fedavg": DENSE})
     assert which.startswith("There is one method here, fedavg")
-    assert "no run of local is here" in gain
+    assert "no run of local or alone-trees is here" in gain
     assert now.startswith("Compare it")
+
+
+def test_joining_is_measured_against_the_best_way_alone_on_validation_data() -> None:
+    trees = [run("alone-trees", [(0.7, 0.75)] * 2, seed, mb=0.0) for seed in (0, 1)]
+    naive = [run("naive", [(0.3, 0.3)] * 2, seed, mb=0.0) for seed in (0, 1)]
+    groups = {"naive": naive, **GROUPS, "alone-trees": trees}
+    found = compare(groups, Budget())
+    assert found.alone == "alone-trees"
+    assert [row.label for row in found.rows if row.alone] == ["naive", "local", "alone-trees"]
+    by_label = {row.label: row for row in found.rows}
+    assert by_label["fedavg"].gain is not None
+    assert by_label["fedavg"].gain.mean == pytest.approx(0.0)
+    assert by_label["fedavg"].worse_off == 0.5
+    assert by_label["local"].gain is not None
+    assert by_label["local"].gain.mean == pytest.approx(-0.075)
+    which, gain, _, _ = words({"alone-trees": trees, "fedpse": THIN})
+    assert which.startswith("Train alone with alone-trees")
+    assert "alone-trees" in gain
 
 
 def test_a_lead_that_few_rows_or_seeds_cannot_tell_from_chance_is_no_advice() -> None:
@@ -169,7 +189,7 @@ def test_a_lead_that_few_rows_or_seeds_cannot_tell_from_chance_is_no_advice() ->
     which, _, _, now = words(groups(20, 0.1))
     assert which.startswith(
         "Not clear: on validation data fedavg is the best of 2 methods, but its lead of 10.0 points over training "
-        "alone may be chance with 40 rows and one seed; the clients' own models score 75.0 % on their own test data"
+        "alone (local) may be chance with 40 rows and one seed; the clients' own models score 75.0 % "
     )
     assert now == "Compare with more seeds before you decide:"
     found = compare(groups(20, 0.1), Budget())
@@ -189,7 +209,7 @@ def test_errors_are_told_from_chance_by_what_clients_differ_by() -> None:
         return {"local": local, "fedavg": [run("fedavg", [(3.0 - a, 3.0 - b)], higher=False)]}
 
     assert words(groups(1.0, 1.01))[0].startswith("Use fedavg")
-    assert "its lead of 0.55 over training alone may be chance" in words(groups(1.0, 0.1))[0]
+    assert "its lead of 0.55 over training alone (local) may be chance" in words(groups(1.0, 0.1))[0]
 
 
 def test_who_raced_is_counted_also_if_they_left() -> None:

@@ -45,7 +45,7 @@ def compare(
     """Run several methods on the same clients and compare them.
 
     Each method runs once per seed. The command prints scores and costs and writes an HTML report. local and fedavg-ft
-    are always included.
+    are always included, and on tables alone-trees, alone-linear and naive.
     """
     methods = methods or []
     for name in methods:
@@ -67,6 +67,7 @@ def compare(
         measured_groups,
         read_contest,
         run_contest,
+        ways_alone,
     )
 
     shared = options.settings({})
@@ -85,9 +86,10 @@ def compare(
         tuple(options.set or ()),
         Budget(budget_mb, budget_seconds),
     )
-    contest = declare(folder, contest.with_always(), resume)
+    contest = declare(folder, contest.including(), resume)
     runs = Runs(contest, folder, options.tensorboard)
     prepared = runs.prepare(contest.contenders[0], contest.seeds[0])
+    contest = runs.contest = contest.including(ways_alone(prepared))
     metric = prepared.setup.objective.metric_name
     try:
         with show.LiveTable(err, contest.contenders, len(contest.seeds), metric, contest.budget, quiet) as live:

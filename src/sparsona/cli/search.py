@@ -103,18 +103,19 @@ def choose(
     from sparsona.report import searched as show
     from sparsona.report.html import write_report
     from sparsona.studies import choosing
-    from sparsona.studies.contest import Contest, Runs, declare
+    from sparsona.studies.contest import TABLES, Contest, Runs, declare, ways_alone
 
     shared = options.settings({})
     first = shared.pop("seed", 0)
     if folder is None:
         own = stem("choose", str(shared.get("data", "digits")), first)
         folder = latest(own) if resume else fresh(own)
-    names = tuple(dict.fromkeys(methods or METHODS.names()))
-    contest = Contest(names, tuple(range(first, first + seeds)), shared, tuple(options.set or ())).with_always()
+    names = tuple(dict.fromkeys(methods or [name for name in METHODS.names() if name not in TABLES]))
+    contest = Contest(names, tuple(range(first, first + seeds)), shared, tuple(options.set or ())).including()
     contest = declare(folder, contest, resume)
     runs = Runs(contest, folder, options.tensorboard)
     prepared = runs.prepare(contest.contenders[0], first)
+    contest = runs.contest = contest.including(ways_alone(prepared))
     try:
         with show.race_status(err, quiet) as say:
             history = choosing.race(runs, prepared.experiment.rounds, choosing.Limits(mb_per_round, seconds), say)

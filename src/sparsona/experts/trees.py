@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,11 @@ def fit_trees(rows: OwnRows) -> Refitted:
     counts = [_count(one) for one in outputs]
     joined = [one.joined() for one in outputs]
     return Refitted(_several(rows.joined(), joined, counts), _several(rows, outputs, counts))
+
+
+def is_installed() -> bool:
+    """Whether LightGBM is here, without importing it."""
+    return find_spec("lightgbm") is not None
 
 
 def lightgbm() -> Any:

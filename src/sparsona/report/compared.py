@@ -56,7 +56,7 @@ def print_comparison(console: Console, found: Comparison, title: str, budget: Bu
     console.print(_scores(found))
     console.print(
         f"{unit(found.metric)}, mean over clients before (pre) and after (post) local training"
-        f"{', 95 % interval over seeds' if many else ''}; vs alone: pre, paired with local; "
+        f"{', 95 % interval over seeds' if many else ''}; vs alone: pre, paired with {found.alone or 'local'}; "
         "decile: the client at the bottom tenth, pre; worse off: share of clients below alone\n",
         highlight=False,
         style="dim",

@@ -12,6 +12,7 @@ import numpy as np
 from sparsona.errors import InputError
 from sparsona.experiment import flatten
 from sparsona.method import ClientId
+from sparsona.methods import METHODS
 from sparsona.report.command import MACHINE
 from sparsona.report.measured import MeasuredRun, Measurement, Scores, bottom_decile, mean_score
 from sparsona.report.statistics import Interval, interval
@@ -56,7 +57,17 @@ def _label(own: Mapping[str, Any], among: Sequence[Mapping[str, Any]]) -> str:
     return f"{own['method']}:{','.join(told)}" if told else str(own["method"])
 
 
-ALONE = "local"
+LOCAL = "local"
+"""The way alone that every comparison has."""
+
+
+def trains_alone(method: str) -> bool:
+    """Whether clients of this method train alone.
+
+    >>> trains_alone("local"), trains_alone("fedavg"), trains_alone("MyMethod")
+    (True, False, False)
+    """
+    return method in METHODS.names() and METHODS.get(method).alone
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Lead:
-    """By how much a method leads `local` on validation data in the mean, and how much of that chance may make (95 %).
+    """By how much a method leads the best way alone on validation data in the mean, and what chance may make (95 %).
 
     `rows` are the validation rows of all clients. From three seeds on, chance is what seeds differ by; before, what so
     few rows leave open in an accuracy, or what clients differ by in another metric.
@@ -106,7 +117,7 @@ class Lead:
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One method over its seeds. Scores are means over clients; `gain` is paired with `local`, seed by seed.
+    """One method over its seeds. Scores are means over clients; `gain` is paired with the best way alone, seed by seed.
 
     `worse_off` is the share of clients, over all seeds, that score less than alone. Bytes, operations and times are
     means over the seeds. `at_equal` is the score when as much had been sent as the thriftiest method with the same seed
@@ -128,6 +139,8 @@ class ComparisonRow:
     simulated: float
     seconds: float
     lead: Lead | None = None
+    alone: bool = False
+    """Whether its clients train alone."""
 
     @property
     def bytes(self) -> float:
@@ -137,12 +150,17 @@ class ComparisonRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The rows in the order in which the methods were given; `at_equal` was taken at `equal_bytes`, in the mean."""
+    """The rows in the order in which the methods were given; `at_equal` was taken at `equal_bytes`, in the mean.
+
+    `alone` is the label of the best way alone on validation data: what joining is measured against. It is empty where
+    no run alone is there.
+    """
 
     metric: str
     higher_is_better: bool
     rows: tuple[ComparisonRow, ...]
     equal_bytes: float | None
+    alone: str = ""
 
     @property
     def best(self) -> ComparisonRow:
@@ -156,14 +174,29 @@ def compare(groups: Mapping[str, Sequence[MeasuredRun]], budget: Budget) -> Comp
     """A row for each group of runs that differ in their seeds only."""
     runs = [run for group in groups.values() for run in group]
     about = runs[0].about
-    alone = {key_of(run): run for run in runs if run.method == ALONE}
+    best = best_alone(groups, budget)
+    alone = {key_of(run): run for run in groups.get(best, ())}
     equal: dict[tuple[str, ...], float] = {}
     for run in runs:
         sent = _spent(run, budget).bytes if budget.mb is None else budget.bytes
         if sent:
             equal[key_of(run)] = min(sent, equal.get(key_of(run), math.inf))
     rows = [_row(label, group, alone, budget, equal, about.higher_is_better) for label, group in groups.items()]
-    return Comparison(about.metric, about.higher_is_better, tuple(rows), _mean([*equal.values()]) if equal else None)
+    thriftiest = _mean([*equal.values()]) if equal else None
+    return Comparison(about.metric, about.higher_is_better, tuple(rows), thriftiest, best)
+
+
+def best_alone(groups: Mapping[str, Sequence[MeasuredRun]], budget: Budget) -> str:
+    """The label of the way alone that scores best on validation data; empty where no clients train alone."""
+    ways = {label: group for label, group in groups.items() if trains_alone(group[0].method)}
+
+    def score(label: str) -> float:
+        ends = [end for run in ways[label] if (end := budget.last(run)) is not None]
+        found = _mean([mean_score(end.validation["pre"]) for end in ends])
+        sign = 1 if ways[label][0].about.higher_is_better else -1
+        return sign * found if math.isfinite(found) else -math.inf
+
+    return max(ways, key=lambda label: (score(label), label == LOCAL), default="")
 
 
 def key_of(run: MeasuredRun) -> tuple[str, ...]:
@@ -219,6 +252,7 @@ def _row(
         simulated=_mean([one.seconds for one in spent]),
         seconds=_mean([_real_seconds(run, budget) for run in group]),
         lead=_lead(pairs, higher),
+        alone=trains_alone(group[0].method),
     )
 
 

@@ -16,7 +16,7 @@ from sparsona.export.card import GIVEN
 from sparsona.method import ClientId
 from sparsona.report import artefacts
 from sparsona.report.command import run_command
-from sparsona.report.comparison import ALONE, Budget, Comparison, ComparisonRow, compare, gains, group_runs, key_of
+from sparsona.report.comparison import LOCAL, Budget, Comparison, ComparisonRow, compare, gains, group_runs, key_of
 from sparsona.report.measured import MeasuredRun, Measurement, bottom_decile, mean_score
 from sparsona.report.statistics import Interval
 from sparsona.report.words import Answer, answer, runaway
@@ -38,7 +38,7 @@ def page_data(
     settings = first.settings
     advice = answer(
         found,
-        _all_gains(groups, best, budget, found.higher_is_better),
+        _all_gains(groups, found, budget),
         len(first.traffic),
         first.rounds,
         (
@@ -53,7 +53,8 @@ def page_data(
         "metric": found.metric,
         "higher": found.higher_is_better,
         "answer": asdict(advice),
-        "alone": ALONE,
+        "alone": found.alone,
+        "ways": [row.label for row in found.rows if row.alone],
         "equalBytes": found.equal_bytes,
         "methods": [_method(row, groups[row.label], found) for row in _best_first(found)],
         "entries": entries,
@@ -78,7 +79,7 @@ def _warnings(runs: Sequence[MeasuredRun]) -> list[str]:
 def _compare_command(settings: Mapping[str, Any]) -> str:
     """How to have something to compare with: a comparison, or where the data are in Python, a run alone."""
     if GIVEN in (settings["data"], settings["model"]):
-        return run_command({**settings, "method": ALONE, "options": {}}, ALONE)
+        return run_command({**settings, "method": LOCAL, "options": {}}, LOCAL)
     return run_command(settings).replace("sparsona run", "sparsona compare", 1)
 
 
@@ -157,15 +158,15 @@ def _curve(group: Sequence[MeasuredRun], point: str, higher: bool) -> dict[str, 
     }
 
 
-def _all_gains(groups: Mapping[str, Sequence[MeasuredRun]], label: str, budget: Budget, higher: bool) -> list[float]:
-    """Every client's gain over training alone, over all seeds."""
-    alone = {key_of(run): run for group in groups.values() for run in group if run.method == ALONE}
+def _all_gains(groups: Mapping[str, Sequence[MeasuredRun]], found: Comparison, budget: Budget) -> list[float]:
+    """Every client's gain with the best row over the best way alone, over all seeds."""
+    alone = {key_of(run): run for run in groups.get(found.alone, ())}
     out: list[float] = []
-    for run in groups[label]:
+    for run in groups[found.best.label]:
         rival = alone.get(key_of(run))
         mine, theirs = budget.last(run), budget.last(rival) if rival else None
         if mine is not None and theirs is not None:
-            out += gains(mine.test["pre"], theirs.test["pre"], higher).values()
+            out += gains(mine.test["pre"], theirs.test["pre"], found.higher_is_better).values()
     return out
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sparsona.errors import counted
-from sparsona.report.comparison import ALONE, Comparison, ComparisonRow, Lead
+from sparsona.report.comparison import Comparison, ComparisonRow, Lead
 from sparsona.report.console import size
 from sparsona.report.statistics import Interval
 
@@ -71,25 +71,27 @@ def answer(
     compare_command: str,
     raced: int = 0,
 ) -> Answer:
-    """The sentences about a comparison. `gains` are those of the best row's clients over `local`, all seeds.
+    """The sentences about a comparison. `gains` are those of the best row's clients over the best way alone, all seeds.
 
     `raced` is how many methods there were at first, where some have left before the end.
     """
     best = found.best
     others = max(raced, len(found.rows))
-    federated = [row for row in found.rows if row.label != ALONE]
-    compared = any(row.label == ALONE for row in found.rows) and bool(federated)
-    unclear = best.lead if best.label != ALONE and best.lead is not None and not best.lead.clear else None
+    federated = [row for row in found.rows if not row.alone]
+    compared = bool(found.alone) and bool(federated)
+    unclear = best.lead if not best.alone and best.lead is not None and not best.lead.clear else None
     if len(found.rows) == 1:
         which = f"There is one method here, {best.label}: {_scores(best, found.metric)}."
-    elif best.label == ALONE:
-        rivals = max(raced - 1, len(federated))
+    elif best.alone and federated:
+        rivals = max(raced - len(found.rows) + len(federated), len(federated))
         none = "the one federated method does no" if rivals == 1 else f"none of {rivals} federated methods does"
-        which = f"Train alone: {none} better on validation data; alone, {_scores(best, found.metric)}."
+        which = (
+            f"Train alone with {best.label}: {none} better on validation data; alone, {_scores(best, found.metric)}."
+        )
     elif unclear:
         which = (
             f"Not clear: on validation data {best.label} is the best of {others} methods, but "
-            f"{_unclear(unclear, found.metric)}; {_scores(best, found.metric)}."
+            f"{_unclear(unclear, found.metric, found.alone)}; {_scores(best, found.metric)}."
         )
     else:
         which = (
@@ -97,32 +99,35 @@ def answer(
             f"{_scores(best, found.metric)}."
         )
     if not compared:
-        gain = "What joining gains over training alone cannot be told from this: no run of local is here."
+        missing = "a federated method" if best.alone else "local or alone-trees"
+        gain = f"What joining gains over training alone cannot be told from this: no run of {missing} is here."
         now = "Compare it with training alone and with its plainest rival:"
         commands = (compare_command,)
-    elif best.label == ALONE:
+    elif best.alone:
         gain = _nothing_gained(found, federated)
         now = "Keep your models to yourselves, or try more rounds and other methods before you join:"
     else:
-        gain = _gained(best, gains, found.metric)
+        gain = _gained(found, gains)
         now = "Train it, then give every client its model:"
         if unclear and compare_command.startswith("sparsona compare"):
             now = "Compare with more seeds before you decide:"
             commands = (f"{compare_command} --seeds {max(5, 2 * unclear.seeds)}",)
         elif unclear:
-            now = "Run it and local with other seeds (seed=1, 2, ...) before you decide; this is how it was run:"
+            now = (
+                f"Run it and {found.alone} with other seeds (seed=1, 2, ...) before you decide; this is how it was run:"
+            )
     return Answer(best.label, which, gain, _cost(found, best, clients, rounds), now, commands, sure=not unclear)
 
 
-def _unclear(lead: Lead, metric: str) -> str:
+def _unclear(lead: Lead, metric: str, alone: str) -> str:
     """A lead that chance may have made, as a clause.
 
-    >>> _unclear(Lead(0.014, 0.1, 74, 1), "accuracy")
-    'its lead of 1.4 points over training alone may be chance with 74 rows and one seed'
+    >>> _unclear(Lead(0.014, 0.1, 74, 1), "accuracy", "local")
+    'its lead of 1.4 points over training alone (local) may be chance with 74 rows and one seed'
     """
     seeds = "one seed" if lead.seeds == 1 else f"{lead.seeds} seeds"
     by = difference_text(lead.mean, metric)
-    return f"its lead of {by} over training alone may be chance with {counted(lead.rows, 'row')} and {seeds}"
+    return f"its lead of {by} over training alone ({alone}) may be chance with {counted(lead.rows, 'row')} and {seeds}"
 
 
 def _scores(row: ComparisonRow, metric: str) -> str:
@@ -140,13 +145,14 @@ def _range(found: Interval, metric: str) -> str:
     return f" (95 % interval over {found.count} seeds: {low} to {high})"
 
 
-def _gained(best: ComparisonRow, gains: Sequence[float], metric: str) -> str:
+def _gained(found: Comparison, gains: Sequence[float]) -> str:
+    best, metric = found.best, found.metric
     worse = [value for value in gains if value < 0]
     mean = sum(gains) / len(gains) if gains else math.nan
     word = "gains" if mean >= 0 else "loses"
     half = best.gain.half if best.gain is not None else None
     doubt = "" if half is None or best.gain is None or abs(best.gain.mean) > half else ", which may be chance"
-    first = f"Against training alone a client {word} {difference_text(mean, metric)} on average{doubt}"
+    first = f"Against training alone ({found.alone}) a client {word} {difference_text(mean, metric)} on average{doubt}"
     if not worse:
         return f"{first}, and none of {len(gains)} is worse off."
     return (
@@ -164,7 +170,7 @@ def _nothing_gained(found: Comparison, federated: Sequence[ComparisonRow]) -> st
     gain = rival.gain.mean if rival.gain else math.nan
     return (
         f"Joining gains nothing that validation data can see: the best other method on test data, {rival.label}, is "
-        f"{difference_text(gain, found.metric)} {'above' if gain > 0 else 'below'} training alone."
+        f"{difference_text(gain, found.metric)} {'above' if gain > 0 else 'below'} training alone ({found.alone})."
     )
 
 
@@ -200,7 +206,7 @@ def _thrifty(found: Comparison, best: ComparisonRow) -> ComparisonRow | None:
     near = [
         row
         for row in found.rows
-        if row.label != ALONE
+        if not row.alone
         and row.validation is not None
         and abs(row.validation.mean - best.validation.mean) <= margin
         and 0 < row.bytes <= best.bytes / 2

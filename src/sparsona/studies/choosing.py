@@ -1,8 +1,9 @@
 """Choose a method: a race by successive halving, judged by validation data only.
 
 All start; after a ninth of the rounds the better third goes on, after a third of them a third of those, and these run
-to the end. Who sends more or takes longer than allowed leaves. `local` always runs to the end: it is what joining is
-measured against. A run that goes on continues from its checkpoint, so no round is computed twice.
+to the end. Who sends more or takes longer than allowed leaves. Those whose clients train alone always run to the end:
+joining is measured against the best of them. A run that goes on continues from its checkpoint, so no
+round is computed twice.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from sparsona.errors import InputError
 from sparsona.experiment import build
 from sparsona.many.plan import Until
-from sparsona.report.comparison import ALONE
+from sparsona.report.comparison import LOCAL, trains_alone
 from sparsona.report.measured import MeasuredRun, mean_score
-from sparsona.studies.contest import ContestWatcher, Runs, take_on
+from sparsona.studies.contest import ContestWatcher, Runs, split_contender, take_on
 
 SHARE = 3
 """One in so many goes on."""
@@ -65,9 +66,10 @@ def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = l
         settings = runs.settings(contender, runs.contest.seeds[0])
         if ":" in contender:  # what the user has set for it alone is wrong or right; who does not fit the rest leaves
             build(settings, contender)
-    higher = runs.prepare(ALONE, runs.contest.seeds[0]).setup.objective.higher_is_better
+    higher = runs.prepare(LOCAL, runs.contest.seeds[0]).setup.objective.higher_is_better
     runs.keep()
     remaining = list(runs.contest.contenders)
+    alone = {contender for contender in remaining if trains_alone(split_contender(contender)[0])}
     history: list[Stage] = []
     sign = 1 if higher else -1
     for number, until in enumerate(stages := stages_of(rounds)):
@@ -81,16 +83,17 @@ def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = l
                 left[contender] = failed.get(contender, str(error))
                 continue
             standing = _standing(contender, found, rounds, until)
-            reason = failed.get(contender) or ("" if contender == ALONE else _too_much(standing, limits))
+            reason = failed.get(contender) or ("" if contender in alone else _too_much(standing, limits))
             if reason:
                 left[contender] = reason
             else:
                 standings.append(standing)
-        if not any(standing.contender != ALONE for standing in standings):
+        if all(standing.contender in alone for standing in standings):
             reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left.items())[:3])
             raise InputError(f"no method is left in the race ({reasons}): allow more")
         standings.sort(key=lambda one: (math.isnan(one.score), -sign * one.score, one.mb_per_round))
-        goes_on = {one.contender for one in standings[: max(2, math.ceil(len(remaining) / SHARE))]} | {ALONE}
+        joined = [one.contender for one in standings if one.contender not in alone]
+        goes_on = {*joined[: max(2, math.ceil(len(joined) / SHARE))], *alone}
         if number + 1 < len(stages):
             for one in standings:
                 if one.contender not in goes_on:
@@ -106,7 +109,7 @@ def _advance(runs: Runs, contenders: list[str], until: int, rounds: int, say: Ca
     def started(who: str, seed: int) -> None:
         say(f"until round {until} of {rounds}: {who} ({contenders.index(who) + 1} of {len(contenders)})")
 
-    first = runs.prepare(ALONE, runs.contest.seeds[0])
+    first = runs.prepare(LOCAL, runs.contest.seeds[0])
     part = replace(first, seconds=first.seconds * until / rounds)
     return take_on(runs, contenders, part, ContestWatcher(started), Until(rounds=until))
 

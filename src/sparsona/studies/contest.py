@@ -7,6 +7,7 @@ study says is computed from the runs' files, so a study that was killed ends as 
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -18,6 +19,7 @@ from pydantic import TypeAdapter
 
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import assign
+from sparsona.experts.trees import is_installed
 from sparsona.files import write_atomically
 from sparsona.many import Ended, Planned, Watcher, run_many
 from sparsona.many.choice import place_for
@@ -31,9 +33,23 @@ from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import RoundReport
 from sparsona.studies.naming import distinct_names
 
+log = logging.getLogger(__name__)
 FILE = "study.json"
 ALWAYS = ("local", "fedavg-ft")
 """Who is in every comparison: training alone, and the plainest way to be personal."""
+TABLES = ("alone-trees", "alone-linear", "naive")
+"""Who is in every comparison on tables, too: what a client can do alone without a net, and the constant answer."""
+
+
+def ways_alone(prepared: Prepared) -> tuple[str, ...]:
+    """The further ways alone that a comparison on these data has: none for images and text."""
+    inputs = prepared.setup.federation.data.inputs
+    if inputs.ndim != 2 or inputs.dtype.kind != "f":
+        return ()
+    if not is_installed():
+        log.warning('alone-trees is left out: it needs LightGBM, pip install "sparsona[trees]"')
+        return TABLES[1:]
+    return TABLES
 
 
 @dataclass(frozen=True)
@@ -46,9 +62,9 @@ class Contest:
     set: tuple[str, ...] = ()
     budget: Budget = field(default_factory=Budget)
 
-    def with_always(self) -> Contest:
+    def including(self, names: Sequence[str] = ALWAYS) -> Contest:
         """With those that every comparison has."""
-        missing = tuple(name for name in ALWAYS if name not in self.contenders)
+        missing = tuple(name for name in names if name not in self.contenders)
         return replace(self, contenders=(*missing, *self.contenders))
 
     def folder_of(self, contender: str, seed: int) -> str:

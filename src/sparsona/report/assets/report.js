@@ -44,7 +44,7 @@
   const dark = () => document.documentElement.dataset.theme === "dark";
   function look(label) {
     const palette = dark() ? DARK : LIGHT;
-    const others = labels.filter((l) => l !== data.alone);
+    const others = labels.filter((l) => !data.ways.includes(l));
     const k = others.indexOf(label);
     if (k < 0) return { color: style("soft"), symbol: "emptyCircle", dash: "dashed", width: 2 };
     const best = label === data.answer.method;
@@ -170,7 +170,7 @@
       const say = () => {
         const e = entries[Number(state.who)];
         const alone = e.scores[data.alone];
-        const rivals = labels.filter((l) => l !== data.alone && known(e.scores[l]));
+        const rivals = labels.filter((l) => !data.ways.includes(l) && known(e.scores[l]));
         if (!known(alone) || !rivals.length) {
           out.className = "";
           out.textContent = `${name(e)} has no score: ${e.test} test samples are too few, or not all methods have been run.`;
@@ -180,7 +180,7 @@
         const gain = (data.higher ? 1 : -1) * (e.scores[target] - alone);
         const word = Math.abs(gain) < 1e-9 ? "the same" : signed(gain) + (percent ? " points" : "") + (gain > 0 ? ": joining helps you" : ": you are better off alone");
         out.className = gain < 0 ? "bad" : "good";
-        out.textContent = `alone ${score(alone)}, with ${target} ${score(e.scores[target])}: ${word}. You train on ${e.train} samples and are tested on ${e.test}.`;
+        out.textContent = `alone (${data.alone}) ${score(alone)}, with ${target} ${score(e.scores[target])}: ${word}. You train on ${e.train} samples and are tested on ${e.test}.`;
       };
       const box = byId("you");
       const line = node("div", { class: "controls" });
@@ -206,7 +206,7 @@
 
   /* ---- the table ---- */
   function comparison() {
-    const part = section("methods", "The methods side by side", `Scores are means over clients on their own test data, ${data.methods.some((m) => m.seeds.length > 1) ? "with 95 % intervals over seeds" : "with one seed"}. pre: the model as assembled; post: after a round of local training; vs alone: pre, paired with local; decile: the client at the bottom tenth; worse off: the share of clients that score less than alone; up and down: bytes of all clients; at so many bytes: pre when no more had been sent than the thriftiest method sends in all, or than the budget allows. Press a heading to sort.`);
+    const part = section("methods", "The methods side by side", `Scores are means over clients on their own test data, ${data.methods.some((m) => m.seeds.length > 1) ? "with 95 % intervals over seeds" : "with one seed"}. pre: the model as assembled; post: after a round of local training; vs alone: pre, paired with ${data.alone || "local"}; decile: the client at the bottom tenth; worse off: the share of clients that score less than alone; up and down: bytes of all clients; at so many bytes: pre when no more had been sent than the thriftiest method sends in all, or than the budget allows. Press a heading to sort.`);
     const columns = [
       ["method", (m) => m.label, null],
       [percent ? "pre, %" : "pre", (m) => withHalf(m.pre, plain), (m) => m.pre && m.pre.mean],
@@ -274,7 +274,7 @@
     const points = () => data.methods.filter((m) => m.pre && m.up + m.down > 0).map((m) => ({ label: m.label, mb: (m.up + m.down) / 1e6, pre: m.pre }));
     const wide = (list) => Math.max(...list.map((p) => p.mb)) > 20 * Math.min(...list.map((p) => p.mb));
     const front = () => points().sort((a, b) => a.mb - b.mb).reduce((kept, p) => (!kept.length || better(p.pre.mean, kept[kept.length - 1].pre.mean) ? [...kept, p] : kept), []);
-    figure(part, "pareto", "The front: nobody scores more for fewer bytes", "Each mark is a method at its end; the line joins those that no other beats in both." + (hasAlone ? " The dashed line is training alone, which sends nothing." : ""), {
+    figure(part, "pareto", "The front: nobody scores more for fewer bytes", "Each mark is a method at its end; the line joins those that no other beats in both." + (hasAlone ? " The dashed line is training alone (" + data.alone + "), which sends nothing." : ""), {
       option: () => {
         const alone = method(data.alone), list = points();
         const means = [...list, ...(alone && alone.pre ? [alone] : [])].map((p) => scale * p.pre.mean);
@@ -298,7 +298,7 @@
 
   /* ---- clients ---- */
   function clients() {
-    const federated = labels.filter((l) => l !== data.alone);
+    const federated = labels.filter((l) => !data.ways.includes(l));
     if (!entries.length) return;
     const seeds = [...new Set(entries.map((e) => e.seed))];
     const state = { method: federated.includes(data.answer.method) ? data.answer.method : federated[0], seed: String(seeds[0]) };
@@ -320,12 +320,12 @@
           const values = list.flatMap((e) => [e.scores[data.alone], e.scores[state.method]]).map((v) => scale * v);
           const [low, high] = around(values);
           const mark = (won) => ({ type: "scatter", name: won ? "gains or stays" : "worse off", symbol: won ? "circle" : "triangle", itemStyle: { color: won ? style("good") : style("bad"), opacity: 0.75, borderColor: style("page"), borderWidth: 1 }, data: list.filter((e) => gain(e) >= 0 === won).map((e) => ({ name: name(e), value: [scale * e.scores[data.alone], scale * e.scores[state.method], e.train, gain(e)], symbolSize: 8 + 20 * Math.sqrt(e.train / most) })) });
-          return { legend: legend(), grid: { left: 58, right: 20, top: 42, bottom: 50 }, xAxis: axis("alone, " + unit, { type: "value", min: low, max: high, axisLabel: scoreText() }), yAxis: scoreAxis(state.method, { min: low, max: high }), tooltip: tooltip({ formatter: (p) => tip(p.name, "alone " + score(p.value[0] / scale), state.method + " " + score(p.value[1] / scale), signed(p.value[3]), p.value[2] + " training samples") }), series: [mark(true), mark(false), { type: "line", silent: true, symbol: "none", data: [[low, low], [high, high]], lineStyle: { color: style("soft"), type: "dashed", width: 1 } }] };
+          return { legend: legend(), grid: { left: 58, right: 20, top: 42, bottom: 50 }, xAxis: axis("alone (" + data.alone + "), " + unit, { type: "value", min: low, max: high, axisLabel: scoreText() }), yAxis: scoreAxis(state.method, { min: low, max: high }), tooltip: tooltip({ formatter: (p) => tip(p.name, "alone " + score(p.value[0] / scale), state.method + " " + score(p.value[1] / scale), signed(p.value[3]), p.value[2] + " training samples") }), series: [mark(true), mark(false), { type: "line", silent: true, symbol: "none", data: [[low, low], [high, high]], lineStyle: { color: style("soft"), type: "dashed", width: 1 } }] };
         },
         rows: () => [["client", "alone", state.method, "gain", "training samples"], ...here().filter(both).map((e) => [name(e), score(e.scores[data.alone]), score(e.scores[state.method]), signed(gain(e)), e.train])],
       }));
       const sorted = () => here().filter(both).sort((a, b) => gain(b) - gain(a));
-      redraw.push(figure(pair, "gains", "Who gains, who loses", "The clients by their gain over training alone.", {
+      redraw.push(figure(pair, "gains", "Who gains, who loses", "The clients by their gain over training alone (" + data.alone + ").", {
         option: () => {
           const list = sorted();
           return { grid: { left: 58, right: 20, top: 20, bottom: 60 }, xAxis: axis("client", { type: "category", data: list.map((e) => e.id), nameGap: 40, axisLabel: { ...axisText(), rotate: list.length > 12 ? 60 : 0, hideOverlap: true } }), yAxis: scoreAxis(percent ? "points over alone" : "better than alone by", { scale: false }), tooltip: tooltip({ formatter: (p) => tip(p.name, signed(p.value / scale) + (percent ? " points" : "")) }), series: [{ type: "bar", data: list.map((e) => ({ name: name(e), value: scale * gain(e), itemStyle: { color: gain(e) >= 0 ? style("good") : style("bad"), decal: gain(e) < 0 ? { symbol: "rect", dashArrayX: [1, 0], dashArrayY: [3, 4], rotation: -0.7, color: style("page") } : undefined } })) }] };
