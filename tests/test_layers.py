@@ -16,7 +16,7 @@ ROOT = Path(sparsona.__file__).parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "chance", "compiled", "system", "version"),
-    ("registry", "files", "message", "bits", "options"),
+    ("registry", "files", "message", "bits", "options", "terminal"),
     ("layout", "models", "wire"),
     ("data", "ops"),
     ("method", "metrics", "partition"),

@@ -46,3 +46,16 @@ def peak_rss_kb(children: bool = False) -> int:
         return 0
     held = resource.getrusage(resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF).ru_maxrss
     return held // 1024 if sys.platform == "darwin" else held  # macOS counts bytes
+
+
+def free_memory() -> int:
+    """Bytes that a process can still take without swapping; all that there could be where it is not known."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            found = {line.partition(":")[0]: line.split()[1] for line in file}
+        return int(found["MemAvailable"]) * 1024
+    except (OSError, KeyError, ValueError, IndexError):
+        try:
+            return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        except (AttributeError, ValueError, OSError):
+            return sys.maxsize

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
+import torch
 from torch import nn
 
 from sparsona.errors import InputError
 from sparsona.models import MODELS
 from sparsona.registry import bind, split_spec
+from sparsona.system import free_memory
 
 TEXT = "text-embedding"
+BYTES_PER_WEIGHT = 12
+"""A net needs its weights, their gradients, and a vector of the weights."""
 
 
 def build_model(spec: str, shape: tuple[int, ...], outputs: int, vocabulary: int = 0) -> nn.Module:
@@ -17,6 +24,40 @@ def build_model(spec: str, shape: tuple[int, ...], outputs: int, vocabulary: int
     >>> build_model("logistic", (4,), 2).fc1
     Linear(in_features=4, out_features=2, bias=True)
     """
+    make = _maker(spec, shape, outputs, vocabulary)
+    size, free = _counted(make), free_memory()
+    if BYTES_PER_WEIGHT * size > free:
+        needed, there = BYTES_PER_WEIGHT * size / 1e9, free / 1e9
+        raise InputError(
+            f"model {spec!r} has {size} weights here, which need {needed:.1f} GB; {there:.1f} GB are free: "
+            "choose a smaller model, or fewer inputs"
+        )
+    return make()
+
+
+def weights_of(spec: str, shape: tuple[int, ...], outputs: int, vocabulary: int = 0) -> int:
+    """How many weights the net has, counted without taking their memory.
+
+    >>> weights_of("logistic", (4,), 2)
+    10
+    """
+    return _counted(_maker(spec, shape, outputs, vocabulary))
+
+
+def _counted(make: Callable[[], nn.Module]) -> int:
+    """The weights of a net on torch's device without memory; 0 where it cannot be built there. No chance is used."""
+    state = torch.get_rng_state()
+    try:
+        with torch.device("meta"):
+            return sum(parameter.numel() for parameter in make().parameters())
+    except (RuntimeError, NotImplementedError, ValueError, TypeError):
+        return 0
+    finally:
+        torch.set_rng_state(state)
+
+
+def _maker(spec: str, shape: tuple[int, ...], outputs: int, vocabulary: int) -> Callable[[], nn.Module]:
+    """Builds the net that a spec names."""
     name = split_spec(spec)[0]
     builder = MODELS.get(name)
     if vocabulary and name != TEXT:
@@ -26,4 +67,4 @@ def build_model(spec: str, shape: tuple[int, ...], outputs: int, vocabulary: int
     options = bind("model", spec, builder, skip=2)
     if vocabulary:
         options.setdefault("vocabulary", vocabulary)
-    return builder(shape, outputs, **options)
+    return partial(builder, shape, outputs, **options)

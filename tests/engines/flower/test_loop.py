@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import shutil
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from flower_helpers import SPOILED, Federation, spoiled
 from sparsona.data.schema.exchange import LIMIT, agree
 from sparsona.data.schema.text import pack_text, unpack_text
 from sparsona.engines.flower import engine as engine_module
+from sparsona.engines.flower import memory as memory_module
 from sparsona.engines.flower.carrier import Parcel, Returned
 from sparsona.engines.flower.node import Rules
 from sparsona.engines.flower.owned import OwnFormat
@@ -310,6 +312,47 @@ def test_a_client_that_never_answers_is_lost_at_the_deadline(tmp_path: Path) -> 
     federation.run()
     lines = {(line.round, line.client): line for line in RunDirectory(federation.home / "runs" / "run").lines()}
     assert [lines[number, "c1"].arrived for number in (1, 2, 3)] == [True, False, True]
+
+
+def test_a_silent_client_costs_one_deadline_a_round(tmp_path: Path) -> None:
+    """Once it has let a deadline pass, it is asked to train, and not asked for its scores."""
+    federation = Federation(tmp_path, method="fedavg", rounds=2, schedule={"deadline": 1.0})
+    asked: list[str] = []
+
+    def silent(parcel: Parcel, answer: Returned) -> Returned | None:
+        if parcel.node != 1 or parcel.head["kind"] not in ("turn", "finish"):
+            return answer
+        asked.append(parcel.head.get("job", "finish"))
+        return None
+
+    federation.carrier.change = silent
+    federation.run()
+    assert asked == ["fit", "fit", "finish"]
+
+
+def test_a_full_disk_at_an_owner_is_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    federation = Federation(tmp_path, method="fedavg", rounds=1)
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(memory_module, "write_new", full)
+    federation.run()
+    assert "No space left on device" in caplog.text
+    assert "Traceback" not in caplog.text
+    lines = RunDirectory(federation.home / "runs" / "run").lines()
+    assert {line.refused for line in lines} == {"the owner's machine cannot read or write a file; its log says more"}
+
+
+def test_an_agreement_that_cannot_be_one_is_not_kept(tmp_path: Path) -> None:
+    """Else each invented run would take 64 MB of the owner's disk."""
+    federation = Federation(tmp_path, method="fedavg", rounds=1)
+    run, node = "ab" * 16, federation.carrier.nodes[0]
+    head = {"kind": "agreed", "run": run, "experiment": to_toml(federation.experiment), "clients": ["c0", "c1"]}
+    assert node.answer(head, lambda most: bytes(most))[0]["kind"] == "error"
+    assert not (federation.folder / "c0" / run).exists()
 
 
 def test_by_windows_a_slow_node_is_late_and_not_lost(tmp_path: Path) -> None:

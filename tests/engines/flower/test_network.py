@@ -130,12 +130,12 @@ def test_a_stranger_is_refused(local: LoopbackFederation, wrong: str, tmp_path: 
     own = local.place("c0") / "key" / "c0"
     ca = tmp_path / "other" / CA if wrong == "certificate" else local.ca
     if wrong == "no TLS":
-        env = environment(tmp_path, {}, SPARSONA_IDLE="1", SPARSONA_TOKEN=str(own))
+        env = environment(tmp_path, {}, SPARSONA_IDLE="1", SPARSONA_TOKEN=str(own), SPARSONA_MEMORY=str(2**31))
         arguments = ["--superlink", local.address, "--insecure", "--host", LOCALHOST, "--port", str(free_port())]
         child = Child(SUPERNODE, arguments, tmp_path / "supernode.log", env)
     else:
         key = stranger if wrong == "key" else own
-        child = supernode(tmp_path, local.address, ca, key, tmp_path / "socket", 0.3)
+        child = supernode(tmp_path, local.address, ca, key, tmp_path / "socket", 0.3, 2**31)
     try:
         log = tmp_path / "supernode.log"
         wait_for(lambda: REFUSALS[wrong] in log.read_text())

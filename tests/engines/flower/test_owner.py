@@ -76,3 +76,31 @@ def test_a_node_whose_place_is_held_tries_again(tmp_path: Path, caplog: pytest.L
         supervisor.close()
     assert "its place is still held after a crash" in caplog.text
     assert "trying again" in caplog.text
+
+
+def test_a_name_cannot_forge_a_line_of_the_log(tmp_path: Path) -> None:
+    owner._log_to(tmp_path / "node.log")
+    notes = logging.getLogger("sparsona.node")
+    handlers = notes.handlers[-2:]
+    try:
+        notes.info("model %s", "mlp\n2026-01-01 00:00:00 nothing was sent\x1b[2J")
+    finally:
+        for handler in handlers:
+            notes.removeHandler(handler)
+            handler.close()
+    (line,) = (tmp_path / "node.log").read_text().splitlines()
+    assert "\\n2026-01-01" in line
+    assert "\x1b" not in line
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate has expired (_ssl.c:1)", "has expired"),
+        ("CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed", "no certificate of --ca"),
+        ("certificate verify failed: certificate is not yet valid", "set this machine's clock"),
+        ("the executor has ended", "it is started again"),
+    ],
+)
+def test_what_a_supernode_says_is_said_in_plain_words(text: str, meaning: str) -> None:
+    assert meaning in owner.plain_words(f"INFO: Starting\n{text}\n")

@@ -6,9 +6,12 @@ Flower finds such mistakes too, but only in the log of a process that is then st
 from __future__ import annotations
 
 import errno
+import http.client
 import ipaddress
 import socket
 import ssl
+import time
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from sparsona.engines.flower import need_flwr
@@ -16,6 +19,8 @@ from sparsona.errors import InputError
 
 PORTS = range(1, 65536)
 EXAMPLE = "fl.example.org:9092"
+AHEAD, BEHIND = 4.0, 295.0
+"""Seconds by which a node's clock may differ from the server's."""
 PUBLIC = (b"ssh-", b"ecdsa-", b"sk-", b"-----BEGIN PUBLIC KEY")
 """How a file begins that holds a public key."""
 
@@ -57,6 +62,26 @@ def check_certificate(path: Path) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
     except (UnicodeDecodeError, ValueError, ssl.SSLError):
         raise InputError(f"{path} is not a PEM certificate: give --ca the organiser's ca.crt") from None
+
+
+def clock_problem(address: str, ca: Path, seconds: float = 10.0) -> str:
+    """How far this machine's clock is from the server's, in one line; empty where Flower would not mind.
+
+    A node signs each request with the time. The server refuses one that is 5 minutes old, or 5 seconds ahead.
+    """
+    host, _, port = address.rpartition(":")
+    context = ssl.create_default_context(cafile=str(ca))
+    try:
+        link = http.client.HTTPSConnection(host.strip("[]"), int(port), timeout=seconds, context=context)
+        link.request("GET", "/")
+        said = link.getresponse().getheader("date", "")
+        ahead = time.time() - parsedate_to_datetime(said).timestamp()
+    except (OSError, ValueError, TypeError, http.client.HTTPException):
+        return ""
+    if -BEHIND < ahead < AHEAD:
+        return ""
+    way = "ahead of" if ahead > 0 else "behind"
+    return f"this machine's clock is {abs(ahead):.0f} s {way} the server's, which refuses this node: set the clock"
 
 
 def check_private_key(path: Path) -> None:

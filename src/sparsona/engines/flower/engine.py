@@ -65,6 +65,8 @@ class Post:
         self._pings: dict[str, str] = {}
         """The message that each ping asks about."""
         self._away: set[ClientId] = set()
+        self.late: set[ClientId] = set()
+        """The clients that have let the time of a message pass, until they answer again."""
         self.on_left_out: Callable[[ClientId, str], None] = lambda client, why: None
         """Told of every reply to an order to train that cannot be used, and why."""
 
@@ -127,6 +129,8 @@ class Post:
     def _forget_late(self, now: float) -> None:
         for one in [one for one in self._awaited.values() if one.until <= now]:
             log.warning("%s has not answered in time", one.client)
+        several = (*self._awaited.values(), *(one for _, one in self._again))
+        self.late |= {one.client for one in several if one.until <= now}
         self._awaited = {name: one for name, one in self._awaited.items() if one.until > now}
         self._again = [(at, one) for at, one in self._again if one.until > now]
 
@@ -143,6 +147,7 @@ class Post:
             self._later(asked, "it waits")
             return None
         self._away.discard(asked.client)
+        self.late.discard(asked.client)
         if head is None or head["kind"] == "error":
             why = answer.why if head is None else why_of(head)
             self.leave_out(asked, why)
@@ -192,7 +197,10 @@ class FlowerEngine:
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         now = time.monotonic()
-        asked = [job for job in jobs if job.kind == "fit" or job.client not in self._silent | self.working]
+        # A client that has let a deadline pass is asked to train, and not measured before it answers again: else it
+        # would cost the others three deadlines per round.
+        unasked = self._silent | self.working | self._post.late
+        asked = [job for job in jobs if job.kind == "fit" or job.client not in unasked]
         fits = bool(asked) and asked[0].kind == "fit"
         lasting = self._window is not None and (fits or not asked)
         until = now + (self._window if lasting and self._window is not None else self._deadline)

@@ -7,6 +7,7 @@ written into the owner's log.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from sparsona.data import PATHS
+from sparsona.data.dataset import Federation
 from sparsona.data.schema.exchange import LIMIT, schema_of
 from sparsona.data.schema.schema import Schema
 from sparsona.engines.flower.answers import description_of, kinds_of_bytes, reply_to_turn, report_of
@@ -36,7 +38,16 @@ from sparsona.engines.flower.memory import MANIFEST, NodeMemory, check_rows
 from sparsona.engines.flower.owned import AS_AGREED, SHARE, OwnData, OwnFormat, load_table, own_file, read_share
 from sparsona.engines.flower.setup import check_networkable, fingerprint, outputs_of, setup_of
 from sparsona.engines.flower.started.sparsona_records import BadParcel, Head
-from sparsona.errors import DataError, InputError, MissingReference, SparsonaError, WireError, counted, one_line
+from sparsona.errors import (
+    DataError,
+    InputError,
+    MissingReference,
+    RunError,
+    SparsonaError,
+    WireError,
+    counted,
+    one_line,
+)
 from sparsona.experiment import DEEP, Experiment, build, to_toml
 from sparsona.export.card import ModelCard, layers
 from sparsona.export.files import model_bytes
@@ -47,6 +58,7 @@ from sparsona.files import write_atomically
 from sparsona.layout import Layout
 from sparsona.message import Stamp
 from sparsona.method import ClientId, Method
+from sparsona.models._build import weights_of
 from sparsona.registry import split_spec
 from sparsona.runs.names import file_stem
 from sparsona.version import __version__
@@ -156,6 +168,9 @@ class Node:
         except SparsonaError as error:
             log.error("%s", error)
             return {"kind": "error", "why": str(error)}, b""
+        except OSError as error:
+            log.error("cannot read or write %s: %s", error.filename or "a file", error.strerror)
+            return {"kind": "error", "why": "the owner's machine cannot read or write a file; its log says more"}, b""
         except Exception as error:
             log.exception("a message could not be answered")
             return {"kind": "error", "why": f"a {type(error).__name__}; the owner's log says more"}, b""
@@ -191,13 +206,14 @@ class Node:
         experiment, _ = _experiment(asked.experiment)
         if self.client not in clients:
             raise WireError(f"{self.client} is not among the clients of this run")
-        self._allowed(run, experiment)
+        own = self._allowed(run, experiment)
         folder, frame = self._folder / run, body(MOST_AGREED)
+        self._prepared(own, frame, experiment)
         folder.mkdir(exist_ok=True)
         if (folder / MANIFEST).exists():
             self._check_same(folder, experiment, clients, frame)
         write_atomically(folder / "agreed", frame)
-        write_atomically(folder / "clients", "\n".join(clients))
+        write_atomically(folder / "clients", json.dumps(clients))
         write_atomically(folder / "experiment.toml", to_toml(experiment))
         self._session = None
         session = self._of(run)
@@ -308,10 +324,23 @@ class Node:
         columns = self._written.applied(experiment.columns)
         return Question(rows, columns, terms.split, terms.seed, self.rules.least_rows)
 
+    def _prepared(self, own: OwnData, frame: bytes, experiment: Experiment) -> tuple[Schema, Federation]:
+        """The agreed schema and the owner's samples. Refused where the schema is not one of the owner's rows, and where
+        the model is too large: before it is built, and before the agreement is kept."""
+        published = own.published()
+        if published is not None and frame:
+            raise WireError("the data came ready, and need no other schema")
+        agreed = schema_of(decode(frame, LIMIT)) if published is None else published
+        schema, federation = own.prepared(agreed)
+        size = weights_of(experiment.model, schema.input_shape, outputs_of(schema), schema.vocabulary)
+        if size > self.rules.most_weights:
+            raise InputError(f"the owner allows {self.rules.most_weights} weights, not {size}")
+        return schema, federation
+
     def _check_same(self, folder: Path, experiment: Experiment, clients: tuple[ClientId, ...], frame: bytes) -> None:
         """Refuse another agreement for a run that has begun: its turns would be other questions about the same rows."""
         before, _ = _experiment((folder / "experiment.toml").read_text(encoding="utf-8"))
-        there = tuple((folder / "clients").read_text(encoding="utf-8").splitlines())
+        there = _clients(folder)
         if experiment.same_work(before) or clients != there or frame != (folder / "agreed").read_bytes():
             raise WireError("this run has begun with other settings: choose another --name")
 
@@ -323,19 +352,16 @@ class Node:
         if not (folder / "experiment.toml").exists():
             raise WireError("this node has not agreed to that run")
         experiment, method = _experiment((folder / "experiment.toml").read_text(encoding="utf-8"))
-        clients = tuple((folder / "clients").read_text(encoding="utf-8").splitlines())
+        clients = _clients(folder)
         try:
             own, frame = self._allowed(run, experiment), (folder / "agreed").read_bytes()
         except Waiting as waiting:
             raise DataError(str(waiting)) from None
-        published = own.published()
-        schema, federation = own.prepared(schema_of(decode(frame, LIMIT)) if published is None else published)
+        schema, federation = self._prepared(own, frame, experiment)
         # Of each run its own: batches of 30 and of 31 rows in the same order would differ by one row.
         chance = self._consent.chance(f"turns of {run}", self._terms.seed)
         bounds = self.rules.most_epochs, self.rules.least_rows
         setup = setup_of(experiment, method, schema, clients, federation, self._device, *bounds, chance)
-        if setup.task.layout.size > self.rules.most_weights:
-            raise InputError(f"the owner allows {self.rules.most_weights} weights, not {setup.task.layout.size}")
         asked, fresh = self._question(experiment).fingerprint, ClientMemory.fresh(setup, self.client)
         kept = NodeMemory(folder, fresh, self.client, asked)
         worker = Worker(setup, kept.references)
@@ -353,6 +379,14 @@ def _experiment(text: Any) -> tuple[Experiment, Method[Any, Any]]:
         return build(tomllib.loads(text), "the server's experiment")
     except (tomllib.TOMLDecodeError, RecursionError):
         raise WireError("the experiment is not TOML") from None
+
+
+def _clients(folder: Path) -> tuple[ClientId, ...]:
+    """The clients of a run, as they were agreed on."""
+    try:
+        return tuple(map(str, json.loads((folder / "clients").read_bytes())))
+    except (ValueError, TypeError, RecursionError):
+        raise RunError(f"{folder / 'clients'} is damaged: start the node with another --state") from None
 
 
 def _proposal(experiment: Experiment) -> str:

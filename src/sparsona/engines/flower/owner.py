@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sparsona.engines.flower.checks import clock_problem
 from sparsona.engines.flower.consent import Consent, Terms
 from sparsona.engines.flower.door import serve
 from sparsona.engines.flower.node import CONSENT, Node, Rules
@@ -17,6 +18,7 @@ from sparsona.engines.flower.processes import SUPERNODE_LOG, Child, supernode
 from sparsona.errors import InputError
 from sparsona.method import ClientId
 from sparsona.system import take_lock
+from sparsona.terminal import LineFormatter
 
 log = logging.getLogger("sparsona.node")
 
@@ -25,6 +27,8 @@ LEASE = 5.0
 """Seconds between two attempts to join. The SuperLink holds a dead node's place for up to half a minute."""
 LOOK = 0.5
 """Seconds between two looks into the SuperNode's log."""
+MEMORY, PER_WEIGHT = 2**30, 16
+"""Bytes that the SuperNode takes at most, and for each weight that the owner allows: a few copies of a message."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,12 @@ class Owner:
         home, door = state / "flower", state / "socket"
         home.mkdir(exist_ok=True)
         ca, key = self.ca.resolve(), self.key.resolve()
-        supervisor = Supervisor(lambda: supernode(home, self.superlink, ca, key, door, self.idle), home / SUPERNODE_LOG)
+        memory = MEMORY + PER_WEIGHT * self.rules.most_weights
+
+        def begin() -> Child:
+            return supernode(home, self.superlink, ca, key, door, self.idle, memory)
+
+        supervisor = Supervisor(begin, home / SUPERNODE_LOG, lambda: clock_problem(self.superlink, ca))
         try:
             supervisor.start()
             data, runs = self.data.resolve(), state / RUNS
@@ -93,8 +102,9 @@ class Supervisor:
     settings it is not: `problem` then says which, and :meth:`check` raises it.
     """
 
-    def __init__(self, begin: Callable[[], Child], logs: Path) -> None:
-        self._begin, self._logs = begin, logs
+    def __init__(self, begin: Callable[[], Child], logs: Path, clock: Callable[[], str] = lambda: "") -> None:
+        """`clock` says in how far the clocks of this machine and the server differ; nothing where they do not."""
+        self._begin, self._logs, self._clock = begin, logs, clock
         self._closing, self._changing = threading.Event(), threading.Lock()
         self._child: Child | None = None
         self.problem = ""
@@ -147,15 +157,26 @@ class Supervisor:
             if meaning and meaning != told:
                 log.info("%s", meaning)
                 told = meaning
+                if meaning == NOT_LET_IN and (problem := self._clock()):
+                    log.warning("%s", problem)
             if ended or self._closing.wait(LOOK):
                 return
 
 
+NOT_LET_IN = (
+    "the server does not let this node in: its key is not registered, or its place is still held after a crash (up to "
+    "half a minute)"
+)
 MEANINGS = {
     "SuperNode ID": "connected to the server",
     "CERTIFICATE_VERIFY_FAILED": "refused to connect: the server has no certificate of --ca for this host",
-    "Failed to activate SuperNode": "the server does not let this node in: its key is not registered, or its place is "
-    "still held after a crash (up to half a minute)",
+    "certificate has expired": "refused to connect: the server's certificate has expired, or this machine's clock is "
+    "wrong; the organiser makes new ones with sparsona deploy keys",
+    "certificate is not yet valid": "refused to connect: the server's certificate is not valid yet; set this machine's "
+    "clock",
+    "Failed to activate SuperNode": NOT_LET_IN,
+    "Invalid SuperNode authentication": NOT_LET_IN,
+    "the executor has ended": "the process that hands over the server's messages has ended; it is started again",
     "Connection attempt failed": "the server is not reached",
 }
 """What is in a SuperNode's log, and what it means."""
@@ -194,5 +215,5 @@ def _log_to(file: Path) -> None:
     """What the node does and what leaves it, on the screen and in a file that the owner keeps."""
     log.setLevel(logging.INFO)
     for handler in (logging.StreamHandler(), logging.FileHandler(file)):
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
+        handler.setFormatter(LineFormatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
         log.addHandler(handler)

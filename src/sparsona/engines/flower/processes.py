@@ -132,13 +132,17 @@ def superlink(home: Path, host: str, port: int, certificates: Path, **more: str)
     return Child(SUPERLINK, arguments, home / "superlink.log", env)
 
 
-def supernode(home: Path, address: str, ca: Path, key: Path, client_socket: Path, idle: float) -> Child:
-    """A SuperNode that hands its messages to the socket, and asks for new ones at least every `idle` seconds."""
+def supernode(home: Path, address: str, ca: Path, key: Path, client_socket: Path, idle: float, memory: int) -> Child:
+    """A SuperNode that hands its messages to the socket, and asks for new ones at least every `idle` seconds.
+
+    It takes at most `memory` bytes.
+    """
     arguments = ["--superlink", address, "--root-certificates", str(ca)]
     arguments += ["--auth-supernode-private-key", str(key), "--host", "127.0.0.1", "--port", str(free_port())]
     token = home / "executor.token"
     write_private(token, secrets.token_bytes(32))
     more = {"SPARSONA_SOCKET": str(client_socket), "SPARSONA_IDLE": str(idle), "SPARSONA_TOKEN": str(token)}
+    more["SPARSONA_MEMORY"] = str(memory)
     env = environment(home, {"flower-superexec": "executor.py"}, **more)
     return Child(SUPERNODE, arguments, home / SUPERNODE_LOG, env)
 

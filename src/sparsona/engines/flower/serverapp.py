@@ -51,6 +51,7 @@ from sparsona.runs.names import file_stem
 from sparsona.runs.records import RoundReport
 from sparsona.summary import client_scores, summary_of, whole_digest
 from sparsona.system import peak_rss_kb
+from sparsona.terminal import LineFormatter, PlainConsole
 from sparsona.training.determinism import make_deterministic
 from sparsona.wire import Ledger, decode, encode
 
@@ -319,7 +320,9 @@ def _log_to_output() -> None:
     notes = logging.getLogger("sparsona")
     notes.setLevel(logging.INFO)
     notes.propagate = False
-    notes.addHandler(logging.StreamHandler(sys.stdout))
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(LineFormatter())
+    notes.addHandler(handler)
 
 
 def app(grid: MessageGrid, context: Any) -> None:
@@ -345,12 +348,14 @@ def app(grid: MessageGrid, context: Any) -> None:
     except SparsonaError as error:
         print(f"{PROBLEM}{one_line(error)}", flush=True)
         raise
-    from rich.console import Console
-
+    except OSError as error:
+        where = one_line(error.filename or "a file")
+        print(f"{PROBLEM}cannot read or write {where}: {error.strerror}; mend it, and deploy again", flush=True)
+        raise
     from sparsona.report import console as show
     from sparsona.report.words import runaway
 
-    out = Console(width=120)
+    out = PlainConsole(width=120)
     out.print(show.closing(summary))
     out.print(show.traffic(summary), soft_wrap=True)
     if warning := runaway(summary["loss"]):

@@ -5,6 +5,10 @@ Flower's own asks every three seconds, and looks for an answer every half a seco
 It also says more often that it is alive. The SuperLink keeps the place of a node that was killed for twice the interval
 that the node has named: with Flower's 30 s, a node that is started again is let in after up to a minute.
 
+It ends with its executor, so that the owner's process starts both again. Flower would wait for ever.
+
+It takes at most SPARSONA_MEMORY bytes: a message of the organiser cannot take all of the owner's.
+
 It gives its tasks to the executor that knows the token in the file SPARSONA_TOKEN, and to no other process of this
 machine. Flower has such a secret (`--superexec-auth-secret-file`), but not where it starts the executor itself.
 """
@@ -12,7 +16,10 @@ machine. Flower has such a secret (`--superexec-auth-secret-file`), but not wher
 from __future__ import annotations
 
 import os
+import resource
+import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,9 +47,25 @@ class Sleep:
         time.sleep(min(wanted, pauses.next()))
 
 
+def start_watched(command: list[str]) -> Any:
+    """Start the executor, and end this process when it has ended."""
+    process = subprocess.Popen(command)
+
+    def watch() -> None:
+        process.wait()
+        print("the executor has ended", flush=True)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    return process
+
+
 def main() -> None:
+    most = int(os.environ["SPARSONA_MEMORY"])
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     loop = sys.modules["flwr.supernode.start_client_internal"]
     setattr(loop, "time", SimpleNamespace(sleep=Sleep(float(os.environ["SPARSONA_IDLE"]))))  # noqa: B010
+    setattr(loop, "subprocess", SimpleNamespace(Popen=start_watched))  # noqa: B010
     for name in ("flwr.supernode.fleet_http_connection", "flwr.supercore.heartbeat"):
         setattr(sys.modules[name], "HEARTBEAT_DEFAULT_INTERVAL", ALIVE)  # noqa: B010
     service = sys.modules["flwr.supernode.main"]

@@ -1,0 +1,55 @@
+"""What is printed and logged: texts from outside are shown, and never obeyed by a terminal.
+
+File, column, class and client names, a remote owner's reasons: all pass :func:`sparsona.errors.printable` here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from sparsona.errors import printable
+
+
+class PlainConsole(Console):
+    """A console that reads no markup in texts and prints no control character of theirs."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """A text with its control characters as visible codes, so that a table's columns have their true widths."""
+        return super().render_str(lines_of(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """All that is printed comes through here, a `Text` that was made elsewhere included."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=lines_of(segment.text))
+
+
+class LineFormatter(logging.Formatter):
+    """One line per message: a line break in a name cannot forge another line. A traceback keeps its lines."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The line of a record."""
+        record.message = printable(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:
+        """The traceback of a record, without control characters."""
+        return lines_of(super().formatException(ei))
+
+
+def lines_of(text: str) -> str:
+    """A printable text that keeps its line breaks.
+
+    >>> print(lines_of("a\\x1b[2J\\nb"))
+    a\\x1b[2J
+    b
+    """
+    return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
