@@ -15,7 +15,7 @@ import sparsona
 ROOT = Path(sparsona.__file__).parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "chance", "compiled", "system", "version"),
+    ("errors", "chance", "compiled", "system", "version", "words"),
     ("registry", "files", "message", "bits", "options", "terminal"),
     ("layout", "models", "wire"),
     ("data", "ops"),
@@ -45,7 +45,7 @@ KNOWS = {
     "ops": {"bits", "chance", "compiled", "errors", "layout", "message", "options"},
     "method": {"chance", "layout", "message"},
     "metrics": {"chance", "data", "errors", "registry"},
-    "training": {"chance", "compiled", "data", "errors", "layout", "message", "method", "metrics", "ops", "options"},
+    "training": {"chance", "compiled", "data", "errors", "layout", "message", "method", "metrics", "ops", "options", "words"},
     "experts": {"data", "errors", "message", "method", "training"},
     "personal": {"errors", "experts", "message", "method", "ops", "options", "training"},
     "methods": {

@@ -29,15 +29,6 @@ def one_line(message: object) -> str:
     return printable(" ".join(str(message).split()))
 
 
-def counted(count: int, what: str) -> str:
-    """A number and what is counted, one or several.
-
-    >>> counted(1, "client"), counted(2, "client"), counted(1200, "run")
-    ('1 client', '2 clients', '1200 runs')
-    """
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
 class SparsonaError(Exception):
     """Every error that Sparsona raises on purpose. The command line prints it and exits with 2."""
 

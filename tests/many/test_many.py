@@ -18,7 +18,7 @@ from sparsona.many import Ended, Planned, Watcher, run_many
 from sparsona.many.here import Here
 from sparsona.many.plan import Loader, RunPlan, Until, advance
 from sparsona.many.processes import Processes
-from sparsona.report.comparison import Budget
+from sparsona.runs.budget import Budget
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import RoundReport
 

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparsona.errors import InputError
-from sparsona.report.comparison import Budget, compare, gains, group_runs
+from sparsona.report.comparison import compare, gains, group_runs
 from sparsona.report.measured import MeasuredRun, Measurement
 from sparsona.report.statistics import interval
 from sparsona.report.words import answer
 from sparsona.runs.about import About, ClientData
+from sparsona.runs.budget import Budget
 from sparsona.wire import Ledger
 
 BASE = {"data": "digits", "partition": "iid", "clients": 2, "split": {}, "new_clients": 0.0, "rounds": 2}

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from statistics import mean, stdev
 from typing import Any, TypeAlias
 
+from sparsona.report.statistics import half_width
+
 Summary: TypeAlias = Mapping[str, Any]
 """What summary.json of a run holds, or the part of it that is kept."""
 
@@ -155,13 +157,11 @@ def interval(found: Iterable[float]) -> Difference:
     >>> interval([0.1, 0.2, 0.3])
     Difference(value=0.2, low=-0.0484..., high=0.4484..., seeds=3, noise=0.0, untuned=False, degrees=2)
     """
-    from scipy.stats import t
-
     numbers = list(found)
     middle = round(mean(numbers), 12)
     if len(numbers) < 2:
         return Difference(middle, -math.inf, math.inf, 1)
-    half = float(t.ppf(0.975, len(numbers) - 1)) * stdev(numbers) / math.sqrt(len(numbers))
+    half = half_width(numbers)
     return Difference(middle, middle - half, middle + half, len(numbers), degrees=len(numbers) - 1)
 
 

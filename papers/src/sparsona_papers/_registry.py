@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from sparsona.errors import InputError, counted
+from sparsona.errors import InputError
 from sparsona.registry import Registry
+from sparsona.words import counted
 from sparsona_papers._paper import Paper, Size
 from sparsona_papers._results import Results
 from sparsona_papers._tables import Part

@@ -11,8 +11,9 @@ import typer
 from sparsona.cli.app import err, out
 from sparsona.cli.folders import fresh, interrupted, latest, stem
 from sparsona.cli.options import RunCommand, RunOptions, takes_run_options
-from sparsona.errors import InputError, counted
+from sparsona.errors import InputError
 from sparsona.methods import METHODS
+from sparsona.words import counted
 
 SYSTEMS = ("fedpse", "pfednet", "spfl", "plga", "fedspa", "pfedgate")
 
@@ -56,9 +57,10 @@ def compare(
     if not methods and not resume:
         raise InputError("compare what? give methods: sparsona methods lists them")
     from sparsona.report import compared as show
-    from sparsona.report.comparison import Budget, compare
+    from sparsona.report.comparison import compare
     from sparsona.report.html import write_report
     from sparsona.report.words import runaway
+    from sparsona.runs.budget import Budget
     from sparsona.studies.contest import (
         Contest,
         ContestWatcher,

@@ -10,7 +10,7 @@ import typer
 
 from sparsona.cli.app import CommandGroup, err, out
 from sparsona.cli.options import RunCommand, RunOptions, takes_run_options
-from sparsona.errors import counted
+from sparsona.words import counted
 
 deploy = typer.Typer(
     cls=CommandGroup, help="Run experiments on a real network.", no_args_is_help=True, rich_markup_mode=None

@@ -11,9 +11,10 @@ import typer
 
 from sparsona.cli.app import out
 from sparsona.cli.folders import label, runs_in
-from sparsona.errors import InputError, counted
+from sparsona.errors import InputError
 from sparsona.methods import METHODS
 from sparsona.registry import suggest
+from sparsona.words import counted
 
 
 def add_to(app: typer.Typer) -> None:

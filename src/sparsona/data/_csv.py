@@ -15,8 +15,9 @@ import numpy as np
 from sparsona.data._signatures import signature
 from sparsona.data.schema.format import TAB, UTF8, Format
 from sparsona.data.schema.table import Table
-from sparsona.errors import DataError, counted
+from sparsona.errors import DataError
 from sparsona.files import check_regular
+from sparsona.words import counted
 
 SEPARATORS = {",": "commas", ";": "semicolons", TAB: "tabs", "|": "bars"}
 NEWLINE, NUL = b"\n", b"\0"

@@ -10,11 +10,12 @@ from typing import Annotated, Literal, Protocol
 from pydantic import Field
 
 from sparsona.chance import Chance
-from sparsona.errors import InputError, counted
+from sparsona.errors import InputError
 from sparsona.federation.clock import Fleet, Timing, fleet
 from sparsona.method import ClientId
 from sparsona.options import option
 from sparsona.registry import suggest
+from sparsona.words import counted
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]

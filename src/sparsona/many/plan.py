@@ -14,9 +14,9 @@ from sparsona.api import execute
 from sparsona.data.dataset import Dataset
 from sparsona.experiment import Experiment, read
 from sparsona.prepare import Prepared, prepare
-from sparsona.report.comparison import Budget
 from sparsona.report.tensorboard import scalars, told_to
 from sparsona.resume import check_resumable
+from sparsona.runs.budget import Budget
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import RoundReport

@@ -6,19 +6,19 @@ and neither does this, unless `paper_eq7` asks for it. Their code keeps each cli
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from sparsona.layout import Layout, Tensor
+from sparsona.layout import Layout
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, Artefact, ClientId, Fit, Method, Phase, ServerContext, Task
 from sparsona.methods import METHODS, _similar
 from sparsona.methods._similar import Replies, ServerState
 from sparsona.ops.pairwise import Matrix, Similarity, Vectors, add_mixtures, cosines, mixed_cosines, row_softmax
-from sparsona.ops.stages import BASE, HEAD, stage_spans, weight_tensors, whole_net
+from sparsona.ops.stages import BASE, HEAD, stage_spans, weight_tensors, weighted_slices, whole_net
 from sparsona.options import option
 from sparsona.training.local import Local
 
@@ -79,8 +79,8 @@ class SPFL(Method[ServerState, None]):
             return dict.fromkeys(stages, cosines(updates, [whole_net(layout)])[0])
         if self.cosine == "concat":
             return dict(zip(stages, cosines(updates, list(stages.values())), strict=True))
-        tensors = {stage: weight_tensors(layout, stage) for stage in stages}
-        return mixed_cosines(updates, {s: weighed(t, BASE_WEIGHTS if s == BASE else {}) for s, t in tensors.items()})
+        weights = {s: BASE_WEIGHTS if s == BASE else {} for s in stages}
+        return mixed_cosines(updates, {s: weighted_slices(weight_tensors(layout, s), weights[s]) for s in stages})
 
     def mixed(self, server: ServerState, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
         """The clients' models, moved by everyone's updates."""
@@ -93,9 +93,3 @@ class SPFL(Method[ServerState, None]):
             mixtures.append((ALPHA * shares * (sizes / sizes.sum()) if self.paper_eq7 else shares, spans))
         add_mixtures(models, mixtures, replies.updates)
         return dict(zip(replies.clients, models, strict=True))
-
-
-def weighed(tensors: Sequence[Tensor], weights: Mapping[int, tuple[float, ...]]) -> list[tuple[float, slice]]:
-    """Tensors with their weights, by their number; with equal ones where that number has none."""
-    shares = weights.get(len(tensors), (1 / len(tensors),) * len(tensors))
-    return [(share, tensor.slice) for share, tensor in zip(shares, tensors, strict=True)]

@@ -15,9 +15,8 @@ from sparsona.message import Message, Vector
 from sparsona.method import Arrival, Artefact, ClientId, Fit, Method, Phase, ServerContext, Task
 from sparsona.methods import METHODS, _similar
 from sparsona.methods._similar import Replies, ServerState
-from sparsona.methods.spfl import weighed
 from sparsona.ops.pairwise import Lazy, Matrix, Similarity, Vectors, add_mixtures, mixed_cosines, row_softmax
-from sparsona.ops.stages import weight_tensors
+from sparsona.ops.stages import weight_tensors, weighted_slices
 from sparsona.options import option
 from sparsona.training.local import Local
 
@@ -69,7 +68,7 @@ class SPFLw(Method[ServerState, None]):
 
     def similarities(self, updates: Vectors, layout: Layout) -> dict[str, Matrix]:
         """The cosines between all updates."""
-        return mixed_cosines(updates, {WHOLE: weighed(weight_tensors(layout), WEIGHTS)})
+        return mixed_cosines(updates, {WHOLE: weighted_slices(weight_tensors(layout), WEIGHTS)})
 
     def mixed(self, server: ServerState, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
         """The clients' new models: means of everyone's, by similarity."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from sparsona.layout import Layout, Tensor
 
 BASE, HEAD = "base", "head"
@@ -34,3 +36,9 @@ def weight_tensors(layout: Layout, stage: str | None = None) -> list[Tensor]:
     """The weights of one stage or of all, without biases and other vectors."""
     found = [t for t in layout.tensors if stage is None or stage_of(t, layout) == stage]
     return [t for t in found if len(t.shape) > 1] or found
+
+
+def weighted_slices(tensors: Sequence[Tensor], weights: Mapping[int, tuple[float, ...]]) -> list[tuple[float, slice]]:
+    """Pair each tensor's slice with its weight: `weights` by the number of tensors, equal ones for other numbers."""
+    shares = weights.get(len(tensors), (1 / len(tensors),) * len(tensors))
+    return [(share, tensor.slice) for share, tensor in zip(shares, tensors, strict=True)]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from sparsona.errors import counted
 from sparsona.report.console import share
 from sparsona.runs.clients import ClientScores, Score
+from sparsona.words import counted
 
 MOST = 40
 POINTS = ("pre", "post")

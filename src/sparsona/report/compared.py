@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from sparsona.report.comparison import Budget, Comparison, ComparisonRow
+from sparsona.report.comparison import Comparison, ComparisonRow
 from sparsona.report.console import size
 from sparsona.report.measured import MeasuredRun, mean_score
 from sparsona.report.statistics import Interval
+from sparsona.runs.budget import Budget
 from sparsona.runs.records import RoundReport
 
 
@@ -165,14 +166,14 @@ class LiveTable:
         if run is not None:
             lane.runs.append(run)
         if not self._shown and not self._quiet:
-            counts = self._budget.last(run) if run is not None else None
+            counts = run.last(self._budget) if run is not None else None
             shown = score(mean_score(counts.test["pre"]) if counts is not None else None, self._metric)
             self._console.print(f"{contender}, seed {seed}: {shown}", soft_wrap=True, highlight=False)
 
     def _render(self) -> Table:
         table = _table("method", "seeds", f"pre, {unit(self._metric)}", "MB a run", "now")
         for name, lane in self._lanes.items():
-            counts = [end for run in lane.runs if (end := self._budget.last(run)) is not None]
+            counts = [end for run in lane.runs if (end := run.last(self._budget)) is not None]
             means = [mean_score(end.test["pre"]) for end in counts]
             shown = sum(means) / len(means) if means else lane.score
             sent = [end.bytes for end in counts] or [lane.sent]

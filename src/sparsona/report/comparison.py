@@ -16,6 +16,7 @@ from sparsona.methods import METHODS
 from sparsona.report.command import MACHINE
 from sparsona.report.measured import MeasuredRun, Measurement, Scores, bottom_decile, mean_score
 from sparsona.report.statistics import Interval, interval
+from sparsona.runs.budget import Budget
 
 
 def group_runs(runs: Sequence[MeasuredRun]) -> dict[str, list[MeasuredRun]]:
@@ -68,32 +69,6 @@ def trains_alone(method: str) -> bool:
     (True, False, False)
     """
     return method in METHODS.names() and METHODS.get(method).alone
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What a run may spend: MB of all clients together, up and down, and simulated seconds."""
-
-    mb: float | None = None
-    seconds: float | None = None
-
-    @property
-    def bytes(self) -> float:
-        """The most bytes; without end where there is no bound."""
-        return math.inf if self.mb is None else self.mb * 1e6
-
-    @property
-    def clock(self) -> float:
-        """The most simulated seconds; without end where there is no bound."""
-        return math.inf if self.seconds is None else self.seconds
-
-    def spent(self, bytes: float, seconds: float) -> bool:
-        """Whether a run that has sent so much and taken so long must end."""
-        return bytes >= self.bytes or seconds >= self.clock
-
-    def last(self, run: MeasuredRun) -> Measurement | None:
-        """The evaluation of a run that counts under this budget."""
-        return run.within(self.bytes, self.clock)
 
 
 @dataclass(frozen=True)
@@ -191,7 +166,7 @@ def best_alone(groups: Mapping[str, Sequence[MeasuredRun]], budget: Budget) -> s
     ways = {label: group for label, group in groups.items() if trains_alone(group[0].method)}
 
     def score(label: str) -> float:
-        ends = [end for run in ways[label] if (end := budget.last(run)) is not None]
+        ends = [end for run in ways[label] if (end := run.last(budget)) is not None]
         found = _mean([mean_score(end.validation["pre"]) for end in ends])
         sign = 1 if ways[label][0].about.higher_is_better else -1
         return sign * found if math.isfinite(found) else -math.inf
@@ -223,12 +198,12 @@ def _row(
     equal: Mapping[tuple[str, ...], float],
     higher: bool,
 ) -> ComparisonRow:
-    counted = [(run, measured) for run in group if (measured := budget.last(run)) is not None]
+    counted = [(run, measured) for run in group if (measured := run.last(budget)) is not None]
     differences: list[float] = []
     helped: list[float] = []
     pairs: list[tuple[MeasuredRun, Scores, Scores]] = []
     for run, measured in counted:
-        rival = budget.last(alone[key_of(run)]) if key_of(run) in alone else None
+        rival = alone[key_of(run)].last(budget) if key_of(run) in alone else None
         if rival is not None:
             pairs.append((run, measured.validation["pre"], rival.validation["pre"]))
             found = list(gains(measured.test["pre"], rival.test["pre"], higher).values())
@@ -294,12 +269,12 @@ def _error(shares: Sequence[tuple[float, int]]) -> float:
 
 def _spent(run: MeasuredRun, budget: Budget) -> Measurement:
     """What a run has spent at the evaluation that counts; nothing, where there is none."""
-    return budget.last(run) or Measurement(0, 0, 0, 0.0, 0, {}, {})
+    return run.last(budget) or Measurement(0, 0, 0, 0.0, 0, {}, {})
 
 
 def _real_seconds(run: MeasuredRun, budget: Budget) -> float:
     """The real seconds of a run whose last evaluation counts; NaN for a part of a run, whose time nobody has taken."""
-    counts = budget.last(run)
+    counts = run.last(budget)
     return run.seconds if counts is not None and counts is run.measurements[-1] else math.nan
 
 

@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from sparsona.data.dataset import Indices
-from sparsona.errors import counted
 from sparsona.runs.records import RoundReport
+from sparsona.words import counted
 
 
 def size(count: float) -> str:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from sparsona.data.dataset import Indices
-from sparsona.errors import InputError, counted
+from sparsona.errors import InputError
 from sparsona.method import Artefact, ClientGraph, ClientMatrices
 from sparsona.ops.pairwise import Matrix
+from sparsona.words import counted
 
 SUFFIXES = (".png", ".svg", ".pdf")
 NAMED = 60

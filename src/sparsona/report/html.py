@@ -11,10 +11,10 @@ from typing import Any
 
 from sparsona.errors import InputError, RunError
 from sparsona.files import write_named
-from sparsona.report.comparison import Budget
 from sparsona.report.measured import find_runs, measure
 from sparsona.report.page import page_data
 from sparsona.report.words import Answer
+from sparsona.runs.budget import Budget
 from sparsona.version import __version__
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from sparsona.experiment import read
 from sparsona.method import ClientId
 from sparsona.runs.about import About, read_about
+from sparsona.runs.budget import Budget
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.losses import Losses
@@ -67,9 +68,13 @@ class MeasuredRun:
         return int(self.settings["seed"])
 
     def within(self, bytes: float = math.inf, seconds: float = math.inf) -> Measurement | None:
-        """The last evaluation of everybody before so much was spent."""
+        """The last evaluation of all clients within `bytes` and simulated `seconds`."""
         inside = [m for m in self.measurements if m.bytes <= bytes and m.seconds <= seconds]
         return inside[-1] if inside else None
+
+    def last(self, budget: Budget) -> Measurement | None:
+        """The last evaluation of all clients within a budget."""
+        return self.within(budget.bytes, budget.clock)
 
 
 def mean_score(scores: Scores) -> float:

@@ -11,16 +11,17 @@ from typing import Any
 import numpy as np
 
 from sparsona.data.doubts import listed
-from sparsona.errors import counted
 from sparsona.export.card import GIVEN
 from sparsona.method import ClientId
 from sparsona.report import artefacts
 from sparsona.report.command import run_command
-from sparsona.report.comparison import LOCAL, Budget, Comparison, ComparisonRow, compare, gains, group_runs, key_of
+from sparsona.report.comparison import LOCAL, Comparison, ComparisonRow, compare, gains, group_runs, key_of
 from sparsona.report.measured import MeasuredRun, Measurement, bottom_decile, mean_score
 from sparsona.report.statistics import Interval
 from sparsona.report.words import Answer, answer, runaway
+from sparsona.runs.budget import Budget
 from sparsona.wire import Ledger
+from sparsona.words import counted
 
 ENTRIES = 400
 """So many clients are shown one by one; of several seeds with clients of their own, the first that fit."""
@@ -164,7 +165,7 @@ def _all_gains(groups: Mapping[str, Sequence[MeasuredRun]], found: Comparison, b
     out: list[float] = []
     for run in groups[found.best.label]:
         rival = alone.get(key_of(run))
-        mine, theirs = budget.last(run), budget.last(rival) if rival else None
+        mine, theirs = run.last(budget), rival.last(budget) if rival else None
         if mine is not None and theirs is not None:
             out += gains(mine.test["pre"], theirs.test["pre"], found.higher_is_better).values()
     return out

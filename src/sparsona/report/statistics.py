@@ -30,19 +30,27 @@ class Interval:
         return self.mean + (self.half or 0.0)
 
 
+def half_width(values: Sequence[float]) -> float:
+    """Half the width of Student's confidence interval of the mean of two or more values.
+
+    >>> round(half_width([1.0, 2.0, 3.0]), 4)
+    2.4841
+    """
+    from scipy.special import stdtrit
+
+    error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    return float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)) * error
+
+
 def interval(values: Sequence[float]) -> Interval | None:
-    """Student's interval of the mean; None of no values. What is not a number does not count.
+    """Student's interval of the mean; None without values. Values that are not finite do not count.
 
     >>> interval([1.0, 2.0, 3.0])
     Interval(mean=2.0, half=2.48414, count=3)
     """
-    from scipy.special import stdtrit
-
     known = np.array([value for value in values if math.isfinite(value)], np.float64)
     if not len(known):
         return None
     if len(known) == 1:
         return Interval(float(known[0]), None, 1)
-    error = float(known.std(ddof=1)) / math.sqrt(len(known))
-    half = float(stdtrit(len(known) - 1, (1 + CONFIDENCE) / 2)) * error
-    return Interval(float(known.mean()), float(f"{half:.6g}"), len(known))
+    return Interval(float(known.mean()), float(f"{half_width(known.tolist()):.6g}"), len(known))

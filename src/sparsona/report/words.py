@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sparsona.errors import counted
 from sparsona.report.comparison import Comparison, ComparisonRow, Lead
 from sparsona.report.console import size
 from sparsona.report.statistics import Interval
+from sparsona.words import counted
 
 NEAR = 0.01
 """What scores so little less than the best is worth a look if it sends far less: a point, or a hundredth."""

@@ -26,9 +26,9 @@ from sparsona.many.choice import place_for
 from sparsona.many.plan import Loader, RunPlan, Until, advance
 from sparsona.methods import METHODS
 from sparsona.prepare import Prepared
-from sparsona.report.comparison import Budget
 from sparsona.report.measured import MeasuredRun, measure
 from sparsona.resume import check_resumable
+from sparsona.runs.budget import Budget
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import RoundReport
 from sparsona.studies.naming import distinct_names

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from sparsona.data.dataset import Array, ClientSplit, Indices
-from sparsona.errors import Diverged, InputError, counted
+from sparsona.errors import Diverged, InputError
 from sparsona.layout import Layout
 from sparsona.message import Mask, Vector
 from sparsona.method import TRAIN, ClientId, Model, Phase, Task
@@ -22,6 +22,7 @@ from sparsona.training.minibatch import Step, Vectors
 from sparsona.training.objective import Objective
 from sparsona.training.runner import EVAL_BATCH, ModelRunner
 from sparsona.training.transform import WeightTransform
+from sparsona.words import counted
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import comb
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import binomtest, false_discovery_control
 
 Bools = npt.NDArray[np.bool_]
 
 
 def mcnemar(wins: int, losses: int) -> float:
-    """The one-sided exact p-value of so many losses among the samples on which two models disagree.
+    """The one-sided exact p-value of `losses` among the samples on which two models disagree.
 
     Under the hypothesis that both are equally good a disagreement is a toss of a coin.
 
@@ -20,7 +20,7 @@ def mcnemar(wins: int, losses: int) -> float:
     (0.03125, 0.75, 1.0)
     """
     tosses = wins + losses
-    return float(sum(comb(tosses, k) for k in range(losses, tosses + 1)) / 2**tosses)
+    return float(binomtest(losses, tosses, alternative="greater").pvalue) if tosses else 1.0
 
 
 def benjamini_hochberg(p_values: Sequence[float], rate: float = 0.05) -> list[bool]:
@@ -33,10 +33,7 @@ def benjamini_hochberg(p_values: Sequence[float], rate: float = 0.05) -> list[bo
     >>> benjamini_hochberg([0.01, 0.02, 0.03, 0.5])
     [True, True, True, False]
     """
-    order = np.argsort(p_values, kind="stable")
-    passed = [rank for rank, at in enumerate(order, 1) if p_values[at] <= rate * rank / len(p_values)]
-    kept = set(order[: max(passed)].tolist()) if passed else set()
-    return [place in kept for place in range(len(p_values))]
+    return [bool(corrected <= rate) for corrected in false_discovery_control(p_values)]
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -12,7 +12,7 @@ from sparsona.data.dataset import Array, ClientSplit, Indices
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import class_names
 from sparsona.data.schema.target import Task
-from sparsona.errors import counted
+from sparsona.words import counted
 
 SAMPLE = 20_000
 """Rows from which quantiles and relations between columns are taken, evenly spaced over a larger table."""

@@ -9,12 +9,12 @@ from pathlib import Path
 from sparsona.engines.flower.heads import LARGEST, TurnReply, told_ledger
 from sparsona.engines.flower.owned import OwnData
 from sparsona.engines.flower.started.sparsona_records import Head
-from sparsona.errors import counted
 from sparsona.experiment import Experiment
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Outcome
 from sparsona.method import ClientId
 from sparsona.wire import Ledger, encode
+from sparsona.words import counted
 
 
 def description_of(own: OwnData) -> tuple[Head, bytes]:

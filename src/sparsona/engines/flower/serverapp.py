@@ -34,7 +34,7 @@ from sparsona.engines.flower.processes import PROBLEM
 from sparsona.engines.flower.server import read_nodes
 from sparsona.engines.flower.setup import RealTime, check_networkable, fingerprint, setup_of, without_data
 from sparsona.engines.flower.started.sparsona_records import Head
-from sparsona.errors import InputError, RunError, SparsonaError, WireError, counted, one_line
+from sparsona.errors import InputError, RunError, SparsonaError, WireError, one_line
 from sparsona.experiment import Experiment, build, read, to_toml
 from sparsona.export.files import model_of
 from sparsona.federation.assembly import assemble
@@ -54,6 +54,7 @@ from sparsona.system import peak_rss_kb
 from sparsona.terminal import LineFormatter, PlainConsole
 from sparsona.training.determinism import make_deterministic
 from sparsona.wire import Ledger, decode, encode
+from sparsona.words import counted
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
