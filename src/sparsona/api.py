@@ -26,6 +26,7 @@ from sparsona.export.files import model_bytes, read_model
 from sparsona.export.predict import PersonalModel, model_in
 from sparsona.export.rebuild import module_of, runner_of
 from sparsona.federation.assembly import assemble
+from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.resources import Resources
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Schedule
@@ -38,6 +39,7 @@ from sparsona.report.drawings import draw
 from sparsona.report.frames import clients_frame, history_frame
 from sparsona.resume import opened
 from sparsona.runs import artefacts as kept
+from sparsona.runs.about import read_about
 from sparsona.runs.clients import ClientScores, read_clients, write_clients
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.names import file_stem
@@ -162,12 +164,15 @@ def run(
     `data` may also be a DataFrame, a torch Dataset or a Hugging Face one, alone or one a client; ``target=``,
     ``task=``, ``categorical=`` and the other fields of :class:`sparsona.data.Columns` say what its columns mean.
 
+    ``metrics=["auc", "log-loss"]`` says what is measured; the first metric decides.
+
     `settings` are those of the experiment file (clients, partition, rounds, seed, training={"lr": 0.05}, ...); `set`
     takes the same ``key=value`` texts as the command line, one or several. Without `out` nothing is written to disk.
     """
-    declared = {key: settings.pop(key) for key in [f.name for f in dataclasses.fields(Columns)] if key in settings}
-    if declared:
-        settings["columns"] = _with_declared(settings.get("columns", {}), declared)
+    for section, keys in {"columns": [f.name for f in dataclasses.fields(Columns)], "evaluation": ["metrics"]}.items():
+        declared = {key: settings.pop(key) for key in keys if key in settings}
+        if declared:
+            settings[section] = _with_declared(settings.get(section, {}), declared)
     if isinstance(data, str):
         settings["data"] = data
     settings["model"] = model if isinstance(model, str) else GIVEN
@@ -194,9 +199,9 @@ def run(
     return execute(prepared, folder, resume, on_round)
 
 
-def _with_declared(columns: Any, declared: Mapping[str, Any]) -> Any:
-    """The section `columns` with what is declared beside it; what is no section is left for the check of settings."""
-    given = dataclasses.asdict(columns) if isinstance(columns, Columns) else columns
+def _with_declared(section: Any, declared: Mapping[str, Any]) -> Any:
+    """A section with what is declared beside it; what is no section is left for the check of settings."""
+    given = dataclasses.asdict(section) if isinstance(section, Columns | Evaluation) else section
     return {**given, **declared} if isinstance(given, Mapping) else given
 
 
@@ -301,7 +306,7 @@ def load(run: str | Path, model: nn.Module | None = None) -> Result:
     summary = folder.summary()
     experiment, _ = build(read(folder.experiment_file), str(folder.experiment_file))
     clients = tuple(read_clients(folder.clients_file))
-    higher = summary["metric"] != "mae"
+    higher = read_about(folder.path).higher_is_better
     replayed = RunLog({one.client: one.test for one in clients}, higher, None, experiment.split.fewest)
     lines = folder.lines()
     for number in range(1, summary["rounds"] + 1):

@@ -33,6 +33,7 @@ from sparsona.errors import InputError, one_line
 from sparsona.experiment import Experiment, build
 from sparsona.export.card import GIVEN
 from sparsona.export.rebuild import objective_of
+from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.schedule import Schedule
 from sparsona.federation.setup import Setup
 from sparsona.method import ClientId, Method, Task
@@ -167,7 +168,7 @@ def prepare(
         task,
         federation,
         module,
-        objective or _objective(dataset, agreement.schemas[clients[0]]),
+        _objective(objective, dataset, agreement.schemas[clients[0]], experiment.evaluation),
         experiment.training,
         experiment.device,
         choose_trainer(experiment.trainer, module, dataset.inputs, experiment.device),
@@ -296,9 +297,11 @@ WORTHWHILE = 10.0
 """Seconds of work on one core from which on worker processes, which take two or three to start, pay."""
 
 
-def _objective(data: Dataset, schema: Schema) -> Objective:
+def _objective(given: Objective | None, data: Dataset, schema: Schema, evaluation: Evaluation) -> Objective:
+    """The objective that is given, or that of the data, with the metrics that are asked for."""
     unknown = schema.scaling == "published" and not data.classes and bool(np.isnan(data.targets).any())
-    return multilabel() if unknown else objective_of(schema)
+    found = given or (multilabel() if unknown else objective_of(schema))
+    return found.measured_by(evaluation.metrics, schema.classes or schema.targets, evaluation.positive)
 
 
 def _newcomers(federation: Federation, share: float, chance: Chance) -> tuple[ClientId, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -12,6 +13,7 @@ from sparsona.experiment import Experiment
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.setup import Setup
 from sparsona.method import ClientId
+from sparsona.metrics._named import known
 from sparsona.runs.about import environment
 from sparsona.runs.clients import ClientScores, scored
 from sparsona.runs.records import RunLog
@@ -46,7 +48,8 @@ def summary_of(
         "rounds": rounds.done,
         "seed": experiment.seed,
         "metric": setup.objective.metric_name,
-        setup.objective.metric_name: {point: run_log.last(point) for point in POINTS if run_log.last(point)},
+        "metrics": list(setup.objective.metric_names),
+        **_scores(setup.objective.metric_names, run_log),
         "picked": _picked(run_log),
         "loss": run_log.losses.told(),
         "bytes": {
@@ -69,7 +72,30 @@ def summary_of(
     small = [one.client for one in clients if one.test < experiment.split.fewest]
     if small:
         summary["too_few_test_rows"] = {"fewest": experiment.split.fewest, "clients": small}
+    if undefined := _undefined(setup.objective.metric_names, clients):
+        summary["undefined"] = undefined
     return summary
+
+
+def _scores(metrics: Sequence[str], run_log: RunLog) -> dict[str, Any]:
+    """The last scores at each point, by every metric."""
+    named = {metric: metric if number else None for number, metric in enumerate(metrics)}
+    return {
+        metric: {point: found for point in POINTS if (found := run_log.last(point, other))}
+        for metric, other in named.items()
+    }
+
+
+def _undefined(metrics: Sequence[str], clients: Sequence[ClientScores]) -> dict[str, Any]:
+    """By metric, the clients that have enough test rows and yet no score, and why."""
+    found = {}
+    for number, metric in enumerate(metrics):
+        scores = {one.client: (one.others.get(metric, {}) if number else one.scores).get("pre") for one in clients}
+        without = [client for client, score in scores.items() if score is not None and math.isnan(score.value)]
+        one = known(metric)
+        if without:
+            found[metric] = {"clients": without, "reason": one.undefined if one else "its metric gives no number"}
+    return found
 
 
 def whole_digest(server: Any, clients: Mapping[ClientId, str]) -> str:
@@ -82,13 +108,18 @@ def whole_digest(server: Any, clients: Mapping[ClientId, str]) -> str:
 
 def client_scores(setup: Setup, run_log: RunLog, fewest: int) -> tuple[ClientScores, ...]:
     """Every client's rows and its last scores; no score where it has fewer than `fewest` test rows."""
-    is_share = setup.objective.metric_name == "accuracy"
+    first, *_ = setup.objective.metric_names
     out = []
     for client in setup.task.clients:
         split = setup.federation.splits[client]
-        rows, found = len(split.test), run_log.scores.get(client, {})
-        scores = {point: scored(value, rows, is_share) for point, value in found.items() if rows >= fewest}
-        out.append(ClientScores(client, len(split.train), len(split.validation), rows, scores))
+        rows = len(split.test)
+        found = {first: run_log.scores, **run_log.others} if rows >= fewest else {}
+        by_metric = {
+            metric: {point: scored(value, rows, metric == "accuracy") for point, value in of.get(client, {}).items()}
+            for metric, of in found.items()
+        }
+        scores = by_metric.pop(first, {})
+        out.append(ClientScores(client, len(split.train), len(split.validation), rows, scores, by_metric))
     return tuple(out)
 
 

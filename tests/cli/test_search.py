@@ -40,7 +40,7 @@ def test_choose_recommends_one_in_words_with_a_report(sparsona: Any, tmp_path: P
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["tune", "fedavg"], "give either --target-mb or --target-accuracy"),
+        (["tune", "fedavg"], "give either --target-mb or --target-score"),
         (["tune", "fedavgg", "--target-mb", "1"], "did you mean 'fedavg'"),
         (["tune", "fedprox", "--target-mb", "1", "--knobs", "muu"], "fedprox has no knob 'muu'"),
         (["choose", "fedavgg"], "did you mean 'fedavg'"),
@@ -59,15 +59,15 @@ def test_a_target_that_is_no_share_is_refused_before_a_folder_is_taken(
     sparsona: Any, tmp_path: Path, share: float
 ) -> None:
     pytest.importorskip("optuna", reason="optuna is not installed: pip install sparsona[tune]")
-    told = f"sparsona: --target-accuracy {share:g} is no share of 1: give 0.9 for 90 %\n"
-    assert sparsona("tune", "fedprox", "--target-accuracy", share, *TINY, "--out", "t") == (2, "", told)
+    told = f"sparsona: --target-score {share:g} is no share of 1: give 0.9 for 90 %\n"
+    assert sparsona("tune", "fedprox", "--target-score", share, *TINY, "--out", "t") == (2, "", told)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_error_may_be_a_target_above_one(sparsona: Any, wards: Path) -> None:
     pytest.importorskip("optuna", reason="optuna is not installed: pip install sparsona[tune]")
     own = ("--data", "folder:wards", "--target", "pulse", "--categorical", "sex,ill", "--rounds", 1, "--quiet")
-    words = ("tune", "fedprox", "--target-accuracy", 90, "--trials", 1, "--knobs", "lr", *own, "--out", "t")
+    words = ("tune", "fedprox", "--target-score", 90, "--trials", 1, "--knobs", "lr", *own, "--out", "t")
     code, out, err = sparsona(*words)
     assert code == 0, err
     assert "chosen by validation data for mae 90" in out

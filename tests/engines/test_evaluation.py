@@ -30,7 +30,7 @@ def test_whoever_did_not_train_is_not_measured_again(monkeypatch: pytest.MonkeyP
     measured: list[int] = []
     scores = ModelRunner.scores
 
-    def counted(self: ModelRunner, *args: object) -> tuple[float, ...]:
+    def counted(self: ModelRunner, *args: object) -> list[tuple[float, ...]]:
         measured.append(1)
         return scores(self, *args)  # type: ignore[arg-type]
 

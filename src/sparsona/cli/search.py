@@ -27,8 +27,13 @@ def tune(
     target_mb: Annotated[
         float | None, typer.Option(min=0, help="find the best score for N MB, up and down, of all clients together")
     ] = None,
-    target_accuracy: Annotated[
-        float | None, typer.Option(help="find the fewest bytes for this score on validation data (0.9: 90 %)")
+    target_score: Annotated[
+        float | None,
+        typer.Option(
+            "--target-score",
+            "--target-accuracy",
+            help="find the fewest bytes for this score on validation data (0.9: 90 %)",
+        ),
     ] = None,
     trials: Annotated[int, typer.Option(min=1, help="number of settings to try")] = 20,
     knobs: Annotated[
@@ -46,9 +51,10 @@ def tune(
     The search finds the best score for a number of bytes, or the fewest bytes for a score.
     """
     METHODS.check(method)
-    if (target_mb is None) == (target_accuracy is None):
-        raise InputError("tune towards what? give either --target-mb or --target-accuracy")
+    if (target_mb is None) == (target_score is None):
+        raise InputError("tune towards what? give either --target-mb or --target-score")
     from sparsona.experiment import read
+    from sparsona.metrics._named import in_percent
     from sparsona.report import searched as show
     from sparsona.report.command import run_command
     from sparsona.runs.directory import RunDirectory
@@ -63,10 +69,10 @@ def tune(
         folder = latest(own) if resume else fresh(own)
     contest = Contest((method,), tuple(range(first, first + seeds)), shared, tuple(options.set or ()))
     runs = Runs(declare(folder, contest, resume), folder, options.tensorboard)
-    target = tuning.Target(target_mb, target_accuracy)
+    target = tuning.Target(target_mb, target_score)
     metric = runs.prepare(method, first).setup.objective.metric_name
-    if metric == "accuracy" and target_accuracy is not None and not 0 <= target_accuracy <= 1:
-        raise InputError(f"--target-accuracy {target_accuracy:g} is no share of 1: give 0.9 for 90 %")
+    if in_percent(metric) and target_score is not None and not 0 <= target_score <= 1:
+        raise InputError(f"--target-score {target_score:g} is no share of 1: give 0.9 for 90 %")
     watch = show.trial_lines(err, trials, metric, quiet)
     try:
         done, higher = tuning.tune(runs, method, found, target, trials, watch)

@@ -29,6 +29,7 @@ from sparsona.message import Vector
 from sparsona.method import ClientId, Model
 from sparsona.methods import METHODS
 from sparsona.runs.state import unpack
+from sparsona.training.objective import probabilities
 from sparsona.training.runner import EVAL_BATCH, ModelRunner
 
 
@@ -68,7 +69,7 @@ class PersonalModel:
         """The probability of each class, in the order of the schema's classes."""
         if self.card.schema.task != "classification":
             raise InputError(f"the model of {self.card.client} predicts no classes: use predict")
-        found: Array = torch.softmax(self.outputs(rows, where), 1).cpu().numpy()
+        found = probabilities(self.outputs(rows, where))
         return found[:, : len(self.card.schema.classes)]
 
     def tensors(self) -> dict[str, Array]:

@@ -1,17 +1,27 @@
-"""When and where models are measured."""
+"""When, where and by what models are measured."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
 
 from sparsona.options import option
 from sparsona.personal.kept import KeepName
 
 
+def _listed(given: Any) -> Any:
+    """Names of metrics: a list, or one text with commas between them; the texts of a list may hold several, too."""
+    texts = [given] if isinstance(given, str) else given
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        return given
+    return tuple(name.strip() for text in texts for name in text.split(",") if name.strip())
+
+
 @dataclass(frozen=True)
 class Evaluation:
-    """When and where models are measured."""
+    """When, where and by what models are measured."""
 
     every: int = option(1, "evaluate every N rounds (0: only after the last)", ge=0)
     post: Literal["everyone", "participants"] = option(
@@ -23,6 +33,10 @@ class Evaluation:
         "model that a client keeps: of the last round, the best validation score's (best), or its own best one's",
     )
     patience: int = option(0, "stop after N evaluations without a better mean validation score (0: never)", ge=0)
+    metrics: Annotated[tuple[str, ...], BeforeValidator(_listed)] = option(
+        (), "metrics to measure; the first decides in choices and reports (none: accuracy, or mae)"
+    )
+    positive: str = option("", "the class that sensitivity, precision and the like are about (none: the second of two)")
 
     def due(self, round: int, rounds: int) -> bool:
         """Whether models are measured in this round, counted from 0."""

@@ -374,4 +374,4 @@ def _note(record: ClientRecord, outcome: Outcome, took: float) -> None:
 
 def _note_scores(record: ClientRecord, outcome: Outcome) -> None:
     for point, scores in outcome.scores.items():
-        record.measured(point, scores.test, scores.validation)
+        record.measured(point, scores.test, scores.validation, scores.others)

@@ -27,10 +27,14 @@ from sparsona.wire import DecodeCache, Frame, Ledger, Reference, decode, encode
 
 @dataclass(frozen=True)
 class Scores:
-    """A model on the client's own test and validation samples; NaN where there are none."""
+    """A model on the client's own test and validation samples; NaN where there are none.
+
+    `others` are the scores (test, validation) by the metrics that do not decide.
+    """
 
     test: float
     validation: float
+    others: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -260,7 +264,11 @@ class Evaluator:
         return found.scores
 
     def _measure(self, model: Model) -> Scores:
-        checked, split = held_out(model), self._split
+        checked, (test, validation) = held_out(model), (self._split.test, self._split.validation)
         if checked is model:
-            return Scores(*self._runner.scores(model, split.test, split.validation))
-        return Scores(self._runner.score(model, split.test), self._runner.score(checked, split.validation))
+            on_test, on_validation = self._runner.scores(model, test, validation)
+        else:
+            on_test, on_validation = (*self._runner.scores(model, test), *self._runner.scores(checked, validation))
+        names = self._runner.objective.metric_names
+        others = dict(zip(names[1:], zip(on_test[1:], on_validation[1:], strict=True), strict=True))
+        return Scores(on_test[0], on_validation[0], others)

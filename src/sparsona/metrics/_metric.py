@@ -71,6 +71,8 @@ class Metric:
     unit: Unit = "number"
     higher_is_better: bool = True
     additive: bool = False
+    by_class: bool = False
+    """Whether it takes the rows of one class by themselves, so that few rows of a class decide it."""
     undefined: str = "it has no rows"
     name: str = ""
     label: int | None = None
@@ -109,11 +111,13 @@ def metric(
     unit: Unit = "number",
     higher_is_better: bool = True,
     additive: bool = False,
+    by_class: bool = False,
     undefined: str = "it has no rows",
 ) -> Callable[[Callable[[Answers], float | Array]], Metric]:
     """Make a metric of the function below. To register it is another step: ``METRICS.add``, or an entry point."""
 
     def make(of: Callable[[Answers], float | Array]) -> Metric:
-        return Metric(of, tasks, unit, higher_is_better, additive, undefined, of.__name__.replace("_", "-"))
+        name = of.__name__.replace("_", "-")
+        return Metric(of, tasks, unit, higher_is_better, additive, by_class, undefined, name)
 
     return make

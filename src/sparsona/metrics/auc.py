@@ -10,7 +10,7 @@ from sparsona.metrics._classes import ONE_CLASS, one_against_rest
 
 
 @METRICS.add
-@metric("classification", "multilabel", undefined=ONE_CLASS)
+@metric("classification", "multilabel", by_class=True, undefined=ONE_CLASS)
 def auc(answers: Answers) -> float:
     """Area under the ROC curve; of several classes each against the rest, the mean over the classes that occur."""
     return one_against_rest(answers, _area)

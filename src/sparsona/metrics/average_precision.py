@@ -10,7 +10,7 @@ from sparsona.metrics._classes import ONE_CLASS, one_against_rest
 
 
 @METRICS.add
-@metric("classification", "multilabel", undefined=ONE_CLASS)
+@metric("classification", "multilabel", by_class=True, undefined=ONE_CLASS)
 def average_precision(answers: Answers) -> float:
     """Area under the precision-recall curve, by steps; of several classes the mean over those that occur."""
     return one_against_rest(answers, _area)

@@ -8,7 +8,13 @@ from sparsona.metrics import METRICS, Answers, metric
 
 
 @METRICS.add
-@metric("classification", "multilabel", unit="%", undefined="its rows neither have nor get the positive class")
+@metric(
+    "classification",
+    "multilabel",
+    unit="%",
+    by_class=True,
+    undefined="its rows neither have nor get the positive class",
+)
 def f1(answers: Answers) -> float:
     """Harmonic mean of precision and recall; of several classes the mean over those that occur or are predicted."""
     said, true = answers.predictions, answers.targets

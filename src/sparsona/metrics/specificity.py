@@ -9,7 +9,7 @@ from sparsona.metrics._classes import NO_NEGATIVE, present
 
 
 @METRICS.add
-@metric("classification", "multilabel", unit="%", undefined=NO_NEGATIVE)
+@metric("classification", "multilabel", unit="%", by_class=True, undefined=NO_NEGATIVE)
 def specificity(answers: Answers) -> float:
     """Share of negative cases that are not taken for positive; of several classes the mean over those that occur."""
     chosen = [answers.positive] if answers.is_binary else present(answers)

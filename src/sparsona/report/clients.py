@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from sparsona.metrics._named import in_percent
 from sparsona.report.console import share
 from sparsona.runs.clients import ClientScores, Score
 from sparsona.words import counted
@@ -38,5 +39,6 @@ def _cell(score: Score | None, metric: str) -> str:
     if score is None:
         return "-"
     if math.isnan(score.low):
-        return share(score.value, metric)
-    return f"{share(score.value, metric)} ({100 * score.low:.0f} to {100 * score.high:.0f})"
+        return "-" if math.isnan(score.value) else share(score.value, metric)
+    low, high = (f"{100 * bound:.0f}" if in_percent(metric) else f"{bound:.3g}" for bound in (score.low, score.high))
+    return f"{share(score.value, metric)} ({low} to {high})"

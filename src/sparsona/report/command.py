@@ -17,6 +17,7 @@ FLAGS = ("data", "model", "clients", "partition", "rounds", "seed", "new_clients
 SHORT = {
     "schedule.sample": "sample",
     "evaluation.every": "eval-every",
+    "evaluation.metrics": "metric",
     "split.by": "split",
     "max_update_norm": "max-update-norm",
     **{f"columns.{name}": name for name in ("target", "task", "features", "drop", "categorical", "client")},

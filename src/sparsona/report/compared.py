@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from sparsona.metrics._named import in_percent
 from sparsona.report.comparison import Comparison, ComparisonRow
 from sparsona.report.console import size
 from sparsona.report.measured import MeasuredRun, mean_score
@@ -18,10 +19,10 @@ from sparsona.runs.records import RoundReport
 
 
 def score(value: float | None, metric: str) -> str:
-    """A score without its unit: accuracy in per cent."""
+    """A score without its unit: accuracy and other shares in per cent."""
     if value is None or not math.isfinite(value):
         return "-"
-    return f"{100 * value:.2f}" if metric == "accuracy" else f"{value:.4g}"
+    return f"{100 * value:.2f}" if in_percent(metric) else f"{value:.4g}"
 
 
 def with_half(found: Interval | None, metric: str, sign: bool = False) -> str:
@@ -47,7 +48,7 @@ def _table(first: str, *columns: str) -> Table:
 
 def unit(metric: str) -> str:
     """What a column of scores is headed."""
-    return "accuracy in %" if metric == "accuracy" else metric
+    return f"{metric} in %" if in_percent(metric) else metric
 
 
 def print_comparison(console: Console, found: Comparison, title: str, budget: Budget | None = None) -> None:
@@ -73,7 +74,8 @@ def print_comparison(console: Console, found: Comparison, title: str, budget: Bu
 
 
 def _scores(found: Comparison) -> Table:
-    table = _table("method", "pre", "post", "vs alone", "decile", "worse off")
+    others = list(found.rows[0].others) if found.rows else []
+    table = _table("method", "pre", "post", "vs alone", "decile", "worse off", *map(unit, others))
     for row in found.rows:
         table.add_row(
             row.label,
@@ -82,6 +84,7 @@ def _scores(found: Comparison) -> Table:
             with_half(row.gain, found.metric, sign=True),
             score(row.decile, found.metric),
             _share(row),
+            *(with_half(row.others.get(metric), metric) for metric in others),
         )
     return table
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -116,6 +116,8 @@ class ComparisonRow:
     lead: Lead | None = None
     alone: bool = False
     """Whether its clients train alone."""
+    others: Mapping[str, Interval | None] = field(default_factory=dict)
+    """The score at `pre` by the metrics that do not decide."""
 
     @property
     def bytes(self) -> float:
@@ -228,6 +230,10 @@ def _row(
         seconds=_mean([_real_seconds(run, budget) for run in group]),
         lead=_lead(pairs, higher),
         alone=trains_alone(group[0].method),
+        others={
+            metric: interval([mean_score(m.others.get(metric, {})) for _, m in counted])
+            for metric in (counted[0][1].others if counted else ())
+        },
     )
 
 

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from sparsona.data.dataset import Indices
+from sparsona.metrics._named import in_percent
 from sparsona.runs.records import RoundReport
 from sparsona.words import counted
 
@@ -27,10 +28,10 @@ def size(count: float) -> str:
 
 
 def share(value: float | None, metric: str) -> str:
-    """A score: accuracy as a percentage, others as they are."""
+    """A score: accuracy and other shares in per cent, others as they are."""
     if value is None:
         return "-"
-    return f"{100 * value:.2f} %" if metric == "accuracy" else f"{value:.4g}"
+    return f"{100 * value:.2f} %" if in_percent(metric) else f"{value:.4g}"
 
 
 class RoundProgress:
@@ -81,20 +82,34 @@ def closing(summary: Mapping[str, Any]) -> Table:
     table.add_column("point", no_wrap=True)
     for _, label in COLUMNS:
         table.add_column(label, justify="right")
-    rows = [(point, values) for point, values in summary[metric].items()]
-    rows += [(f"{point}, picked: round {pick['round']}", pick) for point, pick in summary["picked"].items()]
+    rows = [(metric, point, values) for point, values in summary[metric].items()]
+    rows += [(metric, f"{point}, picked: round {pick['round']}", pick) for point, pick in summary["picked"].items()]
+    others = summary.get("metrics", [metric])[1:]
+    rows += [(other, f"{other}, {point}", values) for other in others for point, values in summary[other].items()]
     if "new_clients" in summary:
         new = summary["new_clients"]
-        rows += [(f"{point}, {counted(new['count'], 'new client')}", values) for point, values in new[metric].items()]
-    for label, values in rows:
-        table.add_row(label, *(share(values[key], metric) for key, _ in COLUMNS))
+        joined = counted(new["count"], "new client")
+        rows += [(metric, f"{point}, {joined}", values) for point, values in new[metric].items()]
+    for one, label, values in rows:
+        table.add_row(label, *(share(values[key], one) for key, _ in COLUMNS))
+    table.caption, table.caption_justify = "; ".join(_left_out(summary)), "left"
+    return table
+
+
+def _left_out(summary: Mapping[str, Any]) -> list[str]:
+    """Which clients are in no mean, and why."""
+    notes = []
     if "too_few_test_rows" in summary:
         few = summary["too_few_test_rows"]
         small = len(few["clients"])
         have = "has" if small == 1 else "have"
-        table.caption = f"without {counted(small, 'client')} that {have} fewer than {few['fewest']} test rows"
-        table.caption_justify = "left"
-    return table
+        notes.append(f"without {counted(small, 'client')} that {have} fewer than {few['fewest']} test rows")
+    for metric, found in summary.get("undefined", {}).items():
+        names = found["clients"]
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        who = f"{counted(len(names), 'client')} ({', '.join(names[:3])}{more})"
+        notes.append(f"no {metric} for {who}: {found['reason']}")
+    return notes
 
 
 def traffic(summary: Mapping[str, Any]) -> str:

@@ -26,14 +26,14 @@ def history_frame(rounds: Sequence[RoundReport]) -> pandas.DataFrame:
 
 
 def clients_frame(clients: Sequence[ClientScores]) -> pandas.DataFrame:
-    """A row a client: its rows of data, and its last score at each point."""
+    """A row a client: its rows of data, and its last score at each point, by every metric."""
     rows = [
         {
             "client": one.client,
             "train": one.train,
             "validation": one.validation,
             "test": one.test,
-            **{point: score.value for point, score in one.scores.items()},
+            **{name: score.value for name, score in one.all_scores().items()},
         }
         for one in clients
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ class Measurement:
     flops: int
     test: Mapping[str, Scores]
     validation: Mapping[str, Scores]
+    others: Mapping[str, Scores] = field(default_factory=dict)
+    """The test scores at `pre` by the metrics that do not decide."""
 
     @property
     def bytes(self) -> int:
@@ -106,7 +108,17 @@ def measurements(
         test = {p: {one.client: one.test[p] for one in scored if p in one.test} for p in POINTS}
         checked = {p: {one.client: one.validation[p] for one in scored if p in one.validation} for p in POINTS}
         if any(test.values()):
-            found.append(Measurement(number, up, down, max(line.clock for line in lines), flops, test, checked))
+            clock = max(line.clock for line in lines)
+            found.append(Measurement(number, up, down, clock, flops, test, checked, _others(scored)))
+    return found
+
+
+def _others(lines: Sequence[ClientRecord]) -> dict[str, dict[ClientId, float]]:
+    found: dict[str, dict[ClientId, float]] = {}
+    for line in lines:
+        for metric, points in line.others.items():
+            if "pre" in points:
+                found.setdefault(metric, {})[line.client] = points["pre"][0]
     return found
 
 

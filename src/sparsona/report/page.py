@@ -13,6 +13,7 @@ import numpy as np
 from sparsona.data.doubts import listed
 from sparsona.export.card import GIVEN
 from sparsona.method import ClientId
+from sparsona.metrics._named import in_percent
 from sparsona.report import artefacts
 from sparsona.report.command import run_command
 from sparsona.report.comparison import LOCAL, Comparison, ComparisonRow, compare, gains, group_runs, key_of
@@ -52,6 +53,7 @@ def page_data(
     data = {
         "title": f"{settings['data']}, {counted(settings['clients'], 'client')}, {settings['partition']}",
         "metric": found.metric,
+        "percent": in_percent(found.metric),
         "higher": found.higher_is_better,
         "answer": asdict(advice),
         "alone": found.alone,
@@ -66,6 +68,7 @@ def page_data(
             label: (group[0].path / "experiment.toml").read_text(encoding="utf-8") for label, group in groups.items()
         },
         "notes": list(notes),
+        "percents": [metric for metric in found.rows[0].others if in_percent(metric)],
         "warnings": _warnings(runs),
     }
     return data, advice
@@ -118,6 +121,7 @@ def _method(row: ComparisonRow, group: Sequence[MeasuredRun], found: Comparison)
         "seeds": [run.seed for run in group],
         **intervals,
         **{name: _number(getattr(row, name)) for name in plain},
+        "others": {metric: _interval(one) for metric, one in row.others.items()},
         "curves": {point: _curve(group, point, found.higher_is_better) for point in ("pre", "post")},
         "ledger": {way: _ledger([getattr(run, way) for run in group]) for way in ("up", "down")},
         "graphs": [asdict(graph) for graph in graphs],

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sparsona.metrics._named import in_percent
 from sparsona.report.comparison import Comparison, ComparisonRow, Lead
 from sparsona.report.console import size
 from sparsona.report.statistics import Interval
@@ -30,8 +31,13 @@ class Answer:
 
 
 def score_text(value: float, metric: str) -> str:
-    """A score as text, in per cent if it is an accuracy."""
-    return f"{100 * value:.1f} %" if metric == "accuracy" else f"{value:.4g} ({metric})"
+    """A score as text, with the name of its metric unless that is accuracy.
+
+    >>> score_text(0.912, "accuracy"), score_text(0.912, "sensitivity"), score_text(0.912, "auc")
+    ('91.2 %', '91.2 % (sensitivity)', '0.912 (auc)')
+    """
+    text = f"{100 * value:.1f} %" if in_percent(metric) else f"{value:.4g}"
+    return text if metric == "accuracy" else f"{text} ({metric})"
 
 
 def difference_text(value: float, metric: str) -> str:
@@ -40,7 +46,7 @@ def difference_text(value: float, metric: str) -> str:
     >>> difference_text(-0.064, "accuracy"), difference_text(1.0 / 100, "accuracy")
     ('6.4 points', '1.0 point')
     """
-    if metric != "accuracy":
+    if not in_percent(metric):
         return f"{abs(value):.3g}"
     text = f"{100 * abs(value):.1f}"
     return f"{text} point" if text == "1.0" else f"{text} points"
@@ -141,7 +147,7 @@ def _scores(row: ComparisonRow, metric: str) -> str:
 def _range(found: Interval, metric: str) -> str:
     if found.half is None:
         return ", with one seed"
-    low, high = (f"{100 * v:.1f}" if metric == "accuracy" else f"{v:.4g}" for v in (found.low, found.high))
+    low, high = (f"{100 * v:.1f}" if in_percent(metric) else f"{v:.4g}" for v in (found.low, found.high))
     return f" (95 % interval over {found.count} seeds: {low} to {high})"
 
 
@@ -202,7 +208,7 @@ def _thrifty(found: Comparison, best: ComparisonRow) -> ComparisonRow | None:
     """The method that sends least among those that score nearly as well on validation data and send half at most."""
     if best.validation is None:
         return None
-    margin = NEAR if found.metric == "accuracy" else NEAR * abs(best.validation.mean)
+    margin = NEAR if in_percent(found.metric) else NEAR * abs(best.validation.mean)
     near = [
         row
         for row in found.rows

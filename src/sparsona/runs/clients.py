@@ -26,13 +26,24 @@ class Score:
 
 @dataclass(frozen=True)
 class ClientScores:
-    """One client: its rows, and its score at each point; none where it has too few test rows."""
+    """One client: its rows, and its score at each point; none where it has too few test rows.
+
+    `others` are its scores at each point by the metrics that do not decide.
+    """
 
     client: ClientId
     train: int
     validation: int
     test: int
     scores: Mapping[str, Score] = field(default_factory=dict)
+    others: Mapping[str, Mapping[str, Score]] = field(default_factory=dict)
+
+    def all_scores(self) -> dict[str, Score]:
+        """Every score under the name of its column: `pre`, or `pre log-loss` by a metric that does not decide."""
+        others = {
+            f"{point} {metric}": score for metric, points in self.others.items() for point, score in points.items()
+        }
+        return {**self.scores, **others}
 
 
 def wilson(share: float, rows: int) -> tuple[float, float]:
@@ -78,12 +89,14 @@ def pooled(repeats: Sequence[Sequence[ClientScores]], is_share: bool, fewest: in
 def write_clients(path: Path, clients: Iterable[ClientScores]) -> None:
     """A line a client; a cell is empty where there is no score."""
     rows = list(clients)
-    points = sorted({point for one in rows for point in one.scores}, key=("pre", "post", "ft").index)
+    names = {name: None for one in rows for name in one.all_scores()}
+    points = sorted(names, key=lambda name: (" " in name, ("pre", "post", "ft").index(name.split(" ")[0])))
     with path.open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file, lineterminator="\n")
         out.writerow(["client", "train", "validation", "test", *(f"{p}{s}" for p in points for s in SUFFIXES)])
         for one in rows:
-            cells = [cell for p in points for cell in _cells(one.scores.get(p))]
+            held = one.all_scores()
+            cells = [cell for p in points for cell in _cells(held.get(p))]
             out.writerow([one.client, one.train, one.validation, one.test, *cells])
 
 
@@ -103,8 +116,14 @@ def read_clients(path: Path) -> list[ClientScores]:
 
 def _client(row: Mapping[str, str]) -> ClientScores:
     points = [name for name in row if f"{name}_low" in row and row[name]]
-    scores = {p: Score(*(float(row[p + s]) if row[p + s] else math.nan for s in SUFFIXES)) for p in points}
-    return ClientScores(row["client"], int(row["train"]), int(row["validation"]), int(row["test"]), scores)
+    found = {p: Score(*(float(row[p + s]) if row[p + s] else math.nan for s in SUFFIXES)) for p in points}
+    scores = {name: score for name, score in found.items() if " " not in name}
+    others: dict[str, dict[str, Score]] = {}
+    for name, score in found.items():
+        point, space, metric = name.partition(" ")
+        if space:
+            others.setdefault(metric, {})[point] = score
+    return ClientScores(row["client"], int(row["train"]), int(row["validation"]), int(row["test"]), scores, others)
 
 
 def _cells(score: Score | None) -> list[str]:

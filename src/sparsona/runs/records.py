@@ -12,6 +12,7 @@ from typing import Any
 
 from sparsona.errors import RunError
 from sparsona.method import ClientId
+from sparsona.metrics._named import known
 from sparsona.runs.losses import Losses
 from sparsona.runs.scores import POINTS, summarise
 from sparsona.wire import Ledger
@@ -44,6 +45,8 @@ class ClientRecord:
     refused: str = ""
     test: dict[str, float] = field(default_factory=dict)
     validation: dict[str, float] = field(default_factory=dict)
+    others: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
+    """By metric and point, the scores (test, validation) by the metrics that do not decide."""
 
     def text(self) -> str:
         """One line of JSON; what is not a number is null."""
@@ -56,11 +59,19 @@ class ClientRecord:
         raw["loss"] = _nan(raw["loss"])
         raw |= {key: Ledger(**raw[key]) for key in ("down", "up")}
         raw |= {key: {point: _nan(score) for point, score in raw[key].items()} for key in ("test", "validation")}
+        raw["others"] = {
+            metric: {point: (_nan(test), _nan(validation)) for point, (test, validation) in points.items()}
+            for metric, points in raw.get("others", {}).items()
+        }
         return cls(**raw)
 
-    def measured(self, point: str, test: float, validation: float) -> ClientRecord:
+    def measured(
+        self, point: str, test: float, validation: float, others: Mapping[str, tuple[float, float]] | None = None
+    ) -> ClientRecord:
         """Note a score."""
         self.test[point], self.validation[point] = test, validation
+        for metric, pair in (others or {}).items():
+            self.others.setdefault(metric, {})[point] = pair
         return self
 
 
@@ -73,6 +84,8 @@ def _plain(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, Ledger):
         return vars(value)
+    if isinstance(value, tuple):
+        return [_plain(inner) for inner in value]
     return {key: _plain(inner) for key, inner in value.items()} if isinstance(value, dict) else value
 
 
@@ -123,6 +136,8 @@ class RoundReport:
     clock: float
     scores: Mapping[str, Mapping[str, float | None]]
     validation: Mapping[str, float | None]
+    others: Mapping[str, Mapping[str, Mapping[str, float | None]]] = field(default_factory=dict)
+    """The same as `scores`, by the metrics that do not decide."""
 
 
 class RunLog:
@@ -139,6 +154,7 @@ class RunLog:
         self._done = 0
         self.rounds: list[RoundReport] = []
         self.scores: dict[ClientId, dict[str, float]] = {}
+        self.others: dict[str, dict[ClientId, dict[str, float]]] = {}
         self.losses = Losses()
 
     def write(self, lines: Iterable[ClientRecord]) -> RoundReport:
@@ -185,6 +201,10 @@ class RunLog:
         for line in lines:
             if line.test:
                 self.scores[line.client] = {**self.scores.get(line.client, {}), **line.test}
+            for metric, points in line.others.items():
+                self.others.setdefault(metric, {}).setdefault(line.client, {}).update(
+                    {point: test for point, (test, _) in points.items()}
+                )
         self.losses.add(lines)
         self._done += 1
         report = RoundReport(
@@ -198,15 +218,33 @@ class RunLog:
             clock=max((line.clock for line in lines), default=self.rounds[-1].clock if self.rounds else 0.0),
             scores=scores,
             validation=validation,
+            others=self._others(lines),
         )
         self.rounds.append(report)
         return report
 
-    def last(self, point: str) -> Mapping[str, float | None] | None:
-        """The scores of the last round that measured this point."""
+    def _others(self, lines: list[ClientRecord]) -> dict[str, dict[str, dict[str, float | None]]]:
+        """The summary of a round by the metrics that do not decide."""
+        found: dict[str, dict[str, dict[ClientId, float]]] = {}
+        for line in lines:
+            for metric, points in line.others.items():
+                for point, (test, _) in points.items():
+                    by_client = found.setdefault(metric, {}).setdefault(point, {})
+                    if line.client not in self._small:
+                        by_client[line.client] = test
+        out: dict[str, dict[str, dict[str, float | None]]] = {}
+        for metric, by_point in found.items():
+            one = known(metric)
+            higher = one is None or one.higher_is_better
+            out[metric] = {point: summarise(scores, self._sizes, higher) for point, scores in by_point.items()}
+        return out
+
+    def last(self, point: str, metric: str | None = None) -> Mapping[str, float | None] | None:
+        """The scores of the last round that measured this point, by the metric that decides or by another."""
         for report in reversed(self.rounds):
-            if point in report.scores:
-                return report.scores[point]
+            found = report.scores if metric is None else report.others.get(metric, {})
+            if point in found:
+                return found[point]
         return None
 
     @property

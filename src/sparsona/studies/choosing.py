@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from sparsona.errors import InputError
 from sparsona.experiment import build
 from sparsona.many.plan import Until
+from sparsona.metrics._named import in_percent
 from sparsona.report.comparison import LOCAL, trains_alone
 from sparsona.report.measured import MeasuredRun, mean_score
 from sparsona.studies.contest import ContestWatcher, Runs, split_contender, take_on
@@ -147,7 +148,7 @@ def account(history: tuple[Stage, ...], metric: str) -> list[str]:
     out = []
     for stage in history:
         best = stage.standings[0]
-        shown = f"{100 * best.score:.1f} %" if metric == "accuracy" else f"{best.score:.4g}"
+        shown = f"{100 * best.score:.1f} %" if in_percent(metric) else f"{best.score:.4g} ({metric})"
         count = len(stage.standings) + sum(reason != "others scored more" for reason in stage.left.values())
         out.append(
             f"Until round {stage.rounds}: {count} {'methods' if count > 1 else 'method'}, "

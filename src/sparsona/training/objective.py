@@ -1,17 +1,20 @@
-"""Objectives: the loss that is trained, the prediction, and the metric. Classification is the default."""
+"""Objectives: the loss that is trained, the prediction, and the metrics. Classification is the default."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
 from sparsona.data.dataset import Array
+from sparsona.errors import InputError
+from sparsona.metrics import Answers, Metric, TaskName
+from sparsona.metrics._named import chosen
+from sparsona.words import counted
 
 
 def _single(targets: Array) -> Array:
@@ -24,6 +27,8 @@ class Objective:
 
     `metric` takes predictions and targets as arrays and may return NaN where it is not defined (no labels at all).
     `learnt` makes of all targets what the loss gets: by default the targets themselves, of float64 as float32.
+    `metrics`, where there are any, are measured in the place of `metric`, and the first of them decides. They are for
+    the three tasks of this module: an objective of another `task` has its own metric alone.
     """
 
     loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -32,7 +37,71 @@ class Objective:
     metric_name: str = "accuracy"
     higher_is_better: bool = True
     learnt: Callable[[Array], Array] = _single
-    task: Literal["classification", "regression", "multilabel"] = "classification"
+    task: TaskName | None = None
+    metrics: tuple[Metric, ...] = ()
+    positive: int = 1
+    """Of two classes, the one that sensitivity, precision and the like are about."""
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """What is measured; the first decides."""
+        return tuple(one.name for one in self.metrics) or (self.metric_name,)
+
+    def measure(self, outputs: torch.Tensor, targets: Array) -> tuple[float, ...]:
+        """The score of each metric on some rows; NaN where it is not defined."""
+        if not len(targets):
+            return (float("nan"),) * len(self.metric_names)
+        if not self.metrics:
+            return (self.metric(self.predict(outputs).cpu().numpy(), targets),)
+        answers = self.answers(outputs, targets)
+        return tuple(one.value(answers) for one in self.metrics)
+
+    def answers(self, outputs: torch.Tensor, targets: Array) -> Answers:
+        """The answers that a model's outputs stand for."""
+        assert self.task is not None
+        found = self.predict(outputs).cpu().numpy()
+        if self.task == "classification":
+            given = probabilities(outputs)
+            return Answers(self.task, found, given, targets, self.positive)
+        wide = found.reshape(len(found), -1).astype(np.float64)
+        truth = targets.reshape(wide.shape).astype(np.float64)
+        yes = torch.sigmoid(outputs.double()).cpu().numpy().reshape(wide.shape)
+        return Answers(self.task, wide, yes if self.task == "multilabel" else wide[:, :0], truth)
+
+    def measured_by(self, names: Sequence[str], labels: Sequence[str] = (), positive: str = "") -> Objective:
+        """The same objective with these metrics; `labels` are the names of the classes, or of several targets."""
+        if not names and not positive:
+            return self
+        if self.task is None:
+            raise InputError("an objective of your own has its own metric: leave metrics out")
+        place = _place(positive, labels, self.task)
+        if not names:
+            return replace(self, positive=place)
+        found = chosen(names, self.task, labels)
+        first = found[0]
+        return replace(
+            self,
+            metrics=found,
+            metric_name=first.name,
+            higher_is_better=first.higher_is_better,
+            positive=place,
+        )
+
+
+def _place(positive: str, classes: Sequence[str], task: TaskName) -> int:
+    if not positive:
+        return 1
+    if task != "classification" or len(classes) != 2:
+        raise InputError(f"evaluation.positive names one of two classes, and here are {counted(len(classes), 'class')}")
+    if positive not in classes:
+        raise InputError(f"evaluation.positive={positive!r} is no class: choose {' or '.join(classes)}")
+    return list(classes).index(positive)
+
+
+def probabilities(outputs: torch.Tensor) -> Array:
+    """The probability of each class, as float64: of float32 a sure answer would be a tie with a surer one."""
+    found: Array = torch.softmax(outputs.double(), 1).cpu().numpy()
+    return found
 
 
 def _cross_entropy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -49,7 +118,7 @@ def _accuracy(predictions: Array, targets: Array) -> float:
 
 def classification() -> Objective:
     """Cross-entropy, the likeliest class, accuracy."""
-    return Objective(_cross_entropy, _argmax, _accuracy)
+    return Objective(_cross_entropy, _argmax, _accuracy, task="classification")
 
 
 def _squared(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -193,30 +193,32 @@ class ModelRunner:
         return predictions
 
     def score(self, model: Model, indices: Indices) -> float:
-        """The metric of `model` on these samples; NaN where there are none."""
-        return self.scores(model, indices)[0]
+        """The task's own metric of `model` on these samples, whatever the run measures; NaN where there are none."""
+        if not len(indices):
+            return float("nan")
+        outputs = self._outputs_of(model, indices, SCORE_BATCH if isinstance(model, np.ndarray) else EVAL_BATCH)
+        return self.objective.metric(self.objective.predict(outputs).cpu().numpy(), self._targets.numpy()[indices])
 
-    def scores(self, model: Model, *parts: Indices) -> tuple[float, ...]:
-        """The metric of `model` on each part of samples.
+    def scores(self, model: Model, *parts: Indices) -> list[tuple[float, ...]]:
+        """All metrics of `model` on each part of samples."""
+        targets, found = self._targets.numpy(), self.test_outputs(model, *parts)
+        return [self.objective.measure(outputs, targets[part]) for outputs, part in zip(found, parts, strict=True)]
+
+    def test_outputs(self, model: Model, *parts: Indices) -> list[torch.Tensor]:
+        """The outputs of `model` on each part of samples, with the prior.
 
         A vector is tested on all parts in one pass. A predictor may use the whole batch, so its batches mix no parts.
         """
         if isinstance(model, np.ndarray):
-            answers = self._answers(model, np.concatenate(parts), SCORE_BATCH)
+            outputs = self._outputs_of(model, np.concatenate(parts), SCORE_BATCH)
             ends = list(accumulate(map(len, parts)))
-            split = [answers[end - len(part) : end] for part, end in zip(parts, ends, strict=True)]
-        else:
-            split = [self._answers(model, part, EVAL_BATCH) for part in parts]
-        targets = self._targets.numpy()
-        return tuple(
-            self.objective.metric(found, targets[part]) if len(part) else float("nan")
-            for found, part in zip(split, parts, strict=True)
-        )
+            return [outputs[end - len(part) : end] for part, end in zip(parts, ends, strict=True)]
+        return [self._outputs_of(model, part, EVAL_BATCH) for part in parts]
 
-    def _answers(self, model: Model, indices: Indices, batch: int) -> Array:
-        """The predictions of `model` for these samples."""
+    def _outputs_of(self, model: Model, indices: Indices, batch: int) -> torch.Tensor:
+        """The outputs of `model` for these samples, with the prior."""
         if not len(indices):
-            return np.zeros(0, np.float32)
+            return torch.zeros(0, 1)
         if self._fused is not None and isinstance(model, np.ndarray):
             starts = range(0, len(indices), batch)
             found = [self._fused.outputs(model, indices[i : i + batch]) for i in starts]
@@ -224,8 +226,7 @@ class ModelRunner:
         else:
             pieces = torch.split(torch.from_numpy(indices), batch)
             outputs = torch.cat([self.outputs(model, self.prepare(self._inputs[piece])) for piece in pieces])
-        predictions: Array = self.objective.predict(self.shifted(outputs)).cpu().numpy()
-        return predictions
+        return self.shifted(outputs)
 
     def on(self, inputs: Array, targets: Array, objective: Objective) -> ModelRunner:
         """The same module and device with other raw samples, of the same units, and another objective.

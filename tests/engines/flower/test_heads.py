@@ -74,7 +74,7 @@ def test_a_mutated_answer_is_read_within_its_ranges_or_refused(case: tuple[str, 
         head = from_text(json.dumps(tree))
         read = heads.greeting(head) if kind == "hello" else heads.answer(head, KINDS[kind])
         if isinstance(read, heads.TurnReply):
-            heads.scores_of(read, share=True)
+            heads.scores_of(read, ("accuracy",))
             heads.ledger_of(read.ledger, bytes(12))
     except (BadParcel, WireError) as error:
         why = str(error)

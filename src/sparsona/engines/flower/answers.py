@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
 
 from sparsona.engines.flower.heads import LARGEST, TurnReply, told_ledger
 from sparsona.engines.flower.owned import OwnData
 from sparsona.engines.flower.started.sparsona_records import Head
 from sparsona.experiment import Experiment
 from sparsona.federation.setup import Setup
-from sparsona.federation.worker import Outcome
+from sparsona.federation.worker import Outcome, Scores
 from sparsona.method import ClientId
 from sparsona.wire import Ledger, encode
 from sparsona.words import counted
@@ -30,11 +33,31 @@ def description_of(own: OwnData) -> tuple[Head, bytes]:
     return head, b"" if frame is None else frame.data
 
 
-def reply_to_turn(outcome: Outcome, scores: bool, tells: tuple[bool, bool]) -> Head:
+Tells: TypeAlias = tuple[tuple[bool, bool], ...]
+"""For each metric, whether its scores on test and on validation rows may be sent."""
+
+
+def may_tell(setup: Setup, client: ClientId, least: int) -> Tells:
+    """Which scores of a client may be sent: those of at least `least` rows.
+
+    A metric that takes each class by itself needs as many rows of every class that occurs.
+    """
+    split, targets = setup.federation.splits[client], setup.federation.data.targets
+    parts = split.test, split.validation
+    whole = tuple(len(part) >= least for part in parts)
+    each = tuple(all((targets[p] == label).sum() >= least for label in np.unique(targets[p])) for p in parts)
+    by_class = [one.by_class for one in setup.objective.metrics] or [False]
+    return tuple((whole[0] and each[0], whole[1] and each[1]) if own else (whole[0], whole[1]) for own in by_class)
+
+
+def reply_to_turn(outcome: Outcome, scores: bool, tells: Tells) -> Head:
     """What a node tells of a turn besides the frame."""
-    test, validation = tells
     told = {
-        point: (_or_none(s.test) if test else None, _or_none(s.validation) if validation else None)
+        point: tuple(
+            _or_none(value) if allowed else None
+            for pair, may in zip(((s.test, s.validation), *s.others.values()), tells, strict=True)
+            for value, allowed in zip(pair, may, strict=True)
+        )
         for point, s in outcome.scores.items()
     }
     done = TurnReply(
@@ -59,11 +82,16 @@ def kinds_of_bytes(outcome: Outcome) -> dict[str, float]:
     return {kind: count for kind, count in kinds.items() if count}
 
 
-def report_of(client: ClientId, experiment: Experiment, setup: Setup, scores: Mapping[str, float], file: Path) -> str:
-    metric = setup.objective.metric_name
+def report_of(client: ClientId, experiment: Experiment, setup: Setup, scores: Mapping[str, Scores], file: Path) -> str:
+    first = setup.objective.metric_name
+    measured = [
+        (metric, point, value)
+        for point, found in scores.items()
+        for metric, value in ((first, found.test), *((name, test) for name, (test, _) in found.others.items()))
+    ]
     lines = [
         f"{client}: {experiment.method}, {counted(experiment.rounds, 'round')}, {time.strftime('%Y-%m-%d %H:%M')}",
         f"model: {file.name}, {setup.task.layout.size} weights ({experiment.model})",
-        *(f"{metric} ({point}) on this client's own test rows: {value:.4f}" for point, value in scores.items()),
+        *(f"{metric} ({point}) on this client's own test rows: {value:.4f}" for metric, point, value in measured),
     ]
     return "\n".join(lines) + "\n"

@@ -257,7 +257,7 @@ class FlowerEngine:
             received=sum(map(len, job.down)),
             frame=Frame((body,), ledger_of(done.ledger, body)),
             paper=done.paper,
-            scores=scores_of(done, self._setup.objective.metric_name == "accuracy"),
+            scores=scores_of(done, self._setup.objective.metric_names),
             loss=math.nan if done.loss is None else done.loss,
             seconds=done.seconds,
             flops=done.flops,

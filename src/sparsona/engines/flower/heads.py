@@ -7,6 +7,7 @@ classes: each number is finite and bounded, each text and list has a longest len
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -15,6 +16,7 @@ from sparsona.data.schema.told import first_problem
 from sparsona.engines.flower.started.sparsona_records import Head
 from sparsona.errors import WireError, printable
 from sparsona.federation.worker import Scores
+from sparsona.metrics._named import in_percent
 from sparsona.version import __version__
 from sparsona.wire import Ledger
 
@@ -120,7 +122,8 @@ class TurnReply(_Told):
     kind: Literal["turn"] = "turn"
     ledger: tuple[Count, Count, Count, Amount, Count, Count] = (0, 0, 0, 0.0, 0, 0)
     paper: Count
-    scores: dict[Point, tuple[Number | None, Number | None]] = {}
+    scores: dict[Point, Annotated[tuple[Number | None, ...], Field(max_length=LONGEST_NAME)]] = {}
+    """By point the scores on test and on validation rows, for each metric of the run in their order."""
     loss: Number | None
     seconds: Amount
     flops: Count
@@ -194,12 +197,18 @@ def told_ledger(ledger: Ledger) -> tuple[int, int, int, float, int, int]:
     return (ledger.header, ledger.positions, ledger.values, ledger.bound, ledger.against, ledger.against_plain)
 
 
-def scores_of(done: TurnReply, share: bool) -> dict[str, Scores]:
-    """The scores of a turn by evaluation point. One that is a `share` of right answers lies between 0 and 1."""
-    found = {point: Scores(*(math.nan if one is None else one for one in pair)) for point, pair in done.scores.items()}
-    for point, scores in found.items():
-        if share and not all(math.isnan(one) or 0 <= one <= 1 for one in (scores.test, scores.validation)):
-            raise WireError(f"its score at {point} is not between 0 and 1")
+def scores_of(done: TurnReply, metrics: Sequence[str]) -> dict[str, Scores]:
+    """The scores of a turn by evaluation point. Those that are shown in per cent lie between 0 and 1."""
+    found = {}
+    for point, told in done.scores.items():
+        if len(told) != 2 * len(metrics):
+            raise WireError(f"it sends {len(told)} scores at {point}, and {2 * len(metrics)} are measured")
+        values = [math.nan if one is None else one for one in told]
+        pairs = dict(zip(metrics, zip(values[::2], values[1::2], strict=True), strict=True))
+        for metric, pair in pairs.items():
+            if in_percent(metric) and not all(math.isnan(one) or 0 <= one <= 1 for one in pair):
+                raise WireError(f"its score at {point} is not between 0 and 1")
+        found[point] = Scores(*pairs.pop(metrics[0]), pairs)
     return found
 
 

@@ -21,7 +21,7 @@ from sparsona.data import PATHS
 from sparsona.data.dataset import Federation
 from sparsona.data.schema.exchange import LIMIT, schema_of
 from sparsona.data.schema.schema import Schema
-from sparsona.engines.flower.answers import description_of, kinds_of_bytes, reply_to_turn, report_of
+from sparsona.engines.flower.answers import Tells, description_of, kinds_of_bytes, may_tell, reply_to_turn, report_of
 from sparsona.engines.flower.consent import Consent, Question, Terms, Waiting, rows_hash
 from sparsona.engines.flower.heads import (
     Agreed,
@@ -113,7 +113,7 @@ class Rules:
 class Session:
     """A run that this node takes part in, from the agreement on. `known` are the models that were measured last.
 
-    `tells`: whether there are enough test and validation rows for their scores to be sent.
+    `tells`: for each metric, whether there are enough test and validation rows for its scores to be sent.
     """
 
     experiment: Experiment
@@ -122,7 +122,7 @@ class Session:
     worker: Worker
     kept: NodeMemory
     most: int
-    tells: tuple[bool, bool]
+    tells: Tells
     known: tuple[ScoredModel, ...] = ()
 
 
@@ -278,8 +278,8 @@ class Node:
         model = model_bytes(outcome.model, setup.task.layout, card, named)
         file = self._folder / f"{file_stem(self.client)}.safetensors"
         write_atomically(file, model)
-        scores = {point: found.test for point, found in outcome.scores.items()}
-        write_atomically(self._folder / "report.txt", report_of(self.client, experiment, session.setup, scores, file))
+        report = report_of(self.client, experiment, setup, outcome.scores, file)
+        write_atomically(self._folder / "report.txt", report)
         log.info("the run is over: the model is in %s and %s", file, "was sent" if self.rules.model else "nowhere else")
         return Finished(memory=session.kept.digest).head, model if self.rules.model else b""
 
@@ -365,7 +365,7 @@ class Node:
         asked, fresh = self._question(experiment).fingerprint, ClientMemory.fresh(setup, self.client)
         kept = NodeMemory(folder, fresh, self.client, asked)
         worker = Worker(setup, kept.references)
-        tells = own.sizes[2] >= self.rules.least_rows, own.sizes[1] >= self.rules.least_rows
+        tells = may_tell(setup, self.client, self.rules.least_rows)
         self._session = run, Session(experiment, schema, setup, worker, kept, setup.limit().bytes, tells)
         return self._session[1]
 

@@ -54,7 +54,8 @@ def setup_of(
         module = build_model(experiment.model, shape, outputs_of(schema), schema.vocabulary)
     flat = Flat(module)
     task = Task(flat.layout, flat.read(), clients, experiment.rounds, shape, len(schema.classes), chance)
-    objective = objective_of(schema)
+    wanted, labels = experiment.evaluation, schema.classes or schema.targets
+    objective = objective_of(schema).measured_by(wanted.metrics, labels, wanted.positive)
     return Setup(
         method,
         task,

@@ -3,7 +3,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const byId = (id) => document.getElementById(id);
-  const percent = data.metric === "accuracy";
+  const percent = data.percent;
   const scale = percent ? 100 : 1;
   const phone = () => window.innerWidth < 760;
 
@@ -19,7 +19,7 @@
   };
   const plain = (v) => (known(v) ? (percent ? (100 * v).toFixed(1) : v.toPrecision(4)) : "–");
   const withHalf = (i, text = score) => (!i ? "–" : text(i.mean) + (known(i.half) ? " ± " + (percent ? (100 * i.half).toFixed(1) : num(i.half)) : ""));
-  const unit = percent ? "accuracy, %" : data.metric;
+  const unit = data.metric + (percent ? ", %" : "");
 
   function node(tag, attributes = {}, ...children) {
     const out = document.createElement(tag);
@@ -214,6 +214,11 @@
       ["vs alone", (m) => withHalf(m.gain, signed), (m) => m.gain && m.gain.mean],
       ["decile", (m) => plain(m.decile), (m) => m.decile],
       ["worse off", (m) => (known(m.worse_off) ? (100 * m.worse_off).toFixed(0) + " %" : "–"), (m) => m.worse_off],
+      ...Object.keys(data.methods[0].others).map((name) => {
+        const share = data.percents.includes(name);
+        const text = (v) => (known(v) ? (share ? (100 * v).toFixed(1) : v.toPrecision(4)) : "–");
+        return [name + (share ? ", %" : ""), (m) => (m.others[name] ? text(m.others[name].mean) + (known(m.others[name].half) ? " ± " + (share ? (100 * m.others[name].half).toFixed(1) : num(m.others[name].half)) : "") : "–"), (m) => m.others[name] && m.others[name].mean];
+      }),
       ["up", (m) => size(m.up), (m) => m.up],
       ["down", (m) => size(m.down), (m) => m.down],
       [known(data.equalBytes) ? "at " + size(Number(data.equalBytes.toPrecision(2))).replace(/\.?0+ /, " ") : "at equal bytes", (m) => withHalf(m.at_equal, plain), (m) => m.at_equal && m.at_equal.mean],
