@@ -133,7 +133,7 @@ def measure(method: str, model: str, clients: int, memory: int, rounds: int) -> 
         return Grown(
             method, model, clients, memory, rounds, setup.task.layout.size, len(loop.delivery.snapshot().acked), start,
             took - checkpoint, checkpoint, processor, turns, before, peak_mb(), engine.peak_rss_mb,
-            (loop.resting.held + engine.references.held[1]) / 1e6, rests / 1e6, sum(files) / 1e6, len(files),
+            (loop.resting.held + engine.references.files.held[1]) / 1e6, rests / 1e6, sum(files) / 1e6, len(files),
         )  # fmt: skip
 
 

@@ -76,7 +76,7 @@ def test_a_run_without_a_folder_leaves_only_the_references_that_are_still_needed
     monkeypatch.setattr(engine.references, "publish", noted)
     rounds.run()
     assert len(set(written)) > len(rounds.delivery.references), "workers find in files what they need"
-    assert {path.name for path in engine.references.folder.iterdir()} <= rounds.delivery.references
+    assert {path.name for path in engine.references.files.folder.iterdir()} <= rounds.delivery.references
     engine.close()
 
 
@@ -89,13 +89,13 @@ class OneLoop(InProcess):
         self.loop = WorkerLoop()
         assert isinstance(self.loop.configure(shared, os.dup(self.block.handle)), Configured)
         assert self.loop._worker is not None
-        self.loop._worker.references.keep_within(hot_bytes)
+        self.loop._worker.references.files.limit = hot_bytes
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         for job in jobs:
             self.references.publish(JobGroup((job,)).references)
             tickets = (self.store.ticket(job.client),)
-            response = self.loop.work(Request((job,), tickets, self.store.scratch, self.references.folder))
+            response = self.loop.work(Request((job,), tickets, self.store.files.scratch, self.references.files.folder))
             if response.wrote[0] is not None:
                 self.store.written(job.client, response.wrote[0])
             yield response.outcomes[0]
@@ -111,7 +111,7 @@ def test_a_worker_past_its_budget_writes_no_reference_back() -> None:
     engine = OneLoop(setup, hot_bytes=1)
     rounds = assemble(setup, engine, evaluation=LAST_ROUND)
     rounds.run()
-    assert {path.name for path in engine.references.folder.iterdir()} <= rounds.delivery.references
+    assert {path.name for path in engine.references.files.folder.iterdir()} <= rounds.delivery.references
     engine.close()
 
 
@@ -381,7 +381,7 @@ if __name__ == "__main__":
     loop = assemble(setup, engine, Half(), LAST_ROUND)
     def told(report):
         if report.round == 2:
-            print(engine.store.scratch, *(process.pid for process in engine.processes), flush=True)
+            print(engine.store.files.scratch, *(process.pid for process in engine.processes), flush=True)
     loop.run(told)
 """
 

@@ -34,8 +34,14 @@ def reference(seed: int, size: int = 100) -> Reference:
     return Reference.of({"weights": np.random.default_rng(seed).normal(size=size).astype(np.float32)})
 
 
+def in_folder(folder: Path, hot_bytes: int = 2**20) -> ReferenceStore:
+    store = ReferenceStore(hot_bytes)
+    store.files.settle(folder)
+    return store
+
+
 def files(store: ReferenceStore) -> list[str]:
-    return sorted(path.name for path in store.folder.iterdir())
+    return sorted(path.name for path in store.files.folder.iterdir())
 
 
 def test_only_long_vectors_and_positions_are_worth_a_reference() -> None:
@@ -53,18 +59,18 @@ def test_equal_content_is_held_once() -> None:
     store = ReferenceStore()
     names = {store.add(reference(0)) for _ in range(5)}
     assert len(names) == 1
-    assert store.held == (1, 400)
+    assert store.files.held == (1, 400)
     assert store.add(reference(1)) not in names
-    assert store.held == (2, 800)
+    assert store.files.held == (2, 800)
 
 
 def test_past_the_budget_the_one_used_longest_ago_is_a_file(tmp_path: Path) -> None:
-    store = ReferenceStore(tmp_path, hot_bytes=800)
+    store = in_folder(tmp_path, 800)
     first, second = (store.add(reference(seed)) for seed in (0, 1))
     assert files(store) == []
     store.find(bytes.fromhex(first))
     third = store.add(reference(2))
-    assert store.held == (2, 800)
+    assert store.files.held == (2, 800)
     assert files(store) == [second], "the first one was used after it"
     found = store.find(bytes.fromhex(second))
     assert found is not None
@@ -73,23 +79,23 @@ def test_past_the_budget_the_one_used_longest_ago_is_a_file(tmp_path: Path) -> N
     assert isinstance(other, np.ndarray)
     assert np.array_equal(one, other)
     assert sorted(files(store)) == sorted([first, second]), "it is in memory again, and another one is not"
-    assert store.held == (2, 800)
+    assert store.files.held == (2, 800)
     assert third not in files(store)
 
 
 def test_one_that_is_larger_than_the_budget_is_held_alone(tmp_path: Path) -> None:
-    store = ReferenceStore(tmp_path, hot_bytes=10)
+    store = in_folder(tmp_path, 10)
     first, second = (store.add(reference(seed)) for seed in (0, 1))
-    assert store.held == (1, 400)
+    assert store.files.held == (1, 400)
     assert files(store) == [first]
     assert store.find(bytes.fromhex(second)) is not None
 
 
 @pytest.mark.parametrize("damage", ["another", "cut", "text", "removed"])
 def test_wrong_content_is_no_reference(damage: str, tmp_path: Path) -> None:
-    store = ReferenceStore(tmp_path)
+    store = in_folder(tmp_path)
     name, other = store.add(reference(0)), store.add(reference(1))
-    store.publish_all([name, other])
+    store.files.save()
     file = tmp_path / name
     whole = file.read_bytes()
     damages: dict[str, Callable[[], object]] = {
@@ -99,28 +105,31 @@ def test_wrong_content_is_no_reference(damage: str, tmp_path: Path) -> None:
         "removed": file.unlink,
     }
     damages[damage]()
-    fresh = ReferenceStore(tmp_path)
+    fresh = in_folder(tmp_path)
     assert fresh.find(bytes.fromhex(name)) is None
     assert fresh.find(bytes.fromhex(other)) is not None
 
 
 def test_what_no_frame_can_refer_to_any_more_goes(tmp_path: Path) -> None:
-    store = ReferenceStore(tmp_path)
+    store = in_folder(tmp_path)
     names = [store.add(reference(seed)) for seed in range(3)]
-    store.keep_only(names[:2])
-    assert store.held == (2, 800)
-    written = store.publish_all(names)
+    store.files.keep(names[:2])
+    assert store.files.held == (2, 800)
+    store.files.save()
     assert files(store) == sorted(names[:2])
-    assert written == [*(tmp_path / name for name in names[:2]), tmp_path], "what must be on the disk, told once"
-    assert store.publish_all(names) == []
+    must_sync = [*(tmp_path / name for name in names[:2]), tmp_path]
+    assert store.files.take_unsynced() == must_sync
+    assert store.files.take_unsynced() == []
     (tmp_path / "notes.txt").write_text("the owner's")
-    store.sweep(names[1:2])
+    store.files.keep(names[1:2])
+    assert files(store) == sorted([*names[:2], "notes.txt"]), "the last checkpoint may name it"
+    store.files.sweep()
     assert files(store) == sorted([names[1], "notes.txt"])
 
 
 def test_threads_that_look_for_the_same_reference_all_find_it(tmp_path: Path) -> None:
     """Replies are decoded in threads: where one finds nothing, the aggregation is made again without them."""
-    store = ReferenceStore(tmp_path)
+    store = in_folder(tmp_path)
     fingerprint = bytes.fromhex(store.add(reference(0)))
     together = Barrier(2)
 
@@ -139,38 +148,42 @@ def test_threads_that_look_for_the_same_reference_all_find_it(tmp_path: Path) ->
 
 def test_a_worker_reads_the_servers_files_and_writes_none(tmp_path: Path) -> None:
     """What the server has removed stays removed, however much the worker has read."""
-    server, worker = ReferenceStore(tmp_path), ReferenceStore(hot_bytes=800, reads_only=True)
+    server, worker = in_folder(tmp_path), ReferenceStore(hot_bytes=800, reads_only=True)
     for round in range(6):
         names = [server.add(reference(10 * round + client)) for client in range(3)]
-        server.publish_all(names)
-        server.sweep(names)
+        server.files.save()
+        server.files.keep(names)
+        server.files.sweep()
         worker.read_from(tmp_path, round)
         for name in (*names, *names):
             assert worker.find(bytes.fromhex(name)) is not None, "what it has forgotten it reads again"
         assert files(server) == sorted(names)
-        assert worker.held == (2, 800)
+        assert worker.files.held == (2, 800)
     worker.read_from(tmp_path, 6)
-    assert worker.held == (0, 0), "a round is over, and what it needed with it"
-    worker.sweep(())
+    assert worker.files.held == (0, 0), "a round is over, and what it needed with it"
+    worker.files.keep(())
+    worker.files.sweep()
     assert files(server) == sorted(names)
 
 
 def test_what_a_crash_left_half_written_goes(tmp_path: Path) -> None:
-    store = ReferenceStore(tmp_path)
+    store = in_folder(tmp_path)
     name = store.add(reference(0))
     for left in (f"{name}.part", f"{name}.0123abcd.part", f"{name}.notes.part"):
         (tmp_path / left).write_bytes(b"half")
-    store.publish_all([name])
-    store.sweep([name])
-    assert files(store) == [name, f"{name}.notes.part"]
+    store.files.save()
+    again = ReferenceStore()
+    again.files.adopt(tmp_path, {name})
+    assert again.find(bytes.fromhex(name)) is not None
+    assert files(again) == [name, f"{name}.notes.part"]
 
 
 def test_files_of_a_store_of_its_own_go_with_it() -> None:
     store = ReferenceStore()
     store.publish([bytes.fromhex(store.add(reference(0)))])
-    folder = store.folder
+    folder = store.files.folder
     assert files(store)
-    store.close()
+    store.files.close()
     assert not folder.exists()
 
 
@@ -180,7 +193,7 @@ def test_files_of_a_store_of_its_own_go_with_it() -> None:
 def test_one_process_writes_no_files_for_itself() -> None:
     rounds = loop(tiny_setup(METHODS.get("spfl")(), clients=3, rounds=3))
     rounds.run()
-    assert rounds.engine.references.held[0]
+    assert rounds.engine.references.files.held[0]
     assert not files(rounds.engine.references)
 
 
@@ -216,7 +229,7 @@ def test_a_model_that_goes_to_everybody_is_held_once_and_old_ones_go() -> None:
     setup = tiny_setup(FedAvg(), rounds=4)
     made = loop(setup)
     held = []
-    made.run(lambda _: held.append(made.engine.references.held))
+    made.run(lambda _: held.append(made.engine.references.files.held))
     assert held == [(1, 4 * setup.task.layout.size)] * 4
     assert set(made.delivery.snapshot().holds) == set(setup.task.clients)
 
@@ -225,7 +238,7 @@ def test_a_late_reply_is_read_against_the_downlink_that_it_answers() -> None:
     setup = tiny_setup(FedAvg(), rounds=4)
     made = loop(setup, Scripted(({}, {"c1": "later"}, {}, {})))
     held: list[int] = []
-    made.run(lambda _: held.append(made.engine.references.held[0]))
+    made.run(lambda _: held.append(made.engine.references.files.held[0]))
     assert held == [1, 2, 3, 2], "of c1 what it is known to have and what it was sent; of the others what they have"
     assert made.delivery.snapshot().acked["c1"] == (1, 0)
 
@@ -276,6 +289,6 @@ def test_a_server_without_the_reference_sends_the_whole() -> None:
     whole = loop(tiny_setup(FedAvg(), rounds=4))
     whole.run()
     made = loop(tiny_setup(FedAvg(), rounds=4))
-    made.run(lambda _: made.engine.references.keep_only(()))
+    made.run(lambda _: made.engine.references.files.keep(()))
     assert np.array_equal(made.server.weights, whole.server.weights)
     assert all(report.down.against == 0 for report in made.run_log.rounds)

@@ -18,9 +18,9 @@ import pytest
 import sparsona
 from sparsona.cli import main
 from sparsona.errors import RunError, SparsonaError
-from sparsona.federation.references import ReferenceStore
 from sparsona.runs.checkpoint import Checkpointer, _Manifest
 from sparsona.runs.directory import SUMMARY, RunDirectory
+from sparsona.runs.spill import SpillStore
 from sparsona.runs.state import pack
 
 
@@ -403,7 +403,7 @@ def test_a_crash_around_the_manifest_changes_no_byte_that_is_sent(
 ) -> None:
     """Downlinks are coded against what clients hold: a checkpoint that counts has all of it on the disk."""
     whole = train(tmp_path / "whole", 4, "fedavg")
-    done = iter(range(2))
+    done = iter(range(6 if moment == "after the manifest" else 2))  # three stores are swept per round
 
     def crash(*_: object, **__: object) -> None:
         if next(done, None) is None:
@@ -411,7 +411,7 @@ def test_a_crash_around_the_manifest_changes_no_byte_that_is_sent(
 
     with monkeypatch.context() as patched:
         if moment == "after the manifest":
-            patched.setattr(ReferenceStore, "sweep", crash)
+            patched.setattr(SpillStore, "sweep", crash)
         else:
             patched.setattr("sparsona.runs.checkpoint.sync", crash)
         with pytest.raises(KeyboardInterrupt):

@@ -59,7 +59,7 @@ def test_what_was_given_longest_ago_rests_first() -> None:
     assert store.held <= 1200
     files = list(store.files.folder.iterdir())
     assert [file.name for file in files] == sorted(resting_names(rested))
-    store.sweep(state)
+    store.keep(state)
     assert list(store.files.folder.iterdir()) == []
     store.close()
 
@@ -83,9 +83,9 @@ def test_a_large_array_is_mapped_and_its_file_goes_with_it() -> None:
     assert np.array_equal(rested.rows, state.rows)
     assert store.rested(rested).rows is rested.rows, "what is mapped stays"
     assert digest(rested) == digest(state)
-    store.sweep(rested)
+    store.keep(rested)
     assert [file.name for file in store.files.folder.iterdir()] == ["rows-0"]
-    store.sweep(None)
+    store.keep(None)
     assert list(store.files.folder.iterdir()) == []
     store.close()
 
@@ -97,7 +97,7 @@ def test_it_is_a_mapping_whatever_the_budget(given_: list[tuple[str, int]], limi
     for client, number in given_:
         plain[client] = number
         state = store.rested(state | {client: packed(number)})
-        store.sweep(state)
+        store.keep(state)
     assert list(state) == sorted(plain)
     assert {client: int(value.values[0]) for client, value in state.items()} == plain
     assert digest(state) == digest(ByClient({client: packed(number) for client, number in plain.items()}))
@@ -162,14 +162,15 @@ def test_a_checkpoint_writes_what_has_changed(tmp_path: Path) -> None:
     store.files.settle(tmp_path)
     state = Held(np.ones(3, np.float32), ByClient({f"c{n}": packed(n) for n in range(5)}), np.ones(2, np.float32))
     first = store.written(state)
-    assert len(store.files.take_unsynced(resting_names(first))) == 5 + 1, "a file a client, and the folder"
+    assert len(store.files.take_unsynced()) == 5 + 1, "a file a client, and the folder"
     state = replace(state, owed=state.owed | {"c2": packed(7)})
     second = store.written(state)
     new = resting_names(second) - resting_names(first)
-    assert [path.name for path in store.files.take_unsynced(new)] == [*new, tmp_path.name]
+    assert [path.name for path in store.files.take_unsynced()] == [*new, tmp_path.name]
     assert digest(second) == digest(state)
     assert not resting_names(state), "what is in memory stays there"
-    store.sweep(second)
+    store.keep(second)
+    store.files.sweep()
     assert {path.name for path in tmp_path.iterdir()} == resting_names(second)
     little = RestingStore()
     assert little.written(state) is state

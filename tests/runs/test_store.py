@@ -13,7 +13,7 @@ from sparsona.errors import RunError
 from sparsona.federation.delivery import LoopState
 from sparsona.runs.checkpoint import Checkpointer, Snapshot
 from sparsona.runs.state import digest, pack
-from sparsona.runs.store import ClientStore, write_state
+from sparsona.runs.store import ClientStore
 from sparsona.testing import tiny_setup
 
 
@@ -47,14 +47,14 @@ def test_what_is_not_hot_is_on_disk_and_comes_back() -> None:
     for round in range(3):
         for i in range(20):
             small.put(f"c{i}", state(100 * round + i))
-    assert small.scratch is not None
-    assert len(list(small.scratch.iterdir())) in (18, 19, 20), "one version a client"
+    assert small.files.scratch is not None
+    assert len(list(small.files.scratch.iterdir())) in (18, 19, 20), "one version a client"
     assert [small.get(f"c{i}").turns for i in range(20)] == [200 + i for i in range(20)]
-    assert len(small._hot) == 2
+    assert small.files.held[0] == 2
     names = [f"c{i}" for i in range(20)]
     assert small.digests(names) == {f"c{i}": digest(state(200 + i)) for i in range(20)}
-    scratch = small.scratch
-    small.close()
+    scratch = small.files.scratch
+    small.files.close()
     assert not scratch.exists()
 
 
@@ -63,7 +63,7 @@ def test_little_state_never_touches_the_disk() -> None:
     for i in range(20):
         large.put(f"c{i}", state(i))
     assert large.get("c7").turns == 7
-    assert large.scratch is None
+    assert large.files.scratch is None
 
 
 def test_a_worker_reads_and_writes_by_ticket(tmp_path: Path) -> None:
@@ -71,16 +71,16 @@ def test_a_worker_reads_and_writes_by_ticket(tmp_path: Path) -> None:
     ours.settle(tmp_path)
     first = ours.ticket("a/b")
     assert first.read is None
-    ours.written("a/b", write_state(first.write, state(1)))
+    ours.written("a/b", first.keep(pack(state(1))) or "")
     second = ours.ticket("a/b")
     assert second.read == first.write != second.write
     assert ours.get("a/b").turns == 1
-    sha256 = write_state(second.write, state(2))
+    sha256 = second.keep(pack(state(2))) or ""
     assert ours.get("a/b").turns == 1, "until it is said to be written"
     ours.written("a/b", sha256)
     assert ours.get("a/b").turns == 2
     assert first.write.exists(), "a checkpoint may name it"
-    ours.sweep()
+    ours.files.sweep()
     assert not first.write.exists()
 
 
@@ -91,14 +91,14 @@ def test_an_unsaved_state_is_written_before_a_worker_gets_its_ticket(tmp_path: P
     ticket = ours.ticket("c0")
     assert ticket.read is not None
     assert ticket.read.read_bytes() == pack(state(5))
-    ours.close()
+    ours.files.close()
 
 
 def test_states_move_into_the_run_directory(tmp_path: Path) -> None:
     ours = store(hot_bytes=9000)
     for i in range(5):
         ours.put(f"c{i}", state(i))
-    scratch = ours.scratch
+    scratch = ours.files.scratch
     versions = ours.settle(tmp_path / "clients")
     assert set(versions) == {f"c{i}" for i in range(5)}
     assert [ours.get(f"c{i}").turns for i in range(5)] == list(range(5))

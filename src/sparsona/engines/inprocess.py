@@ -38,8 +38,8 @@ class InProcess:
 
     def close(self) -> None:
         """Give back what is held."""
-        self.store.close()
-        self.references.close()
+        self.store.files.close()
+        self.references.files.close()
 
 
 @ENGINES.add

@@ -6,8 +6,7 @@ worker processes read the files that they need.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from sparsona.errors import RunError
 from sparsona.message import Part, Positions
-from sparsona.runs.named_files import NamedFiles
+from sparsona.runs.spill import SpillStore
 from sparsona.runs.state import pack, unpack
 from sparsona.wire import Reference
 
@@ -55,104 +54,44 @@ class ReferenceStore:
     array([1., 1., 1.], dtype=float32)
     """
 
-    def __init__(self, folder: Path | None = None, hot_bytes: int = HOT_BYTES, reads_only: bool = False) -> None:
-        self._files = NamedFiles(NAMES, folder)
-        self._reads_only = reads_only
+    def __init__(self, hot_bytes: int = HOT_BYTES, reads_only: bool = False) -> None:
+        self.files: SpillStore[Reference] = SpillStore(NAMES, hot_bytes, _bytes, None if reads_only else _packed)
         self._round: int | None = None
-        self._limit = hot_bytes
-        self._hot: dict[str, Reference] = {}
-        self._total = 0
-        self._lock = threading.RLock()
-        """Held while what is in memory changes, or its order."""
-
-    @property
-    def folder(self) -> Path:
-        """Where references beyond the budget are files."""
-        return self._files.folder
-
-    @property
-    def held(self) -> tuple[int, int]:
-        """How many references are in memory, and their bytes."""
-        return len(self._hot), self._total
-
-    def settle(self, folder: Path) -> None:
-        """Keep files in `folder` from now on."""
-        self._files.settle(folder)
 
     def read_from(self, folder: Path, round: int) -> None:
         """Find in `folder` what is not in memory. What turns of another round have read is forgotten: few downlinks
         refer to it again."""
-        self._files.look_into(folder)
+        self.files.look_into(folder)
         if round != self._round:
-            self.keep_only(())
+            self.files.keep(())
         self._round = round
-
-    def keep_within(self, hot_bytes: int) -> None:
-        """Keep so many bytes in memory from now on."""
-        self._limit = hot_bytes
 
     def add(self, reference: Reference) -> str:
         """Hold a reference; returns its name."""
         name = reference.fingerprint.hex()
-        with self._lock:
-            if name not in self._hot:
-                self._hot[name] = reference
-                self._total += _bytes(reference)
-                while self._total > self._limit and len(self._hot) > 1:
-                    oldest = next(iter(self._hot))
-                    self._write(oldest)
-                    self._total -= _bytes(self._hot.pop(oldest))
+        if self.files.find(name) is None:
+            self.files.put(name, reference)
         return name
 
     def find(self, fingerprint: bytes) -> Reference | None:
         """The reference with this fingerprint, None where there is none."""
         name = fingerprint.hex()
-        with self._lock:
-            if name in self._hot:
-                self._hot[name] = self._hot.pop(name)
-                return self._hot[name]
+        held = self.files.find(name)
+        if held is not None:
+            return held
         try:
-            found: _File = unpack((self.folder / name).read_bytes(), _File)
+            found: _File = unpack((self.files.folder / name).read_bytes(), _File)
         except (OSError, RunError):
             return None
         reference = Reference.of(found.parts)
         if reference.fingerprint != fingerprint:
             return None
-        with self._lock:
-            self._files.note(name)
-            self.add(reference)
+        self.add(reference)
         return reference
 
     def publish(self, fingerprints: Iterable[bytes]) -> None:
         """Have these references as files, which other processes can read."""
-        for fingerprint in fingerprints:
-            self._write(fingerprint.hex())
-
-    def _write(self, name: str) -> None:
-        with self._lock:
-            if not self._reads_only and name in self._hot and name not in self._files.names:
-                self._files.write(name, pack(_File(dict(self._hot[name].parts))))
-
-    def keep_only(self, names: Collection[str]) -> None:
-        """Forget the other references in memory."""
-        with self._lock:
-            for name in [name for name in self._hot if name not in names]:
-                self._total -= _bytes(self._hot.pop(name))
-
-    def publish_all(self, names: Collection[str]) -> list[Path]:
-        """Have these references as files; returns those, and their folder, that may not be on the disk yet."""
-        for name in [name for name in self._hot if name in names]:
-            self._write(name)
-        return self._files.take_unsynced(names)
-
-    def sweep(self, names: Collection[str]) -> None:
-        """Remove the files of other references."""
-        if not self._reads_only:
-            self._files.sweep(names)
-
-    def close(self) -> None:
-        """Remove the files."""
-        self._files.close()
+        self.files.save(fingerprint.hex() for fingerprint in fingerprints)
 
 
 def _bytes(reference: Reference) -> int:
@@ -163,3 +102,7 @@ def _bytes(reference: Reference) -> int:
 @dataclass(frozen=True)
 class _File:
     parts: dict[str, Part]
+
+
+def _packed(name: str, reference: Reference) -> bytes:
+    return pack(_File(dict(reference.parts)))

@@ -61,10 +61,10 @@ class Rounds:
         self.run_log = run_log
         self.checkpointer = checkpointer
         self.resting = RestingStore(memory // 2)
-        engine.references.keep_within(memory // 2)
+        engine.references.files.limit = memory // 2
         if checkpointer is not None:
             engine.store.settle(checkpointer.clients)
-            engine.references.settle(checkpointer.folder / "references")
+            engine.references.files.settle(checkpointer.references)
             self.resting.files.settle(checkpointer.resting)
         self.server: Any = setup.method.start_server(setup.task)
         self.done = 0
@@ -97,6 +97,8 @@ class Rounds:
                 if self.engine.references.find(bytes.fromhex(name)) is None:
                     folder = self.checkpointer.folder
                     raise RunError(f"{folder}: reference {name} is damaged or missing: run it again into another --out")
+        self.engine.references.files.adopt(self.checkpointer.references, self.delivery.references)
+        self.resting.files.adopt(self.checkpointer.resting, resting_names(self.server))
 
     @property
     def seconds(self) -> float:
@@ -117,16 +119,13 @@ class Rounds:
         while going and self.done < self.setup.task.rounds and not self.run_log.stalled(patience):
             report = self.run_log.write(self._round(self.done).values())
             self.done += 1
-            if self.checkpointer is not None:
-                held, server = self.delivery.references, self.resting.written(self.server)
-                written = self.engine.references.publish_all(held)
-                written += self.resting.files.take_unsynced(resting_names(server))
-                self.checkpointer.save(self._snapshot(server), self.engine.store, written)
-                self.engine.references.sweep(held)
-                self.resting.sweep(server)
+            if self.checkpointer is None:
+                self.resting.keep(self.server)
             else:
-                self.engine.references.sweep(self.delivery.references)
-                self.resting.sweep(self.server)
+                server, references = self.resting.written(self.server), self.engine.references.files
+                self.resting.keep(server)
+                references.save()
+                self.checkpointer.save(self._snapshot(server), self.engine.store, references, self.resting.files)
             going = on_round(report) is not False
 
     def leave_out(self, client: ClientId, reason: str) -> None:
@@ -264,7 +263,7 @@ class Rounds:
             self.server = self.resting.rested(found[0])
             self.delivery.buffers = self.delivery.buffers if found[1] is None else found[1]
         self.delivery.acknowledge([reply for reply in replies if reply not in passage.refused])
-        self.engine.references.keep_only(self.delivery.references)
+        self.engine.references.files.keep(self.delivery.references)
         return {reply.client: reason for reply, reason in passage.refused.items()}
 
     def _decoded(self, reply: PendingReply) -> Message:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from sparsona.errors import RunError
 from sparsona.files import check_plain, read_regular, sync, write_new
 from sparsona.method import ClientId
 from sparsona.runs.resting import read_resting, resting_names
+from sparsona.runs.spill import SpillStore
 from sparsona.runs.state import pack, unpack
 from sparsona.runs.store import ClientStore, Stored, check_sha256
 
@@ -85,12 +85,13 @@ class Checkpointer:
         self.records = records
         self.clients = folder / "clients"
         self.resting = folder / "resting"
+        self.references = folder / "references"
         self._manifest = folder / "manifest.json"
 
-    def save(self, snapshot: Snapshot[Any], store: ClientStore, written: Sequence[Path] = ()) -> None:
+    def save(self, snapshot: Snapshot[Any], store: ClientStore, *spilled: SpillStore[Any]) -> None:
         """Write what has changed, then make it count, then remove what it replaces.
 
-        `written` are further files that the snapshot names: they are on the disk before it counts.
+        `spilled` are the other stores whose files the snapshot names: they are on the disk before it counts.
         """
         stored = store.settle(self.clients)
         files = {f"server.{snapshot.done}": pack(snapshot.server), f"loop.{snapshot.done}": pack(snapshot.loop)}
@@ -111,10 +112,12 @@ class Checkpointer:
         ours = [*(self.folder / name for name in files), partial, self.folder]
         if self.records is not None and self.records.exists():
             ours.append(self.records)
-        sync([*written, *store.take_unsynced(), *ours])
+        stores = (store.files, *spilled)
+        sync([*(path for one in stores for path in one.take_unsynced()), *ours])
         partial.replace(self._manifest)
         sync([self.folder])
-        store.sweep()
+        for one in stores:
+            one.sweep()
         for path in self.folder.iterdir():
             if path.name not in files and OURS.fullmatch(path.name):
                 path.unlink()
@@ -128,6 +131,7 @@ class Checkpointer:
         if not self._manifest.exists():
             if any(path.name not in FIRST for path in self.folder.glob("*.*")):
                 raise RunError(f"{self._manifest} is missing: run it again into another --out")
+            store.adopt(self.clients, {})
             return None
         try:
             manifest = self._read_manifest()

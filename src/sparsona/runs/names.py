@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from functools import lru_cache
 from urllib.parse import quote
 
@@ -33,5 +32,5 @@ def file_stem(client: ClientId) -> str:
     return f"{quote(client[:24], safe='').lstrip('.')[:52]}={digest}"
 
 
-VERSIONED = re.compile(r"[A-Za-z0-9_.~%=-]+\.[0-9]+")
-"""The files that hold versions of clients' states: nothing else is ever removed."""
+VERSIONED = r"[A-Za-z0-9_.~%=-]+\.[0-9]+"
+"""A regular expression: the files that hold versions of clients' states."""

@@ -19,7 +19,7 @@ import numpy as np
 from sparsona.errors import RunError
 from sparsona.files import read_regular, write_new
 from sparsona.ops.by_client import ByClient, Resting
-from sparsona.runs.named_files import NamedFiles
+from sparsona.runs.spill import SpillStore
 from sparsona.runs.state import SCALARS, pack, unpack
 from sparsona.runs.store import state_bytes
 
@@ -64,7 +64,7 @@ class RestingStore:
     def __init__(self, limit: int = BUDGET, whole: int = WHOLE) -> None:
         self._limit = limit
         self._whole = whole
-        self.files = NamedFiles(NAMES)
+        self.files: SpillStore[Any] = SpillStore(NAMES)
         """What is put aside."""
         self._sizes: dict[int, dict[str, tuple[Any, int]]] = {}
         self._written: dict[int, tuple[Any, Resting[Any]]] = {}
@@ -136,7 +136,7 @@ class RestingStore:
             return self._written[id(value)][1]
         data = pack(value)
         name = hashlib.sha256(data).hexdigest()
-        if name not in self.files.names:
+        if not self.files.is_file(name):
             self.files.write(name, data)
         return Resting(name, partial(self._load, name, type(value)))
 
@@ -152,16 +152,16 @@ class RestingStore:
         found[...] = array
         found.flush()
         found.flags.writeable = False
-        self.files.note(path.name)
         view = np.asarray(found)
         self._mapped_files[id(view)] = view, path
         return view
 
-    def sweep(self, state: Any) -> None:
-        """Remove the files that this state does not need."""
-        names, arrays = resting_names(state), {id(part) for part in _parts(state) if isinstance(part, np.ndarray)}
-        self._mapped_files = {key: found for key, found in self._mapped_files.items() if key in arrays}
-        self.files.sweep(names | {path.name for _, path in self._mapped_files.values()})
+    def keep(self, state: Any) -> None:
+        """Discard what this state does not need. A mapped file goes at once: no checkpoint names it."""
+        arrays = {id(part) for part in _parts(state) if isinstance(part, np.ndarray)}
+        for key in self._mapped_files.keys() - arrays:
+            self._mapped_files.pop(key)[1].unlink(missing_ok=True)
+        self.files.keep(resting_names(state))
 
     def close(self) -> None:
         """Remove what was written outside of a run directory."""

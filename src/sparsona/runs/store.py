@@ -11,7 +11,6 @@ and write states by itself.
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from sparsona.errors import RunError
 from sparsona.files import read_regular, write_new
 from sparsona.method import ClientId
 from sparsona.runs.names import VERSIONED, file_stem
+from sparsona.runs.spill import SpillStore
 from sparsona.runs.state import digest, pack, unpack_like
 
 HOT_BYTES = 256 * 2**20
@@ -77,37 +77,30 @@ class Stored:
 
 
 class ClientStore:
-    """The clients' states. One that was never written is what `fresh` makes for a client."""
+    """The clients' states, each under its client's name and a version. A client without one has what `fresh` makes."""
 
     def __init__(self, fresh: Callable[[ClientId], Any], hot_bytes: int = HOT_BYTES) -> None:
         self._fresh = fresh
-        self._limit = hot_bytes
-        self._hot: dict[ClientId, Any] = {}
-        self._sizes: dict[ClientId, int] = {}
-        self._total = 0
-        self._unsaved: set[ClientId] = set()
-        self._stored: dict[ClientId, Stored] = {}
-        self._unsynced: set[ClientId] = set()
-        self._outdated: list[Path] = []
-        self._folder: Path | None = None
-        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self._versions: dict[ClientId, int] = {}
+        self._sha256: dict[str, str] = {}
+        self.files: SpillStore[Any] = SpillStore(VERSIONED, hot_bytes, state_bytes, self._packed)
 
     def get(self, client: ClientId) -> Any:
         """A client's state; a fresh one for a client that has none."""
-        if client in self._hot:
-            state = self._hot.pop(client)
-            self._hot[client] = state
-            return state
-        if client not in self._stored:
+        if client not in self._versions:
             return self._fresh(client)
-        state = read_state(self._file(client), self._fresh(client), client)
-        self._keep_hot(client, state)
+        name = self._name(client)
+        state = self.files.find(name)
+        if state is None:
+            state = read_state(self.files.folder / name, self._fresh(client), client)
+            self.files.put(name, state)
         return state
 
     def put(self, client: ClientId, state: Any) -> None:
         """Keep a client's state until the next checkpoint writes it."""
-        self._unsaved.add(client)
-        self._keep_hot(client, state)
+        if client not in self._versions or self.files.is_file(self._name(client)):
+            self._advance(client)
+        self.files.put(self._name(client), state)
 
     def digests(self, clients: Iterable[ClientId]) -> dict[ClientId, str]:
         """Of each client's state: the sha256 of its bytes, whether they are in a file or not."""
@@ -115,126 +108,52 @@ class ClientStore:
 
     def ticket(self, client: ClientId) -> Ticket:
         """For a worker process that does the reading and writing itself; tell :meth:`written` when it has written."""
-        if client in self._unsaved:
-            self._save(client)
-        return Ticket(self._place(), file_stem(client), self._next(client) - 1)
+        version = self._versions.get(client, 0)
+        if version:
+            self.files.save([self._name(client)])
+        return Ticket(self.files.folder, file_stem(client), version)
 
     def written(self, client: ClientId, sha256: str) -> None:
         """The file that the client's last ticket named is its state now; its bytes have this hash."""
-        self._forget(client)
-        self._replace(client, sha256)
-
-    @property
-    def scratch(self) -> Path | None:
-        """The folder of the states while they belong to no run directory: whoever comes last removes it."""
-        return Path(self._scratch.name) if self._scratch else None
+        self._advance(client)
+        self._sha256[self._name(client)] = sha256
+        self.files.note(self._name(client))
 
     def settle(self, folder: Path) -> Mapping[ClientId, Stored]:
         """Have all states as files in `folder`, from now on; returns what is stored of each."""
-        if self._folder != folder:
-            folder.mkdir(parents=True, exist_ok=True)
-            old = {client: self._file(client) for client in self._stored}
-            self._folder = folder
-            for client, path in old.items():
-                write_new(self._file(client), path.read_bytes())
-            self._unsynced = set(self._stored)
-            self.close()
-        for client in sorted(self._unsaved):
-            self._save(client)
-        return self._stored
-
-    def take_unsynced(self) -> list[Path]:
-        """The files, and their folder, that may not be on the disk yet: sync them before a checkpoint names them."""
-        files = [self._file(client) for client in sorted(self._unsynced)]
-        self._unsynced.clear()
-        return [*files, files[0].parent] if files else []
+        self.files.settle(folder)
+        self.files.save()
+        return {client: Stored(n, self._sha256[self._name(client)]) for client, n in self._versions.items()}
 
     def adopt(self, folder: Path, stored: Mapping[ClientId, Stored]) -> None:
-        """Continue with the states that a checkpoint names, if all of them are as they were written.
+        """Continue with the states that a checkpoint names, if all of them are as they were written."""
+        self.files.keep(())
+        self._versions = {client: state.version for client, state in stored.items()}
+        self._sha256 = {self._name(client): state.sha256 for client, state in stored.items()}
+        for client in stored:
+            name = self._name(client)
+            check_sha256(folder / name, self._sha256[name], f"the state of client {client}")
+        self.files.adopt(folder, self._sha256)
 
-        Other versions in `folder` are left from a crash, and go. Files that no store has written stay.
-        """
-        self._hot, self._sizes, self._total = {}, {}, 0
-        self._unsaved, self._unsynced, self._outdated = set(), set(), []
-        self._folder, self._stored = folder, dict(stored)
-        wanted = set()
-        for client, state in self._stored.items():
-            file = self._file(client)
-            wanted.add(file.name)
-            check_sha256(file, state.sha256, f"the state of client {client}")
-        for path in sorted(folder.iterdir()) if folder.exists() else ():
-            if path.name not in wanted and VERSIONED.fullmatch(path.name):
-                path.unlink()
+    def _name(self, client: ClientId) -> str:
+        return f"{file_stem(client)}.{self._versions[client]}"
 
-    def sweep(self) -> None:
-        """Remove the versions that have been replaced: call it when no checkpoint needs them any more."""
-        for path in self._outdated:
-            path.unlink(missing_ok=True)
-        self._outdated.clear()
+    def _advance(self, client: ClientId) -> None:
+        """Replace the client's state by its next version."""
+        if client in self._versions:
+            old = self._name(client)
+            self._sha256.pop(old, None)
+            self.files.discard([old])
+        self._versions[client] = self._versions.get(client, 0) + 1
 
-    def close(self) -> None:
-        """Remove what was written outside of a run directory."""
-        if self._scratch is not None:
-            self._scratch.cleanup()
-            self._scratch = None
-
-    def _next(self, client: ClientId) -> int:
-        return self._stored[client].version + 1 if client in self._stored else 1
-
-    def _place(self) -> Path:
-        """The folder of the states."""
-        if self._folder is None:
-            self._scratch = tempfile.TemporaryDirectory(prefix="sparsona-", ignore_cleanup_errors=True)
-            self._folder = Path(self._scratch.name)
-        return self._folder
-
-    def _file(self, client: ClientId, version: int | None = None) -> Path:
-        number = self._stored[client].version if version is None else version
-        return self._place() / f"{file_stem(client)}.{number}"
-
-    def _save(self, client: ClientId) -> None:
-        sha256 = write_state(self._file(client, self._next(client)), self._hot[client])
-        self._unsaved.discard(client)
-        self._replace(client, sha256)
-
-    def _replace(self, client: ClientId, sha256: str) -> None:
-        """The client's next version is its state from now on."""
-        if client in self._stored:
-            self._outdated.append(self._file(client))
-        self._stored[client] = Stored(self._next(client), sha256)
-        self._unsynced.add(client)
-        if self._scratch is not None:
-            self.sweep()
-
-    def _keep_hot(self, client: ClientId, state: Any) -> None:
-        unsaved = client in self._unsaved
-        self._forget(client)
-        self._hot[client], self._sizes[client] = state, state_bytes(state)
-        self._total += self._sizes[client]
-        if unsaved:
-            self._unsaved.add(client)
-        while self._total > self._limit and len(self._hot) > 1:
-            coldest = next(iter(self._hot))
-            if coldest in self._unsaved:
-                self._save(coldest)
-            self._forget(coldest)
-
-    def _forget(self, client: ClientId) -> None:
-        self._hot.pop(client, None)
-        self._total -= self._sizes.pop(client, 0)
-        self._unsaved.discard(client)
+    def _packed(self, name: str, state: Any) -> bytes:
+        data = pack(state)
+        self._sha256[name] = hashlib.sha256(data).hexdigest()
+        return data
 
     def _digest(self, client: ClientId) -> str:
-        if client in self._stored and client not in self._unsaved:
-            return self._stored[client].sha256
-        return digest(self.get(client))
-
-
-def write_state(path: Path, state: Any) -> str:
-    """Write a state to a new file; returns the sha256 of its bytes."""
-    data = pack(state)
-    write_new(path, data)
-    return hashlib.sha256(data).hexdigest()
+        known = self._sha256.get(self._name(client)) if client in self._versions else None
+        return known or digest(self.get(client))
 
 
 def check_sha256(path: Path, sha256: str, what: str) -> bytes:

@@ -266,5 +266,5 @@ class FlowerEngine:
         )
 
     def close(self) -> None:
-        self.store.close()
-        self.references.close()
+        self.store.files.close()
+        self.references.files.close()

@@ -64,8 +64,8 @@ class NodeMemory:
         self._file = folder / MANIFEST
         self._manifest = _manifest_of(folder)
         self._memory: ClientMemory | None = None
-        self.references = ReferenceStore(folder / "references")
-        (folder / "references").mkdir(exist_ok=True)
+        self.references = ReferenceStore()
+        self.references.files.adopt(folder / "references", {name for _, name in self._manifest.references})
 
     @property
     def memory(self) -> ClientMemory:
@@ -143,8 +143,8 @@ class NodeMemory:
             held.append((down.stamp.order, name))
         names = {name for _, name in held[-MOST_REFERENCES:]}
         self._write(replace(self._manifest, references=tuple(held[-MOST_REFERENCES:])))
-        self.references.keep_only(names)
-        self.references.sweep(names)
+        self.references.files.keep(names)
+        self.references.files.sweep()
 
     def _load(self, name: str) -> ClientMemory:
         if not name:

@@ -101,7 +101,7 @@ class Pool:
         tickets = tuple(self.store.ticket(job.client) for job in group.jobs)
         self.references.publish(group.references)
         try:
-            process.submit(Request(group.jobs, tickets, self.store.scratch, self.references.folder), group)
+            process.submit(Request(group.jobs, tickets, self.store.files.scratch, self.references.files.folder), group)
         except WorkerDied:
             queue.repeat_lost(process.groups, "a worker process", self._workers.remove_dead(process))
             return False
@@ -139,8 +139,8 @@ class Pool:
         if self._owns_workers:
             self._workers.close()
         self._block.close()
-        self.store.close()
-        self.references.close()
+        self.store.files.close()
+        self.references.files.close()
 
 
 @ENGINES.add

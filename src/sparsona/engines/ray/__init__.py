@@ -170,7 +170,7 @@ class RayEngine:
         if worker.sees_files:
             self.references.publish(references)
             files = tuple(ticket.absolute() for ticket in tickets)
-            states = SharedFiles(files, self.references.folder.absolute(), self._marked(files[0]))
+            states = SharedFiles(files, self.references.files.folder.absolute(), self._marked(files[0]))
         else:
             states = HandedOver(tuple(ticket.state() for ticket in tickets), references)
             sent += [self._stored_reference(name) for name in references]
@@ -258,8 +258,8 @@ class RayEngine:
         self._stop(list(self.workers))
         self._unmark()
         self._membership.leave()
-        self.store.close()
-        self.references.close()
+        self.store.files.close()
+        self.references.files.close()
 
 
 def _compare(ready: Ready) -> None:

@@ -116,12 +116,11 @@ class RemoteWorker:
         assert isinstance(self._worker, Worker)
         states, references = request.states, self._worker.references
         if isinstance(states, SharedFiles):
-            references.keep_within(HOT_BYTES)
+            references.files.limit = HOT_BYTES
             references.read_from(states.references, request.jobs[0].stamp.round)
         else:
-            references.keep_within(
-                sys.maxsize
-            )  # they are in the node's object store, and there is no file to read again
+            # They are in the node's object store, and there is no file to read again.
+            references.files.limit = sys.maxsize
             given: tuple[Mapping[str, Part], ...] = sent[len(sent) - len(states.references) :]
             for name, parts in zip(states.references, given, strict=True):
                 references.add(Reference(parts, name))
@@ -138,7 +137,7 @@ class RemoteWorker:
                 kept.append(state)
             outcomes.append(outcome)
         if isinstance(states, HandedOver):
-            references.keep_only(())
+            references.files.keep(())
         return RemoteResponse(tuple(outcomes), tuple(kept), peak_rss_kb())
 
 
