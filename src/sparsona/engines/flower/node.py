@@ -45,7 +45,6 @@ from sparsona.errors import (
     RunError,
     SparsonaError,
     WireError,
-    counted,
     one_line,
 )
 from sparsona.experiment import DEEP, Experiment, build, to_toml
@@ -63,6 +62,7 @@ from sparsona.registry import split_spec
 from sparsona.runs.names import file_stem
 from sparsona.version import __version__
 from sparsona.wire import decode
+from sparsona.words import counted
 
 log = logging.getLogger("sparsona.node")
 
