@@ -45,7 +45,9 @@ KNOWS = {
     "ops": {"bits", "chance", "compiled", "errors", "layout", "message", "options"},
     "method": {"chance", "layout", "message"},
     "metrics": {"chance", "data", "errors", "registry"},
-    "training": {"chance", "compiled", "data", "errors", "layout", "message", "method", "metrics", "ops", "options", "words"},
+    "training": {
+        "chance", "compiled", "data", "errors", "layout", "message", "method", "metrics", "ops", "options", "words",
+    },
     "experts": {"data", "errors", "message", "method", "training"},
     "personal": {"errors", "experts", "message", "method", "ops", "options", "training"},
     "methods": {
