@@ -80,7 +80,7 @@ def measure(name: str, rounds: int) -> dict[str, Any]:
         clients = setup.task.clients
         turns = rounds * len(clients)
         states = [len(pack({"state": engine.store.get(client).state})) for client in clients]
-        scores = {point: (loop.run_log.last(point) or {}).get("mean") for point in ("pre", "post")}
+        scores = {point: (loop.run_log.kept(point) or {}).get("mean") for point in ("pre", "post")}
         return {
             "up": sum(r.up.total for r in loop.run_log.rounds) / turns,
             "down": sum(r.down.total for r in loop.run_log.rounds) / turns,

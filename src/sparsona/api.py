@@ -307,7 +307,8 @@ def load(run: str | Path, model: nn.Module | None = None) -> Result:
     experiment, _ = build(read(folder.experiment_file), str(folder.experiment_file))
     clients = tuple(read_clients(folder.clients_file))
     higher = read_about(folder.path).higher_is_better
-    replayed = RunLog({one.client: one.test for one in clients}, higher, None, experiment.split.fewest)
+    rows, keep = {one.client: one.test for one in clients}, experiment.evaluation.keep
+    replayed = RunLog(rows, higher, None, experiment.split.fewest, keep)
     lines = folder.lines()
     for number in range(1, summary["rounds"] + 1):
         replayed.write(line for line in lines if line.round == number)

@@ -78,10 +78,10 @@ def summary_of(
 
 
 def _scores(metrics: Sequence[str], run_log: RunLog) -> dict[str, Any]:
-    """The last scores at each point, by every metric."""
+    """The scores at each point of the models that clients keep, by every metric."""
     named = {metric: metric if number else None for number, metric in enumerate(metrics)}
     return {
-        metric: {point: found for point in POINTS if (found := run_log.last(point, other))}
+        metric: {point: found for point in POINTS if (found := run_log.kept(point, other))}
         for metric, other in named.items()
     }
 

@@ -11,6 +11,8 @@ import pytest
 import sparsona
 from sparsona.federation.evaluation import Evaluation
 from sparsona.message import Vector
+from sparsona.prepare import prepare
+from sparsona.report.measured import measure
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import ClientRecord, RoundReport, RunLog
 
@@ -99,3 +101,19 @@ def test_a_resumed_run_keeps_the_same_model(tmp_path: Path) -> None:
     assert again.summary["digest"] == whole.summary["digest"]
     for client in whole.models:
         np.testing.assert_array_equal(vector(again, client), vector(whole, client))
+
+
+@pytest.mark.parametrize("keep", ["best", "best-per-client"])
+def test_the_scores_of_a_run_are_those_of_the_models_that_clients_keep(keep: str, tmp_path: Path) -> None:
+    result = sparsona.run("ditto", evaluation={"keep": keep}, out=tmp_path / "run", **FAST)
+    data = prepare({"method": "ditto", **FAST}).setup.federation
+    scores = {one.client: one.scores["pre"].value for one in result.clients}
+    for client, model in result.models.items():
+        rows = data.splits[client].test
+        right = np.mean(model.predict(data.data.inputs[rows]) == data.data.targets[rows])
+        assert scores[client] == pytest.approx(right)
+    assert result.summary["accuracy"]["pre"]["mean"] == pytest.approx(np.mean(list(scores.values())))
+    counted = measure(tmp_path / "run").within()
+    assert counted is not None
+    assert counted.test["pre"] == pytest.approx(scores)
+    assert sparsona.load(tmp_path / "run").scores == result.scores

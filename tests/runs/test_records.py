@@ -38,7 +38,7 @@ def test_reports_and_the_picked_round() -> None:
     assert picked is not None
     assert picked.round == 2, "the earliest of equals"
     assert run_log.picked("post") is None
-    last = run_log.last("pre")
+    last = run_log.kept("pre")
     assert last is not None
     assert last["worst"] == 0.4
 

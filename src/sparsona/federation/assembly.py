@@ -29,6 +29,6 @@ def assemble(
     `records` is the file of its log and `checkpoint` the folder of its checkpoints; without them both stay in memory.
     Clients with fewer than `fewest` test rows count in no mean. `memory` limits the bytes of the server's client state.
     """
-    run_log = RunLog(setup.test_rows, setup.objective.higher_is_better, records, fewest)
+    run_log = RunLog(setup.test_rows, setup.objective.higher_is_better, records, fewest, setup.keep)
     checkpointer = None if checkpoint is None else Checkpointer(checkpoint, records)
     return Rounds(setup, engine, schedule, evaluation, run_log, checkpointer, memory)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,13 +70,62 @@ class MeasuredRun:
         return int(self.settings["seed"])
 
     def within(self, bytes: float = math.inf, seconds: float = math.inf) -> Measurement | None:
-        """The last evaluation of all clients within `bytes` and simulated `seconds`."""
+        """What was spent within `bytes` and simulated `seconds`, and the scores of the models that clients then keep."""
         inside = [m for m in self.measurements if m.bytes <= bytes and m.seconds <= seconds]
-        return inside[-1] if inside else None
+        if not inside or self.keep == "last":
+            return inside[-1] if inside else None
+        return kept_scores(inside, self.keep == "best-per-client", self.about.higher_is_better)
+
+    @property
+    def keep(self) -> str:
+        """Which of the models that a client has used is its model in the end."""
+        return str(self.settings.get("evaluation", {}).get("keep", "last"))
+
+    @property
+    def improving(self) -> bool:
+        """Whether the best validation score is that of the last tenth of the rounds: more rounds might help."""
+        rated = {m.round: mean_score(m.validation.get("pre", {})) for m in self.measurements}
+        sign = 1 if self.about.higher_is_better else -1
+        known = {round: sign * score for round, score in rated.items() if not math.isnan(score)}
+        return len(known) > 1 and max(known, key=lambda round: (known[round], -round)) > 0.9 * self.rounds
 
     def last(self, budget: Budget) -> Measurement | None:
         """The last evaluation of all clients within a budget."""
         return self.within(budget.bytes, budget.clock)
+
+
+def kept_scores(found: Sequence[Measurement], per_client: bool, higher_is_better: bool) -> Measurement:
+    """The scores of the best evaluations by validation rows, for all clients or for each, and what all of them took.
+
+    >>> first = Measurement(1, 5, 5, 1.0, 9, {"pre": {"a": 0.8, "b": 0.7}}, {"pre": {"a": 0.9, "b": 0.4}})
+    >>> second = Measurement(2, 9, 9, 2.0, 18, {"pre": {"a": 0.6, "b": 0.9}}, {"pre": {"a": 0.5, "b": 0.5}})
+    >>> kept = kept_scores((first, second), False, True)
+    >>> kept.round, kept.test["pre"], kept_scores((first, second), True, True).test["pre"]
+    (2, {'a': 0.8, 'b': 0.7}, {'a': 0.8, 'b': 0.9})
+    """
+    sign = 1 if higher_is_better else -1
+
+    def best(point: str, client: ClientId) -> Measurement:
+        def rate(m: Measurement) -> float:
+            checked = m.validation.get(point, {})
+            score = checked.get(client, math.nan) if per_client else mean_score(checked)
+            return -math.inf if math.isnan(score) else sign * score
+
+        measured = [m for m in found if client in m.test[point]]
+        top = max(measured, key=rate)
+        return measured[-1] if rate(top) == -math.inf else top
+
+    last = found[-1]
+    source = {p: {client: best(p, client) for client in last.test[p]} for p in last.test}
+    return replace(
+        last,
+        test={p: {k: m.test[p][k] for k, m in of.items()} for p, of in source.items()},
+        validation={p: {k: m.validation[p][k] for k, m in source[p].items()} for p in last.validation},
+        others={
+            metric: {k: m.others[metric][k] for k, m in source["pre"].items() if k in m.others.get(metric, {})}
+            for metric in last.others
+        },
+    )
 
 
 def mean_score(scores: Scores) -> float:

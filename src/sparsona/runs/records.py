@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sparsona.errors import RunError
 from sparsona.method import ClientId
@@ -16,6 +16,9 @@ from sparsona.metrics._named import known
 from sparsona.runs.losses import Losses
 from sparsona.runs.scores import POINTS, summarise
 from sparsona.wire import Ledger
+
+if TYPE_CHECKING:
+    from sparsona.personal.kept import KeepName
 
 
 @dataclass(slots=True)
@@ -144,13 +147,22 @@ class RunLog:
     """The lines of a run, kept in memory by the round and, where there is a file, appended to it."""
 
     def __init__(
-        self, sizes: Mapping[ClientId, int], higher_is_better: bool, file: Path | None = None, fewest: int = 1
+        self,
+        sizes: Mapping[ClientId, int],
+        higher_is_better: bool,
+        file: Path | None = None,
+        fewest: int = 1,
+        keep: KeepName = "last",
     ) -> None:
-        """`sizes`: the clients' test samples; who has fewer than `fewest` is in no mean."""
+        """`sizes`: the clients' test rows; a client with fewer than `fewest` is in no mean. `keep`: the evaluation whose
+        scores are a client's, that of the model which it keeps."""
         self._small = frozenset(client for client, size in sizes.items() if size < fewest)
         self._sizes = sizes
         self._higher = higher_is_better
         self._file = file
+        self._keep = keep
+        self._best: dict[tuple[ClientId, str], float] = {}
+        """The best validation scores by client ("": the mean) and point."""
         self._done = 0
         self.rounds: list[RoundReport] = []
         self.scores: dict[ClientId, dict[str, float]] = {}
@@ -198,13 +210,18 @@ class RunLog:
                 scores[point] = summarise(found, self._sizes, self._higher)
                 checked = {line.client: line.validation[point] for line in lines if point in line.validation}
                 validation[point] = summarise(checked, self._sizes, self._higher)["mean"]
+        better = {point for point, mean in validation.items() if self._improved("", point, mean)}
         for line in lines:
-            if line.test:
-                self.scores[line.client] = {**self.scores.get(line.client, {}), **line.test}
-            for metric, points in line.others.items():
-                self.others.setdefault(metric, {}).setdefault(line.client, {}).update(
-                    {point: test for point, (test, _) in points.items()}
-                )
+            for point, test in line.test.items():
+                if self._keep == "best-per-client":
+                    kept = self._improved(line.client, point, line.validation.get(point))
+                else:
+                    kept = self._keep == "last" or point in better
+                if kept:
+                    self.scores.setdefault(line.client, {})[point] = test
+                    for metric in [metric for metric, points in line.others.items() if point in points]:
+                        others = self.others.setdefault(metric, {}).setdefault(line.client, {})
+                        others[point] = line.others[metric][point][0]
         self.losses.add(lines)
         self._done += 1
         report = RoundReport(
@@ -239,8 +256,24 @@ class RunLog:
             out[metric] = {point: summarise(scores, self._sizes, higher) for point, scores in by_point.items()}
         return out
 
-    def last(self, point: str, metric: str | None = None) -> Mapping[str, float | None] | None:
-        """The scores of the last round that measured this point, by the metric that decides or by another."""
+    def _improved(self, client: ClientId, point: str, score: float | None) -> bool:
+        """Whether this validation score is the best so far. Until there is one, the newest evaluation counts."""
+        old = self._best.get((client, point))
+        if score is None or math.isnan(score):
+            return old is None
+        if old is not None and (score <= old if self._higher else score >= old):
+            return False
+        self._best[client, point] = score
+        return True
+
+    def kept(self, point: str, metric: str | None = None) -> Mapping[str, float | None] | None:
+        """The scores at this point of the models that clients keep, by the metric that decides or by another."""
+        if self._keep != "last":
+            of = self.scores if metric is None else self.others.get(metric, {})
+            found = {k: scores[point] for k, scores in of.items() if point in scores and k not in self._small}
+            one = None if metric is None else known(metric)
+            higher = self._higher if metric is None else one is None or one.higher_is_better
+            return summarise(found, self._sizes, higher) if found else None
         for report in reversed(self.rounds):
             found = report.scores if metric is None else report.others.get(metric, {})
             if point in found:
