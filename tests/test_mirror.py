@@ -17,6 +17,7 @@ WHOLE = {
     "test_mirror": "this",
     "test_wheel": "the package as it is installed",
     "cli/test_cli": "all commands, as a user calls them",
+    "cli/test_names": "hostile names on the terminal, by every command",
     "cli/test_own_data": "an owner's tables, from the command line",
     "cli/test_start": "starting is cheap",
     "data/test_hostile": "files that are not what they say",

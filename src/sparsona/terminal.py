@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Any
+from typing import IO, Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -30,6 +30,18 @@ class PlainConsole(Console):
         """All that is printed comes through here, a `Text` that was made elsewhere included."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=lines_of(segment.text))
+
+
+class Screen:
+    """A terminal to which a program writes data of others: their control characters become visible codes."""
+
+    def __init__(self, screen: IO[str]) -> None:
+        self._screen = screen
+
+    def write(self, text: str, /) -> int:
+        """Write a text, without what a terminal would obey."""
+        self._screen.write(lines_of(text))
+        return len(text)
 
 
 class LineFormatter(logging.Formatter):

@@ -5,6 +5,7 @@ A command imports what it needs when it is called: lists, rejected commands and 
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +15,7 @@ import typer
 from sparsona.cli import compare, data, deploy, inspect, new, node, plugins, run, search, server, sweep
 from sparsona.cli.app import app
 from sparsona.errors import SparsonaError, one_line
+from sparsona.terminal import LineFormatter
 
 __all__ = ["app", "main"]
 
@@ -32,6 +34,8 @@ plugins.add_to(app)
 
 def main() -> None:
     """The entry point: a problem is one line on standard error and exit code 2."""
+    if logging.lastResort is not None:  # what is logged without a handler goes to the terminal, too
+        logging.lastResort.setFormatter(LineFormatter())
     try:
         code = app(prog_name="sparsona", standalone_mode=False)
     except SparsonaError as error:

@@ -14,6 +14,7 @@ from sparsona.cli.folders import label, runs_in
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
 from sparsona.registry import suggest
+from sparsona.terminal import Screen
 from sparsona.words import counted
 
 
@@ -95,7 +96,7 @@ def predict(
     from sparsona.export.predict import predict_file, write_predictions
 
     if to is None:
-        predict_file(model, rows, sys.stdout)
+        predict_file(model, rows, Screen(sys.stdout) if sys.stdout.isatty() else sys.stdout)
         return
     count = write_predictions(model, rows, to)
     out.print(f"wrote {to}: {counted(count, 'prediction')}", soft_wrap=True)

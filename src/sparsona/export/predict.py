@@ -8,7 +8,7 @@ import json
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -143,7 +143,13 @@ def write_predictions(model: Path, rows: Path, to: Path) -> int:
     return count
 
 
-def predict_file(model: Path, rows: Path, out: IO[str]) -> int:
+class Writable(Protocol):
+    """Takes texts: a file, or a terminal."""
+
+    def write(self, text: str, /) -> object: ...
+
+
+def predict_file(model: Path, rows: Path, out: Writable) -> int:
     """Write a csv of predictions, a line for each row of a csv, parquet or npz file; returns how many."""
     predictor = load_model(model)
     table = read_rows(rows)
