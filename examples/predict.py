@@ -1,4 +1,4 @@
-"""Predict the rows of a csv file with an exported model: python predict.py MODEL.npz ROWS.csv. Needs numpy only."""
+"""Predict the rows of a csv file with numpy only: python predict.py MODEL.npz ROWS.csv [--probabilities]."""
 
 import csv
 import json
@@ -8,6 +8,7 @@ import numpy as np
 
 model = np.load(sys.argv[1])
 card = json.loads(str(model["sparsona"]))
+task, classes = card["schema"]["task"], card["schema"]["classes"]
 usual = {"separator": ",", "decimal": ".", "encoding": "utf-8", "missing": card["missing"]}
 written = card["schema"].get("format", usual)
 
@@ -33,6 +34,52 @@ def value(cell, made):
     return (number(cell) - made["mean"]) / made["std"]
 
 
+def net(x, name):
+    for layer in card["chain"]:
+        if layer["kind"] == "linear":
+            x = model[name + layer["name"] + ".weight"] @ x + model[name + layer["name"] + ".bias"]
+        elif layer["kind"] == "relu":
+            x = np.maximum(x, 0)
+    return x
+
+
+def trees(x, name, rows):
+    feature, threshold, left, right = (model[name + key] for key in ("feature", "threshold", "left", "right"))
+    scores, node = model[name + "start"].copy(), model[name + "roots"]
+    while (left[node] != node).any():  # a leaf leads to itself
+        node = np.where(np.float32(x)[feature[node]] <= threshold[node], left[node], right[node])
+    np.add.at(scores, model[name + "outputs"], model[name + "value"][node])
+    if task == "regression":
+        return scores
+    share = (shares(scores) * rows + 1 / (2 if task == "multilabel" else len(scores))) / (rows + 1)
+    return np.log(share) if task == "classification" else np.log(share / (1 - share))
+
+
+def shares(outputs):
+    if task == "regression":
+        return outputs
+    if task == "multilabel":
+        return 1 / (1 + np.exp(-outputs))
+    exp = np.exp(outputs - outputs.max())
+    return exp / exp.sum()
+
+
+def answer(x):
+    """What the model says of a row: probabilities, or numbers in the target's units."""
+    total = 0.0
+    for one in card.get("experts", [{"kind": "net", "name": "", "share": 1}]):
+        if one["kind"] == "net":
+            outputs = net(x, one["name"])
+        elif one["kind"] == "linear":
+            outputs = model[one["name"] + "weight"] @ x + model[one["name"] + "bias"]
+        else:
+            outputs = trees(x, one["name"], one["rows"])
+        total = total + one["share"] * shares(outputs)
+    if task == "regression" and card["schema"]["center"]:
+        total = total * np.array(card["schema"]["spread"]) + np.array(card["schema"]["center"])
+    return total
+
+
 names = {made["column"] for made in card["inputs"] if made["kind"] == "equals"}
 encoding = "utf-8-sig" if written["encoding"] == "utf-8" else written["encoding"]
 with open(sys.argv[2], newline="", encoding=encoding) as file:
@@ -46,9 +93,8 @@ for line, row in rows:
         if unseen and not value(row[name], {"kind": "missing"}):
             problem = f"column {name!r}: {row[name].strip()!r} is in no training row"
             print(f"{place}, {problem}; it is predicted as if it were missing", file=sys.stderr)
-    for layer in card["chain"]:
-        if layer["kind"] == "linear":
-            x = model[layer["name"] + ".weight"] @ x + model[layer["name"] + ".bias"]
-        elif layer["kind"] == "relu":
-            x = np.maximum(x, 0)
-    print(card["schema"]["classes"][x.argmax()])
+    found = answer(x)
+    told = [classes[found.argmax()]] if classes else (found > 0.5).astype(int) if task == "multilabel" else found
+    if "--probabilities" in sys.argv and task != "regression":
+        told = [*told, *found.round(6)]
+    print(",".join(map(str, told)))

@@ -50,7 +50,7 @@ def test_our_predictions_are_lightgbms_own() -> None:
     found = fit_trees(rows).used
     assert isinstance(found, Trees)
     theirs = lightgbm().Booster(model_str=found.forests[0]).predict(rows.inputs, raw_score=True)
-    assert scores_of(found.forests[0], rows.inputs) == pytest.approx(theirs, abs=1e-12)
+    assert scores_of(read_forest(found.forests[0]), rows.inputs) == pytest.approx(theirs, abs=1e-12)
 
 
 def test_a_class_that_the_client_lacks_is_unlikely_but_possible() -> None:

@@ -149,9 +149,9 @@ def test_onnx_of_other_nets_and_tasks(tmp_path: Path, model: str, data: str) -> 
         assert (prediction == expected).mean() > 0.97, "a tie may fall the other way"
 
 
-def test_a_model_of_several_weights_leaves_as_safetensors(tmp_path: Path) -> None:
+def test_a_model_that_is_no_mixture_leaves_as_safetensors(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    result = sparsona.run("fedem", data=wards(), rounds=1, categorical="sex,kind", out=run)
+    result = sparsona.run("pfedgate", data=wards(), rounds=1, categorical="sex,kind", out=run)
     export_model(run, "east", tmp_path / "east.safetensors")
     rows = wards()["east"]
     again = load_model(tmp_path / "east.safetensors")
@@ -216,7 +216,7 @@ def test_files_that_are_no_models_are_told(run: Path, tmp_path: Path) -> None:
         ("a.npz", b"hello", "is damaged, or no model"),
         ("a.safetensors", b"hello", "is damaged, or no model"),
         ("a.txt", b"hello", r"give a model file, which ends in \.safetensors or \.npz$"),
-        ("a.onnx", b"hello", r"give the model as \.safetensors or \.npz, or run \.onnx with onnxruntime$"),
+        ("a.onnx", b"hello", r"give the model as \.safetensors or \.npz, or run it with onnxruntime$"),
         ("empty.npz", b"", "empty.npz is empty: write it again with sparsona export"),
         ("empty.safetensors", b"", "empty.safetensors is empty: write it again with sparsona export"),
         ("cut.npz", npz[: len(npz) // 2], r"\(it is no whole npz file\): write it again with sparsona export$"),

@@ -18,6 +18,7 @@ from sparsona.message import Message, Vector
 from sparsona.method import Fit, Model
 from sparsona.ops.mixture import Mixture
 from sparsona.personal.layer import METHOD_ALONE, PersonalLayer
+from sparsona.personal.leaves import leaves
 
 WHERE = task(nn.Linear(1, 2))
 
@@ -72,7 +73,7 @@ def test_a_model_of_several_vectors_is_averaged_vector_by_vector() -> None:
     two = Mixture((floats(4, 4, 4, 4), floats(2, 2, 2, 2)), floats(1, 0))
     found = used(PersonalLayer(average=0.5), one, two, assembled=two)
     assert isinstance(found, Mixture)
-    assert [model.tolist() for model in found.models] == [[2] * 4, [2] * 4]
+    assert [leaf.tolist() for leaf in leaves(found)[:2]] == [[2] * 4, [2] * 4]
     assert found.mixture.tolist() == [0.75, 0.25]
 
 
@@ -81,15 +82,15 @@ def test_a_pool_averages_a_net_trained_alone_and_the_clients_own() -> None:
     found = used(layer, floats(1, 1, 1, 1), floats(1, 1, 1, 5), assembled=floats(9, 9, 9, 9))
     assert isinstance(found, Mixture)
     assert found.mixture.tolist() == [0.5, 0.5]
-    assert found.models[0].tolist() == [1, 1, 1, 3]
-    assert found.models[1].tolist() == [1.5] * 4, "alone it is at 1 and then at 2"
+    assert leaves(found)[0].tolist() == [1, 1, 1, 3]
+    assert leaves(found)[1].tolist() == [1.5] * 4, "alone it is at 1 and then at 2"
 
 
 def test_own_without_a_running_mean_is_the_model_trained_last() -> None:
     layer = PersonalLayer(average=0.0, pool=("own", "shared"))
     found = used(layer, floats(1, 1, 1, 1), floats(2, 2, 2, 2), assembled=floats(9, 9, 9, 9))
     assert isinstance(found, Mixture)
-    assert [model.tolist() for model in found.models] == [[2] * 4, [9] * 4]
+    assert [leaf.tolist() for leaf in leaves(found)[:2]] == [[2] * 4, [9] * 4]
 
 
 def test_the_log_prior_stands_in_the_output_bias_of_every_net_of_the_model() -> None:
@@ -97,7 +98,7 @@ def test_the_log_prior_stands_in_the_output_bias_of_every_net_of_the_model() -> 
     assert METHOD_ALONE.model(None, floats(0, 0, 5, 5), local) == pytest.approx([0, 0, 6, 7])
     both = METHOD_ALONE.model(None, Mixture((floats(0, 0, 0, 0), floats(1, 1, 1, 1)), floats(0.5, 0.5)), local)
     assert isinstance(both, Mixture)
-    assert [model.tolist() for model in both.models] == [[0, 0, 1, 2], [1, 1, 2, 3]]
+    assert [leaf.tolist() for leaf in leaves(both)[:2]] == [[0, 0, 1, 2], [1, 1, 2, 3]]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -41,34 +41,45 @@ class Trees:
 
     def outputs(self, inputs: Array) -> Array:
         """Return the outputs for rows of numbers, in float64."""
-        scores = np.empty((len(inputs), len(self.base)))
+        scores = scores_of(self.joined(), inputs)
         if self.kind == "classification":
-            raw = scores_of(self.forests[0], inputs)
-            raw = np.concatenate([np.zeros_like(raw), raw], 1) if raw.shape[1] == 1 else raw
-            shares = np.exp(raw - raw.max(1, keepdims=True))
-            scores[:] = 0.0
-            scores[:, list(self.places)] = shares / shares.sum(1, keepdims=True)
-            logs: Array = np.log(smoothed(scores, self.rows, len(self.base)))
+            shares = np.exp(scores - scores.max(1, keepdims=True))
+            logs: Array = np.log(smoothed(shares / shares.sum(1, keepdims=True), self.rows, len(self.base)))
             return logs
-        for place, text in enumerate(self.forests):
-            scores[:, place] = scores_of(text, inputs)[:, 0] if text else self.base[place]
         if self.kind == "multilabel":
             odds = smoothed(1 / (1 + np.exp(-scores)), self.rows, 2)
             scores = np.log(odds) - np.log1p(-odds)
         return scores
 
+    def joined(self) -> Forest:
+        """Return all trees as one forest with one score per output."""
+        if self.kind == "classification":
+            found = read_forest(self.forests[0])
+            places = self.places[1:] if found.outputs.max(initial=0) == 0 else self.places
+            start = np.full(len(self.base), NEVER)
+            start[list(self.places)] = 0.0
+            return replace(found, outputs=np.array(places)[found.outputs], start=start)
+        start = np.array([0.0 if text else base for text, base in zip(self.forests, self.base, strict=True)])
+        each = [
+            replace(forest, outputs=np.full(len(forest.roots), place))
+            for place, text in enumerate(self.forests)
+            if text and (forest := read_forest(text))
+        ]
+        return _together(each, start)
+
 
 @dataclass(frozen=True)
 class Forest:
-    """The trees of one text, their nodes one after another.
+    """Trees, their nodes one after another.
 
     A node sends a row to `left` if its number at `feature` is at most `threshold`, else to `right`. A leaf is a node
-    that sends every row to itself and has a `value`. `roots` are the first nodes; tree t adds to score t modulo
-    `scores`.
+    that sends every row to itself and has a `value`. `roots` are the trees' first nodes, and `outputs` the places in
+    the scores that the trees add to, which begin at `start`.
     """
 
-    scores: int
+    start: Array
     roots: Indices
+    outputs: Indices
     feature: Indices
     threshold: Array
     left: Indices
@@ -77,12 +88,15 @@ class Forest:
     depth: int
 
 
-def scores_of(text: str, inputs: Array) -> Array:
-    """Return the raw scores of the trees in `text`, of shape (rows, scores)."""
-    forest = read_forest(text)
+NEVER = -1e30
+"""The score of a class that a client lacks."""
+
+
+def scores_of(forest: Forest, inputs: Array) -> Array:
+    """Return the scores of rows of numbers."""
     step = max(1, BATCH // len(forest.roots))
-    parts = [_scores(forest, inputs[start : start + step]) for start in range(0, len(inputs), step)]
-    return np.concatenate(parts) if parts else np.zeros((0, forest.scores))
+    parts = [_scores(forest, inputs[begin : begin + step]) for begin in range(0, len(inputs), step)]
+    return np.concatenate(parts) if parts else np.zeros((0, len(forest.start)))
 
 
 def _scores(forest: Forest, inputs: Array) -> Array:
@@ -91,8 +105,9 @@ def _scores(forest: Forest, inputs: Array) -> Array:
     for _ in range(forest.depth):
         goes_left = inputs[rows, forest.feature[nodes]] <= forest.threshold[nodes]
         nodes = np.where(goes_left, forest.left[nodes], forest.right[nodes])
-    by_round = forest.value[nodes].reshape(len(inputs), -1, forest.scores)
-    out: Array = by_round.sum(1)
+    values, out = forest.value[nodes], np.tile(forest.start, (len(inputs), 1))
+    for place in np.unique(forest.outputs):
+        out[:, place] += values[:, forest.outputs == place].sum(1)
     return out
 
 
@@ -144,4 +159,19 @@ def _joined(trees: list[tuple[Array, Array, Array, Array, Array]], scores: int) 
         reached, depth = np.unique(np.concatenate([left[reached], right[reached]])), depth + 1
         if depth > len(left):
             raise ValueError("a tree has a circle")
-    return Forest(scores, roots, feature, threshold, left, right, value, depth)
+    outputs = np.arange(len(trees)) % scores
+    return Forest(np.zeros(scores), roots, outputs, feature, threshold, left, right, value, depth)
+
+
+def _together(forests: list[Forest], start: Array) -> Forest:
+    """Return several forests as one."""
+    before = np.concatenate([[0], np.cumsum([len(forest.value) for forest in forests])[:-1]]).astype(np.int64)
+
+    def moved(name: str) -> Array:
+        return np.concatenate([getattr(one, name) + first for one, first in zip(forests, before, strict=True)])
+
+    feature, threshold, value, outputs = (
+        np.concatenate([getattr(one, name) for one in forests]) for name in ("feature", "threshold", "value", "outputs")
+    )
+    depth = max(forest.depth for forest in forests)
+    return Forest(start, moved("roots"), outputs, feature, threshold, moved("left"), moved("right"), value, depth)

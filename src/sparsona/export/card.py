@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -40,8 +40,10 @@ class ModelCard:
     schema: Schema
     chain: tuple[Mapping[str, Any], ...] = ()
 
-    def text(self, tensors: Mapping[str, tuple[int, ...]] | None = None) -> str:
-        """The JSON of the card; `tensors` are the names and shapes of the weights."""
+    def text(
+        self, tensors: Mapping[str, tuple[int, ...]] | None = None, experts: Sequence[Mapping[str, Any]] = ()
+    ) -> str:
+        """The JSON of the card; `tensors` are the names and shapes of the weights, `experts` what a mixture is of."""
         tree = {
             "format": FORMAT,
             "sparsona": __version__,
@@ -56,6 +58,7 @@ class ModelCard:
             "missing": sorted(self.schema.format.words),
             "tensors": {} if tensors is None else tensors,
             "chain": self.chain,
+            **({"experts": list(experts)} if experts else {}),
         }
         return json.dumps(tree, ensure_ascii=False)
 

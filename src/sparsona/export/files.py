@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
@@ -56,17 +57,18 @@ def model_bytes(model: Model, layout: Layout, card: ModelCard, buffers: Mapping[
     return safetensors_bytes({**load_tensors(packed), **(buffers or {})}, card, _notes(packed))
 
 
-def npz_bytes(tensors: Mapping[str, Array], card: ModelCard) -> bytes:
-    """An npz file: the weights, and the card as a text."""
+def npz_bytes(tensors: Mapping[str, Array], card: ModelCard, experts: Sequence[Mapping[str, Any]] = ()) -> bytes:
+    """An npz file: the weights, and the card as a text. `experts` says what the arrays are of a model of several."""
     out = io.BytesIO()
-    np.savez(out, allow_pickle=False, **{**tensors, KEY: np.array(_text(card, tensors))})
+    np.savez(out, allow_pickle=False, **{**tensors, KEY: np.array(_text(card, tensors, experts))})
     return out.getvalue()
 
 
 def read_model(path: Path) -> ModelFile:
     """The model in a file that ends in .safetensors or .npz."""
-    if path.suffix == ".onnx":
-        raise InputError(f"cannot read {path}: give the model as .safetensors or .npz, or run .onnx with onnxruntime")
+    if path.suffix in (".onnx", ".txt"):
+        runs = "onnxruntime" if path.suffix == ".onnx" else "lightgbm"
+        raise InputError(f"cannot read {path}: give the model as .safetensors or .npz, or run it with {runs}")
     if path.suffix not in (".safetensors", ".npz"):
         raise InputError(f"cannot read {path}: give a model file, which ends in .safetensors or .npz")
     try:
@@ -106,7 +108,7 @@ def holds_model(data: bytes) -> bool:
     try:
         return KEY in _notes(data)
     except (ValueError, AttributeError):
-        return ONNX_KEY in data
+        return ONNX_KEY in data or f"\n{KEY}={{".encode() in data
 
 
 ONNX_KEY = b"\n\x08" + KEY.encode() + b"\x12"
@@ -120,5 +122,5 @@ def _notes(data: bytes) -> dict[str, str]:
     return notes
 
 
-def _text(card: ModelCard, tensors: Mapping[str, Array]) -> str:
-    return card.text({name: tuple(tensors[name].shape) for name in sorted(tensors)})
+def _text(card: ModelCard, tensors: Mapping[str, Array], experts: Sequence[Mapping[str, Any]] = ()) -> str:
+    return card.text({name: tuple(tensors[name].shape) for name in sorted(tensors)}, experts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,11 @@ import torch
 from sparsona.data.dataset import Array
 from sparsona.data.schema.schema import Category, Number, Schema
 from sparsona.errors import InputError
+from sparsona.experts.constant import Constant
+from sparsona.experts.forest import Trees
+from sparsona.experts.linear_model import LinearModel
 from sparsona.export.card import KEY
+from sparsona.export.portable import experts_of, weights_of
 from sparsona.export.predict import PersonalModel
 
 OPSET, IR = 18, 9
@@ -69,14 +73,12 @@ class OnnxGraph:
 
 
 def onnx_bytes(model: PersonalModel) -> bytes:
-    """The ONNX file of a model that is one set of weights."""
+    """The ONNX file of a model: one set of weights, an expert, or a mixture of these."""
     onnx = _packages()
-    if not isinstance(model.model, np.ndarray):
-        raise InputError(f"the model of {model.client} is not one set of weights: export it as .safetensors")
     schema = model.card.schema
     graph = OnnxGraph(onnx)
     ready = _encoded(graph, schema)
-    outputs = _chained(graph, model, ready) if model.card.chain else _traced(graph, model, ready)
+    outputs = _mixed(graph, model, ready)
     _answers(graph, schema, outputs, model.card.outputs)
     whole = onnx.helper.make_graph(graph.nodes, "sparsona", graph.inputs, graph.outputs, graph.constants)
     opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in (("", OPSET), ("ai.onnx.ml", 3))]
@@ -85,6 +87,82 @@ def onnx_bytes(model: PersonalModel) -> bytes:
     onnx.checker.check_model(made)
     data: bytes = made.SerializeToString()
     return data
+
+
+def _mixed(graph: OnnxGraph, model: PersonalModel, ready: str) -> str:
+    """The outputs of all experts, mixed."""
+    parts, task = experts_of(model.model), model.card.schema.task
+    if sum(isinstance(one, np.ndarray) for _, one in parts) > 1 and not model.card.chain:
+        raise InputError(f"ONNX takes one net that is no chain of layers, {model.client} has several: use .safetensors")
+    found = [(share, _expert(graph, replace(model, model=one), ready)) for share, one in parts]
+    if len(found) == 1:
+        return found[0][1]
+    answer = {"classification": "Softmax", "multilabel": "Sigmoid"}.get(task)
+    each = [
+        graph.node("Mul", graph.node(answer, one) if answer else one, graph.constant(share, np.float32))
+        for share, one in found
+    ]
+    total = graph.node("Sum", *each)
+    return _back(graph, total, task)
+
+
+def _back(graph: OnnxGraph, shares: str, task: str) -> str:
+    """Log probabilities of classes, log odds of labels; numbers stay as they are."""
+    if task == "regression":
+        return shares
+    logs = graph.node("Log", shares)
+    if task == "classification":
+        return logs
+    return graph.node("Sub", logs, graph.node("Log", graph.node("Sub", graph.constant(1.0, np.float32), shares)))
+
+
+def _expert(graph: OnnxGraph, model: PersonalModel, ready: str) -> str:
+    """The outputs of one model."""
+    if isinstance(model.model, np.ndarray):
+        return _chained(graph, model, ready) if model.card.chain else _traced(graph, model, ready)
+    flat = graph.node("Flatten", ready, axis=1)
+    if isinstance(model.model, LinearModel | Constant):
+        inputs = int(np.prod(model.card.schema.input_shape))
+        return graph.node("Gemm", flat, *map(graph.constant, weights_of(model.model, inputs)), transB=1)
+    if isinstance(model.model, Trees):
+        return _trees(graph, model.model, flat)
+    raise InputError(f"the model of {model.client} is not one set of weights: export it as .safetensors")
+
+
+def _trees(graph: OnnxGraph, model: Trees, flat: str) -> str:
+    """Trees as one operator. Inputs are float32: x <= t holds for those up to the last float32 that is not above t."""
+    forest = model.joined()
+    nodes, trees = np.arange(len(forest.value)), np.arange(len(forest.roots))
+    tree = np.repeat(trees, np.diff([*forest.roots, len(nodes)]))
+    leaf = forest.left == nodes
+    single = forest.threshold.astype(np.float32)
+    below = np.where(single > forest.threshold, np.nextafter(single, np.float32(-np.inf)), single)
+    place = nodes - forest.roots[tree]
+    scores = graph.node(
+        "TreeEnsembleRegressor",
+        flat,
+        domain="ai.onnx.ml",
+        n_targets=len(forest.start),
+        base_values=forest.start.tolist(),
+        nodes_treeids=tree.tolist(),
+        nodes_nodeids=place.tolist(),
+        nodes_featureids=forest.feature.tolist(),
+        nodes_modes=["LEAF" if end else "BRANCH_LEQ" for end in leaf],
+        nodes_values=below.tolist(),
+        nodes_truenodeids=np.where(leaf, 0, forest.left - forest.roots[tree]).tolist(),
+        nodes_falsenodeids=np.where(leaf, 0, forest.right - forest.roots[tree]).tolist(),
+        target_treeids=tree[leaf].tolist(),
+        target_nodeids=place[leaf].tolist(),
+        target_ids=forest.outputs[tree[leaf]].tolist(),
+        target_weights=forest.value[leaf].tolist(),
+    )
+    if model.kind == "regression":
+        return scores
+    classes = len(forest.start) if model.kind == "classification" else 2
+    shares = graph.node("Softmax", scores, axis=1) if model.kind == "classification" else graph.node("Sigmoid", scores)
+    counted = graph.node("Mul", shares, graph.constant(model.rows / (model.rows + 1), np.float32))
+    smooth = graph.node("Add", counted, graph.constant(1 / classes / (model.rows + 1), np.float32))
+    return _back(graph, smooth, model.kind)
 
 
 def _chained(graph: OnnxGraph, model: PersonalModel, value: str) -> str:

@@ -6,7 +6,8 @@ import csv
 import io
 import json
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -93,8 +94,10 @@ def model_in(file: ModelFile, path: Path, runner: ModelRunner) -> PersonalModel:
     parameters, buffers = runner.layout, runner.flat.buffer_layout
     expected = {tensor.name for layout in (parameters, buffers) for tensor in layout.tensors}
     if "tree" in file.notes:
-        model: Model = unpack(path.read_bytes(), _state_kind(file))
+        model: Model = unpack(path.read_bytes(), *_state_kinds(file))
         _refuse_others({tensor.name for tensor in buffers.tensors} - set(file.tensors), file, path)
+    elif ("0.bias" in file.tensors and "0.bias" not in expected) or "0.roots" in file.tensors:
+        raise InputError(f"{path} is for programs without this package: give the model as .safetensors")
     else:
         _refuse_others(expected ^ set(file.tensors), file, path)
         model = _vector(file, parameters)
@@ -116,16 +119,32 @@ PREDICTORS = ("sparsona.methods.", "sparsona.ops.mixture", "sparsona.experts.")
 """Where the classes of models are that are more than one vector, beside the method's own package."""
 
 
-def _state_kind(file: ModelFile) -> type:
-    """The class of a model that is more than one set of weights: it stands in its method's package."""
-    name = json.loads(file.notes["tree"])["class"]
+def _state_kinds(file: ModelFile) -> list[type]:
+    """The classes of a model that is more than one set of weights: its own, and those of the models that it mixes.
+
+    They stand in the method's package, or among those that every method may use.
+    """
     package = METHODS.get(file.card.method).__module__
     loaded = sorted(sys.modules, key=lambda module: not module.startswith(package))
-    for module in loaded:
-        found = getattr(sys.modules[module], name, None) if module.startswith((package, *PREDICTORS)) else None
-        if isinstance(found, type) and hasattr(found, "predict"):
-            return found
-    raise InputError(f"the model is a {name}, which method {file.card.method!r} does not know")
+    found: list[type] = []
+    for name in _classes(json.loads(file.notes["tree"])):
+        kinds = (
+            getattr(sys.modules[module], name, None) for module in loaded if module.startswith((package, *PREDICTORS))
+        )
+        kind = next((kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)), None)
+        if kind is None or (not found and not hasattr(kind, "predict")):
+            raise InputError(f"the model is a {name}, which method {file.card.method!r} does not know")
+        found.append(kind)
+    return found
+
+
+def _classes(tree: Any) -> Iterator[str]:
+    """The names of the classes in a packed state, the outermost first."""
+    if isinstance(tree, dict) and "class" in tree:
+        yield str(tree["class"])
+    inner = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
+    for one in inner:
+        yield from _classes(one)
 
 
 def write_predictions(model: Path, rows: Path, to: Path) -> int:

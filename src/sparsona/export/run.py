@@ -6,12 +6,13 @@ from pathlib import Path
 
 from sparsona.errors import InputError
 from sparsona.export.files import holds_model, npz_bytes, read_model
+from sparsona.export.portable import lightgbm_bytes, portable
 from sparsona.export.predict import load_model
 from sparsona.files import write_named
 from sparsona.method import ClientId
 from sparsona.runs.directory import RunDirectory
 
-FORMATS = ("safetensors", "npz", "onnx")
+FORMATS = ("safetensors", "npz", "onnx", "txt")
 
 
 def export_model(run: Path, client: ClientId, to: Path, format: str | None = None) -> None:
@@ -29,9 +30,10 @@ def export_model(run: Path, client: ClientId, to: Path, format: str | None = Non
     data = file.read_bytes()
     if chosen == "npz":
         found = read_model(file)
-        if "tree" in found.notes:
-            raise InputError(f"the model of {client} is not one set of weights: export it as .safetensors")
-        data = npz_bytes(found.tensors, found.card)
+        tensors, experts = portable(load_model(file)) if "tree" in found.notes else (found.tensors, [])
+        data = npz_bytes(tensors, found.card, experts)
+    if chosen == "txt":
+        data = lightgbm_bytes(load_model(file))
     if chosen == "onnx":
         from sparsona.export.onnx import onnx_bytes  # its packages are an extra, and slow to import
 

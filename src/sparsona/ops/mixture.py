@@ -1,26 +1,55 @@
-"""A personal model of several: the mean of their probabilities."""
+"""A personal model of several: the weighted mean of what they predict."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
 
+import numpy as np
 import torch
 
 from sparsona.message import Vector
 
+Forward: TypeAlias = Callable[[Vector, torch.Tensor], torch.Tensor]
+
+
+class Predicting(Protocol):
+    """A model that is more than one vector."""
+
+    def predict(self, forward: Forward, inputs: torch.Tensor) -> torch.Tensor:
+        """The outputs of the model for a batch of inputs."""
+
 
 @dataclass(frozen=True)
 class Mixture:
-    """Predicts by the mean of the models' probabilities under the client's mixture."""
+    """Predicts by the mean of the models' probabilities under the client's mixture; of numbers, by their mean.
 
-    models: tuple[Vector, ...]
+    `kind` says what the outputs are: scores of classes (None), log odds of labels, or numbers.
+    """
+
+    models: tuple[Vector | Predicting, ...]
     mixture: Vector
+    kind: Literal["regression", "multilabel"] | None = field(default=None, metadata={"omit": None})
 
-    def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
-        """The logarithm of the mixed probabilities."""
-        parts = [
-            float(share) * forward(model, inputs).softmax(1)
-            for model, share in zip(self.models, self.mixture, strict=True)
-        ]
-        return torch.stack(parts).sum(0).clamp(min=1e-30).log()
+    def predict(self, forward: Forward, inputs: torch.Tensor) -> torch.Tensor:
+        """Return the mixed outputs: log probabilities, log odds, or numbers."""
+        return mixed([outputs_of(model, forward, inputs) for model in self.models], self.mixture, self.kind)
+
+
+def outputs_of(model: Vector | Predicting, forward: Forward, inputs: torch.Tensor) -> torch.Tensor:
+    """Return the outputs of one model."""
+    return forward(model, inputs) if isinstance(model, np.ndarray) else model.predict(forward, inputs)
+
+
+def mixed(
+    outputs: Sequence[torch.Tensor], shares: Vector, kind: Literal["regression", "multilabel"] | None = None
+) -> torch.Tensor:
+    """Return the outputs of a mixture of models with these outputs."""
+    weighted = [(float(share), one) for share, one in zip(shares, outputs, strict=True)]
+    if kind == "regression":
+        return torch.stack([share * one for share, one in weighted]).sum(0)
+    if kind == "multilabel":
+        odds = torch.stack([share * one.sigmoid() for share, one in weighted]).sum(0).clamp(1e-7, 1 - 1e-7)
+        return odds.logit()
+    return torch.stack([share * one.softmax(1) for share, one in weighted]).sum(0).clamp(min=1e-30).log()
