@@ -24,7 +24,7 @@ from sparsona.training.config import TrainConfig
 from sparsona.training.flops import TRAINING, costs, forward_flops
 from sparsona.training.fused import FusedTrainer, RawSamples, TrainerName
 from sparsona.training.job import Trained, TrainJob
-from sparsona.training.loop import TrainSteps, steps_of
+from sparsona.training.loop import steps_of
 from sparsona.training.minibatch import Minibatch, Step, Vectors, checked_outputs
 from sparsona.training.objective import Objective
 from sparsona.training.transform import WeightTransform
@@ -277,14 +277,29 @@ class ModelRunner:
         self.flat.load(job.start)
         self.flat.module.train()
         steps = steps_of(self.flat, job)
+        total, seen = torch.zeros((), device=self.device), 0
         with job.seeded:
-            loss, examples = self._run(job, steps)
+            for indices, importance in job.batches:
+                inputs, targets = self.batch(indices, job.config.augment)
+                scale = None if importance is None else tensor_of(importance, self.device)
+                for _ in range(job.config.repeats):
+                    losses = self.objective.loss(self.shifted(checked_outputs(steps.forward(inputs))), targets)
+                    losses = losses if scale is None else losses * scale
+                    torch.autograd.backward(losses.mean())
+                    with torch.no_grad():
+                        steps.step()
+                        total += losses.detach().sum()
+                    seen += len(indices)
+                    if job.transform is not None:
+                        self._count_step(len(indices), job.transform)
+        if job.transform is None:
+            self.count(seen, job.mask)
         with torch.no_grad():
             moments, transform = steps.finish()
         weights = self.flat.read()
-        self.loss = loss
-        _refuse_diverged(job, loss, examples, weights)
-        return Trained(weights, loss, examples, moments, transform)
+        self.loss = loss = _mean(total, seen)
+        _refuse_diverged(job, loss, seen, weights)
+        return Trained(weights, loss, seen, moments, transform)
 
     def _train_fused(self, fused: FusedTrainer, job: TrainJob) -> Trained:
         trained = fused.train(job)
@@ -292,33 +307,6 @@ class ModelRunner:
         self.count(trained.examples, job.mask)
         _refuse_diverged(job, trained.loss, trained.examples, trained.weights)
         return trained
-
-    def _run(self, job: TrainJob, steps: TrainSteps) -> tuple[float, int]:
-        """Take all steps; return the mean loss and the number of samples seen."""
-        total, seen = torch.zeros((), device=self.device), 0
-        for indices, importance in job.batches:
-            inputs, targets = self.batch(indices, job.config.augment)
-            scale = None if importance is None else tensor_of(importance, self.device)
-            for _ in range(job.config.repeats):
-                total += self._step(steps, inputs, targets, scale)
-                seen += len(indices)
-                if job.transform is not None:
-                    self._count_step(len(indices), job.transform)
-        if job.transform is None:
-            self.count(seen, job.mask)
-        return _mean(total, seen), seen
-
-    def _step(
-        self, steps: TrainSteps, inputs: torch.Tensor, targets: torch.Tensor, scale: torch.Tensor | None
-    ) -> torch.Tensor:
-        """Take one step; return the sum of the losses before it."""
-        losses = self.objective.loss(self.shifted(checked_outputs(steps.forward(inputs))), targets)
-        if scale is not None:
-            losses = losses * scale
-        torch.autograd.backward(losses.mean())
-        with torch.no_grad():
-            steps.step()
-            return losses.detach().sum()
 
     def iterate(
         self, start: Vectors, step: Step, batches: Iterator[tuple[Indices, ...]], config: TrainConfig

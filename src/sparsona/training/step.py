@@ -90,7 +90,8 @@ class StepRule:
     def step(self, gradient: torch.Tensor) -> None:
         """Move the weights along a loss's gradient, which is overwritten."""
         self.prepare(gradient)
-        self._move(gradient)
+        self._optimizer.step(self._weights, gradient)
+        self._pull_apart()
 
     def prepare(self, gradient: torch.Tensor) -> None:
         """Turn a loss's gradient into the one that the optimiser gets: parts 1 to 4 of the rule."""
@@ -114,7 +115,8 @@ class StepRule:
             clip([gradient for _, gradient in parts], self._config.clip)
         for rule, gradient in parts:
             rule._add_decay(gradient)
-            rule._move(gradient)
+            rule._optimizer.step(rule._weights, gradient)
+            rule._pull_apart()
 
     def moments(self) -> Moments:
         """What the optimiser remembers."""
@@ -134,8 +136,7 @@ class StepRule:
             gradient.add_(self._weights, alpha=self._config.weight_decay)
         self._apply_mask(gradient)
 
-    def _move(self, gradient: torch.Tensor) -> None:
-        self._optimizer.step(self._weights, gradient)
+    def _pull_apart(self) -> None:
         if self._proximal is not None and self._proximal.apart:
             distance = self._weights - self._towards
             self._apply_mask(distance)
