@@ -215,7 +215,7 @@ def test_files_that_are_no_models_are_told(run: Path, tmp_path: Path) -> None:
     for name, content, problem in (
         ("a.npz", b"hello", "is damaged, or no model"),
         ("a.safetensors", b"hello", "is damaged, or no model"),
-        ("a.txt", b"hello", r"give a model file, which ends in \.safetensors or \.npz$"),
+        ("a.csv", b"hello", r"give a model file, which ends in \.safetensors or \.npz$"),
         ("a.onnx", b"hello", r"give the model as \.safetensors or \.npz, or run it with onnxruntime$"),
         ("empty.npz", b"", "empty.npz is empty: write it again with sparsona export"),
         ("empty.safetensors", b"", "empty.safetensors is empty: write it again with sparsona export"),

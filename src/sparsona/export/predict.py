@@ -7,7 +7,7 @@ import io
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -131,10 +131,10 @@ def _state_kinds(file: ModelFile) -> list[type]:
         kinds = (
             getattr(sys.modules[module], name, None) for module in loaded if module.startswith((package, *PREDICTORS))
         )
-        kind = next((kind for kind in kinds if isinstance(kind, type) and is_dataclass(kind)), None)
-        if kind is None or (not found and not hasattr(kind, "predict")):
+        kind = next((kind for kind in kinds if isinstance(kind, type) and hasattr(kind, "predict")), None)
+        if kind is None and not found:
             raise InputError(f"the model is a {name}, which method {file.card.method!r} does not know")
-        found.append(kind)
+        found += [] if kind is None else [kind]  # what is no model is named in the annotations of one
     return found
 
 
