@@ -34,12 +34,14 @@ from sparsona.federation.worker import Outcome
 from sparsona.layout import Layout
 from sparsona.message import Vector
 from sparsona.method import Artefact, ClientId, Method, Model
+from sparsona.metrics import Answers
 from sparsona.prepare import Prepared, outputs, prepare
 from sparsona.report.drawings import draw
 from sparsona.report.frames import clients_frame, history_frame
 from sparsona.resume import opened
 from sparsona.runs import artefacts as kept
 from sparsona.runs.about import read_about
+from sparsona.runs.answers import write_answers
 from sparsona.runs.clients import ClientScores, read_clients, write_clients
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.names import file_stem
@@ -263,8 +265,11 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
     module = copy.deepcopy(setup.module)  # a runner takes its module's weights over: the engine still needs its own
     models = Models({client: cards[client] for client in setup.task.clients}, folder, module)
     statistics = Layout.of_buffers(module)
+    answers: dict[ClientId, Answers] = {}
     for outcome in rounds.finish("personal", setup.task.clients):
         assert outcome.model is not None
+        if outcome.answers is not None:
+            answers[outcome.client] = outcome.answers
         client, buffers = outcome.client, outcome.buffers
         own = np.zeros(0, np.float32) if buffers is None else buffers
         if folder is not None:
@@ -274,16 +279,18 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
     joining = rounds.join(prepared.newcomers)
     joined = list(rounds.finish("adapt", prepared.newcomers))
     agreed = prepared.agreement
-    clients = client_scores(setup, run_log, experiment.split.fewest)
+    measured = answers if setup.keep == "last" else {}  # else the scores are another round's than the kept models'
+    clients = client_scores(setup, run_log, experiment.split.fewest, measured)
     peak = max(_peak_rss_mb(), getattr(rounds.engine, "peak_rss_mb", 0.0))
     whole = whole_digest(rounds.server, rounds.engine.store.digests(setup.task.clients))
-    summary = summary_of(experiment, setup, rounds, agreed, clients, whole, peak)
+    summary = summary_of(experiment, setup, rounds, agreed, clients, whole, peak, measured)
     if joined:
         summary["new_clients"] = _joined(joined, joining, prepared)
     artefacts = setup.method.artefacts(rounds.server)
     if folder is not None:
         kept.save(artefacts, folder.path)
         draw(artefacts, folder.path)
+        write_answers(folder.path, answers)
         write_clients(folder.clients_file, clients)
         folder.write_summary(summary)
     path = folder.path if folder else None

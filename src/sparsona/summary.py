@@ -13,9 +13,12 @@ from sparsona.experiment import Experiment
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.setup import Setup
 from sparsona.method import ClientId
+from sparsona.metrics import Answers, Metric
 from sparsona.metrics._named import known
+from sparsona.metrics._resampling import bootstrap
 from sparsona.runs.about import environment
-from sparsona.runs.clients import ClientScores, scored
+from sparsona.runs.answers import together
+from sparsona.runs.clients import ClientScores, Score, scored
 from sparsona.runs.records import RunLog
 from sparsona.runs.scores import POINTS
 from sparsona.runs.state import digest
@@ -31,8 +34,12 @@ def summary_of(
     clients: Sequence[ClientScores],
     whole: str,
     peak_rss_mb: float,
+    answers: Mapping[ClientId, Answers] | None = None,
 ) -> dict[str, Any]:
-    """What summary.json holds. `whole` is the digest of the run, `agreed` what its owners agreed on before round 1."""
+    """What summary.json holds. `whole` is the digest of the run, `agreed` what its owners agreed on before round 1.
+
+    `answers` are those of the clients' models for their test rows, where the engine has them.
+    """
     run_log = rounds.run_log
     up = sum((report.up for report in run_log.rounds), agreed.up)
     down = sum((report.down for report in run_log.rounds), agreed.down)
@@ -72,6 +79,7 @@ def summary_of(
     small = [one.client for one in clients if one.test < experiment.split.fewest]
     if small:
         summary["too_few_test_rows"] = {"fewest": experiment.split.fewest, "clients": small}
+    _add_pooled(summary, setup, run_log, answers or {})
     if undefined := _undefined(setup.objective.metric_names, clients):
         summary["undefined"] = undefined
     return summary
@@ -84,6 +92,28 @@ def _scores(metrics: Sequence[str], run_log: RunLog) -> dict[str, Any]:
         metric: {point: found for point in POINTS if (found := run_log.kept(point, other))}
         for metric, other in named.items()
     }
+
+
+def _add_pooled(summary: dict[str, Any], setup: Setup, run_log: RunLog, answers: Mapping[ClientId, Answers]) -> None:
+    """Add the score over the test rows of all clients together, `pooled`, at `pre`.
+
+    Without the rows it is known for metrics that are means over rows alone.
+    """
+    first, *_ = names = setup.objective.metric_names
+    whole = together(answers) if answers.keys() == set(setup.task.clients) else None
+    sizes = setup.test_rows
+    for metric in names:
+        one = _metric_of(metric, setup.objective.metrics)
+        found = run_log.scores if metric == first else run_log.others.get(metric, {})
+        scores = {client: points["pre"] for client, points in found.items() if "pre" in points}
+        rows = sum(sizes[client] for client in scores)
+        pooled = math.nan
+        if one is not None and whole is not None:
+            pooled = one.value(whole)
+        elif one is not None and one.additive and rows:
+            pooled = sum(score * sizes[client] for client, score in scores.items() if sizes[client]) / rows
+        if "pre" in summary[metric]:
+            summary[metric]["pre"] = {**summary[metric]["pre"], "pooled": None if math.isnan(pooled) else pooled}
 
 
 def _undefined(metrics: Sequence[str], clients: Sequence[ClientScores]) -> dict[str, Any]:
@@ -106,8 +136,13 @@ def whole_digest(server: Any, clients: Mapping[ClientId, str]) -> str:
     return whole.hexdigest()
 
 
-def client_scores(setup: Setup, run_log: RunLog, fewest: int) -> tuple[ClientScores, ...]:
-    """Every client's rows and its last scores; no score where it has fewer than `fewest` test rows."""
+def client_scores(
+    setup: Setup, run_log: RunLog, fewest: int, answers: Mapping[ClientId, Answers] | None = None
+) -> tuple[ClientScores, ...]:
+    """Every client's rows and its last scores; no score where it has fewer than `fewest` test rows.
+
+    An accuracy has Wilson's interval; another score at `pre` has that of a bootstrap, where there are `answers`.
+    """
     first, *_ = setup.objective.metric_names
     out = []
     for client in setup.task.clients:
@@ -118,9 +153,24 @@ def client_scores(setup: Setup, run_log: RunLog, fewest: int) -> tuple[ClientSco
             metric: {point: scored(value, rows, metric == "accuracy") for point, value in of.get(client, {}).items()}
             for metric, of in found.items()
         }
+        for metric, points in by_metric.items():
+            one = _metric_of(metric, setup.objective.metrics)
+            if "pre" in points and metric != "accuracy" and one is not None and client in (answers or {}):
+                rng = setup.task.chance.rng("bootstrap", client=client)
+                points["pre"] = _with_bounds(points["pre"], bootstrap(one, (answers or {})[client], rng))
         scores = by_metric.pop(first, {})
         out.append(ClientScores(client, len(split.train), len(split.validation), rows, scores, by_metric))
     return tuple(out)
+
+
+def _metric_of(name: str, measured: Sequence[Metric]) -> Metric | None:
+    """The metric of a name: one of those that are measured, or a registered one."""
+    return next((one for one in measured if one.name == name), known(name))
+
+
+def _with_bounds(score: Score, bounds: tuple[float, float]) -> Score:
+    """A score with another interval; one that is no number has none."""
+    return score if math.isnan(score.value) else Score(score.value, *bounds)
 
 
 def _parts(ledger: Ledger) -> dict[str, float]:

@@ -59,6 +59,7 @@ def compare(
     from sparsona.report import compared as show
     from sparsona.report.comparison import compare
     from sparsona.report.html import write_report
+    from sparsona.report.verdicts import write_verdicts
     from sparsona.report.words import runaway
     from sparsona.runs.budget import Budget
     from sparsona.studies.contest import (
@@ -111,6 +112,7 @@ def compare(
     seed_range = f"seeds {contest.seeds[0]} to {contest.seeds[-1]}" if len(contest.seeds) > 1 else f"seed {first}"
     size = f"{counted(experiment.clients, 'client')}, {experiment.partition}, {counted(experiment.rounds, 'round')}"
     show.print_comparison(out, found, f"{experiment.data}, {size}, {seed_range}", contest.budget)
+    write_verdicts(folder / "clients.csv", {row.label: row.verdicts for row in found.rows})
     write_report([folder], folder / "report.html", contest.budget)
     out.print(f"results: {folder}", soft_wrap=True, highlight=False)
     out.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)

@@ -17,7 +17,9 @@ from sparsona.federation.references import ReferenceStore, usable
 from sparsona.federation.setup import Setup
 from sparsona.message import Message, Part, Stamp, Vector, paper_bytes
 from sparsona.method import TRAIN, ClientId, Fit, Model, Phase
+from sparsona.metrics import Answers
 from sparsona.personal.kept import KeptModels, kept_model
+from sparsona.runs.answers import are_kept
 from sparsona.runs.state import digest
 from sparsona.training.local import Local
 from sparsona.training.prior import log_prior
@@ -97,6 +99,8 @@ class Outcome:
     samples: float = 0.0
     model: Model | None = None
     buffers: Vector | None = None
+    answers: Answers | None = None
+    """What the model that is kept answers for the client's test rows; None where that is too much, or not asked for."""
     known: tuple[ScoredModel, ...] = ()
     resent: Ledger = field(default_factory=Ledger)
     """What was sent once more, whole, since the client did not have what its downlink was coded against."""
@@ -179,11 +183,21 @@ class Worker:
             samples=0.0 if fit is None else runner.samples,
             model=used(kept) if job.keep_model and kept is not None else None,
             buffers=own if job.keep_model else None,
+            answers=self._answers(kept, split) if job.keep_model and kept is not None else None,
             known=evaluator.known,
         )
         if fit is None:
             return memory, outcome
         return memory.after(fit, down.stamp, own if method.buffers == "own" else None, personal), outcome
+
+    def _answers(self, model: Model, split: ClientSplit) -> Answers | None:
+        """What a model answers for the client's test rows, where answers are kept."""
+        objective, targets = self.setup.objective, self.runner.targets.numpy()
+        width = max(self.setup.task.classes, targets[:1].size)
+        if objective.task is None or not len(split.test) or not are_kept(self.setup.federation, width):
+            return None
+        (outputs,) = self.runner.test_outputs(used(model), split.test)
+        return objective.answers(outputs, targets[split.test])
 
     def _prior(self, local: Local) -> Vector | None:
         """The client's log prior, where training adds it to the outputs."""

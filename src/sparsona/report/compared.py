@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 
 from sparsona.metrics._named import in_percent
-from sparsona.report.comparison import Comparison, ComparisonRow
+from sparsona.report.comparison import Comparison
 from sparsona.report.console import size
 from sparsona.report.measured import MeasuredRun, mean_score
 from sparsona.report.statistics import Interval
@@ -54,15 +54,21 @@ def unit(metric: str) -> str:
 def print_comparison(console: Console, found: Comparison, title: str, budget: Budget | None = None) -> None:
     """What each method scores and whom it helps, then what it sends and computes; `budget` is what each might spend."""
     many = max(row.seeds for row in found.rows) > 1
+    fixed = "" if found.redrawn else " (of the training; the split by time is the same in all)"
+    told = "share of clients that their test rows show to be, at 5 % error for each; of the others they cannot tell"
+    off = f"better, worse off: {told}" if any(row.verdicts for row in found.rows) else "worse off: share below alone"
     console.print(title, highlight=False, style="bold")
     console.print(_scores(found))
     console.print(
         f"{unit(found.metric)}, mean over clients before (pre) and after (post) local training"
-        f"{', 95 % interval over seeds' if many else ''}; vs alone: pre, paired with {found.alone or 'local'}; "
-        "decile: the client at the bottom tenth, pre; worse off: share of clients below alone\n",
+        f"{f', 95 % interval over seeds{fixed}' if many else ''}; vs alone: pre, paired with {found.alone or 'local'}; "
+        f"decile: the client at the bottom tenth, pre; {off}\n",
         highlight=False,
         style="dim",
     )
+    if found.rows[0].others:
+        console.print(_others(found))
+        console.print("the other metrics, pre\n", highlight=False, style="dim")
     console.print(_costs(found))
     whose = "the thriftiest method sends in all" if budget is None or budget.mb is None else "each may send"
     equal = "" if found.equal_bytes is None else f"at {size(found.equal_bytes)}: pre when no more had been sent than "
@@ -74,8 +80,7 @@ def print_comparison(console: Console, found: Comparison, title: str, budget: Bu
 
 
 def _scores(found: Comparison) -> Table:
-    others = list(found.rows[0].others) if found.rows else []
-    table = _table("method", "pre", "post", "vs alone", "decile", "worse off", *map(unit, others))
+    table = _table("method", "pre", "post", "vs alone", "decile", "better", "worse off")
     for row in found.rows:
         table.add_row(
             row.label,
@@ -83,9 +88,18 @@ def _scores(found: Comparison) -> Table:
             with_half(row.post, found.metric),
             with_half(row.gain, found.metric, sign=True),
             score(row.decile, found.metric),
-            _share(row),
-            *(with_half(row.others.get(metric), metric) for metric in others),
+            _share(row.better_off),
+            _share(row.worse_off),
         )
+    return table
+
+
+def _others(found: Comparison) -> Table:
+    """The scores at `pre` by the metrics that do not decide."""
+    names = list(found.rows[0].others)
+    table = _table("method", *map(unit, names))
+    for row in found.rows:
+        table.add_row(row.label, *(with_half(row.others.get(metric), metric) for metric in names))
     return table
 
 
@@ -105,8 +119,8 @@ def _costs(found: Comparison) -> Table:
     return table
 
 
-def _share(row: ComparisonRow) -> str:
-    return "-" if row.worse_off is None else f"{100 * row.worse_off:.0f} %"
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.0f} %"
 
 
 @dataclass

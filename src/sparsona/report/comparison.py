@@ -16,6 +16,7 @@ from sparsona.methods import METHODS
 from sparsona.report.command import MACHINE
 from sparsona.report.measured import MeasuredRun, Measurement, Scores, bottom_decile, mean_score
 from sparsona.report.statistics import Interval, interval
+from sparsona.report.verdicts import Verdict, verdicts
 from sparsona.runs.budget import Budget
 
 
@@ -94,7 +95,8 @@ class Lead:
 class ComparisonRow:
     """One method over its seeds. Scores are means over clients; `gain` is paired with the best way alone, seed by seed.
 
-    `worse_off` is the share of clients, over all seeds, that score less than alone. Bytes, operations and times are
+    `worse_off` is the share of clients that are worse off than alone: by their `verdicts`, or without these the share
+    that scores less, over all seeds. Bytes, operations and times are
     means over the seeds. `at_equal` is the score when as much had been sent as the thriftiest method with the same seed
     sends in all. `seconds`, the real ones, are NaN where a run has gone beyond the evaluation that counts.
     """
@@ -118,6 +120,13 @@ class ComparisonRow:
     """Whether its clients train alone."""
     others: Mapping[str, Interval | None] = field(default_factory=dict)
     """The score at `pre` by the metrics that do not decide."""
+    verdicts: tuple[Verdict, ...] = ()
+    """Each client against training alone, by a paired test on its test rows; empty where the runs keep no answers."""
+
+    @property
+    def better_off(self) -> float | None:
+        """The share of clients that a test shows to be better off than alone; None where there are no verdicts."""
+        return _mean([one.word == "better" for one in self.verdicts]) if self.verdicts else None
 
     @property
     def bytes(self) -> float:
@@ -138,6 +147,8 @@ class Comparison:
     rows: tuple[ComparisonRow, ...]
     equal_bytes: float | None
     alone: str = ""
+    redrawn: bool = True
+    """Whether a seed draws the test rows anew, so that an interval over seeds covers their choice, too."""
 
     @property
     def best(self) -> ComparisonRow:
@@ -159,8 +170,9 @@ def compare(groups: Mapping[str, Sequence[MeasuredRun]], budget: Budget) -> Comp
         if sent:
             equal[key_of(run)] = min(sent, equal.get(key_of(run), math.inf))
     rows = [_row(label, group, alone, budget, equal, about.higher_is_better) for label, group in groups.items()]
+    redrawn = not str(runs[0].settings.get("split", {}).get("by", "")).startswith("time:")
     thriftiest = _mean([*equal.values()]) if equal else None
-    return Comparison(about.metric, about.higher_is_better, tuple(rows), thriftiest, best)
+    return Comparison(about.metric, about.higher_is_better, tuple(rows), thriftiest, best, redrawn)
 
 
 def best_alone(groups: Mapping[str, Sequence[MeasuredRun]], budget: Budget) -> str:
@@ -201,6 +213,8 @@ def _row(
     higher: bool,
 ) -> ComparisonRow:
     counted = [(run, measured) for run in group if (measured := run.last(budget)) is not None]
+    whole = [(run, alone[key_of(run)]) for run, _ in counted if key_of(run) in alone]
+    told = verdicts([pair for pair in whole if all(_is_whole(run, budget) for run in pair) and pair[0] is not pair[1]])
     differences: list[float] = []
     helped: list[float] = []
     pairs: list[tuple[MeasuredRun, Scores, Scores]] = []
@@ -221,7 +235,7 @@ def _row(
         validation=interval([mean_score(m.validation["pre"]) for _, m in counted]),
         gain=interval(differences),
         decile=_mean([bottom_decile(m.test["pre"], higher) for _, m in counted]),
-        worse_off=_mean([float(value < 0) for value in helped]) if helped else None,
+        worse_off=_worse_off(told, helped),
         up=_mean([one.up for one in spent]),
         down=_mean([one.down for one in spent]),
         at_equal=interval([mean_score(m.test["pre"]) for m in ends if m is not None]),
@@ -234,7 +248,20 @@ def _row(
             metric: interval([mean_score(m.others.get(metric, {})) for _, m in counted])
             for metric in (counted[0][1].others if counted else ())
         },
+        verdicts=tuple(told),
     )
+
+
+def _worse_off(told: Sequence[Verdict], helped: Sequence[float]) -> float | None:
+    """The share of clients that are worse off than alone: by a test, or else those that score less."""
+    if told:
+        return _mean([one.word == "worse" for one in told])
+    return _mean([float(value < 0) for value in helped]) if helped else None
+
+
+def _is_whole(run: MeasuredRun, budget: Budget) -> bool:
+    """Whether the evaluation that counts is the last one: the answers that a run keeps are of its end."""
+    return run.finished and run.last(budget) is run.measurements[-1]
 
 
 SEEDS = 3

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from sparsona.data.dataset import Indices
-from sparsona.metrics._named import in_percent
+from sparsona.metrics._named import in_percent, known
 from sparsona.runs.records import RoundReport
 from sparsona.words import counted
 
@@ -71,7 +71,7 @@ class RoundProgress:
         self._progress.update(self._task, advance=1, note=f"{self._score}  {size(self._bytes)}")
 
 
-COLUMNS = (("mean", "mean"), ("weighted", "weighted"), ("bottom_decile", "bottom decile"), ("worst", "worst"))
+COLUMNS = (("mean", "mean"), ("pooled", "pooled rows"), ("bottom_decile", "bottom decile"), ("worst", "worst"))
 
 
 def closing(summary: Mapping[str, Any]) -> Table:
@@ -91,9 +91,16 @@ def closing(summary: Mapping[str, Any]) -> Table:
         joined = counted(new["count"], "new client")
         rows += [(metric, f"{point}, {joined}", values) for point, values in new[metric].items()]
     for one, label, values in rows:
-        table.add_row(label, *(share(values[key], one) for key, _ in COLUMNS))
+        held = {"pooled": None if _is_mean(one) is False else values["weighted"], **values}
+        table.add_row(label, *(share(held[key], one) for key, _ in COLUMNS))
     table.caption, table.caption_justify = "; ".join(_left_out(summary)), "left"
     return table
+
+
+def _is_mean(metric: str) -> bool | None:
+    """Whether a metric is a mean over rows, so that scores weighted by rows are the score of all rows together."""
+    found = known(metric)
+    return None if found is None else found.additive
 
 
 def _left_out(summary: Mapping[str, Any]) -> list[str]:

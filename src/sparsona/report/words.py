@@ -10,6 +10,7 @@ from sparsona.metrics._named import in_percent
 from sparsona.report.comparison import Comparison, ComparisonRow, Lead
 from sparsona.report.console import size
 from sparsona.report.statistics import Interval
+from sparsona.report.verdicts import Verdict
 from sparsona.words import counted
 
 NEAR = 0.01
@@ -159,12 +160,31 @@ def _gained(found: Comparison, gains: Sequence[float]) -> str:
     half = best.gain.half if best.gain is not None else None
     doubt = "" if half is None or best.gain is None or abs(best.gain.mean) > half else ", which may be chance"
     first = f"Against training alone ({found.alone}) a client {word} {difference_text(mean, metric)} on average{doubt}"
+    if best.verdicts:
+        return f"{first}; {_told(best.verdicts)}."
     if not worse:
         return f"{first}, and none of {len(gains)} is worse off."
     return (
         f"{first}; {len(worse)} of {counted(len(gains), 'client')} ({100 * len(worse) / len(gains):.0f} %) "
         f"{'is' if len(worse) == 1 else 'are'} worse off, at most by {difference_text(min(worse), metric)}."
     )
+
+
+def _told(verdicts: Sequence[Verdict]) -> str:
+    """How many clients are better and worse off, as a clause.
+
+    >>> _told([Verdict("a", 0, 0.2, 0.01, 90), Verdict("b", 0, -0.1, 0.4, 35), Verdict("c", 0, 0.1, 0.4, 20)])
+    'of 3 clients 1 is better off, none is worse off, and for 2 the test rows cannot tell'
+    """
+    words: list[str] = [one.word for one in verdicts]
+
+    def off(word: str) -> str:
+        count = words.count(word)
+        return f"{count or 'none'} {'is' if count <= 1 else 'are'} {word} off"
+
+    unclear = words.count("unclear")
+    rest = f", and for {unclear} the test rows cannot tell" if unclear else ""
+    return f"of {counted(len(words), 'client')} {off('better')}, {off('worse')}{rest}"
 
 
 def _nothing_gained(found: Comparison, federated: Sequence[ComparisonRow]) -> str:

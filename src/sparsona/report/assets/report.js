@@ -178,8 +178,10 @@
         }
         const target = !rivals.includes(data.answer.method) ? rivals.sort((a, b) => (data.higher ? 1 : -1) * (e.scores[b] - e.scores[a]))[0] : data.answer.method;
         const gain = (data.higher ? 1 : -1) * (e.scores[target] - alone);
-        const word = Math.abs(gain) < 1e-9 ? "the same" : signed(gain) + (percent ? " points" : "") + (gain > 0 ? ": joining helps you" : ": you are better off alone");
-        out.className = gain < 0 ? "bad" : "good";
+        const verdicts = data.methods.find((m) => m.label === target).verdicts;
+        const told = verdicts[e.id + " " + (known(e.seed) ? e.seed : "")];
+        const word = Math.abs(gain) < 1e-9 ? "the same" : signed(gain) + (percent ? " points" : "") + (told ? ": " + told : gain > 0 ? ": joining helps you" : ": you are better off alone");
+        out.className = told && told.startsWith("cannot") ? "" : gain < 0 ? "bad" : "good";
         out.textContent = `alone (${data.alone}) ${score(alone)}, with ${target} ${score(e.scores[target])}: ${word}. You train on ${e.train} samples and are tested on ${e.test}.`;
       };
       const box = byId("you");
@@ -206,13 +208,14 @@
 
   /* ---- the table ---- */
   function comparison() {
-    const part = section("methods", "The methods side by side", `Scores are means over clients on their own test data, ${data.methods.some((m) => m.seeds.length > 1) ? "with 95 % intervals over seeds" : "with one seed"}. pre: the model as assembled; post: after a round of local training; vs alone: pre, paired with ${data.alone || "local"}; decile: the client at the bottom tenth; worse off: the share of clients that score less than alone; up and down: bytes of all clients; at so many bytes: pre when no more had been sent than the thriftiest method sends in all, or than the budget allows. Press a heading to sort.`);
+    const part = section("methods", "The methods side by side", `Scores are means over clients on their own test data, ${data.methods.some((m) => m.seeds.length > 1) ? "with 95 % intervals over seeds" + (data.redrawn ? "" : ", which redraw the training but not the split by time") : "with one seed"}. pre: the model as assembled; post: after a round of local training; vs alone: pre, paired with ${data.alone || "local"}; decile: the client at the bottom tenth; better and worse off: the share of clients that a paired test on their test rows shows to be (5 % error for each client), of the others the rows cannot tell; without such a test, worse off are those that score less; up and down: bytes of all clients; at so many bytes: pre when no more had been sent than the thriftiest method sends in all, or than the budget allows. Press a heading to sort.`);
     const columns = [
       ["method", (m) => m.label, null],
       [percent ? "pre, %" : "pre", (m) => withHalf(m.pre, plain), (m) => m.pre && m.pre.mean],
       [percent ? "post, %" : "post", (m) => withHalf(m.post, plain), (m) => m.post && m.post.mean],
       ["vs alone", (m) => withHalf(m.gain, signed), (m) => m.gain && m.gain.mean],
       ["decile", (m) => plain(m.decile), (m) => m.decile],
+      ["better", (m) => (known(m.better_off) ? (100 * m.better_off).toFixed(0) + " %" : "–"), (m) => m.better_off],
       ["worse off", (m) => (known(m.worse_off) ? (100 * m.worse_off).toFixed(0) + " %" : "–"), (m) => m.worse_off],
       ...Object.keys(data.methods[0].others).map((name) => {
         const share = data.percents.includes(name);

@@ -1,0 +1,100 @@
+"""One client's verdict: is it better or worse off than alone, or can its test rows not tell?"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Literal
+
+from sparsona.chance import Chance
+from sparsona.files import write_atomically
+from sparsona.method import ClientId
+from sparsona.metrics._named import known
+from sparsona.metrics._resampling import paired_test
+from sparsona.report.measured import MeasuredRun
+from sparsona.runs.answers import read_answers
+from sparsona.words import counted
+
+ERROR = 0.05
+"""The share of clients that get a direction though there is none."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A client with a method against training alone: the gain (above 0 is better), its p-value, and the test rows."""
+
+    client: ClientId
+    seed: int | None
+    gain: float
+    p: float
+    rows: int
+
+    @property
+    def word(self) -> Literal["better", "worse", "unclear"]:
+        """What the test rows show."""
+        if not self.p < ERROR or not self.gain:
+            return "unclear"
+        return "better" if self.gain > 0 else "worse"
+
+    def text(self) -> str:
+        """The verdict in words.
+
+        >>> Verdict("east", 0, 0.057, 0.5, 35).text(), Verdict("west", 0, 0.03, 0.001, 400).text()
+        ('cannot be told from 35 test rows', 'better')
+        """
+        return f"cannot be told from {counted(self.rows, 'test row')}" if self.word == "unclear" else self.word
+
+
+def verdicts(pairs: Sequence[tuple[MeasuredRun, MeasuredRun]]) -> list[Verdict]:
+    """Each client's verdict, from pairs of finished runs on the same rows: with the method, and alone.
+
+    Where the clients are the same in every seed, there is one verdict per client: the mean gain, and twice the median
+    of the p-values, which holds though the seeds share rows (Rüger, 1978). Clients without answers have no verdict.
+    """
+    same = len({repr(sorted(mine.about.clients.items())) for mine, _ in pairs}) == 1
+    found: dict[tuple[ClientId, int | None], list[Verdict]] = {}
+    for mine, alone in pairs:
+        for one in _of_run(mine, alone):
+            found.setdefault((one.client, None if same else mine.seed), []).append(one)
+    return [_joined(several, seed) for (_, seed), several in found.items()]
+
+
+def _joined(several: Sequence[Verdict], seed: int | None) -> Verdict:
+    first = several[0]
+    p = first.p if len(several) == 1 else min(1.0, 2 * median(one.p for one in several))
+    rows = round(sum(one.rows for one in several) / len(several))
+    return Verdict(first.client, seed, sum(one.gain for one in several) / len(several), p, rows)
+
+
+def _of_run(mine: MeasuredRun, alone: MeasuredRun) -> list[Verdict]:
+    metric = known(mine.about.metric)
+    if metric is None or not (mine.finished and alone.finished):
+        return []
+    ours, theirs = read_answers(mine.path), read_answers(alone.path)
+    fewest = int(mine.settings.get("split", {}).get("fewest", 1))
+    out = []
+    for client in sorted(ours.keys() & theirs.keys()):
+        one, other = ours[client], theirs[client]
+        if len(one) < fewest or one.targets.shape != other.targets.shape or (one.targets != other.targets).any():
+            continue
+        gain, p = paired_test(metric, one, other, Chance(mine.seed).rng("paired test", client=client))
+        if not math.isnan(gain):
+            out.append(Verdict(client, mine.seed, gain, p, len(one)))
+    return out
+
+
+def write_verdicts(file: Path, found: Mapping[str, Sequence[Verdict]]) -> None:
+    """A line per method and client: the test rows, the gain over training alone, its p-value and the verdict."""
+    text = io.StringIO()
+    out = csv.writer(text, lineterminator="\n")
+    out.writerow(["method", "client", "seed", "test", "gain", "p", "verdict"])
+    for method, several in found.items():
+        for one in several:
+            seed = "" if one.seed is None else one.seed
+            out.writerow([method, one.client, seed, one.rows, repr(one.gain), f"{one.p:.4g}", one.text()])
+    write_atomically(file, text.getvalue())

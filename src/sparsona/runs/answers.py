@@ -1,0 +1,81 @@
+"""answers.npz of a run: what each client's own model answers for its test rows, for intervals and paired tests.
+
+It stands beside the models: in a simulation in the run directory, on a network on each owner's disk alone.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from sparsona.data.dataset import Federation
+from sparsona.errors import RunError
+from sparsona.files import write_atomically
+from sparsona.method import ClientId
+from sparsona.metrics import Answers, TaskName
+
+FILE = "answers.npz"
+MOST = 2**23
+"""Numbers in all answers of a run. A run with more keeps none."""
+TASKS: tuple[TaskName, ...] = ("classification", "regression", "multilabel")
+
+
+def are_kept(federation: Federation, outputs: int) -> bool:
+    """Whether the answers for all test rows are few enough to be kept."""
+    return sum(len(split.test) for split in federation.splits.values()) * max(outputs, 1) <= MOST
+
+
+def together(answers: Mapping[ClientId, Answers]) -> Answers:
+    """The answers of all clients, one behind the other in the order of their names."""
+    found = [one for _, one in sorted(answers.items())]
+    return replace(
+        found[0],
+        predictions=np.concatenate([one.predictions for one in found]),
+        probabilities=np.concatenate([one.probabilities for one in found]),
+        targets=np.concatenate([one.targets for one in found]),
+    )
+
+
+def write_answers(folder: Path, answers: Mapping[ClientId, Answers]) -> None:
+    """Write the answers of all clients: probabilities as float32, classes as whole numbers."""
+    if not answers:
+        return
+    whole, out = together(answers), io.BytesIO()
+    classes = whole.task == "classification"
+    np.savez_compressed(
+        out,
+        allow_pickle=False,
+        task=np.array(TASKS.index(whole.task)),
+        positive=np.array(whole.positive),
+        clients=np.array(sorted(answers)),
+        bounds=np.cumsum([0, *(len(one) for _, one in sorted(answers.items()))]),
+        predictions=whole.predictions.astype(np.int32) if classes else whole.predictions,
+        probabilities=whole.probabilities.astype(np.float32),
+        targets=whole.targets.astype(np.int32) if classes else whole.targets,
+    )
+    write_atomically(folder / FILE, out.getvalue())
+
+
+def read_answers(folder: Path) -> dict[ClientId, Answers]:
+    """The answers of a run by client; empty where it has kept none."""
+    file = folder / FILE
+    try:
+        with np.load(file, allow_pickle=False) as stored:
+            held = {name: stored[name] for name in stored.files}
+        given = held["probabilities"].astype(np.float64)
+        whole = Answers(TASKS[int(held["task"])], held["predictions"], given, held["targets"], int(held["positive"]))
+        spans = pairwise(held["bounds"].tolist())
+        return {
+            str(client): whole.take(np.arange(start, stop))
+            for client, (start, stop) in zip(held["clients"].tolist(), spans, strict=True)
+        }
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
+        raise RunError(f"{file} is damaged ({error}): run it again into another --out") from None
