@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sparsona.cli.app import err, out
-from sparsona.cli.folders import fresh, interrupted, latest, stem
+from sparsona.cli.folders import folder_for, resumable, stem
 from sparsona.cli.options import RunCommand, RunOptions, takes_run_options
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
@@ -75,9 +75,7 @@ def compare(
 
     shared = options.settings({})
     first = shared.pop("seed", 0)
-    if folder is None:
-        own = stem("compare", str(shared.get("data", "digits")), first)
-        folder = latest(own) if resume else fresh(own)
+    folder = folder or folder_for(stem("compare", str(shared.get("data", "digits")), first), resume)
     there = read_contest(folder) if resume and (folder.exists() or not methods) else None
     if there is not None:
         first = there.seeds[0]
@@ -94,13 +92,9 @@ def compare(
     prepared = runs.prepare(contest.contenders[0], contest.seeds[0])
     contest = runs.contest = contest.including(ways_alone(prepared))
     metric = prepared.setup.objective.metric_name
-    try:
-        with show.LiveTable(err, contest.contenders, len(contest.seeds), metric, contest.budget, quiet) as live:
-            failed = run_contest(runs, ContestWatcher(live.started, live.round, live.ended))
-    except KeyboardInterrupt:
-        how = f"sparsona compare --resume --out {quote(str(folder))}"
-        err.print(interrupted(folder / "study.json", how), soft_wrap=True, highlight=False)
-        raise typer.Exit(130) from None
+    table = show.LiveTable(err, contest.contenders, len(contest.seeds), metric, contest.budget, quiet)
+    with resumable(folder / "study.json", f"sparsona compare --resume --out {quote(str(folder))}"), table as live:
+        failed = run_contest(runs, ContestWatcher(live.started, live.round, live.ended))
     for name, reason in failed.items():
         err.print(f"{name} left the comparison: {reason}", soft_wrap=True, highlight=False)
     groups = measured_groups(runs)

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count, takewhile
 from pathlib import Path
+
+import typer
+
+from sparsona.cli.app import err
 
 
 def stem(what: str, data: str, seed: int) -> str:
@@ -25,6 +30,11 @@ def fresh(name: str) -> Path:
     return next(path for path in _numbered(name) if not path.exists())
 
 
+def folder_for(name: str, resume: bool) -> Path:
+    """The folder of a new run of this name, or the last one, to go on with."""
+    return latest(name) if resume else fresh(name)
+
+
 def latest(name: str) -> Path:
     """The last folder of this name that is there, or the first one."""
     return (list(takewhile(Path.exists, _numbered(name))) or [Path("runs") / name])[-1]
@@ -42,6 +52,12 @@ def label(folder: Path, among: list[Path]) -> str:
     return str(folder) if alike else folder.resolve().name
 
 
-def interrupted(declared: Path, how: str) -> str:
-    """The line after Ctrl-C: how to go on, where the file that declares the work has been written."""
-    return f"interrupted: {f'continue with {how}' if declared.exists() else 'nothing was done'}"
+@contextmanager
+def resumable(declared: Path, how: str) -> Iterator[None]:
+    """After Ctrl-C in this block, say how to go on, if the file that declares the work is written; exit with 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        told = f"continue with {how}" if declared.exists() else "nothing was done"
+        err.print(f"interrupted: {told}", soft_wrap=True, highlight=False)
+        raise typer.Exit(130) from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sparsona.cli.app import err, out
-from sparsona.cli.folders import fresh, interrupted, latest, stem
+from sparsona.cli.folders import folder_for, resumable, stem
 from sparsona.cli.options import RunCommand, RunOptions, takes_run_options
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
@@ -64,7 +64,7 @@ def run(
     if folder is None:
         name = stem(experiment.method, experiment.data, experiment.seed)
         there = RunDirectory.around(file)
-        folder = (there.path if there else latest(name)) if resume else fresh(name)
+        folder = there.path if there and resume else folder_for(name, resume)
     if not quiet and (lines := prepared.understood()):
         err.print(table("what was understood", ("", "understood", "decided"), lines))
     for line in listed(prepared.doubts):
@@ -125,17 +125,13 @@ def _run_and_show(prepared: Prepared, folder: Path, resume: bool, tensorboard: b
 
     experiment = prepared.experiment
     metric = prepared.setup.objective.metric_name
-    try:
-        with ExitStack() as stack:
-            progress = stack.enter_context(show.RoundProgress(err, experiment.method, experiment.rounds, metric, quiet))
-            watchers: list[Callable[[RoundReport], None]] = [progress.advance]
-            if tensorboard:
-                watchers.append(stack.enter_context(scalars(folder)))
-            result = execute(prepared, RunDirectory(folder), resume, told_to(watchers), progress.started)
-    except KeyboardInterrupt:
-        written = RunDirectory(folder).experiment_file
-        err.print(interrupted(written, f"sparsona run {quote(str(written))} --resume"), soft_wrap=True, highlight=False)
-        raise typer.Exit(130) from None
+    written = RunDirectory(folder).experiment_file
+    with resumable(written, f"sparsona run {quote(str(written))} --resume"), ExitStack() as stack:
+        progress = stack.enter_context(show.RoundProgress(err, experiment.method, experiment.rounds, metric, quiet))
+        watchers: list[Callable[[RoundReport], None]] = [progress.advance]
+        if tensorboard:
+            watchers.append(stack.enter_context(scalars(folder)))
+        result = execute(prepared, RunDirectory(folder), resume, told_to(watchers), progress.started)
     if not quiet:
         out.print(show.closing(result.summary))
         out.print(show.traffic(result.summary), soft_wrap=True)

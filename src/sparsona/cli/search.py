@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from sparsona.cli.app import err, out
-from sparsona.cli.folders import fresh, interrupted, latest, stem
+from sparsona.cli.folders import folder_for, resumable, stem
 from sparsona.cli.options import RunCommand, RunOptions, takes_run_options
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
@@ -64,9 +64,7 @@ def tune(
     found = space.knobs(method, tuple(knobs.split(",")) if knobs else ())
     shared = options.settings({})
     first = shared.pop("seed", 0)
-    if folder is None:
-        own = stem(f"tune-{method}", str(shared.get("data", "digits")), first)
-        folder = latest(own) if resume else fresh(own)
+    folder = folder or folder_for(stem(f"tune-{method}", str(shared.get("data", "digits")), first), resume)
     contest = Contest((method,), tuple(range(first, first + seeds)), shared, tuple(options.set or ()))
     runs = Runs(declare(folder, contest, resume), folder, options.tensorboard)
     target = tuning.Target(target_mb, target_score)
@@ -74,12 +72,8 @@ def tune(
     if in_percent(metric) and target_score is not None and not 0 <= target_score <= 1:
         raise InputError(f"--target-score {target_score:g} is no share of 1: give 0.9 for 90 %")
     watch = show.trial_lines(err, trials, metric, quiet)
-    try:
+    with resumable(folder / "study.json", f"the same command, --resume and --out {quote(str(folder))}"):
         done, higher = tuning.tune(runs, method, found, target, trials, watch)
-    except KeyboardInterrupt:
-        how = f"the same command, --resume and --out {quote(str(folder))}"
-        err.print(interrupted(folder / "study.json", how), soft_wrap=True, highlight=False)
-        raise typer.Exit(130) from None
     if not done:
         raise InputError("every trial failed: see the lines above, and search other knobs with --knobs")
     chosen, met = tuning.pick(done, target, higher)
@@ -113,22 +107,16 @@ def choose(
 
     shared = options.settings({})
     first = shared.pop("seed", 0)
-    if folder is None:
-        own = stem("choose", str(shared.get("data", "digits")), first)
-        folder = latest(own) if resume else fresh(own)
+    folder = folder or folder_for(stem("choose", str(shared.get("data", "digits")), first), resume)
     names = tuple(dict.fromkeys(methods or [name for name in METHODS.names() if name not in TABLES]))
     contest = Contest(names, tuple(range(first, first + seeds)), shared, tuple(options.set or ())).including()
     contest = declare(folder, contest, resume)
     runs = Runs(contest, folder, options.tensorboard)
     prepared = runs.prepare(contest.contenders[0], first)
     contest = runs.contest = contest.including(ways_alone(prepared))
-    try:
-        with show.race_status(err, quiet) as say:
-            history = choosing.race(runs, prepared.experiment.rounds, choosing.Limits(mb_per_round, seconds), say)
-    except KeyboardInterrupt:
-        how = f"the same command, --resume and --out {quote(str(folder))}"
-        err.print(interrupted(folder / "study.json", how), soft_wrap=True, highlight=False)
-        raise typer.Exit(130) from None
+    status = show.race_status(err, quiet)
+    with resumable(folder / "study.json", f"the same command, --resume and --out {quote(str(folder))}"), status as say:
+        history = choosing.race(runs, prepared.experiment.rounds, choosing.Limits(mb_per_round, seconds), say)
     finalists = [standing.contender for standing in history[-1].standings]
     run_folders = [runs.path(name, seed) for name in finalists for seed in contest.seeds]
     notes = choosing.account(history, prepared.setup.objective.metric_name)

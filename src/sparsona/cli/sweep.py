@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sparsona.cli.app import err, out
-from sparsona.cli.folders import fresh, interrupted, latest
+from sparsona.cli.folders import folder_for, resumable
 from sparsona.cli.options import RunCommand, RunOptions, takes_run_options
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
@@ -51,23 +51,18 @@ def sweep(
     from sparsona.report import swept as show
     from sparsona.studies.sweep import Sweep, SweepWatcher, declare, parse_over, run_sweep, swept_runs
 
-    if folder is None:
-        if what is None:
-            raise InputError("continue which sweep? give its folder with --out")
-        folder = latest(f"sweep-{file.stem}") if resume else fresh(f"sweep-{file.stem}")
+    if folder is None and what is None:
+        raise InputError("continue which sweep? give its folder with --out")
+    folder = folder or folder_for(f"sweep-{file.stem}", resume)
     base: dict[str, Any] = {}
     if what is not None:
         base = read(file) if file.suffix == ".toml" else {"method": what}
     asked = Sweep(options.settings(base), parse_over(over or ()), tuple(options.set or ()))
     declared = declare(folder, asked, resume)
-    try:
-        with show.SweepProgress(err, len(list(declared.points())), quiet) as progress:
-            watcher = SweepWatcher(progress.started, progress.round, progress.ended)
-            failed = run_sweep(declared, folder, watcher, options.tensorboard)
-    except KeyboardInterrupt:
-        how = f"sparsona sweep --resume --out {quote(str(folder))}"
-        err.print(interrupted(folder / "sweep.json", how), soft_wrap=True, highlight=False)
-        raise typer.Exit(130) from None
+    bars = show.SweepProgress(err, len(list(declared.points())), quiet)
+    with resumable(folder / "sweep.json", f"sparsona sweep --resume --out {quote(str(folder))}"), bars as progress:
+        watcher = SweepWatcher(progress.started, progress.round, progress.ended)
+        failed = run_sweep(declared, folder, watcher, options.tensorboard)
     for name, reason in failed.items():
         err.print(f"{name} failed: {reason}", soft_wrap=True, highlight=False)
     runs = swept_runs(declared, folder)
