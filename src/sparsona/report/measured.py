@@ -70,7 +70,7 @@ class MeasuredRun:
         return int(self.settings["seed"])
 
     def within(self, bytes: float = math.inf, seconds: float = math.inf) -> Measurement | None:
-        """What was spent within `bytes` and simulated `seconds`, and the scores of the models that clients then keep."""
+        """What was spent within `bytes` and simulated `seconds`, and the scores of the models that clients keep."""
         inside = [m for m in self.measurements if m.bytes <= bytes and m.seconds <= seconds]
         if not inside or self.keep == "last":
             return inside[-1] if inside else None

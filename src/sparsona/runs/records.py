@@ -154,8 +154,8 @@ class RunLog:
         fewest: int = 1,
         keep: KeepName = "last",
     ) -> None:
-        """`sizes`: the clients' test rows; a client with fewer than `fewest` is in no mean. `keep`: the evaluation whose
-        scores are a client's, that of the model which it keeps."""
+        """`sizes`: the clients' test rows; a client with fewer than `fewest` is in no mean. `keep`: the evaluation
+        whose scores are a client's, that of the model which it keeps."""
         self._small = frozenset(client for client, size in sizes.items() if size < fewest)
         self._sizes = sizes
         self._higher = higher_is_better
@@ -275,9 +275,9 @@ class RunLog:
             higher = self._higher if metric is None else one is None or one.higher_is_better
             return summarise(found, self._sizes, higher) if found else None
         for report in reversed(self.rounds):
-            found = report.scores if metric is None else report.others.get(metric, {})
-            if point in found:
-                return found[point]
+            measured = report.scores if metric is None else report.others.get(metric, {})
+            if point in measured:
+                return measured[point]
         return None
 
     @property
