@@ -59,7 +59,7 @@ from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.engines import Engine
 from sparsona.engines.child import ENVIRONMENT
 from sparsona.engines.inprocess import InProcess
-from sparsona.engines.pool import Pool, cores
+from sparsona.engines.pool import Pool
 from sparsona.engines.pool.processes import WorkerPool
 from sparsona.engines.turns import JobGroup
 from sparsona.errors import InputError
@@ -73,6 +73,7 @@ from sparsona.federation.setup import Setup
 from sparsona.method import Task as MethodTask
 from sparsona.methods import METHODS
 from sparsona.models import MODELS
+from sparsona.system import cores
 from sparsona.training.config import TrainConfig
 from sparsona.training.fused import TrainerName, choose_trainer
 from sparsona.training.objective import classification

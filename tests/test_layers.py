@@ -16,7 +16,7 @@ ROOT = Path(sparsona.__file__).parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "chance", "compiled", "system", "version", "words"),
-    ("registry", "files", "message", "bits", "options", "terminal"),
+    ("registry", "by_client", "files", "message", "bits", "options", "terminal"),
     ("layout", "models", "wire"),
     ("data", "ops"),
     ("method", "metrics", "partition"),
@@ -51,7 +51,7 @@ KNOWS = {
     "experts": {"data", "errors", "message", "method", "training"},
     "personal": {"errors", "experts", "message", "method", "ops", "options", "training"},
     "methods": {
-        "chance", "compiled", "data", "errors", "experts", "layout", "message", "method", "ops", "options",
+        "by_client", "chance", "compiled", "data", "errors", "experts", "layout", "message", "method", "ops", "options",
         "registry", "training",
     },
 }  # fmt: skip
@@ -127,6 +127,17 @@ def test_a_methods_helpers_know_neither_engine_nor_loop_nor_wire() -> None:
                 reached.add(to)
                 waiting.append(to)
     assert reached & {"engines", "federation", "wire", "runs", "experiment", "api", "cli"} == set()
+
+
+def test_no_other_room_imports_a_single_method() -> None:
+    """A method is found by its name: what others need of it, the contract has."""
+    named = {
+        f"{file.relative_to(ROOT)} imports {module}"
+        for file, tree in TREES.items()
+        for module in imported(tree)
+        if module.startswith("sparsona.methods.") and room_of(file) != "methods"
+    }
+    assert named == set()
 
 
 def test_the_papers_are_imported_by_nobody() -> None:

@@ -21,7 +21,7 @@ from sparsona.data.doubts import listed
 from sparsona.engines import ENGINES
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import assign, build, read
-from sparsona.export.card import GIVEN, ModelCard, layers
+from sparsona.export.card import ModelCard, layers
 from sparsona.export.files import model_bytes, read_model
 from sparsona.export.predict import PersonalModel, model_in
 from sparsona.export.rebuild import module_of, runner_of
@@ -36,6 +36,7 @@ from sparsona.message import Vector
 from sparsona.method import Artefact, ClientId, Method, Model
 from sparsona.metrics import Answers
 from sparsona.prepare import Prepared, outputs, prepare
+from sparsona.registry import GIVEN
 from sparsona.report.drawings import draw
 from sparsona.report.frames import clients_frame, history_frame
 from sparsona.resume import opened

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,17 @@ class Predictor(Protocol):
 
     def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
         """The outputs of the model for a batch of inputs."""
+
+
+@runtime_checkable
+class SparsePredictor(Predictor, Protocol):
+    """A predictor for which one set of sparse weights can stand: it can be exported as a small net."""
+
+    def vector(self) -> Vector:
+        """The weights that stand for the whole."""
+
+    def signature(self) -> Vector:
+        """The numbers by which a report compares the models of clients."""
 
 
 Model: TypeAlias = Vector | Predictor

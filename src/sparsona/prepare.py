@@ -27,11 +27,9 @@ from sparsona.data.schema.rare import without_rare
 from sparsona.data.schema.understood import Line, understood
 from sparsona.engines import ENGINES
 from sparsona.engines.child import POSIX
-from sparsona.engines.pool import cores
 from sparsona.engines.shipping import picklable
 from sparsona.errors import InputError, one_line
 from sparsona.experiment import Experiment, build
-from sparsona.export.card import GIVEN
 from sparsona.export.rebuild import objective_of
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.schedule import Schedule
@@ -40,7 +38,8 @@ from sparsona.method import ClientId, Method, Task
 from sparsona.methods import METHODS
 from sparsona.models._build import build_model
 from sparsona.partition._split import federate
-from sparsona.registry import split_spec
+from sparsona.registry import GIVEN, split_spec
+from sparsona.system import cores
 from sparsona.training.config import TrainConfig
 from sparsona.training.fused import TrainerName, choose_trainer
 from sparsona.training.objective import Objective, multilabel

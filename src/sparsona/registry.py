@@ -17,6 +17,9 @@ from sparsona.errors import InputError
 
 T = TypeVar("T")
 
+GIVEN = "(given in Python)"
+"""In place of a registered name, where a model or data were given as objects."""
+
 
 @dataclass(frozen=True)
 class Preset:

@@ -1,4 +1,4 @@
-"""What operating systems do differently: locks, and how much memory a process has held.
+"""What operating systems do differently: locks, the cores of a process, and how much memory it has held.
 
 POSIX has :mod:`fcntl` and :mod:`resource`, Windows has neither. They are imported where they are used, so that
 ``import sparsona`` works everywhere.
@@ -36,6 +36,11 @@ def take_lock(path: Path) -> ExitStack:
             opened.callback(os.close, handle)
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return opened.pop_all()
+
+
+def cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def peak_rss_kb(children: bool = False) -> int:

@@ -22,7 +22,7 @@ from torch import nn
 
 from sparsona.engines import pool
 from sparsona.engines.inprocess import InProcess
-from sparsona.engines.pool import Pool, cores
+from sparsona.engines.pool import Pool
 from sparsona.engines.pool.loop import Configured, Request, WorkerLoop
 from sparsona.engines.pool.processes import WorkerPool
 from sparsona.engines.pool.shared import SharedBlock, mapped, share_setup
@@ -36,6 +36,7 @@ from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
+from sparsona.system import cores
 from sparsona.testing import tiny_setup
 from sparsona.training.config import TrainConfig
 from sparsona.wire import EncodeCache

@@ -19,7 +19,7 @@ from sparsona.experiment import make_method
 from sparsona.federation.assembly import assemble
 from sparsona.federation.delivery import PendingReply
 from sparsona.federation.evaluation import LAST_ROUND
-from sparsona.federation.gate import Passage, Refused, ReplyGate, Size, heaviest, norm_of, norm_of_update
+from sparsona.federation.gate import Refused, ReplyGate, Screening, Size, heaviest, norm_of, norm_of_update
 from sparsona.message import Blocks, Message, Positions, Sparse, Stamp, Ternary, numbers_of
 from sparsona.method import Arrival
 from sparsona.methods import METHODS
@@ -131,8 +131,8 @@ def test_the_bound_of_the_user_goes_by_the_median_of_the_others() -> None:
     assert left_out(bounded, Size(1, 0, 50.0)) == []
 
 
-def passage() -> Passage[list[str]]:
-    return Passage(GATE, lambda one: arrival(Message(examples=1), order=(0, 0)))
+def screening() -> Screening[list[str]]:
+    return Screening(GATE, lambda one: arrival(Message(examples=1), order=(0, 0)))
 
 
 def failing(*bad: str) -> Callable[[Any], list[str]]:
@@ -146,7 +146,7 @@ def failing(*bad: str) -> Callable[[Any], list[str]]:
 
 
 def test_who_makes_a_method_fail_alone_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    through = passage()
+    through = screening()
     with caplog.at_level(logging.WARNING):
         assert through.aggregated([reply(k) for k in "abcd"], failing("b", "d")) == ["a", "c"]
     assert {one.client: why for one, why in through.refused.items()} == {
@@ -158,7 +158,7 @@ def test_who_makes_a_method_fail_alone_is_left_out(caplog: pytest.LogCaptureFixt
 
 def test_a_method_that_fails_for_everyone_is_no_clients_fault() -> None:
     with pytest.raises(KeyError):
-        passage().aggregated([reply(k) for k in "ab"], failing("a", "b"))
+        screening().aggregated([reply(k) for k in "ab"], failing("a", "b"))
 
 
 def test_the_round_goes_on_and_the_record_says_why(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from sparsona.federation.resources import Resources
 from sparsona.many import Ended, Planned, Watcher, run_many
-from sparsona.many.here import Here
 from sparsona.many.plan import Loader, RunPlan, Until, advance
+from sparsona.many.sequential import Sequential
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'sparsona[ray]', or make test-cluster")
 pytestmark = pytest.mark.network
@@ -32,7 +32,7 @@ def planned(folder: Path, seed: int) -> Planned:
 def test_the_same_digests_as_here_and_an_error_comes_back(nodes: Any, tmp_path: Path, shared: bool) -> None:
     from sparsona.many.cluster import OnCluster
 
-    run_many([planned(tmp_path / f"here{seed}", seed) for seed in range(2)], Here(), Watcher())
+    run_many([planned(tmp_path / f"here{seed}", seed) for seed in range(2)], Sequential(), Watcher())
     begun = RunPlan(tmp_path / "far0", {**SMALL, "seed": 0}, "a test", Until(rounds=2))
     advance(begun, Loader())
     wrong = Planned("wrong", lambda: RunPlan(tmp_path / "wrong", {**SMALL, "method": "nothing"}, "a test"))

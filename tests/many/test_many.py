@@ -15,9 +15,9 @@ import pytest
 
 from sparsona.errors import InputError, RunError, SparsonaError
 from sparsona.many import Ended, Planned, Watcher, run_many
-from sparsona.many.here import Here
 from sparsona.many.plan import Loader, RunPlan, Until, advance
 from sparsona.many.processes import Processes
+from sparsona.many.sequential import Sequential
 from sparsona.runs.budget import Budget
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import RoundReport
@@ -97,19 +97,19 @@ def test_a_run_that_is_not_wanted_any_more_is_left_out_and_missing_needs_are_a_m
 def test_side_by_side_gives_the_same_digests_as_one_by_one(tmp_path: Path) -> None:
     seeds = (0, 1, 2)
     one, several = Told(), Told()
-    run_many([planned(tmp_path / f"here{seed}", seed=seed) for seed in seeds], Here(), one.watcher)
+    run_many([planned(tmp_path / f"here{seed}", seed=seed) for seed in seeds], Sequential(), one.watcher)
     with closing(Processes(2)) as place:
         run_many([planned(tmp_path / f"side{seed}", seed=seed) for seed in seeds], place, several.watcher)
     assert [digest(tmp_path / f"here{s}") for s in seeds] == [digest(tmp_path / f"side{s}") for s in seeds]
     assert one.of("here1") == several.of("side1") == ["started", 1, 2, 3, "ended"]
     assert [who for who, what in several.events if what == "started"] == ["side0", "side1", "side2"]
     before = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")}
-    run_many([planned(tmp_path / "here0", seed=0)], Here(), one.watcher)
+    run_many([planned(tmp_path / "here0", seed=0)], Sequential(), one.watcher)
     assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")} == before, "a finished run is left alone"
 
 
 def test_a_process_that_dies_is_replaced_and_its_run_goes_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    run_many([planned(tmp_path / "whole")], Here(), Watcher())
+    run_many([planned(tmp_path / "whole")], Sequential(), Watcher())
     plan = RunPlan(tmp_path / "broken", SMALL, after_round=partial(die_once, tmp_path / "died"))
     told = Told()
     with closing(Processes(1)) as place:
@@ -130,7 +130,7 @@ def die(run: RunDirectory, report: RoundReport) -> None:
 
 
 def test_errors_end_a_run_and_not_the_others(tmp_path: Path) -> None:
-    places: tuple[Here | Processes, ...] = (Here(), Processes(2))
+    places: tuple[Sequential | Processes, ...] = (Sequential(), Processes(2))
     for number, place in enumerate(places):
         told = Told()
         wrong: dict[str, dict[str, Any]] = {

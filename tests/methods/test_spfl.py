@@ -13,6 +13,7 @@ from scripted import vector_of
 from torch import nn
 
 import sparsona
+from sparsona.by_client import ByClient
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.federation.aggregation import Arrivals
@@ -31,7 +32,6 @@ from sparsona.methods.spfl import SPFL
 from sparsona.methods.spfl_w import SPFLw
 from sparsona.models import MODELS
 from sparsona.ops import pairwise
-from sparsona.ops.by_client import ByClient
 from sparsona.ops.pairwise import Matrix, Similarity, cosines, row_softmax
 from sparsona.testing import tiny_setup
 from sparsona.wire import Limit, decode, encode

@@ -11,6 +11,7 @@ import pytest
 from torch import nn
 from watching import LoseOnce, local_of, watch
 
+from sparsona.by_client import ByClient
 from sparsona.errors import InputError
 from sparsona.experiment import make_method
 from sparsona.federation.setup import Setup
@@ -19,7 +20,6 @@ from sparsona.message import Message, Positions
 from sparsona.method import Arrival, ServerContext
 from sparsona.methods._masked import ServerState
 from sparsona.methods.sub_fedavg import SubFedAvg, pruned
-from sparsona.ops.by_client import ByClient
 from sparsona.ops.masks import pack, unpack
 from sparsona.testing import check_method, tiny_setup
 from sparsona.training.config import TrainConfig

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparsona.by_client import ByClient, Resting
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import RunError
 from sparsona.federation.assembly import assemble
@@ -19,7 +20,6 @@ from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Sampled
 from sparsona.message import Sparse, Vector
 from sparsona.methods import METHODS
-from sparsona.ops.by_client import ByClient, Resting
 from sparsona.ops.packed import Packed
 from sparsona.runs.resting import RestingStore, read_resting, resting_names
 from sparsona.runs.state import digest, pack, unpack

@@ -20,8 +20,6 @@ KEY = "sparsona"
 
 FORMAT = 1
 MOST_OUTPUTS = 10**6
-GIVEN = "(given in Python)"
-"""In place of a name, where a model or data were given as objects."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from sparsona.export.rebuild import module_of, runner_of
 from sparsona.files import write_named
 from sparsona.layout import Layout
 from sparsona.message import Vector
-from sparsona.method import ClientId, Model
+from sparsona.method import ClientId, Model, Predictor
 from sparsona.methods import METHODS
 from sparsona.runs.state import unpack
 from sparsona.training.objective import probabilities
@@ -94,7 +94,7 @@ def model_in(file: ModelFile, path: Path, runner: ModelRunner) -> PersonalModel:
     parameters, buffers = runner.layout, runner.flat.buffer_layout
     expected = {tensor.name for layout in (parameters, buffers) for tensor in layout.tensors}
     if "tree" in file.notes:
-        model: Model = unpack(path.read_bytes(), *_state_kinds(file))
+        model: Model = predictor_in(file, path)
         _refuse_others({tensor.name for tensor in buffers.tensors} - set(file.tensors), file, path)
     elif ("0.bias" in file.tensors and "0.bias" not in expected) or "0.roots" in file.tensors:
         raise InputError(f"{path} is for programs without this package: give the model as .safetensors")
@@ -102,6 +102,12 @@ def model_in(file: ModelFile, path: Path, runner: ModelRunner) -> PersonalModel:
         _refuse_others(expected ^ set(file.tensors), file, path)
         model = _vector(file, parameters)
     return PersonalModel(file.card, model, runner, _vector(file, buffers))
+
+
+def predictor_in(file: ModelFile, path: Path) -> Predictor:
+    """The model of a file that is more than one vector. Its net is not needed."""
+    found: Predictor = unpack(path.read_bytes(), *_state_kinds(file))
+    return found
 
 
 def _refuse_others(names: set[str], file: ModelFile, path: Path) -> None:

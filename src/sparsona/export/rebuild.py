@@ -9,8 +9,9 @@ from sparsona.chance import Chance
 from sparsona.data.dataset import Dataset
 from sparsona.data.schema.schema import Schema
 from sparsona.errors import InputError
-from sparsona.export.card import GIVEN, ModelCard
+from sparsona.export.card import ModelCard
 from sparsona.models._build import build_model
+from sparsona.registry import GIVEN
 from sparsona.training.objective import Objective, classification, multilabel, regression
 from sparsona.training.runner import ModelRunner
 

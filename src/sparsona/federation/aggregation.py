@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeAlias, overload
 
 from sparsona.federation.delivery import BUFFERS, PendingReply
-from sparsona.federation.gate import Passage
+from sparsona.federation.gate import Screening
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, Method, ServerContext
 from sparsona.ops.mean import weighted_mean
@@ -70,16 +70,18 @@ def reader(
 
 
 def aggregation(
-    method: Method[Any, Any], server: Any, context: ServerContext, passage: Passage[Aggregate], buffers: int
+    method: Method[Any, Any], server: Any, context: ServerContext, screening: Screening[Aggregate], buffers: int
 ) -> Callable[[Sequence[PendingReply]], Aggregate]:
-    """Hands the method those of some replies that have parts, each checked by the `passage` when it is decoded.
+    """Hands the method those of some replies that have parts, each checked by the `screening` when it is decoded.
 
     `buffers` is how many numbers the buffers of a model hold.
     """
 
     def aggregated(passing: Sequence[PendingReply]) -> Aggregate:
-        filled = [reply for reply in passing if len(reply.frame) > LONGEST_EMPTY or len(passage.checked(reply).message)]
-        due = Arrivals(filled, passage.checked)
+        filled = [
+            reply for reply in passing if len(reply.frame) > LONGEST_EMPTY or len(screening.checked(reply).message)
+        ]
+        due = Arrivals(filled, screening.checked)
         if not due:
             return server, None
         averaged = method.buffers == "averaged" and buffers

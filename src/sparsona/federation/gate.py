@@ -170,8 +170,8 @@ def _medians_of_others(values: Sequence[float]) -> list[float]:
 
 
 @dataclass
-class Passage(Generic[R]):
-    """The replies of one aggregation on their way through the gate; `refused` says why some did not pass."""
+class Screening(Generic[R]):
+    """The screening of the replies of one aggregation by the gate; `refused` holds the reason per refused reply."""
 
     gate: ReplyGate
     read: Callable[[PendingReply], Arrival]

@@ -14,7 +14,7 @@ from sparsona.federation.aggregation import Aggregate, aggregation, reader
 from sparsona.federation.delivery import Delivery, LoopState, Order, PendingReply, with_buffers
 from sparsona.federation.engine import Engine
 from sparsona.federation.evaluation import Evaluation
-from sparsona.federation.gate import Passage, ReplyGate, heaviest
+from sparsona.federation.gate import ReplyGate, Screening, heaviest
 from sparsona.federation.references import usable
 from sparsona.federation.schedule import Plan, Schedule
 from sparsona.federation.setup import Setup
@@ -257,14 +257,16 @@ class Rounds:
             self.delivery.acknowledge(replies)
             return {}
         self.delivery.keep_sent(lambda client: dict(method.send(server, client, asked).parts))
-        passage: Passage[Aggregate] = Passage(self.gate, reader(method, server, asked, self._decoded))
-        found = passage.aggregated(replies, aggregation(method, server, self._context(order), passage, self._buffers))
+        screening: Screening[Aggregate] = Screening(self.gate, reader(method, server, asked, self._decoded))
+        found = screening.aggregated(
+            replies, aggregation(method, server, self._context(order), screening, self._buffers)
+        )
         if found is not None:
             self.server = self.resting.rested(found[0])
             self.delivery.buffers = self.delivery.buffers if found[1] is None else found[1]
-        self.delivery.acknowledge([reply for reply in replies if reply not in passage.refused])
+        self.delivery.acknowledge([reply for reply in replies if reply not in screening.refused])
         self.engine.references.files.keep(self.delivery.references)
-        return {reply.client: reason for reply, reason in passage.refused.items()}
+        return {reply.client: reason for reply, reason in screening.refused.items()}
 
     def _decoded(self, reply: PendingReply) -> Message:
         """The message of a reply. It may be coded against one reference: the downlink that it answers."""

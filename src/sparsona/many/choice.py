@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sparsona.engines.pool import cores
 from sparsona.federation.resources import Resources
 from sparsona.many import RunPlace
-from sparsona.many.here import Here
 from sparsona.many.plan import Loader
 from sparsona.many.processes import Processes
+from sparsona.many.sequential import Sequential
 from sparsona.prepare import WORTHWHILE, Prepared
+from sparsona.system import cores
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def place_for(
     else:
         most = min(asked.workers or cores(), cores())
         side = side_by_side(runs, most, runs * first.seconds, engine)
-        place = Here(loader) if side < 2 else Processes(side, max(1, most // side))
+        place = Sequential(loader) if side < 2 else Processes(side, max(1, most // side))
     try:
         yield place
     finally:

@@ -29,18 +29,18 @@ LOOK = 1.0
 
 
 class Mailbox:
-    """Where runs leave their rounds for whoever started them. It is an actor."""
+    """The queue through which runs report their rounds to the process that started them. It is an actor of Ray."""
 
     def __init__(self) -> None:
-        self._letters: list[tuple[str, RoundReport]] = []
+        self._reports: list[tuple[str, RoundReport]] = []
 
     def put(self, name: str, report: RoundReport) -> None:
         """Leave a round's report."""
-        self._letters.append((name, report))
+        self._reports.append((name, report))
 
     def take(self) -> list[tuple[str, RoundReport]]:
         """All that was left since the last time."""
-        taken, self._letters = self._letters, []
+        taken, self._reports = self._reports, []
         return taken
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sparsona.by_client import ByClient
 from sparsona.message import Mask, Message, Vector
 from sparsona.method import Arrival
-from sparsona.ops.by_client import ByClient
 from sparsona.ops.masks import Bits, flipped, scatter, unpack
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from sparsona.by_client import ByClient
 from sparsona.layout import Layout
 from sparsona.message import Vector
 from sparsona.method import Arrival, ClientId, ServerContext
-from sparsona.ops.by_client import ByClient
 from sparsona.ops.rebase import agreement, by_span, correction, share
 from sparsona.ops.stages import stage_spans, whole_net
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from sparsona.by_client import ByClient
 from sparsona.layout import Layout
 from sparsona.message import Message, Vector
 from sparsona.method import TRAIN, Arrival, Artefact, ClientId, ClientMatrices, Fit, Phase, ServerContext, Task
-from sparsona.ops.by_client import ByClient
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.pairwise import Lazy, Similarity, Vectors, fits
 from sparsona.training.local import Local

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sparsona.by_client import ByClient
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Positions, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._masked import ClientState, ServerState, mask_of, next_mask_of, received
-from sparsona.ops.by_client import ByClient
 from sparsona.ops.masks import Bits, masked_mean, pack, scatter
 from sparsona.options import option
 from sparsona.training.job import Trained

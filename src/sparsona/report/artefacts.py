@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,11 @@ from typing import Any
 import numpy as np
 from safetensors import safe_open
 
-from sparsona.errors import RunError
-from sparsona.method import ClientGraph, ClientId
+from sparsona.errors import InputError, RunError
+from sparsona.export.files import read_model
+from sparsona.export.predict import predictor_in
+from sparsona.message import Vector
+from sparsona.method import ClientGraph, ClientId, SparsePredictor
 from sparsona.ops.pairwise import Matrix
 from sparsona.runs.artefacts import load
 from sparsona.runs.directory import RunDirectory
@@ -103,7 +105,7 @@ def gate_tree(folder: Path, clients: Sequence[ClientId]) -> Tree | None:
 
     directory = RunDirectory(folder)
     chosen = [client for client in sorted(clients) if directory.model_file(client).exists()][:MOST]
-    scales = {client: found for client in chosen if (found := _gate(directory.model_file(client))) is not None}
+    scales = {client: found for client in chosen if (found := _signature(directory.model_file(client))) is not None}
     if len(scales) < 2 or len({len(row) for row in scales.values()}) > 1:
         return None
     links = linkage(np.stack(list(scales.values())).astype(np.float64), "ward")
@@ -111,20 +113,11 @@ def gate_tree(folder: Path, clients: Sequence[ClientId]) -> Tree | None:
     return Tree(tuple(tree["ivl"]), tuple(map(tuple, tree["icoord"])), tuple(map(tuple, tree["dcoord"])))
 
 
-def _gate(file: Path) -> Any:
-    """The scales in a model file that holds the state of a predictor with a gate."""
-    with safe_open(file, framework="numpy") as tensors:
-        tree = json.loads((tensors.metadata() or {}).get("tree", "{}"))
-        place = _find(tree, "frozen")
-        if not isinstance(place, dict) or "array" not in place:
-            return None
-        return tensors.get_tensor(place["array"])
-
-
-def _find(tree: Any, key: str) -> Any:
-    """The first value under `key`, anywhere in a state's tree."""
-    if isinstance(tree, dict):
-        if key in tree:
-            return tree[key]
-        return next((found for inner in tree.values() if (found := _find(inner, key)) is not None), None)
-    return None
+def _signature(path: Path) -> Vector | None:
+    """The numbers by which the model of a file is compared with others, where it has any."""
+    try:
+        file = read_model(path)
+        model = predictor_in(file, path) if "tree" in file.notes else None
+    except (InputError, RunError):  # such as a model of a plug-in that is not installed
+        return None
+    return model.signature() if isinstance(model, SparsePredictor) else None

@@ -9,7 +9,7 @@ from shlex import quote
 from typing import Any
 
 from sparsona.experiment import Experiment, flatten, make_method
-from sparsona.export.card import GIVEN
+from sparsona.registry import GIVEN
 
 MACHINE = ("engine", "workers", "device")
 """Settings that say where the work is done."""

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from sparsona.data.doubts import listed
-from sparsona.export.card import GIVEN
 from sparsona.method import ClientId
 from sparsona.metrics._named import in_percent
+from sparsona.registry import GIVEN
 from sparsona.report import artefacts
 from sparsona.report.command import run_command
 from sparsona.report.comparison import LOCAL, Comparison, ComparisonRow, compare, gains, group_runs, key_of

@@ -8,7 +8,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 
-from sparsona.ops.by_client import ByClient
+from sparsona.by_client import ByClient
 
 
 def fits(value: Any, hint: Any) -> bool:

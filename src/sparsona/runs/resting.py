@@ -1,6 +1,6 @@
 """What a server need not have in memory: the parts of its state that grow with the clients, in files past a budget.
 
-A value of a :class:`~sparsona.ops.by_client.ByClient` becomes a file that is named by its content, so a checkpoint
+A value of a :class:`~sparsona.by_client.ByClient` becomes a file that is named by its content, so a checkpoint
 names it and copies nothing. A large array, such as one with a row a client, becomes a file that is mapped: the system
 keeps in memory what is read, and takes that back when memory is short.
 """
@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from sparsona.by_client import ByClient, Resting
 from sparsona.errors import RunError
 from sparsona.files import read_regular, write_new
-from sparsona.ops.by_client import ByClient, Resting
 from sparsona.runs.spill import SpillStore
 from sparsona.runs.state import SCALARS, pack, unpack
 from sparsona.runs.store import state_bytes

@@ -19,8 +19,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
+from sparsona.by_client import ByClient, Resting
 from sparsona.errors import ContractError, RunError
-from sparsona.ops.by_client import ByClient, Resting
 from sparsona.runs.annotations import fits
 
 Array = np.ndarray[Any, Any]

@@ -8,7 +8,6 @@ turn may be another worker's. Memory grows with the workers, not with the client
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from functools import partial
 
@@ -27,14 +26,10 @@ from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.method import ClientId
 from sparsona.runs.store import ClientStore
+from sparsona.system import cores
 
 WORTHWHILE, MOST = 0.002, 16
 """Seconds of work that are worth a way to a worker and back, and the most turns that go together."""
-
-
-def cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Pool:

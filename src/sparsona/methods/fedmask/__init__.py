@@ -11,12 +11,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from sparsona.by_client import ByClient
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Positions, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods.fedmask.scores import MaskScores
-from sparsona.ops.by_client import ByClient
 from sparsona.ops.masks import Bits, pack, unpack
 from sparsona.ops.parts import last_layers
 from sparsona.ops.topk import kept

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from sparsona.by_client import ByClient
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId
 from sparsona.methods._feedback import ClientState
-from sparsona.ops.by_client import ByClient
 from sparsona.ops.moments import EMPTY, Moments
 from sparsona.ops.packed import Packed, with_added
 

@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from sparsona.by_client import ByClient
 from sparsona.chance import Chance
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Positions, Vector
@@ -22,7 +23,6 @@ from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._masked import ClientState, ServerState, mask_of, next_mask_of, received
 from sparsona.methods.fedspa.erk import active_counts
-from sparsona.ops.by_client import ByClient
 from sparsona.ops.masks import Bits, annealed, gather, majority, masked_mean, pack, random_mask, regrown, unpack
 from sparsona.options import option
 from sparsona.training.local import Local

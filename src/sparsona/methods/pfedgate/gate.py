@@ -335,8 +335,12 @@ class Gated:
         return out
 
     def vector(self) -> Vector:
-        """One set of weights that stands for the whole: what can be exported as a plain net."""
+        """The weights that stand for the whole: those for the client's own training samples."""
         return self.sparse(self.frozen)
+
+    def signature(self) -> Vector:
+        """The scales that the gate gives to the blocks."""
+        return self.frozen
 
 
 def ready(design: Design, gate: Vector, device: str = "cpu") -> nn.Module:

@@ -11,7 +11,7 @@ from sparsona.many.plan import Loader, RunPlan, advance
 from sparsona.runs.records import RoundReport
 
 
-class Here:
+class Sequential:
     """One run at a time. `loader` may hold the data already."""
 
     def __init__(self, loader: Loader | None = None) -> None:
