@@ -280,11 +280,10 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
     joining = rounds.join(prepared.newcomers)
     joined = list(rounds.finish("adapt", prepared.newcomers))
     agreed = prepared.agreement
-    measured = answers if setup.keep == "last" else {}  # else the scores are another round's than the kept models'
-    clients = client_scores(setup, run_log, experiment.split.fewest, measured)
+    clients = client_scores(setup, run_log, experiment.split.fewest, answers)
     peak = max(_peak_rss_mb(), getattr(rounds.engine, "peak_rss_mb", 0.0))
     whole = whole_digest(rounds.server, rounds.engine.store.digests(setup.task.clients))
-    summary = summary_of(experiment, setup, rounds, agreed, clients, whole, peak, measured)
+    summary = summary_of(experiment, setup, rounds, agreed, clients, whole, peak, answers)
     if joined:
         summary["new_clients"] = _joined(joined, joining, prepared)
     artefacts = setup.method.artefacts(rounds.server)

@@ -159,6 +159,8 @@ def prepare(
     shape = _shape(dataset)
     module = _module(experiment.model, model, shape, dataset, chance)
     flat = Flat(module)
+    if experiment.training.class_weights != "none" and not dataset.classes:
+        raise InputError("training.class_weights are for classification: leave them out")
     if experiment.training.logit_prior:
         output_bias(flat.layout, dataset.classes)
     task = Task(flat.layout, flat.read(), clients, experiment.rounds, shape, dataset.classes, chance)

@@ -56,6 +56,7 @@ class RunOptions:
     device: str | None = None
     server_memory_mb: int | None = None
     eval_every: Annotated[int | None, Setting("evaluation.every")] = None
+    class_weights: Annotated[str | None, Setting("training.class_weights")] = None
     metric: Annotated[list[str] | None, Option(metavar="NAME"), Setting("evaluation.metrics")] = None
     new_clients: float | None = None
     target: Annotated[str | None, Option(metavar="COLUMN"), Setting("columns.target")] = None

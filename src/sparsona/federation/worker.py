@@ -22,7 +22,7 @@ from sparsona.personal.kept import KeptModels, kept_model
 from sparsona.runs.answers import are_kept
 from sparsona.runs.state import digest
 from sparsona.training.local import Local
-from sparsona.training.prior import log_prior
+from sparsona.training.prior import balanced_weights, log_prior
 from sparsona.training.runner import ModelRunner
 from sparsona.wire import DecodeCache, Frame, Ledger, Reference, decode, encode
 
@@ -144,10 +144,10 @@ class Worker:
         scores: dict[str, Scores] = {}
         fit: Fit[object] | None = None
         kept: Model | None = None
-        personal, prior = memory.personal, self._prior(local)
+        personal, prior = memory.personal, (self._prior(local), self._class_weights(local))
         runner.loss = float("nan")
         if job.kind in ("personal", "adapt"):
-            with runner.adding(prior):
+            with runner.adding(*prior):
                 kept = setup.personal.model(personal, method.personal_model(state, down, local), local)
             if job.keep_model:
                 kept = self._best(memory.kept, kept, job.best_round)
@@ -160,7 +160,7 @@ class Worker:
                 scores["ft"] = evaluator.scores(local.train(kept, config, stream="ft").weights)
         runner.flops, runner.samples = 0, 0.0
         if job.kind != "personal":
-            with runner.adding(prior):
+            with runner.adding(*prior):
                 fit = (method.adapt if job.kind == "adapt" else method.fit)(state, down, local)
                 personal = setup.personal.after(personal, fit, local)
                 kept = None if fit.model is None else setup.personal.model(personal, fit.model, local)
@@ -202,6 +202,11 @@ class Worker:
     def _prior(self, local: Local) -> Vector | None:
         """The client's log prior, where training adds it to the outputs."""
         return log_prior(local.targets(), local.task.classes) if self.setup.config.logit_prior else None
+
+    def _class_weights(self, local: Local) -> Vector | None:
+        """The weights of the client's classes, where training weighs examples by them."""
+        balanced = self.setup.config.class_weights == "balanced"
+        return balanced_weights(local.targets(), local.task.classes, local.least_rows) if balanced else None
 
     def _kept(self, memory: ClientMemory, model: Model, job: Job, score: float) -> ClientMemory:
         """The memory after an evaluation: the model may be the best one so far."""

@@ -43,6 +43,10 @@ class TrainConfig:
         False, "add the logarithms of the client's class shares to the outputs, in training and in use"
     )
 
+    class_weights: Literal["none", "balanced"] = option(
+        "none", "weigh each training example by the inverse share of its class at the client (balanced), or all alike"
+    )
+
     @property
     def has_moments(self) -> bool:
         """Whether the optimiser remembers earlier gradients: SGD with momentum, or Adam."""

@@ -122,6 +122,8 @@ class FusedTrainer:
         self._layers = np.array(rows, np.int64)
         self._classes = chain[-1].outputs
         self._prior = np.zeros(self._classes, np.float32)
+        self.class_weights: Vector | None = None
+        """What the loss of an example is multiplied by, by its class; None: nothing."""
         self._samples = samples
         self._objective = objective
         self._classifies = objective.loss is classification().loss and samples.targets.dtype == np.int64
@@ -139,12 +141,18 @@ class FusedTrainer:
             job = replace(job, mask=None)  # a full mask then gives the same bits as none
         if not drawn:
             return Trained(weights, float("nan"), 0, EMPTY if job.moments is None else job.moments)
-        batches = Batches.of(drawn)
+        batches = self._weighted(Batches.of(drawn))
         classes = self._are_classes(self._samples.targets[batches.chosen])
         steps = self._descend if classes and job.is_descent else self._step_by_step
         total, moments = steps(weights, job, batches)
         seen = job.config.repeats * len(batches.chosen)
         return Trained(weights, total / seen, seen, moments)
+
+    def _weighted(self, batches: Batches) -> Batches:
+        """The batches with each example weighted by its class."""
+        if self.class_weights is None:
+            return batches
+        return replace(batches, share=batches.share * self.class_weights[self._samples.targets[batches.chosen]])
 
     def _descend(self, weights: Vector, job: TrainJob, batches: Batches) -> tuple[float, Moments]:
         """Take all steps at once; return the sum of the losses, and the moments."""
@@ -197,6 +205,8 @@ class FusedTrainer:
         """The gradient of the mean loss over some samples, and that loss."""
         out, loss = np.zeros(len(weights), np.float32), 0.0
         samples, share = self._samples, np.full(len(chosen), 1 / max(len(chosen), 1), np.float32)
+        if self.class_weights is not None:
+            share *= self.class_weights[samples.targets[chosen]]
         for start in range(0, len(chosen), PIECE):
             place = slice(start, start + PIECE)
             values, _ = self._room(len(chosen[place]))

@@ -76,7 +76,7 @@ class Minibatch:
     def _loss(self) -> torch.Tensor:
         runner = self._runner
         inputs, targets = self._samples
-        losses = runner.objective.loss(runner.shifted(checked_outputs(runner.flat.module(inputs))), targets)
+        losses = runner.loss_of(checked_outputs(runner.flat.module(inputs)), targets)
         self._count(len(losses), losses.detach().sum())
         return losses.mean()
 

@@ -1,4 +1,4 @@
-"""A client's class shares as a shift of the model's outputs: logit adjustment.
+"""A client's class shares as a shift of the model's outputs (logit adjustment), or as weights of its examples.
 
 Menon and others, "Long-tail Learning via Logit Adjustment", ICLR 2021; between clients: Zhang and others, "Federated
 Learning with Label Distribution Skew via Logits Calibration", ICML 2022. The runner adds the shift while a client
@@ -39,3 +39,17 @@ def output_bias(layout: Layout, classes: int) -> slice:
             "training.logit_prior needs classes and a model that ends in a bias with one number per class: turn it off"
         )
     return last.slice
+
+
+def balanced_weights(labels: npt.NDArray[np.int64], classes: int, least: int = 1) -> Vector:
+    """The weight of each class: the inverse of its share among the client's examples; the mean over them is 1.
+
+    A class that fewer than `least` examples have weighs as if it had that many: else few rows would decide a training.
+
+    >>> balanced_weights(np.array([0, 0, 0, 1]), 3).round(3).tolist()
+    [0.667, 2.0, 0.0]
+    """
+    counts = np.bincount(labels, minlength=classes)[:classes].astype(np.float64)
+    weights = np.divide(1.0, np.maximum(counts, least), out=np.zeros(classes), where=counts > 0)
+    out: Vector = (weights * counts.sum() / max(float((weights * counts).sum()), 1e-12)).astype(np.float32)
+    return out

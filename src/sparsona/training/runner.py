@@ -73,6 +73,7 @@ class ModelRunner:
         self._chain = linear_chain(module) if trainer == "fused" else ""
         self._fused = self._fuse()
         self._prior: Vector | None = None
+        self._class_weights: Vector | None = None
         self._counter: ModelRunner | None = None
         """The runner that counts the work. None: this one. A runner made by :meth:`on` counts on its origin."""
 
@@ -92,18 +93,25 @@ class ModelRunner:
         return self._prior
 
     @contextmanager
-    def adding(self, prior: Vector | None) -> Iterator[None]:
-        """Add `prior` to the outputs wherever a loss or a score is taken in this block."""
-        self._set_prior(prior)
+    def adding(self, prior: Vector | None, class_weights: Vector | None = None) -> Iterator[None]:
+        """In this block add `prior` to the outputs wherever a loss or a score is taken, and multiply each example's
+        loss by the weight of its class."""
+        self._set_client(prior, class_weights)
         try:
             yield
         finally:
-            self._set_prior(None)
+            self._set_client(None, None)
 
-    def _set_prior(self, prior: Vector | None) -> None:
-        self._prior = prior
+    def _set_client(self, prior: Vector | None, class_weights: Vector | None) -> None:
+        self._prior, self._class_weights = prior, class_weights
         if self._fused is not None:
             self._fused.set_prior(prior)
+            self._fused.class_weights = class_weights
+
+    def loss_of(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The loss of each example, with the prior and the weights of the classes."""
+        losses = self.objective.loss(self.shifted(outputs), targets)
+        return losses if self._class_weights is None else losses * tensor_of(self._class_weights, self.device)[targets]
 
     def shifted(self, outputs: torch.Tensor) -> torch.Tensor:
         """Return the outputs with the prior added, where there is one."""
@@ -237,7 +245,8 @@ class ModelRunner:
         out.__dict__.update(self.__dict__)
         out._inputs, out._targets, out.objective = view_of(inputs), view_of(targets), objective
         out._learnt = view_of(objective.learnt(targets))
-        out._counter, out._fused, out._prior = self._counter or self, out._fuse(), None
+        out._counter, out._fused = self._counter or self, out._fuse()
+        out._prior = out._class_weights = None
         return out
 
     @property
@@ -251,7 +260,7 @@ class ModelRunner:
         with torch.no_grad():
             for start in range(0, len(indices), EVAL_BATCH):
                 inputs, targets = self.batch(indices[start : start + EVAL_BATCH])
-                found.append(self.objective.loss(self.shifted(self.outputs(model, inputs)), targets))
+                found.append(self.loss_of(self.outputs(model, inputs), targets))
         out: Array = torch.cat(found).cpu().numpy()
         return out
 
@@ -265,7 +274,7 @@ class ModelRunner:
         self.flat.gradient.zero_()
         for start in range(0, len(indices), EVAL_BATCH):
             inputs, targets = self.batch(indices[start : start + EVAL_BATCH])
-            losses = self.objective.loss(self.shifted(checked_outputs(self.flat.module(inputs))), targets)
+            losses = self.loss_of(checked_outputs(self.flat.module(inputs)), targets)
             torch.autograd.backward(losses.sum() / len(indices))
         self.count(len(indices))
         return self.flat.gradient.cpu().numpy().copy()
@@ -283,7 +292,7 @@ class ModelRunner:
                 inputs, targets = self.batch(indices, job.config.augment)
                 scale = None if importance is None else tensor_of(importance, self.device)
                 for _ in range(job.config.repeats):
-                    losses = self.objective.loss(self.shifted(checked_outputs(steps.forward(inputs))), targets)
+                    losses = self.loss_of(checked_outputs(steps.forward(inputs)), targets)
                     losses = losses if scale is None else losses * scale
                     torch.autograd.backward(losses.mean())
                     with torch.no_grad():
