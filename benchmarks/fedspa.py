@@ -29,7 +29,7 @@ from sparsona.training.determinism import make_deterministic
 from sparsona.training.local import Local
 from sparsona.training.objective import classification
 from sparsona.training.runner import ModelRunner
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 CLASSES, SAMPLES, EPOCHS, REPEATS = 26, 600, 5, 15
 MASKED_LIMIT, SEARCH_LIMIT = 1.05, 0.20
@@ -42,7 +42,7 @@ def client() -> Local:
     data = Dataset("random", inputs, targets, CLASSES, mean=(0.5,), std=(0.3,))
     chance = Chance(0)
     with chance.torch("initial weights"):
-        flat = Flat(MODELS.get("lenet5")((1, 28, 28), CLASSES))
+        flat = FlatModule(MODELS.get("lenet5")((1, 28, 28), CLASSES))
     task = Task(flat.layout, flat.read(), ("c0",), 100, (1, 28, 28), CLASSES, chance)
     none = np.zeros(0, np.int64)
     config = TrainConfig(epochs=1, batch=128, lr=0.01, weight_decay=5e-4, clip=10.0)

@@ -123,8 +123,8 @@ class Relay:
     """A port between the nodes and the SuperLink that counts what passes. TLS goes through it unopened."""
 
     def __init__(self) -> None:
-        self._door = socket.create_server((LOCALHOST, 0), backlog=128)
-        self.port: int = self._door.getsockname()[1]
+        self._listener = socket.create_server((LOCALHOST, 0), backlog=128)
+        self.port: int = self._listener.getsockname()[1]
         self.up = self.down = 0
         self._counting = threading.Lock()
 
@@ -133,7 +133,7 @@ class Relay:
 
     def _accept(self, target: int) -> None:
         while True:
-            node, _ = self._door.accept()
+            node, _ = self._listener.accept()
             server = socket.create_connection((LOCALHOST, target))
             threading.Thread(target=self._pass, args=(node, server, True), daemon=True).start()
             threading.Thread(target=self._pass, args=(server, node, False), daemon=True).start()

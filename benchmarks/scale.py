@@ -86,7 +86,7 @@ class TimedCheckpointer(Checkpointer):
         self.seconds += time.perf_counter() - began
 
 
-class Enough(Exception):
+class StopRun(Exception):
     """The rounds are done; nobody shall be measured."""
 
 
@@ -117,11 +117,11 @@ def measure(method: str, model: str, clients: int, memory: int, rounds: int) -> 
         def watch(report: RoundReport) -> None:
             ends.append((time.perf_counter(), checkpointer.seconds, time.process_time(), children_seconds()))
             if report.round == rounds:
-                raise Enough
+                raise StopRun
 
         try:
             loop.run(watch)
-        except Enough:
+        except StopRun:
             pass
         finally:
             engine.close()

@@ -27,7 +27,7 @@ from sparsona.methods.fedpse import FedPSE
 from sparsona.models.cnn_mcmahan import cnn_mcmahan
 from sparsona.ops.packed import Packed
 from sparsona.ops.topk import kept, top_supports
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 P = 0.9
 
@@ -35,7 +35,7 @@ P = 0.9
 def task() -> Task:
     chance = Chance(0)
     with chance.torch("initial weights"):
-        flat = Flat(cnn_mcmahan((1, 28, 28), 10))
+        flat = FlatModule(cnn_mcmahan((1, 28, 28), 10))
     return Task(flat.layout, flat.read(), (), 1, (1, 28, 28), 10, chance)
 
 

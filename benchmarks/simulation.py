@@ -78,7 +78,7 @@ from sparsona.training.config import TrainConfig
 from sparsona.training.fused import TrainerName, choose_trainer
 from sparsona.training.objective import classification
 from sparsona.training.runner import ModelRunner, channels_last
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 from sparsona.wire import PackingName
 
 CLASSES, RATE, HIDDEN = 10, 0.01, 50
@@ -165,7 +165,7 @@ class Work:
         test = np.arange(self.clients * self.samples, total).reshape(self.clients, -1)
         none = np.zeros(0, np.int64)
         shares = {name: ClientSplit(name, train[i], none, test[i]) for i, name in enumerate(names)}
-        flat = Flat(self.module())
+        flat = FlatModule(self.module())
         task = MethodTask(flat.layout, flat.read(), tuple(names), 10**6, self.shape, CLASSES, Chance(0))
         config = TrainConfig(batch=self.batch, lr=RATE)
         federation = Federation(data, shares)

@@ -11,7 +11,7 @@ from sparsona.cli import app
 from sparsona.errors import InputError
 from sparsona_papers._cases import Cases
 from sparsona_papers._paper import Case, Grid, Paper
-from sparsona_papers._registry import Left
+from sparsona_papers._registry import MissingRuns
 from sparsona_papers._results import Results, digest_of
 from sparsona_papers.reproduce import left
 
@@ -33,7 +33,7 @@ def kept(*runs: tuple[Case, float]) -> Results:
     return Results(None, lines)
 
 
-def left_of(only: str, own: Results, *others: Results) -> Left:
+def left_of(only: str, own: Results, *others: Results) -> MissingRuns:
     return Cases("a-paper", "quick", PAPER).left(only, own, others)
 
 

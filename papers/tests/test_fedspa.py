@@ -18,7 +18,7 @@ from sparsona.data.dataset import Array
 from sparsona.experiment import build
 from sparsona.models._build import build_model
 from sparsona_papers._command import call_of
-from sparsona_papers._differences import At
+from sparsona_papers._differences import RowAt
 from sparsona_papers._paper import Case, Size
 from sparsona_papers._registry import PAPERS
 from sparsona_papers._results import Results
@@ -131,8 +131,10 @@ def test_orders_levels_and_shares() -> None:
     assert falling({0.2: "b", 0.4: "a", 0.6: "c"})(rows).word == "yes"
     assert falling({0.2: "a", 0.4: "b", 0.6: "c"})(rows).word == "no"
     for limit, word in ((0.11, "yes"), (0.09, "no"), (0.1, "within noise")):
-        assert level(At("b"), At("a"), limit)(rows).word == level(At("a"), At("b"), limit)(rows).word == word
-    assert level(At("a"), At("d"), 0.1)(rows).note == "missing: d"
+        assert (
+            level(RowAt("b"), RowAt("a"), limit)(rows).word == level(RowAt("a"), RowAt("b"), limit)(rows).word == word
+        )
+    assert level(RowAt("a"), RowAt("d"), 0.1)(rows).note == "missing: d"
     sent = {row: {1: run(pre, paper_bytes={"up": n, "down": n})} for row, pre, n in (("a", 0.9, 5), ("b", 0.8, 9))}
     assert fewer_numbers("a", "b", 0.56)(sent).word == "yes"
     assert fewer_numbers("a", "b", 0.5)(sent) == Verdict("no", "up: 0.5556 of the other's; down: 0.5556 of the other's")

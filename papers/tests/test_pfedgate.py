@@ -24,7 +24,7 @@ from sparsona.prepare import prepare
 from sparsona.runs.about import read_about
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import by_round
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 from sparsona_papers._differences import Runs
 from sparsona_papers._paper import SIZES, Case, Paper, Size
 from sparsona_papers._registry import PAPERS
@@ -103,7 +103,7 @@ def test_the_papers_own_data_nets_clients_and_rates() -> None:
         assert {case.settings["rounds"] for case in rows.values()} == {400}
         assert {case.settings["training"]["batch"] for case in rows.values()} == {128}
         (model,) = {case.settings["model"] for case in rows.values()}
-        assert Flat(build_model(model, DATA[data].shape, DATA[data].classes)).layout.size == weights[data]
+        assert FlatModule(build_model(model, DATA[data].shape, DATA[data].classes)).layout.size == weights[data]
         gate = [rows[f"{data}-pfedgate-{density}"].settings["options"] for density in ("1", "0.5", "0.3")]
         assert tuple(options["gate_lr"] for options in gate) == rates[data]
         assert {options["gate_start"] for options in gate} == {0.0}
@@ -122,7 +122,7 @@ def test_table_1_as_printed() -> None:
 
 def test_blocks_of_channels_are_another_cut_where_they_are_studied() -> None:
     def cuts(model: str) -> list[tuple[int, ...]]:
-        layout = Flat(build_model(model, (1, 28, 28), 10)).layout
+        layout = FlatModule(build_model(model, (1, 28, 28), 10)).layout
         return [Cut.of(layout, 5, by_channel=by_channel).bounds for by_channel in (False, True)]
 
     equal, channels = cuts("leaf-cnn")

@@ -23,7 +23,7 @@ from sparsona.models._build import build_model
 from sparsona.report.curves import Mark
 from sparsona.runs.records import ClientRecord
 from sparsona_papers._command import together
-from sparsona_papers._differences import At, extra
+from sparsona_papers._differences import RowAt, extra
 from sparsona_papers._paper import SIZES, Case, Paper, Size
 from sparsona_papers._registry import PAPERS
 from sparsona_papers._results import Results, results_file
@@ -229,8 +229,8 @@ def test_bounds() -> None:
     assert beyond("a", base, 0.9)(runs).word == "yes"
     assert beyond("a", base, 0.99)(runs).word == "no"
     assert beyond("c", base, 0.9)(runs) == Verdict("not run", "missing: c")
-    assert gains(At("a"), At("b"), 0.01)(runs) == Verdict("yes", "+0.0010 ± 0.0000, 3 seeds")
-    assert gains(At("a"), At("b"), 0.0001)(runs).word == "no"
+    assert gains(RowAt("a"), RowAt("b"), 0.01)(runs) == Verdict("yes", "+0.0010 ± 0.0000, 3 seeds")
+    assert gains(RowAt("a"), RowAt("b"), 0.0001)(runs).word == "no"
 
 
 def _idx(values: Any) -> bytes:

@@ -8,7 +8,7 @@ import pytest
 
 from sparsona_papers._differences import (
     UNTUNED,
-    At,
+    RowAt,
     accuracy,
     bottom,
     by_size,
@@ -37,7 +37,7 @@ def rows(**found: list[float]) -> Any:
 
 def test_differences_are_paired_by_seed() -> None:
     runs = rows(a=[0.50, 0.70, 0.90], b=[0.48, 0.68, 0.88])
-    gap = difference(runs, At("a"), At("b"))
+    gap = difference(runs, RowAt("a"), RowAt("b"))
     assert gap is not None
     assert (gap.value, gap.low, gap.high) == pytest.approx((0.02, 0.02, 0.02), abs=1e-9), "the seeds' spread cancels"
     assert above("a", "b")(runs).word == "yes"
@@ -49,11 +49,11 @@ def test_differences_are_paired_by_seed() -> None:
 
 def test_only_seeds_that_both_have_count() -> None:
     runs = {**rows(a=[0.9, 0.1]), "b": {0: run(0.5)}}
-    gap = difference(runs, At("a"), At("b"))
+    gap = difference(runs, RowAt("a"), RowAt("b"))
     assert gap is not None
     assert gap.value == pytest.approx(0.4)
     assert gap.seeds == 1
-    assert difference(runs, At("a"), At("c")) is None
+    assert difference(runs, RowAt("a"), RowAt("c")) is None
 
 
 def test_students_t() -> None:
@@ -98,16 +98,16 @@ def test_one_rival_of_many_that_is_above_by_chance_decides_nothing() -> None:
     assert above("a", "b", "c", "d")(runs).word == "no"
     chance = above("a", "b", "c", "d")(slightly)
     assert (chance.word, chance.note.endswith("against b (± 0.0361 as one of 3 rivals)")) == ("within noise", True)
-    gap = difference(slightly, At("a"), At("b"))
+    gap = difference(slightly, RowAt("a"), RowAt("b"))
     assert gap is not None
     assert gap.high_of(3) - gap.value == pytest.approx((gap.high - gap.value) * 7.649 / 4.303, rel=1e-3)
 
 
 def test_losing_little_and_being_within() -> None:
     runs = rows(a=[0.9, 0.901, 0.9], b=[0.895, 0.896, 0.896], c=[0.8, 0.8, 0.8])
-    assert loses(At("a"), At("b"), 0.01)(runs).word == "yes"
-    assert loses(At("a"), At("c"), 0.01)(runs).word == "no"
-    assert loses(At("a"), At("b"), 0.005)(runs).word == "within noise"
+    assert loses(RowAt("a"), RowAt("b"), 0.01)(runs).word == "yes"
+    assert loses(RowAt("a"), RowAt("c"), 0.01)(runs).word == "no"
+    assert loses(RowAt("a"), RowAt("b"), 0.005)(runs).word == "within noise"
     assert within(0.01, "a", "b")(runs).word == "yes"
     assert within(0.01, "a", "b", "c")(runs).word == "no"
     assert within(0.005, "a", "b")(runs).word == "within noise"
@@ -162,11 +162,11 @@ def test_other_readings() -> None:
 
 def test_readings_of_different_kinds_can_be_compared() -> None:
     runs = {"a": {s: run(0.5 + s / 100, extra={"server": 0.4 + s / 100}) for s in range(3)}}
-    ours, servers = At("a"), At("a", "pre", extra("server"))
+    ours, servers = RowAt("a"), RowAt("a", "pre", extra("server"))
     assert exceeds(ours, servers)(runs).word == "yes"
     assert exceeds(ours, servers, 0.2)(runs).word == "no"
     assert exceeds(servers, ours)(runs).word == "no"
-    assert exceeds(ours, At("b"))(runs).word == "not run"
+    assert exceeds(ours, RowAt("b"))(runs).word == "not run"
 
 
 def test_the_table_of_verdicts_says_what_is_missing_and_what_it_would_cost() -> None:
@@ -215,7 +215,7 @@ def test_a_single_seed_is_as_unsure_as_other_rows_seeds_show() -> None:
     found = above("c", "e")(with_noise([{**runs, **one}])[0])
     assert found.word == "within noise"
     assert found.note.endswith("test samples of one seed and what seeds differ by")
-    wide = difference(with_noise([{**runs, **one}])[0], At("c"), At("e"))
+    wide = difference(with_noise([{**runs, **one}])[0], RowAt("c"), RowAt("e"))
     assert wide is not None
     assert wide.high - wide.value == pytest.approx(2.306 * 0.0870, abs=0.001), "eight degrees of freedom"
     calm = with_noise([rows(a=[0.5, 0.501], b=[0.5, 0.5], d=[0.5, 0.5], c=[0.7])])[0]
@@ -237,14 +237,16 @@ def test_a_second_seed_makes_surer_than_one_and_says_no_more_than_the_table_does
     table = rows(a=[0.5, 0.6, 0.5], b=[0.5, 0.5, 0.5], d=[0.55, 0.5, 0.6])
     pair = {"c": {0: run(0.6), 1: run(0.6)}, "e": {0: run(0.5), 1: run(0.5)}}
     assert above("c", "e")(pair).note == "+0.1000 ± 0.0307, 2 seeds", "nothing is known of other rows: test samples"
-    two = difference(with_noise([{**table, **pair}])[0], At("c"), At("e"))
-    one = difference(with_noise([{**table, **{row: {0: own[0]} for row, own in pair.items()}}])[0], At("c"), At("e"))
+    two = difference(with_noise([{**table, **pair}])[0], RowAt("c"), RowAt("e"))
+    one = difference(
+        with_noise([{**table, **{row: {0: own[0]} for row, own in pair.items()}}])[0], RowAt("c"), RowAt("e")
+    )
     assert one is not None
     assert two is not None
     assert 0.03 < two.high - two.value < one.high - one.value
     assert str(two).endswith("2 seeds and what seeds differ by")
     wild = {"c": {0: run(0.9), 1: run(0.3)}, "e": {0: run(0.5), 1: run(0.5)}}
-    own = difference(with_noise([{**rows(a=[0.5] * 3, b=[0.5] * 3, d=[0.5] * 3), **wild}])[0], At("c"), At("e"))
+    own = difference(with_noise([{**rows(a=[0.5] * 3, b=[0.5] * 3, d=[0.5] * 3), **wild}])[0], RowAt("c"), RowAt("e"))
     assert own is not None
     assert own.high - own.value > 1.96 * 0.42 / 2**0.5, "their own spread counts where it is larger"
 
@@ -259,7 +261,7 @@ def test_what_is_no_share_of_test_samples_has_no_interval_of_theirs() -> None:
     """A cosine of 0.95 is not an accuracy, though it lies between 0 and 1."""
     runs = {row: {1: run(0.5, extra={"cosine": value})} for row, value in (("a", 0.95), ("b", 0.5))}
     for of, word in ((extra("cosine"), "within noise"), (accuracy("cosine"), "yes")):
-        assert exceeds(At("a", "pre", of), At("b", "pre", of))(runs).word == word
+        assert exceeds(RowAt("a", "pre", of), RowAt("b", "pre", of))(runs).word == word
 
 
 def test_degrees_of_freedom_add_up_over_tables_and_sizes_do_not_share_a_table() -> None:

@@ -22,7 +22,7 @@ from sparsona.data import PATHS, Columns, absolute, from_python, load
 from sparsona.data._tables import agreed_dataset
 from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.data.doubts import Doubt, Sites, doubts_of
-from sparsona.data.schema import Agreement, Along, Rows, Schema, along_of, exchange, published_schema
+from sparsona.data.schema import Agreement, ColumnSplit, Rows, Schema, along_of, exchange, published_schema
 from sparsona.data.schema.rare import without_rare
 from sparsona.data.schema.understood import Line, understood
 from sparsona.engines import ENGINES
@@ -45,7 +45,7 @@ from sparsona.training.fused import TrainerName, choose_trainer
 from sparsona.training.objective import Objective, multilabel
 from sparsona.training.prior import output_bias
 from sparsona.training.runner import ModelRunner
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 log = logging.getLogger(__name__)
 OWN = (GIVEN, *PATHS)
@@ -158,7 +158,7 @@ def prepare(
         experiment = experiment.model_copy(update={"schedule": experiment.schedule.among(clients)})
     shape = _shape(dataset)
     module = _module(experiment.model, model, shape, dataset, chance)
-    flat = Flat(module)
+    flat = FlatModule(module)
     if experiment.training.class_weights != "none" and not dataset.classes:
         raise InputError("training.class_weights are for classification: leave them out")
     if experiment.training.logit_prior:
@@ -195,7 +195,7 @@ def _warn_of_unused(name: str, method: Method[Any, Any], training: TrainConfig) 
             log.warning("training.%s changes nothing in %s, which has options of its own for that", setting, name)
 
 
-def _dataset(experiment: Experiment, given: Any, along: Along | None) -> Dataset:
+def _dataset(experiment: Experiment, given: Any, along: ColumnSplit | None) -> Dataset:
     """The data set that is named or given, with the column that its rows are split by."""
     if given is None:
         return load(experiment.data, columns=experiment.columns, along=along)

@@ -27,7 +27,7 @@ from sparsona.runs.records import RoundReport
 from sparsona.runs.state import digest
 from sparsona.testing import tiny_setup
 from sparsona.training.local import Local as Client
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def perceptron_setup(method: Method[Any, Any], clients: int = 5, module: nn.Modu
     if module is None:
         torch.manual_seed(3)
         module = nn.Sequential(nn.Flatten(), nn.Linear(36, 9), nn.ReLU(), nn.Linear(9, 4))
-    flat = Flat(module)
+    flat = FlatModule(module)
     return replace(setup, module=module, task=replace(setup.task, layout=flat.layout, initial=flat.read()))
 
 

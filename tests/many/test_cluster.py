@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sparsona.federation.resources import Resources
-from sparsona.many import Ended, Planned, Watcher, run_many
-from sparsona.many.plan import Loader, RunPlan, Until, advance
+from sparsona.many import Planned, RunEnded, Watcher, run_many
+from sparsona.many.plan import Loader, RunPlan, StopCondition, advance
 from sparsona.many.sequential import Sequential
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'sparsona[ray]', or make test-cluster")
@@ -33,11 +33,11 @@ def test_the_same_digests_as_here_and_an_error_comes_back(nodes: Any, tmp_path: 
     from sparsona.many.cluster import OnCluster
 
     run_many([planned(tmp_path / f"here{seed}", seed) for seed in range(2)], Sequential(), Watcher())
-    begun = RunPlan(tmp_path / "far0", {**SMALL, "seed": 0}, "a test", Until(rounds=2))
+    begun = RunPlan(tmp_path / "far0", {**SMALL, "seed": 0}, "a test", StopCondition(rounds=2))
     advance(begun, Loader())
     wrong = Planned("wrong", lambda: RunPlan(tmp_path / "wrong", {**SMALL, "method": "nothing"}, "a test"))
     rounds: list[tuple[str, int]] = []
-    ended: list[Ended] = []
+    ended: list[RunEnded] = []
     with closing(OnCluster(Resources(workers=2), tmp_path)) as place:
         if not shared:
             place._mark.unlink()

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from sparsona.errors import InputError, RunError, SparsonaError
-from sparsona.many import Ended, Planned, Watcher, run_many
-from sparsona.many.plan import Loader, RunPlan, Until, advance
+from sparsona.many import Planned, RunEnded, Watcher, run_many
+from sparsona.many.plan import Loader, RunPlan, StopCondition, advance
 from sparsona.many.processes import Processes
 from sparsona.many.sequential import Sequential
 from sparsona.runs.budget import Budget
@@ -67,10 +67,10 @@ class Instant:
         self.running.append(name)
         self.started.append(name)
 
-    def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[Ended]:
+    def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[RunEnded]:
         name = self.end(self.running)
         self.running.remove(name)
-        return [Ended(name)]
+        return [RunEnded(name)]
 
     def close(self) -> None:
         self.running.clear()
@@ -159,11 +159,13 @@ def test_a_run_that_kills_every_process_is_given_up(tmp_path: Path) -> None:
 
 def test_a_run_is_taken_as_far_as_it_shall_go(tmp_path: Path) -> None:
     loader = Loader()
-    advance(RunPlan(tmp_path / "a", SMALL, until=Until(rounds=2)), loader)
+    advance(RunPlan(tmp_path / "a", SMALL, until=StopCondition(rounds=2)), loader)
     assert not (tmp_path / "a" / "summary.json").exists()
     rounds: list[int] = []
     advance(
-        RunPlan(tmp_path / "a", SMALL, until=Until(budget=Budget(mb=0.001))), loader, lambda r: rounds.append(r.round)
+        RunPlan(tmp_path / "a", SMALL, until=StopCondition(budget=Budget(mb=0.001))),
+        loader,
+        lambda r: rounds.append(r.round),
     )
     assert rounds == [], "its budget was spent before"
     advance(RunPlan(tmp_path / "a", SMALL), loader, lambda report: rounds.append(report.round))
@@ -174,9 +176,9 @@ def test_a_run_is_taken_as_far_as_it_shall_go(tmp_path: Path) -> None:
         advance(RunPlan(tmp_path / "a", {**SMALL, "seed": 7}), loader)
     with pytest.raises(RunError, match="3 rounds, 2 are asked for"):
         advance(RunPlan(tmp_path / "a", {**SMALL, "rounds": 2}), loader)
-    advance(RunPlan(tmp_path / "b", SMALL, until=Until(rounds=1)), loader)
+    advance(RunPlan(tmp_path / "b", SMALL, until=StopCondition(rounds=1)), loader)
     with pytest.raises(RunError, match="seed differs"):
-        advance(RunPlan(tmp_path / "b", {**SMALL, "seed": 7}, until=Until(rounds=1)), loader)
+        advance(RunPlan(tmp_path / "b", {**SMALL, "seed": 7}, until=StopCondition(rounds=1)), loader)
 
 
 def test_data_are_loaded_once_for_runs_that_name_the_same(tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from sparsona.method import Arrival, Method, Model, ServerContext, Task
 from sparsona.ops.moments import Moments
 from sparsona.training.config import TrainConfig
 from sparsona.training.job import Trained
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 
 def task(*module: nn.Module, clients: tuple[str, ...] = ("a", "b"), classes: int = 2) -> Task:
-    flat = Flat(nn.Sequential(*module))
+    flat = FlatModule(nn.Sequential(*module))
     return Task(flat.layout, np.zeros(flat.layout.size, np.float32), clients, 9, (3,), classes, Chance(3))
 
 

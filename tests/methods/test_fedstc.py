@@ -25,11 +25,11 @@ from sparsona.ops.moments import Moments
 from sparsona.ops.ternary import ternarise
 from sparsona.testing import check_method, tiny_setup
 from sparsona.training.job import Trained
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 
 def task(width: int = 49) -> Task:
-    flat = Flat(nn.Linear(width, 1))
+    flat = FlatModule(nn.Linear(width, 1))
     return Task(flat.layout, flat.read(), ("a", "b"), 5, (width,), 2, Chance(3))
 
 

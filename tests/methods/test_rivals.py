@@ -25,7 +25,7 @@ from sparsona.methods.scaffold import Scaffold
 from sparsona.methods.topk import TopK
 from sparsona.testing import tiny_setup
 from sparsona.testing.privacy import Tap
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 LINE = task(nn.Linear(1, 1))
 
@@ -98,7 +98,7 @@ def test_statistics_of_a_clients_own_model_do_not_travel(name: str) -> None:
     setup = tiny_setup(make_method(name, {}), rounds=2)
     with setup.task.chance.torch("initial weights"):
         module = nn.Sequential(nn.Flatten(), nn.Linear(36, 5), nn.BatchNorm1d(5), nn.Linear(5, 4))
-    flat = Flat(module)
+    flat = FlatModule(module)
     setup = replace(setup, module=module, task=replace(setup.task, layout=flat.layout, initial=flat.read()))
     engine = Tap(setup)
     rounds = assemble(setup, engine, evaluation=LAST_ROUND)

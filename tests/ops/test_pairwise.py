@@ -10,7 +10,7 @@ from torch import nn
 
 from sparsona.layout import Layout
 from sparsona.ops import pairwise
-from sparsona.ops.pairwise import Lazy, Similarity, add_mixtures, cosines, mixed_cosines, row_softmax
+from sparsona.ops.pairwise import LazyVectors, Similarity, add_mixtures, cosines, mixed_cosines, row_softmax
 from sparsona.ops.similarity import cosine
 from sparsona.ops.stages import stage_spans, weight_tensors
 
@@ -57,11 +57,11 @@ def test_blocks_of_clients_do_not_show(held: int, monkeypatch: pytest.MonkeyPatc
     plain = vectors(7, 700, seed=1)
     add_mixtures(plain, mixtures, found)
     monkeypatch.setattr(pairwise, "HELD", held)
-    for one, other in zip(whole, cosines(Lazy(7, found.__getitem__), groups), strict=True):
+    for one, other in zip(whole, cosines(LazyVectors(7, found.__getitem__), groups), strict=True):
         assert np.abs(one - other).max() < 1e-12
         assert (other == other.T).all()
     blocked = vectors(7, 700, seed=1)
-    add_mixtures(blocked, mixtures, Lazy(7, found.__getitem__))
+    add_mixtures(blocked, mixtures, LazyVectors(7, found.__getitem__))
     for before, after in zip(plain, blocked, strict=True):
         assert np.allclose(before, after, rtol=1e-6, atol=1e-6)
 
@@ -74,7 +74,7 @@ def test_all_groups_are_made_in_one_pass_over_pairs_of_blocks(monkeypatch: pytes
         return found[i]
 
     monkeypatch.setattr(pairwise, "HELD", 2 * 2 * 50)
-    cosines(Lazy(6, make), [[slice(0, 20)], [slice(20, 50)]])
+    cosines(LazyVectors(6, make), [[slice(0, 20)], [slice(20, 50)]])
     assert asked == [1 + 1, 1, 2, 2, 3, 3], "one more of the first, whose length is asked for"
 
 
@@ -83,7 +83,7 @@ def test_no_copy_of_clients_by_weights_is_made(monkeypatch: pytest.MonkeyPatch) 
     clients, size, held = 60, 50_000, 1 << 20
     monkeypatch.setattr(pairwise, "HELD", held)
     monkeypatch.setattr(pairwise, "BLOCK", 1 << 14)
-    made = Lazy(clients, lambda i: np.full(size, i + 1, np.float32))
+    made = LazyVectors(clients, lambda i: np.full(size, i + 1, np.float32))
     onto = [np.zeros(size, np.float32) for _ in range(3)]
     tracemalloc.start()
     (matrix,) = cosines(made, [[slice(0, size)]])

@@ -15,7 +15,7 @@ from sparsona.methods.pfedgate.blocks import Cut
 from sparsona.models import MODELS
 from sparsona.training.chain import chain_of
 from sparsona.training.slim import SlimNet, plan, small_module
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 SHAPES = {
     "lenet-cifar": (3, 32, 32),
@@ -26,8 +26,8 @@ SHAPES = {
 }
 
 
-def sparse(module: nn.Module, seed: int = 0, share: float = 0.3) -> tuple[Flat, Any]:
-    flat = Flat(module)
+def sparse(module: nn.Module, seed: int = 0, share: float = 0.3) -> tuple[FlatModule, Any]:
+    flat = FlatModule(module)
     cut = Cut.of(flat.layout, 5)
     kept = np.array(cut.first) | (np.random.default_rng(seed).random(len(cut)) < share)
     mask = cut.mask(kept)
@@ -81,7 +81,7 @@ def test_positions_of_kept_rows() -> None:
 
 def test_a_constant_that_meets_padding_is_computed() -> None:
     module = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 2, 3, padding=1), nn.Flatten(), nn.Linear(32, 2))
-    flat = Flat(module)
+    flat = FlatModule(module)
     mask = np.ones(flat.layout.size, np.bool_)
     mask[9:36] = False  # channels 1, 2 and 3 have no weights
     mask[38:40] = False  # and 2 and 3 no bias either

@@ -28,7 +28,7 @@ from sparsona.training.minibatch import Minibatch, Vectors
 from sparsona.training.runner import ModelRunner
 from sparsona.training.step import GradientSpans, StepRule
 from sparsona.training.transform import WeightTransform
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 OPTIMIZERS: dict[str, dict[str, Any]] = {
     "sgd": {"lr": 0.1},
@@ -113,12 +113,12 @@ def by_training(case: Case, trainer: TrainerName, transform: WeightTransform | N
 class InSpans(WeightTransform):
     """Changes no weight, and hands out the gradient in three spans."""
 
-    def forward(self, flat: Flat, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+    def forward(self, flat: FlatModule, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         flat.weights.data.copy_(weights)
         outputs: torch.Tensor = flat.module(inputs)
         return outputs
 
-    def backward(self, flat: Flat, weights: torch.Tensor) -> GradientSpans:
+    def backward(self, flat: FlatModule, weights: torch.Tensor) -> GradientSpans:
         cuts = (0, 50, 51, len(weights))
         return [(slice(a, b), flat.gradient[a:b]) for a, b in pairwise(cuts)]
 

@@ -13,7 +13,7 @@ from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local
 from sparsona.training.runner import ModelRunner
 from sparsona.training.transform import GradientSpans, WeightTransform
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 CONFIG = TrainConfig(batch=16, lr=0.05, momentum=0.9, weight_decay=0.01)
 
@@ -31,14 +31,14 @@ class Halved(WeightTransform):
         self.steps = 0
         self.sizes: list[int] = []
 
-    def forward(self, flat: Flat, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+    def forward(self, flat: FlatModule, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         self.sizes.append(len(inputs))
         with torch.no_grad():
             flat.weights[: len(weights)] = weights * self.factor
         outputs: torch.Tensor = flat.module(inputs)
         return outputs
 
-    def backward(self, flat: Flat, weights: torch.Tensor) -> GradientSpans | None:
+    def backward(self, flat: FlatModule, weights: torch.Tensor) -> GradientSpans | None:
         assert self.own is not None
         self.own[1][0] = torch.dot(flat.gradient, weights)
         flat.gradient.mul_(self.factor)

@@ -9,7 +9,7 @@ from torch import nn
 
 from sparsona.errors import InputError
 from sparsona.layout import Layout
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 
 def net() -> nn.Module:
@@ -28,7 +28,7 @@ def test_parameters_and_float_buffers_have_a_vector_each() -> None:
 
 
 def test_weights_gradients_and_buffers_are_views() -> None:
-    flat = Flat(net())
+    flat = FlatModule(net())
     vector = np.arange(flat.layout.size).astype(np.float32) / np.float32(100)
     flat.load(vector)
     module: Any = flat.module
@@ -49,21 +49,21 @@ def test_weights_gradients_and_buffers_are_views() -> None:
 def test_flat_computes_what_the_plain_module_computes() -> None:
     plain, inputs = net(), torch.randn(4, 2, 4, 4)
     expected = plain(inputs)
-    assert torch.equal(Flat(net()).module(inputs), expected)
+    assert torch.equal(FlatModule(net()).module(inputs), expected)
 
 
 def test_tied_weights_appear_once() -> None:
     a = nn.Linear(3, 3, bias=False)
     b = nn.Linear(3, 3, bias=False)
     b.weight = a.weight
-    flat = Flat(nn.Sequential(a, b))
+    flat = FlatModule(nn.Sequential(a, b))
     assert flat.layout.size == 9
     flat.load(np.eye(3, dtype=np.float32).ravel() * 2)
     assert torch.equal(flat.module(torch.eye(3)), torch.eye(3) * 4)
 
 
 def test_read_is_a_copy() -> None:
-    flat = Flat(nn.Linear(2, 1))
+    flat = FlatModule(nn.Linear(2, 1))
     before = flat.read()
     flat.load(before + 1)
     assert (flat.read() == before + 1).all()
@@ -75,7 +75,7 @@ def test_bad_modules_and_vectors_are_named() -> None:
     with pytest.raises(InputError, match=r"module\.float"):
         Layout.of(nn.Linear(2, 2).double())
     with pytest.raises(InputError, match="length 3"):
-        Flat(nn.Linear(2, 2)).load(np.zeros(3, np.float32))
+        FlatModule(nn.Linear(2, 2)).load(np.zeros(3, np.float32))
 
 
 def test_integer_buffers_stay_local() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from sparsona.errors import InputError
 from sparsona.experiment import Experiment
-from sparsona.many import Ended, Planned, Watcher, run_many
+from sparsona.many import Planned, RunEnded, Watcher, run_many
 from sparsona.many.choice import place_for
 from sparsona.many.plan import Loader, RunPlan
 from sparsona.prepare import Prepared
@@ -22,7 +22,7 @@ from sparsona.runs.records import RoundReport
 from sparsona_papers._command import needed_data
 from sparsona_papers._excerpt import ensure
 from sparsona_papers._paper import TUNING, Case, Extra, Paper, Size
-from sparsona_papers._registry import Job, Left, no_such_size
+from sparsona_papers._registry import Job, MissingRuns, no_such_size
 from sparsona_papers._results import Results, compact, digest_of
 from sparsona_papers._runs import last_validation
 from sparsona_papers._tables import Part, runs_of, tables, told_scores
@@ -47,7 +47,7 @@ class Cases:
         job.out.mkdir(parents=True, exist_ok=True)
         _Session(self.paper, job).run(chosen)
 
-    def left(self, only: str, kept: Results, others: Sequence[Results]) -> Left:
+    def left(self, only: str, kept: Results, others: Sequence[Results]) -> MissingRuns:
         """Count the cases that are not kept. Rows that have chosen the same settings are one run."""
         chosen, known = self._chosen(only), Results(None, kept.runs)
         missing = [case for case in chosen if not known.adopt(case, self.paper, others)]
@@ -60,7 +60,7 @@ class Cases:
         names: dict[str, list[str]] = {}
         for case in cases.values():
             names.setdefault(case.of, []).append(case.name)
-        return Left(len(chosen), names, len(untried), needed_data(cases.values()))
+        return MissingRuns(len(chosen), names, len(untried), needed_data(cases.values()))
 
     def tables(self, kept: Results) -> str:
         """The kept runs as tables of markdown."""
@@ -166,7 +166,7 @@ class _Session:
         if done.scores:
             self._tell(name, f"round {done.round} of {self._settled[name].settings.get('rounds', DEFAULT_ROUNDS)}")
 
-    def _ended(self, ended: Ended) -> None:
+    def _ended(self, ended: RunEnded) -> None:
         if ended.error is not None:
             raise ended.error
         case, folder = self._settled[ended.name], RunDirectory(self.out / ended.name)

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from sparsona_papers._differences import (
     ENOUGH,
-    At,
     Difference,
+    RowAt,
     Runs,
     Summary,
     difference,
@@ -121,7 +121,7 @@ def mean_lead(runs: Runs, pairs: Sequence[Pair], point: str) -> Difference | Non
     if not seeds:
         return None
     only = {row: {seed: runs[row][seed] for seed in seeds} for row in _rows(pairs)}
-    gaps = [difference(only, At(one, point), At(other, point)) for one, other in pairs]
+    gaps = [difference(only, RowAt(one, point), RowAt(other, point)) for one, other in pairs]
     known = [gap for gap in gaps if gap is not None]
     value = sum(gap.value for gap in known) / len(known)
     half = math.hypot(*(gap.high - gap.value for gap in known)) / len(known)

@@ -166,7 +166,7 @@ def interval(found: Iterable[float]) -> Difference:
 
 
 @dataclass(frozen=True)
-class At:
+class RowAt:
     """A row at an evaluation point, read in some way."""
 
     row: str
@@ -174,7 +174,7 @@ class At:
     of: Reading = score
 
 
-def difference(runs: Runs, one: At, other: At) -> Difference | None:
+def difference(runs: Runs, one: RowAt, other: RowAt) -> Difference | None:
     """By how much `one` is above `other`; None where they have no seed in common.
 
     Three seeds or more speak for themselves. Of one or two the variance is that over the test samples and what seeds
@@ -211,7 +211,7 @@ def _shares(of: Reading) -> bool:
     return of in (score, by_size) or (isinstance(of, Extra) and of.shares)
 
 
-def noise_of(run: Summary, at: At) -> Noise:
+def noise_of(run: Summary, at: RowAt) -> Noise:
     """What seeds add to a difference in which this run is read so; of a reading that nobody knows, that of the mean."""
     known: Mapping[tuple[str, Reading], Noise] = run.get(NOISE, {})
     return known.get((at.point, at.of), known.get((at.point, score), Noise()))

@@ -33,7 +33,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Left:
+class MissingRuns:
     """Of `asked` runs the names of those that are not kept, by row; the number of trials; and the data to get first."""
 
     asked: int
@@ -44,7 +44,7 @@ class Left:
     def lines(self) -> list[str]:
         """How many runs are left in all, and of each row.
 
-        >>> Left(3, {"a": ["a-1", "a-2"]}, trials=4).lines()
+        >>> MissingRuns(3, {"a": ["a-1", "a-2"]}, trials=4).lines()
         ['2 of 3 runs and 4 trials are left', '  a: 2 runs']
         """
         if not self.names:
@@ -64,7 +64,7 @@ class Reproduction(Protocol):
     def run(self, job: Job) -> None:
         """Make the runs that are missing, and keep them in `job.kept`."""
 
-    def left(self, only: str, kept: Results, others: Sequence[Results]) -> Left:
+    def left(self, only: str, kept: Results, others: Sequence[Results]) -> MissingRuns:
         """Count the runs that are not kept."""
 
     def tables(self, kept: Results) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal, TypeAlias
 
-from sparsona_papers._differences import At, Difference, Reading, Runs, difference, score
+from sparsona_papers._differences import Difference, Reading, RowAt, Runs, difference, score
 
 MISSING = "missing: "
 """How the note begins of a claim whose rows have not been run."""
@@ -82,8 +82,8 @@ def above(
     """
 
     def check(runs: Runs) -> Verdict:
-        mine = At(one, point, of)
-        found = {other: difference(runs, mine, At(other, other_point or point, of)) for other in others}
+        mine = RowAt(one, point, of)
+        found = {other: difference(runs, mine, RowAt(other, other_point or point, of)) for other in others}
         known = {other: gap for other, gap in found.items() if gap is not None}
         if not known or len(known) < len(found):
             return missing(runs, one, *others)
@@ -99,27 +99,27 @@ def above(
     return check
 
 
-def exceeds(one: At, other: At, by: float = 0.0) -> Check:
+def exceeds(one: RowAt, other: RowAt, by: float = 0.0) -> Check:
     """Whether `one` is above `other` by more than `by`, each at its own point and read in its own way."""
     return _judged(one, other, lambda gap: Verdict(word_above(gap, by), str(gap)))
 
 
-def gains(one: At, other: At, most: float) -> Check:
+def gains(one: RowAt, other: RowAt, most: float) -> Check:
     """Whether `one` is at most so much above `other`."""
     return _judged(one, other, lambda gap: Verdict(word_below(gap, most), str(gap)))
 
 
-def loses(one: At, other: At, most: float) -> Check:
+def loses(one: RowAt, other: RowAt, most: float) -> Check:
     """Whether `other` is at most so much below `one`."""
     return _judged(one, other, lambda gap: Verdict(word_below(gap, most), f"loses {gap}"))
 
 
-def level(one: At, other: At, limit: float) -> Check:
+def level(one: RowAt, other: RowAt, limit: float) -> Check:
     """Whether two numbers are no further apart than `limit`."""
     return _judged(one, other, lambda gap: Verdict(word_within(gap, limit), str(gap)))
 
 
-def _judged(one: At, other: At, judge: Callable[[Difference], Verdict]) -> Check:
+def _judged(one: RowAt, other: RowAt, judge: Callable[[Difference], Verdict]) -> Check:
     """What is said of the difference of two numbers."""
 
     def check(runs: Runs) -> Verdict:
@@ -134,7 +134,7 @@ def within(limit: float, *rows: str, point: str = "pre") -> Check:
 
     def check(runs: Runs) -> Verdict:
         pairs = list(combinations(rows, 2))
-        found = {pair: difference(runs, At(pair[0], point), At(pair[1], point)) for pair in pairs}
+        found = {pair: difference(runs, RowAt(pair[0], point), RowAt(pair[1], point)) for pair in pairs}
         known = {pair: gap for pair, gap in found.items() if gap is not None}
         if len(known) < len(pairs):
             return missing(runs, *rows)

@@ -16,7 +16,7 @@ from sparsona.federation.resources import Resources
 from sparsona.files import write_atomically
 from sparsona_papers._cases import Cases
 from sparsona_papers._paper import SIZES, Paper, Size
-from sparsona_papers._registry import PAPERS, Job, Left, Reproduction
+from sparsona_papers._registry import PAPERS, Job, MissingRuns, Reproduction
 from sparsona_papers._results import Results, results_file
 from sparsona_papers._tables import Part, headlines, verdicts
 
@@ -57,7 +57,9 @@ def reproduce(
     return table
 
 
-def left(name: str, size: Size, only: str = "*", results: Path | None = None, seeds_from: int | None = None) -> Left:
+def left(
+    name: str, size: Size, only: str = "*", results: Path | None = None, seeds_from: int | None = None
+) -> MissingRuns:
     """Count what :func:`reproduce` would run because it is not kept."""
     own, *others = _kept(results, name, size, seeds_from)
     return reproduction(name, size, seeds_from).left(only, own, others)

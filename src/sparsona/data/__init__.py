@@ -17,7 +17,7 @@ from sparsona.data._source import DATASETS, File, Source, source
 from sparsona.data._store import Store, roots
 from sparsona.data._tables import dataset_of
 from sparsona.data.dataset import Dataset
-from sparsona.data.schema import Along, Columns, Tables
+from sparsona.data.schema import Columns, ColumnSplit, Tables
 from sparsona.errors import InputError
 from sparsona.registry import bind, split_spec
 
@@ -44,7 +44,9 @@ __all__ = [
 ]
 
 
-def load(spec: str, root: Path | None = None, columns: Columns | None = None, along: Along | None = None) -> Dataset:
+def load(
+    spec: str, root: Path | None = None, columns: Columns | None = None, along: ColumnSplit | None = None
+) -> Dataset:
     """The data set that `spec` names: ``mnist``, ``emnist:letters``, ``npz:my.npz``, ``folder:my/clients``.
 
     Looked for below `root` where it is given, else below ``$SPARSONA_DATA`` and ``~/.cache/sparsona``. `columns`

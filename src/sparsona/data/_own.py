@@ -13,7 +13,7 @@ from sparsona.data._frame import from_frame, is_frame
 from sparsona.data._tables import dataset_of
 from sparsona.data.dataset import Dataset
 from sparsona.data.schema.columns import Columns
-from sparsona.data.schema.roles import Along
+from sparsona.data.schema.roles import ColumnSplit
 from sparsona.data.schema.table import Table, Tables
 from sparsona.errors import DataError
 
@@ -85,7 +85,7 @@ def from_python(
     name: str = "arrays",
     model: str | None = None,
     columns: Columns,
-    along: Along | None = None,
+    along: ColumnSplit | None = None,
 ) -> Dataset:
     """A data set from any of these, alone or one a client: a pair of arrays, a DataFrame, a torch Dataset, a data set
     of Hugging Face.
@@ -128,7 +128,7 @@ def _one(given: Any, owner: str, where: str) -> Table:
 
 
 def _dataset(
-    name: str, tables: list[Table], owned: bool, model: str | None, columns: Columns | None, along: Along | None
+    name: str, tables: list[Table], owned: bool, model: str | None, columns: Columns | None, along: ColumnSplit | None
 ) -> Dataset:
     given = Tables(name, tuple(tables), owned, model or "mlp")
     return dataset_of(given, columns or Columns(), along, whole=True)

@@ -11,7 +11,7 @@ from sparsona.data.dataset import Array, ClientSplit, Dataset
 from sparsona.data.schema.cells import in_order
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.exchange import Agreement, apply
-from sparsona.data.schema.roles import Along, check_dropped
+from sparsona.data.schema.roles import ColumnSplit, check_dropped
 from sparsona.data.schema.rows import Rows, joined, understand
 from sparsona.data.schema.schema import class_names
 from sparsona.data.schema.table import Table, Tables
@@ -26,7 +26,7 @@ def declared(publisher: Columns, user: Columns) -> Columns:
     return replace(publisher, **said)
 
 
-def dataset_of(given: Tables, columns: Columns, along: Along | None = None, *, whole: bool = False) -> Dataset:
+def dataset_of(given: Tables, columns: Columns, along: ColumnSplit | None = None, *, whole: bool = False) -> Dataset:
     """A data set of these tables, the owners' test parts at its end.
 
     `whole`: these are the tables of all owners, so that a column which --drop names must be in one of them.

@@ -28,7 +28,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Ended:
+class RunEnded:
     """A run has come as far as it shall, or has failed with an error of ours."""
 
     name: str
@@ -49,7 +49,7 @@ class RunPlace(Protocol):
     def start(self, name: str, plan: RunPlan) -> None:
         """Begin a run."""
 
-    def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[Ended]:
+    def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[RunEnded]:
         """Wait until something happens: tell of rounds, and return the runs that have ended."""
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class Watcher:
 
     started: Callable[[str], None] = lambda name: None
     round: Callable[[str, RoundReport], None] = lambda name, report: None
-    ended: Callable[[Ended], None] = lambda ended: None
+    ended: Callable[[RunEnded], None] = lambda ended: None
 
 
 def run_many(planned: Sequence[Planned], place: RunPlace, watcher: Watcher) -> None:

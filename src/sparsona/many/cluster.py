@@ -20,7 +20,7 @@ from sparsona.engines.ray.cluster import Membership, need_ray, room, without_roo
 from sparsona.engines.turns import MAX_DEATHS, Failure, caught
 from sparsona.errors import InputError, SparsonaError, one_line
 from sparsona.federation.resources import Resources
-from sparsona.many import Ended
+from sparsona.many import RunEnded
 from sparsona.many.plan import Loader, RunPlan, advance
 from sparsona.runs.records import RoundReport
 
@@ -45,37 +45,39 @@ class Mailbox:
 
 
 @dataclass(frozen=True)
-class Made:
+class RunFinished:
     """The run has come as far as it shall; `directory` holds it where the node does not see the folder."""
 
     directory: bytes | None = None
 
 
 @dataclass(frozen=True)
-class Unseen:
+class FolderNotShared:
     """The node does not see the folder: it must be sent the directory."""
 
 
-def make(name: str, plan: RunPlan, mark: Path | None, directory: bytes | None, mailbox: Any) -> Made | Unseen | Failure:
+def make(
+    name: str, plan: RunPlan, mark: Path | None, directory: bytes | None, mailbox: Any
+) -> RunFinished | FolderNotShared | Failure:
     """On a node: make a run. `mark` is in the folder of the runs; without one the directory is sent."""
 
     def tell(report: RoundReport) -> None:
         mailbox.put.remote(name, report)
 
-    def in_folder() -> Made:
+    def in_folder() -> RunFinished:
         advance(plan, Loader(), tell)
-        return Made()
+        return RunFinished()
 
-    def sent() -> Made:
+    def sent() -> RunFinished:
         with tempfile.TemporaryDirectory(prefix="sparsona-") as scratch:
             folder = Path(scratch) / "run"
             if directory is not None:
                 unpack(directory, folder)
             advance(replace(plan, folder=folder), Loader(), tell)
-            return Made(packed(folder))
+            return RunFinished(packed(folder))
 
     if mark is not None and not mark.exists():
-        return Unseen()
+        return FolderNotShared()
     return caught(sent if mark is None else in_folder)
 
 
@@ -95,7 +97,7 @@ def unpack(data: bytes, folder: Path) -> None:
 
 
 @dataclass(frozen=True)
-class AtWork:
+class RemoteRun:
     """A run on the cluster: its name, and the plan by which it is sent again where its node does not see the folder."""
 
     name: str
@@ -112,7 +114,7 @@ class OnCluster:
         self._mark = folder.absolute() / f".ray-{secrets.token_hex(8)}"
         folder.mkdir(parents=True, exist_ok=True)
         self._mark.touch()
-        self._at_work: dict[Any, AtWork] = {}
+        self._at_work: dict[Any, RemoteRun] = {}
         gpus = resources.cluster.gpus_per_worker
         self._device = {"device": "cuda"} if gpus else {}
         self._task = self._ray.remote(make).options(
@@ -140,37 +142,37 @@ class OnCluster:
     def start(self, name: str, plan: RunPlan) -> None:
         """Send a run to the cluster."""
         settings = {**plan.settings, **self._device, "engine": "inprocess"}
-        self._submit(AtWork(name, replace(plan, settings=settings, folder=plan.folder.absolute())), self._mark)
+        self._submit(RemoteRun(name, replace(plan, settings=settings, folder=plan.folder.absolute())), self._mark)
 
-    def _submit(self, run: AtWork, mark: Path | None) -> None:
+    def _submit(self, run: RemoteRun, mark: Path | None) -> None:
         directory = packed(run.plan.folder) if mark is None and run.plan.folder.exists() else None
         self._at_work[self._task.remote(run.name, run.plan, mark, directory, self._mailbox)] = run
 
-    def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[Ended]:
+    def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[RunEnded]:
         """Wait until something happens: tell of rounds, and return the runs that have ended."""
         done, _ = self._ray.wait(list(self._at_work), timeout=LOOK)
         for name, report in self._ray.get(self._mailbox.take.remote()):
             on_round(name, report)
         return [ended for ref in done for ended in self._received(ref)]
 
-    def _received(self, ref: Any) -> list[Ended]:
+    def _received(self, ref: Any) -> list[RunEnded]:
         run = self._at_work.pop(ref)
         try:
-            answer: Made | Unseen | Failure = self._ray.get(ref)
+            answer: RunFinished | FolderNotShared | Failure = self._ray.get(ref)
         except self._ray.exceptions.RayTaskError:
             raise
         except self._ray.exceptions.RayError as error:
             problem = one_line(error)[:300]
-            return [Ended(run.name, SparsonaError(f"its node was lost {MAX_DEATHS + 1} times ({problem})"))]
-        if isinstance(answer, Unseen):
+            return [RunEnded(run.name, SparsonaError(f"its node was lost {MAX_DEATHS + 1} times ({problem})"))]
+        if isinstance(answer, FolderNotShared):
             self._submit(run, None)
             return []
-        if isinstance(answer, Made):
+        if isinstance(answer, RunFinished):
             if answer.directory is not None:
                 unpack(answer.directory, run.plan.folder)
-            return [Ended(run.name)]
+            return [RunEnded(run.name)]
         if isinstance(answer.error, SparsonaError):
-            return [Ended(run.name, answer.error)]
+            return [RunEnded(run.name, answer.error)]
         answer.raise_again()
 
     def close(self) -> None:

@@ -23,10 +23,10 @@ from sparsona.runs.records import RoundReport
 
 
 @dataclass(frozen=True)
-class Until:
+class StopCondition:
     """How far a run is taken, if not to its end: so many rounds, or a budget that is spent.
 
-    >>> Until(rounds=3).reached(2, 1e9, 0.0), Until(budget=Budget(mb=1)).reached(2, 1e9, 0.0)
+    >>> StopCondition(rounds=3).reached(2, 1e9, 0.0), StopCondition(budget=Budget(mb=1)).reached(2, 1e9, 0.0)
     (False, True)
     """
 
@@ -49,7 +49,7 @@ class RunPlan:
     folder: Path
     settings: Mapping[str, Any]
     origin: str = "the experiment"
-    until: Until = field(default_factory=Until)
+    until: StopCondition = field(default_factory=StopCondition)
     tensorboard: bool = False
     after_round: Callable[[RunDirectory, RoundReport], None] | None = None
 
@@ -102,7 +102,7 @@ def advance(plan: RunPlan, loader: Loader, on_round: Callable[[RoundReport], Non
             plan.after_round(directory, report)
         on_round(report)
         if report.round < prepared.experiment.rounds and plan.until.reached(report.round, spent, report.clock):
-            raise Enough
+            raise StopRun
 
     with ExitStack() as stack:
         watchers: list[Callable[[RoundReport], None]] = [watch]
@@ -110,11 +110,11 @@ def advance(plan: RunPlan, loader: Loader, on_round: Callable[[RoundReport], Non
             watchers.insert(0, stack.enter_context(scalars(directory.path)))
         try:
             execute(prepared, directory, there, told_to(watchers))
-        except Enough:
+        except StopRun:
             return
 
 
-class Enough(Exception):
+class StopRun(Exception):
     """A run has come as far as it shall."""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from sparsona.engines.child import ChildProcess, end_with_parent
 from sparsona.engines.turns import MAX_DEATHS, Failure, caught
 from sparsona.errors import SparsonaError
-from sparsona.many import Ended
+from sparsona.many import RunEnded
 from sparsona.many.plan import Loader, RunPlan, advance
 from sparsona.runs.records import RoundReport
 
@@ -65,7 +65,7 @@ class Processes:
         except OSError:
             log.debug("a process ended before its first run")  # its connection ends, which wait() finds
 
-    def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[Ended]:
+    def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[RunEnded]:
         """Wait until something happens: tell of rounds, and return the runs that have ended."""
         ended = []
         readable = wait([child.connection for child in self._at_work])
@@ -83,21 +83,21 @@ class Processes:
             del self._at_work[child]
             self._idle.append(child)
             if isinstance(message, Done):
-                ended.append(Ended(run.name))
+                ended.append(RunEnded(run.name))
             elif isinstance(message.error, SparsonaError):
-                ended.append(Ended(run.name, message.error))
+                ended.append(RunEnded(run.name, message.error))
             else:
                 message.raise_again()
         return ended
 
-    def _died(self, child: ChildProcess, run: Assigned) -> list[Ended]:
+    def _died(self, child: ChildProcess, run: Assigned) -> list[RunEnded]:
         """A process is gone: its run is continued in another one, unless that does not get it any further."""
         del self._at_work[child]
         how = child.end()
         run.deaths += 1
         if run.deaths >= MAX_DEATHS:
             problem = f"{MAX_DEATHS} processes died ({how}) in the same round: if memory is short, use fewer --workers"
-            return [Ended(run.name, SparsonaError(problem))]
+            return [RunEnded(run.name, SparsonaError(problem))]
         log.warning("the process of %s died (%s): the run is continued in another", run.name, how)
         self._assign(run)
         return []

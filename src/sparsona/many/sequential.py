@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from sparsona.errors import SparsonaError
-from sparsona.many import Ended
+from sparsona.many import RunEnded
 from sparsona.many.plan import Loader, RunPlan, advance
 from sparsona.runs.records import RoundReport
 
@@ -32,15 +32,15 @@ class Sequential:
         """Have a run made by the next :meth:`wait`."""
         self._next = name, plan
 
-    def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[Ended]:
+    def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[RunEnded]:
         """Wait until something happens: tell of rounds, and return the runs that have ended."""
         assert self._next is not None
         (name, plan), self._next = self._next, None
         try:
             advance(plan, self._loader, partial(on_round, name))
         except SparsonaError as error:
-            return [Ended(name, error)]
-        return [Ended(name)]
+            return [RunEnded(name, error)]
+        return [RunEnded(name)]
 
     def close(self) -> None:
         """Stop what is under way; it can be continued."""

@@ -12,7 +12,7 @@ from sparsona.layout import Layout
 from sparsona.message import Message, Vector
 from sparsona.method import TRAIN, Arrival, Artefact, ClientId, ClientMatrices, Fit, Phase, ServerContext, Task
 from sparsona.ops.mean import weighted_mean
-from sparsona.ops.pairwise import Lazy, Similarity, Vectors, fits
+from sparsona.ops.pairwise import LazyVectors, Similarity, Vectors, fits
 from sparsona.training.local import Local
 
 
@@ -68,7 +68,7 @@ def sorted_out(arrivals: Sequence[Arrival], size: int) -> tuple[Replies, Replies
         return reply.message.vector("weights", size) - reply.sent.vector("weights", size)
 
     def those(places: list[int]) -> Replies:
-        updates = Lazy(len(places), lambda i: update(replies[places[i]]))
+        updates = LazyVectors(len(places), lambda i: update(replies[places[i]]))
         return Replies(tuple(seen[i][0] for i in places), tuple(seen[i][1] for i in places), updates)
 
     measuring = [i for i, (_, examples) in enumerate(seen) if not examples]

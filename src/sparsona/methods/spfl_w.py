@@ -15,7 +15,7 @@ from sparsona.message import Message, Vector
 from sparsona.method import Arrival, Artefact, ClientId, Fit, Method, Phase, ServerContext, Task
 from sparsona.methods import METHODS, _similar
 from sparsona.methods._similar import Replies, ServerState
-from sparsona.ops.pairwise import Lazy, Matrix, Similarity, Vectors, add_mixtures, mixed_cosines, row_softmax
+from sparsona.ops.pairwise import LazyVectors, Matrix, Similarity, Vectors, add_mixtures, mixed_cosines, row_softmax
 from sparsona.ops.stages import weight_tensors, weighted_slices
 from sparsona.options import option
 from sparsona.training.local import Local
@@ -73,7 +73,7 @@ class SPFLw(Method[ServerState, None]):
     def mixed(self, server: ServerState, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
         """The clients' new models: means of everyone's, by similarity."""
         clients, updates = replies.clients, replies.updates
-        trained = Lazy(len(clients), lambda i: server.model(clients[i]) + updates[i])
+        trained = LazyVectors(len(clients), lambda i: server.model(clients[i]) + updates[i])
         models = [np.zeros(layout.size, np.float32) for _ in clients]
         shares = row_softmax(server.similarity.of(WHOLE, clients))
         add_mixtures(models, [(shares, [slice(0, layout.size)])], trained)

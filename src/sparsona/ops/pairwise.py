@@ -32,10 +32,10 @@ class Vectors(Protocol):
 
 
 @dataclass(frozen=True)
-class Lazy:
+class LazyVectors:
     """Vectors that are made anew whenever they are asked for.
 
-    >>> Lazy(3, lambda i: np.full(2, i, np.float32))[1]
+    >>> LazyVectors(3, lambda i: np.full(2, i, np.float32))[1]
     array([1., 1.], dtype=float32)
     """
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from sparsona.chance import Chance
 from sparsona.data.dataset import Array, ClientSplit, Dataset, Federation, Indices, Samples
-from sparsona.data.schema.roles import Along
+from sparsona.data.schema.roles import ColumnSplit
 from sparsona.errors import InputError
 from sparsona.partition import PARTITIONS
 from sparsona.partition._deal import are_classes, ranks
@@ -32,7 +32,7 @@ def federate(
     test: float = 0.2,
     validation: float = 0.1,
     use: str = "official",
-    along: Along | None = None,
+    along: ColumnSplit | None = None,
     repeat: int = 0,
 ) -> Federation:
     """Deal `data` out to `clients` as `spec` says ("dirichlet-classes:0.3"), with a test part for each.
@@ -220,7 +220,7 @@ def _gift(client: str, held: Indices, strata: Indices, owner: Indices) -> int:
 
 
 def set_aside_along(
-    part: Indices, values: Array, along: Along, count: int, rng: np.random.Generator
+    part: Indices, values: Array, along: ColumnSplit, count: int, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
     """(what stays, about `count` samples of `part`); either is empty where the column does not allow a split.
 
@@ -228,7 +228,7 @@ def set_aside_along(
     before the cut are in neither part. By group the groups are drawn at random until they hold `count` samples.
 
     >>> times = np.array([5.0, 1.0, 2.0, 3.0, 4.0])
-    >>> set_aside_along(np.arange(5), times, Along("time", "t", gap=1.5), 2, np.random.default_rng(0))
+    >>> set_aside_along(np.arange(5), times, ColumnSplit("time", "t", gap=1.5), 2, np.random.default_rng(0))
     (array([1, 2]), array([0, 4]))
     """
     if along.by == "time":

@@ -34,7 +34,7 @@ class DrawnGraph:
 
 
 @dataclass(frozen=True)
-class Heat:
+class HeatMap:
     """A square of numbers between clients."""
 
     name: str
@@ -52,10 +52,10 @@ class Tree:
     y: tuple[tuple[float, ...], ...]
 
 
-def json_artefacts(folder: Path) -> tuple[list[DrawnGraph], list[Heat]]:
+def json_artefacts(folder: Path) -> tuple[list[DrawnGraph], list[HeatMap]]:
     """The networks and matrices that the method has left in the run directory."""
     graphs: list[DrawnGraph] = []
-    heats: list[Heat] = []
+    heats: list[HeatMap] = []
     names = tuple(sorted(file.stem for file in folder.glob("*.json") if file.name not in NOT_ARTEFACTS))
     try:
         found = load(folder, names)
@@ -68,11 +68,11 @@ def json_artefacts(folder: Path) -> tuple[list[DrawnGraph], list[Heat]]:
             inside = [(i, j, weight) for (i, j), weight in pairs if max(i, j) < len(clients)]
             graphs.append(DrawnGraph(name, clients, tuple((clients[i], clients[j], weight) for i, j, weight in inside)))
         else:
-            heats += [Heat(name, stage, clients, rows[:MOST, :MOST]) for stage, rows in artefact.stages.items()]
+            heats += [HeatMap(name, stage, clients, rows[:MOST, :MOST]) for stage, rows in artefact.stages.items()]
     return graphs, heats
 
 
-def mask_overlap(folder: Path, clients: Sequence[ClientId]) -> Heat | None:
+def mask_overlap(folder: Path, clients: Sequence[ClientId]) -> HeatMap | None:
     """How much the sparse models of clients have in common: weights that both keep, of those that either keeps.
 
     None where the models are not there, are no single vectors, or keep everything.
@@ -96,7 +96,7 @@ def mask_overlap(folder: Path, clients: Sequence[ClientId]) -> Heat | None:
         for j in range(i):
             both = int(np.bitwise_count(one & bits[j]).sum())
             overlap[i, j] = overlap[j, i] = both / max(counts[i] + counts[j] - both, 1)
-    return Heat("masks", "kept weights", tuple(chosen), overlap)
+    return HeatMap("masks", "kept weights", tuple(chosen), overlap)
 
 
 def gate_tree(folder: Path, clients: Sequence[ClientId]) -> Tree | None:

@@ -136,7 +136,7 @@ def _method(row: ComparisonRow, group: Sequence[MeasuredRun], found: Comparison)
     }
 
 
-def _heat(heat: artefacts.Heat) -> dict[str, Any]:
+def _heat(heat: artefacts.HeatMap) -> dict[str, Any]:
     values = [[None if math.isnan(v) else round(float(v), 3) for v in row] for row in heat.values]
     return {"name": heat.name, "part": heat.part, "clients": list(heat.clients), "values": values}
 

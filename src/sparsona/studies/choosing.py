@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from sparsona.errors import InputError
 from sparsona.experiment import build
-from sparsona.many.plan import Until
+from sparsona.many.plan import StopCondition
 from sparsona.metrics._named import in_percent
 from sparsona.report.comparison import LOCAL, trains_alone
 from sparsona.report.measured import MeasuredRun, mean_score
@@ -34,7 +34,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Standing:
+class ContenderScore:
     """A contender after a stage: its mean validation score, the MB of a client in a round, simulated seconds in all."""
 
     contender: str
@@ -48,7 +48,7 @@ class Stage:
     """Who ran until which round, how they stood, best first, and who left, with the reason."""
 
     rounds: int
-    standings: tuple[Standing, ...]
+    standings: tuple[ContenderScore, ...]
     left: dict[str, str] = field(default_factory=dict)
 
 
@@ -74,7 +74,7 @@ def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = l
     history: list[Stage] = []
     sign = 1 if higher else -1
     for number, until in enumerate(stages := stages_of(rounds)):
-        standings: list[Standing] = []
+        standings: list[ContenderScore] = []
         left: dict[str, str] = {}
         failed = _advance(runs, remaining, until, rounds, say)
         for contender in remaining:
@@ -112,7 +112,7 @@ def _advance(runs: Runs, contenders: list[str], until: int, rounds: int, say: Ca
 
     first = runs.prepare(LOCAL, runs.contest.seeds[0])
     part = replace(first, seconds=first.seconds * until / rounds)
-    return take_on(runs, contenders, part, ContestWatcher(started), Until(rounds=until))
+    return take_on(runs, contenders, part, ContestWatcher(started), StopCondition(rounds=until))
 
 
 def _measured(runs: Runs, contender: str, seed: int) -> MeasuredRun:
@@ -122,12 +122,12 @@ def _measured(runs: Runs, contender: str, seed: int) -> MeasuredRun:
     return found
 
 
-def _standing(contender: str, found: list[MeasuredRun], rounds: int, until: int) -> Standing:
+def _standing(contender: str, found: list[MeasuredRun], rounds: int, until: int) -> ContenderScore:
     """Where a contender stands after `until` rounds, even if its run has gone further."""
     ends = [next((m for m in reversed(run.measurements) if m.round <= until), run.measurements[0]) for run in found]
     clients = len(found[0].traffic)
     score = sum(mean_score(end.validation["pre"]) for end in ends) / len(ends)
-    return Standing(
+    return ContenderScore(
         contender,
         score,
         sum(end.bytes / 1e6 / clients / end.round for end in ends) / len(ends),
@@ -135,7 +135,7 @@ def _standing(contender: str, found: list[MeasuredRun], rounds: int, until: int)
     )
 
 
-def _too_much(standing: Standing, limits: Limits) -> str:
+def _too_much(standing: ContenderScore, limits: Limits) -> str:
     if limits.mb_per_round is not None and standing.mb_per_round > limits.mb_per_round:
         return f"{standing.mb_per_round:.3g} MB a client and round, {limits.mb_per_round:g} are allowed"
     if limits.seconds is not None and standing.seconds > limits.seconds:

@@ -21,9 +21,9 @@ from sparsona.errors import InputError, RunError
 from sparsona.experiment import assign
 from sparsona.experts.trees import is_installed
 from sparsona.files import write_atomically
-from sparsona.many import Ended, Planned, Watcher, run_many
+from sparsona.many import Planned, RunEnded, Watcher, run_many
 from sparsona.many.choice import place_for
-from sparsona.many.plan import Loader, RunPlan, Until, advance
+from sparsona.many.plan import Loader, RunPlan, StopCondition, advance
 from sparsona.methods import METHODS
 from sparsona.prepare import Prepared
 from sparsona.report.measured import MeasuredRun, measure
@@ -194,14 +194,14 @@ class Runs:
         """A contender's run for one seed, ready to start."""
         return self.loader.prepare(self.settings(contender, seed), ORIGIN)
 
-    def plan(self, contender: str, seed: int, until: Until | None = None) -> RunPlan:
+    def plan(self, contender: str, seed: int, until: StopCondition | None = None) -> RunPlan:
         """A run, until its end or as far as the contest's budget goes."""
-        until = until or Until(budget=self.contest.budget)
+        until = until or StopCondition(budget=self.contest.budget)
         return RunPlan(
             self.path(contender, seed), self.settings(contender, seed), ORIGIN, until, tensorboard=self.tensorboard
         )
 
-    def advance(self, contender: str, seed: int, until: Until | None = None) -> None:
+    def advance(self, contender: str, seed: int, until: StopCondition | None = None) -> None:
         """Take one run on, here and now."""
         advance(self.plan(contender, seed, until), self.loader)
 
@@ -235,7 +235,7 @@ def run_contest(runs: Runs, watcher: ContestWatcher) -> dict[str, str]:
 
 
 def take_on(
-    runs: Runs, contenders: Sequence[str], like: Prepared, watcher: ContestWatcher, until: Until | None = None
+    runs: Runs, contenders: Sequence[str], like: Prepared, watcher: ContestWatcher, until: StopCondition | None = None
 ) -> dict[str, str]:
     """Take the runs of some contenders on, seed by seed; `like` is the longest. Returns who failed, and why."""
     failed: dict[str, str] = {}
@@ -244,7 +244,7 @@ def take_on(
     def planned(contender: str, seed: int) -> RunPlan | None:
         return None if contender in failed else runs.plan(contender, seed, until)
 
-    def ended(run: Ended) -> None:
+    def ended(run: RunEnded) -> None:
         contender, seed = pairs[run.name]
         if isinstance(run.error, RunError):
             raise run.error

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import assign, build
 from sparsona.files import write_atomically
-from sparsona.many import Ended, Planned, Watcher, run_many
+from sparsona.many import Planned, RunEnded, Watcher, run_many
 from sparsona.many.choice import place_for
 from sparsona.many.plan import Loader, RunPlan
 from sparsona.prepare import Prepared
@@ -213,7 +213,7 @@ def run_sweep(sweep: Sweep, folder: Path, watcher: SweepWatcher, tensorboard: bo
     _keep(folder, sweep)
     engine = str(next(iter(todo.values())).settings.get("engine", "auto"))
 
-    def ended(run: Ended) -> None:
+    def ended(run: RunEnded) -> None:
         if isinstance(run.error, RunError):
             raise run.error
         if run.error is not None:

@@ -12,7 +12,7 @@ from torch import nn
 from sparsona.chance import Chance
 from sparsona.errors import ContractError
 from sparsona.training.runner import channels_last
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 
 def check_model(build: Callable[..., nn.Module], shape: tuple[int, ...], outputs: int = 10, **options: Any) -> None:
@@ -20,7 +20,7 @@ def check_model(build: Callable[..., nn.Module], shape: tuple[int, ...], outputs
     flats = []
     for _ in range(2):
         with Chance(5).torch("initial weights"):
-            flats.append(Flat(build(shape, outputs, **options)))
+            flats.append(FlatModule(build(shape, outputs, **options)))
     if not np.array_equal(flats[0].read(), flats[1].read()):
         raise ContractError("the same seed must give the same initial weights")
     flat = flats[0]

@@ -22,7 +22,7 @@ from sparsona.partition._split import federate
 from sparsona.personal.layer import METHOD_ALONE, PersonalLayer
 from sparsona.training.config import TrainConfig
 from sparsona.training.objective import classification
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 ROUNDS = 3
 MEAN = PersonalLayer(average=0.5)
@@ -45,7 +45,7 @@ def tiny_setup(
         module = nn.Sequential(
             nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(48, 5), nn.ReLU(), nn.Linear(5, 4)
         )
-    flat = Flat(module)
+    flat = FlatModule(module)
     names = tuple(sorted(federation.clients))
     task = Task(flat.layout, flat.read(), names, rounds, (1, 6, 6), classes, chance)
     config = TrainConfig(batch=16, lr=0.05)

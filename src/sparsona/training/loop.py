@@ -10,7 +10,7 @@ from sparsona.ops.moments import Moments
 from sparsona.training.job import TrainJob
 from sparsona.training.step import StepRule
 from sparsona.training.transform import AuxiliaryStep, WeightTransform
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 
 class TrainSteps(Protocol):
@@ -29,7 +29,7 @@ class TrainSteps(Protocol):
 class PlainSteps:
     """Steps of the module's own weights."""
 
-    def __init__(self, flat: Flat, job: TrainJob) -> None:
+    def __init__(self, flat: FlatModule, job: TrainJob) -> None:
         self._flat = flat
         self._gradient = flat.gradient
         self._rule = rule_of(job, flat.weights)
@@ -52,7 +52,7 @@ class PlainSteps:
 class TransformedSteps:
     """Steps of weights from which a transform makes those that the module runs with, batch by batch."""
 
-    def __init__(self, flat: Flat, job: TrainJob, transform: WeightTransform) -> None:
+    def __init__(self, flat: FlatModule, job: TrainJob, transform: WeightTransform) -> None:
         self._flat = flat
         self._transform = transform
         own = flat.weights
@@ -83,7 +83,7 @@ class TransformedSteps:
         return self._rule.moments(), None if self._auxiliary is None else self._auxiliary.rule.moments()
 
 
-def steps_of(flat: Flat, job: TrainJob) -> TrainSteps:
+def steps_of(flat: FlatModule, job: TrainJob) -> TrainSteps:
     """The steps of a training from the weights that the module has now."""
     return PlainSteps(flat, job) if job.transform is None else TransformedSteps(flat, job, job.transform)
 

@@ -28,7 +28,7 @@ from sparsona.training.loop import steps_of
 from sparsona.training.minibatch import Minibatch, Step, Vectors, checked_outputs
 from sparsona.training.objective import Objective
 from sparsona.training.transform import WeightTransform
-from sparsona.training.vector import Flat, tensor_of, view_of
+from sparsona.training.vector import FlatModule, tensor_of, view_of
 
 EVAL_BATCH = 512
 SCORE_BATCH = 128
@@ -47,7 +47,7 @@ class ModelRunner:
         device: str = "cpu",
         trainer: TrainerName = "plain",
     ) -> None:
-        self.flat = Flat(module, device)
+        self.flat = FlatModule(module, device)
         self.objective = objective
         self.chance = chance
         self.device = device

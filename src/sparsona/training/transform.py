@@ -11,7 +11,7 @@ from sparsona.message import Mask
 from sparsona.ops.moments import Moments
 from sparsona.training.config import TrainConfig
 from sparsona.training.step import GradientSpans, StepRule
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 __all__ = ["AuxiliaryStep", "GradientSpans", "WeightTransform"]
 
@@ -35,11 +35,11 @@ class WeightTransform(ABC):
     """The operations of its own part, for one sample's forward pass."""
 
     @abstractmethod
-    def forward(self, flat: Flat, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+    def forward(self, flat: FlatModule, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         """The outputs for a batch."""
 
     @abstractmethod
-    def backward(self, flat: Flat, weights: torch.Tensor) -> GradientSpans | None:
+    def backward(self, flat: FlatModule, weights: torch.Tensor) -> GradientSpans | None:
         """Called after the loss's backward pass: sets the own gradient and returns the spans that this step moves.
 
         None means that all weights move, by ``flat.gradient``.

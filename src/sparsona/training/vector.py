@@ -31,12 +31,12 @@ def tensor_of(values: npt.NDArray[Any], device: torch.device | str) -> torch.Ten
     return view_of(np.ascontiguousarray(values, np.float32)).to(device)
 
 
-class Flat:
+class FlatModule:
     """A module whose weights and gradients are views of two flat buffers, so that a step is one axpy.
 
     The buffer of the gradients is made when it is first used.
 
-    >>> flat = Flat(nn.Linear(2, 1))
+    >>> flat = FlatModule(nn.Linear(2, 1))
     >>> flat.load(np.array([1, 2, 3], np.float32))
     >>> flat.module.bias
     Parameter containing:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sparsona.engines.flower import door, owner
-from sparsona.engines.flower.door import serve
+from sparsona.engines.flower import listener, owner
+from sparsona.engines.flower.listener import serve
 from sparsona.engines.flower.node import Node, Rules
 from sparsona.engines.flower.owner import Supervisor
 from sparsona.engines.flower.processes import Child
@@ -24,7 +24,7 @@ HELD = "[code: 2004] Failed to activate SuperNode.\\n"
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner, "LEASE", 0.05)
     monkeypatch.setattr(owner, "LOOK", 0.05)
-    monkeypatch.setattr(door, "LOOK", 0.05)
+    monkeypatch.setattr(listener, "LOOK", 0.05)
 
 
 class Begun:

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("flwr", reason='the network needs Flower: pip install "sparsona[flower]"')
 
 from sparsona.engines.flower import processes
-from sparsona.engines.flower.processes import Flwr, Heard
+from sparsona.engines.flower.processes import Flwr, LogRelay
 from sparsona.errors import RunError
 
 pytestmark = pytest.mark.network
@@ -21,7 +21,7 @@ BEFORE = ["Using SuperLink: sparsona", "Successfully started run 77", "INFO : St
 
 def test_a_log_that_is_sent_again_goes_on_where_it_broke_off() -> None:
     said: list[str] = []
-    heard = Heard(said.append)
+    heard = LogRelay(said.append)
     for line in [*BEFORE, "round 1", "round 2"]:
         heard.line(line)
     for _ in range(2):
@@ -41,7 +41,7 @@ FAILED = [
 
 def test_of_a_run_that_says_why_it_ends_only_that_is_kept() -> None:
     said: list[str] = []
-    heard = Heard(said.append)
+    heard = LogRelay(said.append)
     for line in [*BEFORE, "va is here", "sparsona: va did not join; start it", *FAILED]:
         heard.line(line)
     assert said == [*BEFORE, "va is here"]
@@ -54,7 +54,7 @@ def test_of_a_run_that_says_why_it_ends_only_that_is_kept() -> None:
 
 def test_a_mistake_of_ours_keeps_its_traceback() -> None:
     said: list[str] = []
-    heard = Heard(said.append)
+    heard = LogRelay(said.append)
     for line in [*BEFORE, *FAILED]:
         heard.line(line)
     assert said == [*BEFORE, *FAILED]

@@ -11,7 +11,7 @@ from torch import nn
 from sparsona.methods.fedmask import _unit
 from sparsona.methods.fedmask.scores import MaskScores
 from sparsona.training.config import TrainConfig
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 
 def net() -> nn.Sequential:
@@ -19,7 +19,7 @@ def net() -> nn.Sequential:
 
 
 def test_scores_learn_which_weights_to_use() -> None:
-    flat = Flat(net())
+    flat = FlatModule(net())
     region = np.arange(flat.layout.size) >= flat.layout["5.weight"].start
     count = int(region.sum())
     scores = np.random.default_rng(0).normal(size=count).astype(np.float32)
@@ -42,7 +42,7 @@ def test_scores_learn_as_fast_in_a_net_with_smaller_weights() -> None:
     moved = []
     for size in (1.0, 0.1):
         weights = (size * np.array([1.0, -2.0, 3.0, 0.5])).astype(np.float32)
-        flat = Flat(nn.Linear(4, 1, bias=False))
+        flat = FlatModule(nn.Linear(4, 1, bias=False))
         layout = flat.layout
         region = np.ones(4, np.bool_)
         scores = MaskScores(

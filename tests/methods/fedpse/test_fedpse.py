@@ -31,12 +31,12 @@ from sparsona.testing import Scripted as Fates
 from sparsona.testing import check_method, tiny_setup
 from sparsona.testing.delivery import Event
 from sparsona.training.job import Trained
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 from sparsona.wire import Limit, decode, encode
 
 
 def task(module: nn.Module | None = None) -> Task:
-    flat = Flat(module or nn.Linear(9, 1))
+    flat = FlatModule(module or nn.Linear(9, 1))
     return Task(flat.layout, flat.read(), ("a", "b", "c"), 5, (9,), 2, Chance(3))
 
 

@@ -22,11 +22,11 @@ from sparsona.models.convnet2 import convnet2
 from sparsona.ops.moments import Moments
 from sparsona.testing import check_method
 from sparsona.training.job import Trained
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 
 def task(module: nn.Module | None = None) -> Task:
-    flat = Flat(module or nn.Sequential(nn.Conv2d(2, 3, 2), nn.Flatten(), nn.Linear(5, 4)))
+    flat = FlatModule(module or nn.Sequential(nn.Conv2d(2, 3, 2), nn.Flatten(), nn.Linear(5, 4)))
     return Task(flat.layout, flat.read(), ("a", "b"), 5, (2, 4, 4), 4, Chance(3))
 
 

@@ -27,7 +27,7 @@ from sparsona.methods.fedspa import FedSpa
 from sparsona.ops.masks import annealed, unpack
 from sparsona.testing import check_method, tiny_setup
 from sparsona.training.config import TrainConfig
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ def test_batch_norm_statistics_travel_dense_and_are_averaged() -> None:
     def with_norm(setup: Setup) -> Setup:
         with setup.task.chance.torch("initial weights"):
             module = nn.Sequential(nn.Flatten(), nn.Linear(36, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4))
-        flat = Flat(module)
+        flat = FlatModule(module)
         task = replace(setup.task, layout=flat.layout, initial=flat.read())
         return replace(equal_shares(setup), module=module, task=task)
 

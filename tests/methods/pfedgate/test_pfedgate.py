@@ -23,7 +23,7 @@ from sparsona.testing.tiny import run
 from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local
 from sparsona.training.runner import ModelRunner
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 RECIPE = TrainConfig(batch=16, lr=0.05, momentum=0.9, weight_decay=5e-4, clip=10.0)
 
@@ -41,7 +41,7 @@ def open_gate(method: PFedGate, task: Any) -> np.ndarray:
         for name, parameter in gate.named_parameters():
             if "_norm" in name and name.startswith(("scale", "importance")):
                 parameter.fill_(30.0 if name.endswith("bias") else 0.0)
-    return Flat(gate).read_all()
+    return FlatModule(gate).read_all()
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_a_clients_gate_ignores_the_batch_and_still_learns() -> None:
     setup, local = client(method)
     own = method.start_client(setup.task, "c1")
     fit = method.fit(own, Message(weights=setup.task.initial), local)
-    gate = Flat(method._design(setup.task).module())
+    gate = FlatModule(method._design(setup.task).module())
     gate.load_all(fit.state.gate)
     first, second = (gate.module(torch.randn(3, *setup.task.shape)) for _ in range(2))
     assert torch.equal(first[1], second[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from sparsona_papers._differences import At, Runs, difference, extra, values
+from sparsona_papers._differences import RowAt, Runs, difference, extra, values
 from sparsona_papers._verdicts import Check, Verdict, missing, word_above, worst
 from sparsona_papers.fedpse.plan import LAMBDAS, row_of
 
@@ -18,7 +18,7 @@ def rising(clients: int, name: str, data: str = "fashion-mnist") -> Check:
     of = extra(name)
 
     def check(runs: Runs) -> Verdict:
-        gaps = [difference(runs, At(after, of=of), At(before, of=of)) for before, after in pairwise(rows)]
+        gaps = [difference(runs, RowAt(after, of=of), RowAt(before, of=of)) for before, after in pairwise(rows)]
         steps = [gap for gap in gaps if gap is not None]
         if len(steps) < len(gaps):
             return missing(runs, *rows)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from sparsona_papers._checks import bytes_sent, grows, mean_above, numbers_sent, share
-from sparsona_papers._differences import At, extra
+from sparsona_papers._differences import RowAt, extra
 from sparsona_papers._paper import Size
 from sparsona_papers._verdicts import Check, Claim, above, all_of, loses, within
 from sparsona_papers.fedpse.checks import rising
@@ -138,7 +138,7 @@ def _table_1() -> Iterator[Claim]:
             _best(0.5, 10, data),
             COMMAND.of_runs(size, _rows(0.5, 10, data)),
         )
-        mine, other = At(row_of(0.0, "fedpse", data=data)), At(row_of(0.0, "fedavg", data=data))
+        mine, other = RowAt(row_of(0.0, "fedpse", data=data)), RowAt(row_of(0.0, "fedavg", data=data))
         yield Claim(
             f"C3: lambda = 0, {TOLD.get(data, data)}, N = 10: FedPSE below FedAvg",
             above(other.row, mine.row),
@@ -171,7 +171,7 @@ def _table_1() -> Iterator[Claim]:
     )
     yield Claim(
         "5.2: at lambda = 0 FedPSE is at most 3 points below FedSTC at `pre`, fashion-mnist, N = 10 (paper: 2.4)",
-        loses(At(fair["fedstc"]), At(fair["fedpse"]), 0.03),
+        loses(RowAt(fair["fedstc"]), RowAt(fair["fedpse"]), 0.03),
         even,
     )
     for point in POINTS:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sparsona_papers._checks import grows
-from sparsona_papers._differences import At, accuracy
+from sparsona_papers._differences import RowAt, accuracy
 from sparsona_papers._verdicts import Claim, above, exceeds, level, within
 from sparsona_papers.fedspa.checks import fewer_and_above, fewer_numbers, fewer_operations, inside, sooner_to_best
 from sparsona_papers.fedspa.plan import COMMAND, DENSER, PERSONAL, SWEEP, name_of
@@ -237,11 +237,11 @@ def global_model(where: Testbed, setting: str, cost: str, own_cost: str) -> Iter
     """The server's vector is no model for all: it is worse than FedAvg's and, but for IID data, than the personal ones.
     The two claims have a cost each."""
     mine, rival = where.rows(setting, "fedspa-dst", "fedavg")
-    server, ending = At(mine, "pre", accuracy("server")), f"{where.told}, {setting_name(setting)}"
-    yield Claim(f"C8: FedSpa's global model is worse than FedAvg's, {ending}", exceeds(At(rival), server), cost)
+    server, ending = RowAt(mine, "pre", accuracy("server")), f"{where.told}, {setting_name(setting)}"
+    yield Claim(f"C8: FedSpa's global model is worse than FedAvg's, {ending}", exceeds(RowAt(rival), server), cost)
     if setting == "iid":
         text = f"C8: FedSpa's global model is within 1.5 points of its own personal ones, {ending}"
-        yield Claim(text, level(At(mine), server, 0.015), own_cost)
+        yield Claim(text, level(RowAt(mine), server, 0.015), own_cost)
     else:
         text = f"C8: FedSpa's global model is worse than its own personal ones, {ending}"
-        yield Claim(text, exceeds(At(mine), server), own_cost)
+        yield Claim(text, exceeds(RowAt(mine), server), own_cost)

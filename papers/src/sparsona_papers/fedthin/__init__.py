@@ -12,7 +12,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from sparsona_papers._paper import Kept, Size
-from sparsona_papers._registry import PAPERS, Job, Left, no_such_size
+from sparsona_papers._registry import PAPERS, Job, MissingRuns, no_such_size
 from sparsona_papers._results import Results
 from sparsona_papers._tables import Part
 from sparsona_papers.fedthin.cells import CELLS, kept_cells, read_cells, work
@@ -38,14 +38,14 @@ class Preregistered:
             if not found.items() <= job.kept.runs.items():
                 job.kept.replace({**job.kept.runs, **found})
 
-    def left(self, only: str, kept: Results, others: Sequence[Results]) -> Left:
+    def left(self, only: str, kept: Results, others: Sequence[Results]) -> MissingRuns:
         """Count the cells that are known by now and not kept. Others follow once these are run."""
         cells = ready(kept.runs, self.plan, only)
         names: dict[str, list[str]] = {}
         for cell in cells:
             if cell.name not in kept.runs:
                 names.setdefault(f"{cell.task.name}-{cell.share:g}-{cell.row}", []).append(cell.name)
-        return Left(len(cells), names)
+        return MissingRuns(len(cells), names)
 
     def tables(self, kept: Results) -> str:
         """The whole study as markdown."""

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from sparsona.api import load
 from sparsona.errors import Diverged
 from sparsona.files import write_atomically
-from sparsona.many import Ended, Planned, Watcher, run_many
+from sparsona.many import Planned, RunEnded, Watcher, run_many
 from sparsona.many.choice import place_for
 from sparsona.many.plan import Loader, RunPlan
 from sparsona.prepare import Prepared
@@ -173,7 +173,7 @@ def _make(
     def plan(cell: Cell) -> RunPlan:
         return RunPlan(out / cell.name, {**cell.settings(), **where}, f"the cell {cell.name}")
 
-    def ended(one: Ended) -> None:
+    def ended(one: RunEnded) -> None:
         cell, folder = waiting.pop(one.name), out / one.name
         if one.error is not None and not isinstance(one.error, Diverged):
             raise one.error

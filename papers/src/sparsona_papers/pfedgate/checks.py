@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import mean
 
-from sparsona_papers._differences import At, Runs, Summary, bottom, interval, score, values
+from sparsona_papers._differences import RowAt, Runs, Summary, bottom, interval, score, values
 from sparsona_papers._verdicts import Check, Verdict, fact, missing, word_above, word_below
 from sparsona_papers.pfedgate.readings import CLIENT
 
 
-def combined(number: Callable[..., float], *ats: At, least: float | None = None, most: float | None = None) -> Check:
+def combined(number: Callable[..., float], *ats: RowAt, least: float | None = None, most: float | None = None) -> Check:
     """Whether a number that is made of several rows, seed by seed, is above `least` or at most `most`.
 
     One seed has no interval, so that nothing follows from it.

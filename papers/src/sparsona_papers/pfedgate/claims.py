@@ -9,9 +9,9 @@ from functools import partial
 from sparsona.methods.pfedgate import PFedGate
 from sparsona.methods.pfedgate.blocks import Cut
 from sparsona.models._build import build_model
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 from sparsona_papers._checks import flops, measured, share
-from sparsona_papers._differences import At, Runs, by_size
+from sparsona_papers._differences import RowAt, Runs, by_size
 from sparsona_papers._paper import Size
 from sparsona_papers._tables import MEASURED
 from sparsona_papers._verdicts import Claim, above, exceeds, fact, loses, never
@@ -21,7 +21,7 @@ from sparsona_papers.pfedgate.own_claims import own_claims
 from sparsona_papers.pfedgate.plan import BASELINES, COMMAND, MODELS, data_of, rows
 from sparsona_papers.pfedgate.printed import printed
 from sparsona_papers.pfedgate.settings import FIXED, SCALES
-from sparsona_papers.pfedgate.shared_claims import Where, same_cost
+from sparsona_papers.pfedgate.shared_claims import ClaimScope, same_cost
 
 COSTS: dict[Size, str] = {
     "quick": COMMAND.of_runs("quick", "*"),
@@ -51,7 +51,7 @@ def claims(size: Size) -> Iterator[Claim]:
 
 def _stand_ins(size: Size, data: str) -> Iterator[Claim]:
     """Fashion-MNIST for EMNIST, and in the whole CIFAR-10 itself."""
-    where = Where((data,), same_cost(COSTS[size]), base_ending=FIXED if size in ("quick", "day") else "")
+    where = ClaimScope((data,), same_cost(COSTS[size]), base_ending=FIXED if size in ("quick", "day") else "")
     rivals = [row.name for row in rows(size, data) if row.name in BASELINES]
     told = ", ".join(rivals) if size == "day" else shared.ALL_BASELINES
     yield from shared.table_1(where, rivals, ("pre", "post"), told)
@@ -123,7 +123,7 @@ def _stand_ins(size: Size, data: str) -> Iterator[Claim]:
     )
 
 
-def _server_model(where: Where) -> Iterator[Claim]:
+def _server_model(where: ClaimScope) -> Iterator[Claim]:
     """The server's model as it is, beside the personal ones."""
     scores = partial(shared.with_server, where, reading="server_weighted")
     yield where.claim(
@@ -141,7 +141,7 @@ def _server_model(where: Where) -> Iterator[Claim]:
 def _short() -> Iterator[Claim]:
     """What only short runs are there for: where the gate starts, how blocks are cut, how soon it learns, trees."""
     for density in ("0.5", "1"):
-        zero, three = (At(f"leaf-{density}-start-{start}", "post", by_size) for start in (0, 3))
+        zero, three = (RowAt(f"leaf-{density}-start-{start}", "post", by_size) for start in (0, 3))
         yield Claim(
             f"leaf-cnn, density {density}: the paper's start (0) not below an open one (3), weighted, `post`",
             loses(three, zero, 0.0),
@@ -155,15 +155,15 @@ def _short() -> Iterator[Claim]:
     yield Claim(
         "5.2.2: leaf-cnn, density 0.5, start 3: blocks of whole channels (`split=channel`) lose at most 2.5 points on"
         " equal ones, weighted, `post`",
-        loses(At("leaf-0.5-start-3", "post", by_size), At("leaf-0.5-start-3-channels", "post", by_size), 0.025),
+        loses(RowAt("leaf-0.5-start-3", "post", by_size), RowAt("leaf-0.5-start-3-channels", "post", by_size), 0.025),
         COMMAND.of_runs("quick", "leaf-0.5-start-3-*"),
     )
 
-    curves = Where(("fashion-mnist",), same_cost(CURVES), "-curve")
+    curves = ClaimScope(("fashion-mnist",), same_cost(CURVES), "-curve")
     for density, most in (("1", 1.0), ("0.5", 1.0), ("0.3", 1.15)):
         yield shared.speed(curves, (density,), ("fedavg", "fedem"), most)
     yield from shared.ablation_speeds(curves)
-    dealt = Where(("fashion-mnist",), same_cost(COMMAND.of_runs("quick", "*-shards-*")))
+    dealt = ClaimScope(("fashion-mnist",), same_cost(COMMAND.of_runs("quick", "*-shards-*")))
     yield shared.gates_alike(dealt)
     yield shared.gates_alike(dealt, "gates give blocks like scales", "scales alike")
 
@@ -225,6 +225,6 @@ def _percent(ending: str) -> str:
 def _gate_share(_: Runs) -> tuple[bool, str]:
     """The weights of the gate's linear map, a row of the image a block, against the model's."""
     image = (3, 32, 32)
-    layout = Flat(build_model("lenet-cifar", image, 10)).layout
+    layout = FlatModule(build_model("lenet-cifar", image, 10)).layout
     share = math.prod(image) * len(Cut.of(layout, PFedGate().blocks)) / layout.size
     return share <= 0.063, f"{share:.2f}"

@@ -21,7 +21,7 @@ from sparsona.runs.directory import RunDirectory
 from sparsona.runs.names import file_stem
 from sparsona.runs.state import unpack
 from sparsona.training.runner import ModelRunner
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 
 def gates(run: Path) -> dict[str, Gated]:
@@ -68,7 +68,7 @@ def likeness(run: RunDirectory, chance: Chance) -> dict[str, float]:
     counts = np.array([clients[name].classes for name in models], np.float64)
     unlike = pdist(counts / counts.sum(1, keepdims=True), "cityblock")
     moved = [
-        (model.gate - model.design.initial(chance, name))[: Flat(model.design.module()).layout.size]
+        (model.gate - model.design.initial(chance, name))[: FlatModule(model.design.module()).layout.size]
         for name, model in models.items()
     ]
     by = {"gates alike": np.stack(moved), "scales alike": np.stack([model.frozen for model in models.values()])}

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain, pairwise
 
-from sparsona_papers._differences import At, Reading, bottom, by_size, extra, lag
+from sparsona_papers._differences import Reading, RowAt, bottom, by_size, extra, lag
 from sparsona_papers._verdicts import Check, Claim, above, exceeds, never
 from sparsona_papers.pfedgate import shared_claims as shared
 from sparsona_papers.pfedgate.checks import behind, combined, growth, mean_gain, most_gain
 from sparsona_papers.pfedgate.plan import BASELINES, BESIDE, COMMAND
 from sparsona_papers.pfedgate.printed import OTHERS, TITLES
-from sparsona_papers.pfedgate.shared_claims import Where, same_cost
+from sparsona_papers.pfedgate.shared_claims import ClaimScope, same_cost
 
 RIVALS = tuple(name for name in BASELINES if name not in BESIDE)
 PAIR = ("femnist", "cifar-10")
@@ -46,18 +46,18 @@ def own_claims() -> Iterator[Claim]:
     yield from _figures_3_and_4(_on("cifar-10"))
 
 
-def _on(*sets: str) -> Where:
+def _on(*sets: str) -> ClaimScope:
     """Some data sets, with the paper's own nets and lengths; what it costs is found by the rows of a claim."""
-    return Where(sets, _cost)
+    return ClaimScope(sets, _cost)
 
 
 def _cost(rows: Sequence[str]) -> str:
     return COMMAND.of_rows(*rows, at_least="whole")
 
 
-def _by_runs(sets: tuple[str, ...], *patterns: str) -> Where:
+def _by_runs(sets: tuple[str, ...], *patterns: str) -> ClaimScope:
     """Some data sets, with the command for those of their runs that match a pattern."""
-    return Where(
+    return ClaimScope(
         sets, same_cost(COMMAND.of_runs("paper", *(f"{data}-{pattern}" for data in sets for pattern in patterns)))
     )
 
@@ -71,7 +71,7 @@ def _averages() -> Iterator[Claim]:
     )
     for what, read_by, density, least, told in readings:
         gate = f"pfedgate-{density}"
-        pairs = ((At(f"{data}-{name}", "post", read_by) for name in (gate, "fedem")) for data in TITLES)
+        pairs = ((RowAt(f"{data}-{name}", "post", read_by) for name in (gate, "fedem")) for data in TITLES)
         yield Claim(
             f"7.2: in the mean of the four data sets density {density} is at least {100 * least:.1f} points above"
             f" FedEM, {what}, `post`{told}",
@@ -80,14 +80,14 @@ def _averages() -> Iterator[Claim]:
         )
 
 
-def _section_7_4(where: Where) -> Iterator[Claim]:
+def _section_7_4(where: ClaimScope) -> Iterator[Claim]:
     """How far density 0.3 is above two rivals, where its time and memory are measured."""
     readings: tuple[tuple[str, Reading], ...] = (("weighted mean", by_size), ("bottom decile", bottom))
     for rival, name, points in (("fedavg", "FedAvg", (0.053, 0.041)), ("fedem", "FedEM", (0.012, 0.015))):
         for (what, of), least in zip(readings, points, strict=True):
 
             def checks(data: str, rival: str = rival, of: Reading = of, least: float = least) -> Iterator[Check]:
-                gate, other = (At(where.row(data, row), "post", of) for row in ("pfedgate-0.3", rival))
+                gate, other = (RowAt(where.row(data, row), "post", of) for row in ("pfedgate-0.3", rival))
                 yield exceeds(gate, other, least)
 
             text = f"7.4: {where}: density 0.3 is at least {100 * least:.1f} points above {name}, {what}, `post`"
@@ -125,7 +125,7 @@ def _table_4() -> Iterator[Claim]:
     yield from shared.ablation_speeds(where)
 
 
-def _figure_5_and_table_10(where: Where) -> Iterator[Claim]:
+def _figure_5_and_table_10(where: ClaimScope) -> Iterator[Claim]:
     sparse, dense = "pfedgate-0.1", "pfedgate-1"
     text = f"Figure 5: {where}: density 0.1 loses at most 4 points on 1, weighted, `post` (paper: 3.53)"
     yield where.loses(text, (dense, sparse), most=0.04)
@@ -133,7 +133,9 @@ def _figure_5_and_table_10(where: Where) -> Iterator[Claim]:
         f"Figure 5: {where}: clients differ more at density 0.1 than at 1 (mean less bottom decile), `post`"
         " (paper's table 10: 8.4 and 5.7 points; at 0.3, though, 4.6)",
         lambda data: [
-            combined(float.__sub__, *(At(where.row(data, row), "post", behind) for row in (sparse, dense)), least=0.0)
+            combined(
+                float.__sub__, *(RowAt(where.row(data, row), "post", behind) for row in (sparse, dense)), least=0.0
+            )
         ],
         dense,
         sparse,
@@ -141,9 +143,9 @@ def _figure_5_and_table_10(where: Where) -> Iterator[Claim]:
     yield shared.mixed_densities(where)
     scores = partial(shared.with_server, where, reading="trained_weighted")
 
-    def lowest(data: str, density: str) -> tuple[At, At]:
+    def lowest(data: str, density: str) -> tuple[RowAt, RowAt]:
         row = where.row(data, f"pfedgate-{density}")
-        return At(row, "post", bottom), At(row, "pre", extra("trained_bottom"))
+        return RowAt(row, "post", bottom), RowAt(row, "pre", extra("trained_bottom"))
 
     densities = (*DENSITIES, "0.1")
     every = _by_runs(where.sets, "pfedgate-*", "study-pfedgate-0.1-*")
@@ -206,7 +208,7 @@ def _table_8() -> Iterator[Claim]:
     )
 
 
-def _table_12(where: Where) -> Iterator[Claim]:
+def _table_12(where: ClaimScope) -> Iterator[Claim]:
     for density, fall in (("1", "2.55"), ("0.5", "2.31"), ("0.3", "2.07"), ("0.1", "2.81")):
         yield shared.skewed_labels(where, density, fall)
     alphas = ("", "-alpha-0.2", "-alpha-0.1", "-alpha-0.01")
@@ -260,7 +262,7 @@ def _table_13() -> Iterator[Claim]:
     )
 
 
-def _figures_3_and_4(where: Where) -> Iterator[Claim]:
+def _figures_3_and_4(where: ClaimScope) -> Iterator[Claim]:
     yield where.claim(
         f"Figure 3: {where}: more than half of the clients gain on FedEM, density 0.5, `post`",
         lambda data: [most_gain(f"{data}-pfedgate-0.5", f"{data}-fedem")],

@@ -9,7 +9,7 @@ from itertools import product
 from typing import TypeAlias
 
 from sparsona_papers._checks import Pair
-from sparsona_papers._differences import At, Reading, accuracy, bottom, by_size, extra, lag, newcomers
+from sparsona_papers._differences import Reading, RowAt, accuracy, bottom, by_size, extra, lag, newcomers
 from sparsona_papers._verdicts import Check, Claim, above, all_of, exceeds, loses, within
 from sparsona_papers.pfedgate.checks import combined, ratio, sent
 from sparsona_papers.pfedgate.plan import ABLATIONS
@@ -27,12 +27,12 @@ def same_cost(command: str) -> Cost:
 
 
 @dataclass(frozen=True)
-class Where:
+class ClaimScope:
     """Where a claim is tested: the data sets, which have to bear it out all together, what rows of them cost, and how
     the names of these end. `base_ending` is how the names end of the rows that studies are compared with, where studies
     have a rate that was not chosen for them.
 
-    >>> where = Where(("femnist", "cifar-10"), same_cost("`sparsona reproduce pfedgate`"))
+    >>> where = ClaimScope(("femnist", "cifar-10"), same_cost("`sparsona reproduce pfedgate`"))
     >>> f"C3: {where}", where.row("femnist", "fedavg")
     ('C3: femnist and cifar-10', 'femnist-fedavg')
     """
@@ -53,9 +53,9 @@ class Where:
         """What a study that changes something about `name` is compared with."""
         return f"{name}{self.base_ending}"
 
-    def end(self, data: str, name: str) -> At:
+    def end(self, data: str, name: str) -> RowAt:
         """A row after local training, weighted."""
-        return At(self.row(data, name), "post", by_size)
+        return RowAt(self.row(data, name), "post", by_size)
 
     def claim(self, text: str, checks: Callable[[str], Iterable[Check]], *names: str) -> Claim:
         """What holds if all checks of every data set do, with the cost of the rows that are named."""
@@ -70,7 +70,7 @@ class Where:
         """The second row of every pair is at most so much below the first, weighted, after local training."""
         return self._compared(text, pairs, lambda one, other: loses(one, other, most))
 
-    def _compared(self, text: str, pairs: Sequence[Pair], check: Callable[[At, At], Check]) -> Claim:
+    def _compared(self, text: str, pairs: Sequence[Pair], check: Callable[[RowAt, RowAt], Check]) -> Claim:
         def checks(data: str) -> Iterator[Check]:
             return (check(self.end(data, one), self.end(data, other)) for one, other in pairs)
 
@@ -84,7 +84,9 @@ class Where:
         )
 
 
-def table_1(where: Where, rivals: Sequence[str], points: Sequence[str], told: str = ALL_BASELINES) -> Iterator[Claim]:
+def table_1(
+    where: ClaimScope, rivals: Sequence[str], points: Sequence[str], told: str = ALL_BASELINES
+) -> Iterator[Claim]:
     """Density 0.3 in every way above the baselines, the others in the weighted mean at some evaluation points."""
     readings: tuple[tuple[str, Reading], ...] = (("weighted mean", by_size), ("bottom decile", bottom))
     for point, (what, of) in product(("pre", "post"), readings):
@@ -95,13 +97,13 @@ def table_1(where: Where, rivals: Sequence[str], points: Sequence[str], told: st
         yield where.above(text, f"pfedgate-{density}", *rivals, point=point)
 
 
-def sparse_loses_little(where: Where) -> Claim:
+def sparse_loses_little(where: ClaimScope) -> Claim:
     """From density 1 to 0.3 hardly anything is lost."""
     text = f"C2: {where}: from density 1 to 0.3 at most 2.5 points are lost, weighted, `post`"
     return where.loses(text, ("pfedgate-1", "pfedgate-0.3"), most=0.025)
 
 
-def above_heterofl(where: Where) -> Iterator[Claim]:
+def above_heterofl(where: ClaimScope) -> Iterator[Claim]:
     """With fewer weights more accurate than the thrifty baseline."""
     for name, told in (("heterofl", ""), ("heterofl-all-labels", " without its label mask")):
         yield where.exceeds(
@@ -111,13 +113,13 @@ def above_heterofl(where: Where) -> Iterator[Claim]:
         )
 
 
-def few_participants(where: Where) -> Claim:
+def few_participants(where: ClaimScope) -> Claim:
     """A fifth of the clients in a round is enough."""
     text = f"C3: {where}: 20 % participation costs less than a point, weighted, `post`"
     return where.loses(text, (where.base("pfedgate-0.5"), "pfedgate-0.5-20%"), most=0.01)
 
 
-def few_participants_of_fedavg(where: Where) -> Claim:
+def few_participants_of_fedavg(where: ClaimScope) -> Claim:
     """For FedAvg a fifth of the clients in a round is not enough."""
     return where.exceeds(
         f"Table 3: {where}: 20 % participation costs FedAvg more than a point, weighted, `post` (paper: 1.45 to 3.56"
@@ -127,7 +129,7 @@ def few_participants_of_fedavg(where: Where) -> Claim:
     )
 
 
-def mixed_densities(where: Where) -> Claim:
+def mixed_densities(where: ClaimScope) -> Claim:
     """Clients with little room do not spoil the others' models."""
     return where.loses(
         f"Figure 5: {where}: densities of 0.5 and 0.1 side by side lose at most 2.5 points on 0.5, weighted, `post`",
@@ -136,7 +138,7 @@ def mixed_densities(where: Where) -> Claim:
     )
 
 
-def ablations(where: Where, mark: str, printed: Callable[[str], str]) -> Iterator[Claim]:
+def ablations(where: ClaimScope, mark: str, printed: Callable[[str], str]) -> Iterator[Claim]:
     """Every part of the gate is worth something, its first norm more than the second; `printed` gives the paper's
     numbers for a gate without a part."""
     for name in ABLATIONS:
@@ -148,26 +150,26 @@ def ablations(where: Where, mark: str, printed: Callable[[str], str]) -> Iterato
     )
 
 
-def ablation_speeds(where: Where) -> Iterator[Claim]:
+def ablation_speeds(where: ClaimScope) -> Iterator[Claim]:
     """Without a part the gate learns slower, but for one that is the same for all samples of a client."""
     for name in ABLATIONS:
         pair = ("pfedgate-0.5", f"pfedgate-0.5-{name}")
         word, order = ("faster", pair) if name == "client-wise" else ("slower", pair[::-1])
 
         def check(data: str, order: Sequence[str] = order) -> Iterator[Check]:
-            yield combined(ratio, *(At(where.row(data, row), "pre", rounds_to(0.8)) for row in order), least=1.0)
+            yield combined(ratio, *(RowAt(where.row(data, row), "pre", rounds_to(0.8)) for row in order), least=1.0)
 
         told = f"{name} is {word} than the whole gate: rounds to 80 % of its best score, weighted, `pre`"
         yield where.claim(f"Table 4: {where}: {told}", check, *pair)
 
 
-def speed(where: Where, densities: Sequence[str], rivals: Sequence[str], most: float) -> Claim:
+def speed(where: ClaimScope, densities: Sequence[str], rivals: Sequence[str], most: float) -> Claim:
     """The rounds to nine tenths of the best score are at most so many times those of the rivals."""
 
     def checks(data: str) -> Iterator[Check]:
         for density, rival in product(densities, rivals):
             pair = (where.row(data, name) for name in (f"pfedgate-{density}", rival))
-            yield combined(ratio, *(At(row, "pre", rounds_to(0.9)) for row in pair), most=most)
+            yield combined(ratio, *(RowAt(row, "pre", rounds_to(0.9)) for row in pair), most=most)
 
     names = " and ".join({"fedavg": "FedAvg", "fedem": "FedEM"}[rival] for rival in rivals)
     who = f"densities {' and '.join(densities)} take" if len(densities) > 1 else f"density {densities[0]} takes"
@@ -180,20 +182,20 @@ def speed(where: Where, densities: Sequence[str], rivals: Sequence[str], most: f
     )
 
 
-def five_blocks(where: Where) -> Claim:
+def five_blocks(where: ClaimScope) -> Claim:
     """Two blocks a tensor are too few."""
     text = f"C5: {where}: five blocks a tensor above two, weighted, `post`"
     return where.exceeds(text, (where.base("pfedgate-0.5"), "pfedgate-0.5-blocks-2"))
 
 
-def ten_blocks(where: Where) -> Claim:
+def ten_blocks(where: ClaimScope) -> Claim:
     """Five blocks a tensor are enough."""
     five, ten = where.base("pfedgate-0.5"), "pfedgate-0.5-blocks-10"
     text = f"C5: {where}: ten blocks a tensor gain less than a point on five, weighted, `post`"
     return where.claim(text, lambda data: [loses(where.end(data, ten), where.end(data, five), 0.01)], five, ten)
 
 
-def new_clients(where: Where, epochs: int) -> Iterator[Claim]:
+def new_clients(where: ClaimScope, epochs: int) -> Iterator[Claim]:
     """Clients that join at the end have nearly what the others have, and more of it than with FedAvg."""
     row = f"pfedgate-0.5-new-{epochs}"
     yield newcomers_near(where, f"C6: {where}: new clients are less than a point behind, `post`, epochs: {epochs}", row)
@@ -201,23 +203,23 @@ def new_clients(where: Where, epochs: int) -> Iterator[Claim]:
     yield where.above(text, "fedavg-new", row, of=lag)
 
 
-def newcomers_near(where: Where, text: str, *names: str) -> Claim:
+def newcomers_near(where: ClaimScope, text: str, *names: str) -> Claim:
     """In these rows the clients that join at the end are less than a point behind the others."""
 
     def checks(data: str) -> Iterator[Check]:
         for row in (where.row(data, name) for name in names):
-            yield loses(At(row, "post"), At(row, "post", newcomers), 0.01)
+            yield loses(RowAt(row, "post"), RowAt(row, "post", newcomers), 0.01)
 
     return where.claim(text, checks, *names)
 
 
-def sent_up(where: Where) -> Claim:
+def sent_up(where: ClaimScope) -> Claim:
     """At density 0.5 more than half of the model goes up."""
     text, row = f"C10: {where}: two thirds of the model go up at density 0.5", "pfedgate-0.5"
     return where.claim(text, lambda data: [sent(where.row(data, row))], row)
 
 
-def local_epochs(where: Where, eight: Cost) -> Iterator[Claim]:
+def local_epochs(where: ClaimScope, eight: Cost) -> Iterator[Claim]:
     """Up to four local epochs change nothing, and eight are too many; these have a command of their own."""
     names = (where.base("pfedgate-0.5"), "pfedgate-0.5-epochs-2", "pfedgate-0.5-epochs-4")
     yield where.claim(
@@ -229,13 +231,13 @@ def local_epochs(where: Where, eight: Cost) -> Iterator[Claim]:
     yield replace(where, cost=eight).exceeds(text, (where.base("pfedgate-0.5"), "pfedgate-0.5-epochs-8"), by=0.01)
 
 
-def with_server(where: Where, data: str, density: str, reading: str) -> tuple[At, At]:
+def with_server(where: ClaimScope, data: str, density: str, reading: str) -> tuple[RowAt, RowAt]:
     """The personal models of a density, and what the server's scores, weighted: as it is, or after an epoch more."""
     personal = where.end(data, f"pfedgate-{density}")
-    return personal, At(personal.row, "pre", accuracy(reading))
+    return personal, RowAt(personal.row, "pre", accuracy(reading))
 
 
-def skewed_labels(where: Where, density: str, fall: str) -> Claim:
+def skewed_labels(where: ClaimScope, density: str, fall: str) -> Claim:
     """Accuracy falls where clients have few labels each; `fall` are the paper's points."""
     return where.exceeds(
         f"C9: {where}: accuracy falls from alpha = 0.4 to 0.01 at density {density}, weighted, `post`"
@@ -244,11 +246,11 @@ def skewed_labels(where: Where, density: str, fall: str) -> Claim:
     )
 
 
-def gates_alike(where: Where, what: str = "gates have moved alike", reading: str = "gates alike") -> Claim:
+def gates_alike(where: ClaimScope, what: str = "gates have moved alike", reading: str = "gates alike") -> Claim:
     """Clients with like labels have like gates."""
     row = "pfedgate-0.3-shards"
     return where.claim(
         f"Figure 4: {where}: where ten clients with two shards each share labels their {what}, density 0.3",
-        lambda data: [combined(float, At(where.row(data, row), "post", extra(reading)), least=0.0)],
+        lambda data: [combined(float, RowAt(where.row(data, row), "post", extra(reading)), least=0.0)],
         row,
     )

@@ -7,7 +7,7 @@ from itertools import pairwise
 from statistics import mean
 
 from sparsona_papers._checks import bytes_sent, share
-from sparsona_papers._differences import At, Runs, Summary, extra, first_seeds
+from sparsona_papers._differences import RowAt, Runs, Summary, extra, first_seeds
 from sparsona_papers._tables import MEASURED
 from sparsona_papers._verdicts import Check, Claim, Verdict, above, exceeds, fact, loses, never, within
 from sparsona_papers.pfednet.plan import (
@@ -52,7 +52,7 @@ def _better_than(data: str, one: str, other: str) -> Check:
     mine, rival = _at(data, one, other)
 
     def check(runs: Runs) -> Verdict:
-        kept, pair = loses(At(rival), At(mine), HALF_A_POINT)(runs), first_seeds(runs, mine, rival)
+        kept, pair = loses(RowAt(rival), RowAt(mine), HALF_A_POINT)(runs), first_seeds(runs, mine, rival)
         if pair is None or kept.word == "not run":
             return kept
         share = pair[0]["bytes"]["up"] / pair[1]["bytes"]["up"]
@@ -179,7 +179,7 @@ def _rounded() -> Iterator[Claim]:
             default = ", the default," if levels == DEFAULT else ""
             yield Claim(
                 f"(b) {data}: {levels} levels{default} lose less than half a point at `pre`",
-                loses(At(plain), At(few), HALF_A_POINT),
+                loses(RowAt(plain), RowAt(few), HALF_A_POINT),
                 cost,
             )
             yield Claim(
@@ -189,7 +189,7 @@ def _rounded() -> Iterator[Claim]:
             )
         yield Claim(
             f"against it: {data}: {DEFAULT} levels, the default, lose something at `pre` that can be measured",
-            exceeds(At(plain), At(f"{data}-rounded-{DEFAULT}")),
+            exceeds(RowAt(plain), RowAt(f"{data}-rounded-{DEFAULT}")),
             cost,
         )
 
@@ -224,7 +224,7 @@ def _bytes() -> Iterator[Claim]:
             )
         yield Claim(
             f"(c) {data}: gamma = 0.1 loses less than a point at `pre` ({swept})",
-            loses(At(f"{data}-lam-{lam:g}"), At(f"{data}-gamma-0.1"), 0.01),
+            loses(RowAt(f"{data}-lam-{lam:g}"), RowAt(f"{data}-gamma-0.1"), 0.01),
             COMMAND.of_runs("quick", f"{data}-[gl]a*"),
         )
     yield Claim(

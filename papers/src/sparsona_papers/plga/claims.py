@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparsona_papers._command import together
-from sparsona_papers._differences import At, Reading, score
+from sparsona_papers._differences import Reading, RowAt, score
 from sparsona_papers._verdicts import Check, Claim, above, exceeds, never, within
 from sparsona_papers.plga.held import CLIENT
 from sparsona_papers.plga.plan import AT_CLIENT, COMMAND, LENGTHS, VARIED, orders_of
@@ -69,7 +69,7 @@ def _table_2(data: str, order: str) -> Iterator[Claim]:
         return
     yield _claim(
         f"repair of forgetting: PLGA at the client point above LGA's server model (`pre`), {where}",
-        exceeds(At(at("plga")[0], "pre", CLIENT), At(at("lga")[0])),
+        exceeds(RowAt(at("plga")[0], "pre", CLIENT), RowAt(at("lga")[0])),
         *at("plga", "lga"),
     )
     for text, names, of in (

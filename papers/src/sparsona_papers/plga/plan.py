@@ -64,7 +64,7 @@ RAW_RATES = (0.001, 0.0003, 0.0001, 0.003)
 
 
 @dataclass(frozen=True)
-class Varied:
+class FixedSettings:
     """What section 4.2 fixes: B, beta, E and T."""
 
     batch: int = 64
@@ -74,15 +74,15 @@ class Varied:
 
 
 VARIED = {
-    "base": Varied(),
-    "batch-32": Varied(batch=32),
-    "batch-128": Varied(batch=128),
-    "rate-0.0003": Varied(rate=0.0003),
-    "rate-0.003": Varied(rate=0.003),
-    "steps-10": Varied(steps=10),
-    "steps-40": Varied(steps=40),
-    "rounds-400": Varied(rounds=400),
-    "rounds-1600": Varied(rounds=1600),
+    "base": FixedSettings(),
+    "batch-32": FixedSettings(batch=32),
+    "batch-128": FixedSettings(batch=128),
+    "rate-0.0003": FixedSettings(rate=0.0003),
+    "rate-0.003": FixedSettings(rate=0.003),
+    "steps-10": FixedSettings(steps=10),
+    "steps-40": FixedSettings(steps=40),
+    "rounds-400": FixedSettings(rounds=400),
+    "rounds-1600": FixedSettings(rounds=1600),
 }
 """Each of them halved and doubled, the rate by three."""
 WINDOW = 1.5

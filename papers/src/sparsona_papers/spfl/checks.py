@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparsona_papers._differences import At, Reading, Runs, Summary, bottom
+from sparsona_papers._differences import Reading, RowAt, Runs, Summary, bottom
 from sparsona_papers._verdicts import Check, Verdict, above, exceeds
 
 
@@ -32,7 +32,7 @@ def beyond(row: str, of: Reading, bound: float) -> Check:
         return None if of(summary, point) is None else bound
 
     def check(runs: Runs) -> Verdict:
-        found = exceeds(At(row, of=of), At(row, of=limit))(runs)
+        found = exceeds(RowAt(row, of=of), RowAt(row, of=limit))(runs)
         return found if found.word == "not run" else Verdict(found.word, f"{found.note}, from {bound:g}")
 
     return check

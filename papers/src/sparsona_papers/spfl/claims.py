@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from sparsona_papers._command import together
-from sparsona_papers._differences import At
+from sparsona_papers._differences import RowAt
 from sparsona_papers._verdicts import Check, Claim, above, all_of, loses, within
 from sparsona_papers.spfl.checks import some_client
 from sparsona_papers.spfl.plan import ABSENT, COMMAND, ROWS, SETTINGS
@@ -157,7 +157,7 @@ def _alike(data: str) -> Iterator[Claim]:
     yield _claim(
         f"4.1: the best method is less than two points above SPFL, {told} (paper: mnist 0.08, cifar-10 2.13, EMNIST"
         " 1.74, CIFAR-100 6.51)",
-        all_of({rival: loses(At(f"{at}-{rival}"), At(rows[0]), 0.02) for rival in RIVALS}),
+        all_of({rival: loses(RowAt(f"{at}-{rival}"), RowAt(rows[0]), 0.02) for rival in RIVALS}),
         *rows,
     )
     yield _claim(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from sparsona_papers._command import together
-from sparsona_papers._differences import At
+from sparsona_papers._differences import RowAt
 from sparsona_papers._verdicts import Check, Claim, above, all_of, exceeds, gains, never
 from sparsona_papers.spfl.checks import beyond
 from sparsona_papers.spfl.plan import COMMAND, TABLE_7, study_row
@@ -86,11 +86,11 @@ def _table_8(data: str) -> Iterator[Claim]:
 
     for text, column, check in (
         ("fine-tuning SPFL's models, ten steps at a tenth of the rate, improves them", 1,
-         lambda kind: exceeds(At(at(kind), of=tuned("tenth")), At(at(kind)))),
+         lambda kind: exceeds(RowAt(at(kind), of=tuned("tenth")), RowAt(at(kind)))),
         ("fine-tuning gains at most a point, whichever of the six ways is best", 2,
-         lambda kind: gains(At(at(kind), of=best_tuned), At(at(kind)), 0.01)),
+         lambda kind: gains(RowAt(at(kind), of=best_tuned), RowAt(at(kind)), 0.01)),
         ("fine-tuning at the full rate hurts", 0,
-         lambda kind: exceeds(At(at(kind)), At(at(kind), of=tuned("full rate")))),
+         lambda kind: exceeds(RowAt(at(kind)), RowAt(at(kind), of=tuned("full rate")))),
     ):  # fmt: skip
         both, cost = _in_both(data, check, "base")
         yield Claim(f"Table 8: {text}, {data}, IID and non-IID{told(column)}", both, cost)
@@ -109,12 +109,12 @@ def _figures(data: str) -> Iterator[Claim]:
     )
     yield Claim(
         f"figures 4 and 5: gradients of IID clients are more alike than those of non-IID ones, first round, {data}",
-        all_of({stage: exceeds(At(alike, of=of), At(skewed, of=of)) for stage, of in stages.items()}),
+        all_of({stage: exceeds(RowAt(alike, of=of), RowAt(skewed, of=of)) for stage, of in stages.items()}),
         cost,
     )
     yield Claim(
         f"figures 4 and 5: non-IID gradients are more alike in the base than in the last layer, first round, {data}",
-        exceeds(At(skewed, of=stages["base"]), At(skewed, of=stages["head"])),
+        exceeds(RowAt(skewed, of=stages["base"]), RowAt(skewed, of=stages["head"])),
         cost,
     )
     yield Claim(

@@ -2,15 +2,15 @@
 
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.exchange import Agreement, agree, apply, describe_rows, exchange, scaled_alone, schema_of
-from sparsona.data.schema.roles import Along, along_of
+from sparsona.data.schema.roles import ColumnSplit, along_of
 from sparsona.data.schema.rows import Rows, features_of, joined, understand
 from sparsona.data.schema.schema import Category, Feature, Number, Schema, published_schema
 from sparsona.data.schema.table import Table, Tables
 
 __all__ = [
     "Agreement",
-    "Along",
     "Category",
+    "ColumnSplit",
     "Columns",
     "Feature",
     "Number",

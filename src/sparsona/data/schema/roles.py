@@ -14,7 +14,7 @@ from sparsona.registry import suggest
 
 
 @dataclass(frozen=True)
-class Along:
+class ColumnSplit:
     """A split by a column: rows in the order of a time, or whole groups. `gap`: rows nearer to a cut are left out."""
 
     by: Literal["time", "group"]
@@ -32,30 +32,30 @@ class Roles:
     dropped: Mapping[str, str]
 
 
-def along_of(spec: str) -> Along | None:
+def along_of(spec: str) -> ColumnSplit | None:
     """What ``random``, ``time:COLUMN``, ``time:COLUMN:GAP`` and ``group:COLUMN`` say.
 
     >>> along_of("time:second:2.5"), along_of("random")
-    (Along(by='time', column='second', gap=2.5), None)
+    (ColumnSplit(by='time', column='second', gap=2.5), None)
     """
     by, _, rest = spec.partition(":")
     if spec == "random":
         return None
     if by == "group" and rest:
-        return Along("group", rest)
+        return ColumnSplit("group", rest)
     if by == "time" and rest:
         column, colon, last = rest.rpartition(":")
         try:
             gap = float(last) if colon else 0.0
         except ValueError:
-            return Along("time", rest)
+            return ColumnSplit("time", rest)
         if not 0 <= gap < float("inf"):
             raise InputError(f"split {spec!r}: the gap must be a number from 0 on")
-        return Along("time", column, gap) if colon else Along("time", rest)
+        return ColumnSplit("time", column, gap) if colon else ColumnSplit("time", rest)
     raise InputError(f"split {spec!r} is not known; choose random, time:COLUMN, time:COLUMN:GAP or group:COLUMN")
 
 
-def roles_of(table: Table, columns: Columns, along: Along | None = None) -> Roles:
+def roles_of(table: Table, columns: Columns, along: ColumnSplit | None = None) -> Roles:
     """Who is what in this table. A column that --drop names need not be here: another owner may have it.
 
     >>> import numpy as np
@@ -82,7 +82,7 @@ def roles_of(table: Table, columns: Columns, along: Along | None = None) -> Role
     return Roles(target, features, tuple(name for name in (*features, *target) if name in named), dropped)
 
 
-def _declared(columns: Columns, along: Along | None) -> dict[str, tuple[str, ...]]:
+def _declared(columns: Columns, along: ColumnSplit | None) -> dict[str, tuple[str, ...]]:
     """The columns that each option names."""
     return {
         "--target": columns.target,
@@ -104,7 +104,7 @@ def _check_declared(table: Table, declared: Mapping[str, tuple[str, ...]]) -> No
                 raise DataError(f"{table.where} has no column {name!r}, which {option} names{_near(name, table)}")
 
 
-def _dropped(table: Table, columns: Columns, along: Along | None, target: tuple[str, ...]) -> dict[str, str]:
+def _dropped(table: Table, columns: Columns, along: ColumnSplit | None, target: tuple[str, ...]) -> dict[str, str]:
     """The columns that are left out, and why."""
     dropped = {name: "--drop" for name in columns.drop if name in table.columns}
     if columns.client:

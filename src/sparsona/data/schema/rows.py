@@ -18,7 +18,7 @@ from sparsona.data.schema.cells import names
 from sparsona.data.schema.columns import Columns, InputKind, Scaling, TaskName, as_option, as_option_list
 from sparsona.data.schema.format import DOUBTFUL, Format
 from sparsona.data.schema.identifiers import MANY, names_somebody
-from sparsona.data.schema.roles import Along, Roles, roles_of
+from sparsona.data.schema.roles import ColumnSplit, Roles, roles_of
 from sparsona.data.schema.spelling import Spelling
 from sparsona.data.schema.table import Table
 from sparsona.data.schema.target import Kind, kind_of, target_of
@@ -87,7 +87,7 @@ class Rows:
         )
 
 
-def understand(table: Table, columns: Columns, along: Along | None = None) -> Rows:
+def understand(table: Table, columns: Columns, along: ColumnSplit | None = None) -> Rows:
     """One table as its owner declares it; what is ambiguous is an error that names the option which decides it.
 
     >>> table = Table("a", "a.csv", {"age": np.array([30.0, np.nan]), "label": np.array(["ill", "well"])})
@@ -303,7 +303,7 @@ def _decimal(cell: str, written: Format) -> str:
     return "has a decimal comma; pass --decimal , where all files are written so"
 
 
-def _along(table: Table, along: Along | None) -> Array | None:
+def _along(table: Table, along: ColumnSplit | None) -> Array | None:
     if along is None:
         return None
     values = table.columns[along.column]
@@ -323,7 +323,7 @@ def _along(table: Table, along: Along | None) -> Array | None:
     return _complete(table, along, values.astype(np.float64), ~np.isfinite(values.astype(np.float64)))
 
 
-def _complete(table: Table, along: Along, values: Array, missing: Array) -> Array:
+def _complete(table: Table, along: ColumnSplit, values: Array, missing: Array) -> Array:
     if missing.any():
         row = int(np.flatnonzero(missing)[0])
         raise DataError(

@@ -35,7 +35,7 @@ PING, PING_TTL = 10.0, 60.0
 
 
 @dataclass(frozen=True)
-class Awaited:
+class PendingMessage:
     """A message on its way: to whom, its content, and the second on the clock at which nobody waits any more.
 
     Until the second `silent_until` nobody wonders why there is no answer.
@@ -50,7 +50,7 @@ class Awaited:
     silent_until: float = 0.0
 
 
-class Post:
+class MessageExchange:
     """Messages to nodes and their replies, matched by the message that they answer.
 
     A message that did not reach its node (it was down, or restarts) is sent again until its time is over. A node that
@@ -60,8 +60,8 @@ class Post:
 
     def __init__(self, carrier: Carrier, nodes: Mapping[ClientId, int]) -> None:
         self._carrier, self._nodes = carrier, nodes
-        self._awaited: dict[str, Awaited] = {}
-        self._again: list[tuple[float, Awaited]] = []
+        self._awaited: dict[str, PendingMessage] = {}
+        self._again: list[tuple[float, PendingMessage]] = []
         self._pings: dict[str, str] = {}
         """The message that each ping asks about."""
         self._away: set[ClientId] = set()
@@ -75,7 +75,7 @@ class Post:
         """The clients whose replies are awaited."""
         return frozenset(one.client for one in (*self._awaited.values(), *(later for _, later in self._again)))
 
-    def send(self, several: Iterable[Awaited]) -> None:
+    def send(self, several: Iterable[PendingMessage]) -> None:
         now = time.monotonic()
         out = [one for one in several if one.until > now]
         parcels = [Parcel(self._nodes[one.client], one.head, one.body, max(1.0, one.until - now)) for one in out]
@@ -85,7 +85,7 @@ class Post:
             else:
                 self._awaited[name] = replace(one, silent_until=now + PING)
 
-    def receive(self, until: float) -> Iterator[tuple[Awaited, Head, bytes]]:
+    def receive(self, until: float) -> Iterator[tuple[PendingMessage, Head, bytes]]:
         """Replies as they come, until the second `until` or until none is awaited."""
         pauses = Pauses(SOON, LATER)
         while self._awaited or self._again:
@@ -134,7 +134,7 @@ class Post:
         self._awaited = {name: one for name, one in self._awaited.items() if one.until > now}
         self._again = [(at, one) for at, one in self._again if one.until > now]
 
-    def _read(self, asked: Awaited, answer: Returned) -> Head | None:
+    def _read(self, asked: PendingMessage, answer: Returned) -> Head | None:
         """The head of a reply that can be used."""
         head = answer.head
         if answer.lost or (head is not None and head["kind"] == "away"):
@@ -154,14 +154,14 @@ class Post:
             return None
         return head
 
-    def leave_out(self, asked: Awaited, why: str) -> None:
+    def leave_out(self, asked: PendingMessage, why: str) -> None:
         """Note that a reply cannot be used."""
         why = one_line(why)
         log.warning("the reply of %s is left out: %s", asked.client, why)
         if asked.job is not None and asked.job.kind == "fit":
             self.on_left_out(asked.client, why)
 
-    def _later(self, one: Awaited, why: str) -> None:
+    def _later(self, one: PendingMessage, why: str) -> None:
         if one.client not in self._away:
             log.warning("%s is not reached (%s); it is asked again and again", one.client, why)
             self._away.add(one.client)
@@ -178,7 +178,7 @@ class FlowerEngine:
     def __init__(
         self,
         setup: Setup,
-        post: Post,
+        post: MessageExchange,
         run: str,
         deadline: float,
         window: float | None = None,
@@ -205,7 +205,7 @@ class FlowerEngine:
         lasting = self._window is not None and (fits or not asked)
         until = now + (self._window if lasting and self._window is not None else self._deadline)
         self._post.send(
-            Awaited(job.client, self._head(job), b"".join(job.down), now + self._deadline, job) for job in asked
+            PendingMessage(job.client, self._head(job), b"".join(job.down), now + self._deadline, job) for job in asked
         )
         for one, head, body in self._post.receive(until):
             if one.job is None:
@@ -235,7 +235,7 @@ class FlowerEngine:
         )
         return turn.head
 
-    def _resend(self, one: Awaited) -> None:
+    def _resend(self, one: PendingMessage) -> None:
         """Send a downlink whole, to a client that does not have what it was coded against."""
         lengths, packing = self._setup.task.layout.lengths, self._setup.packing
         message = decode(one.body, self._limit, lengths, references=self.references.find)
@@ -243,7 +243,7 @@ class FlowerEngine:
         log.info("%s lacks what its downlink was coded against: it is sent whole", one.client)
         self._post.send([replace(one, body=frame.data, resent=frame.ledger)])
 
-    def _outcome(self, one: Awaited, head: Head, body: bytes) -> Outcome:
+    def _outcome(self, one: PendingMessage, head: Head, body: bytes) -> Outcome:
         """What a node tells of a turn, checked: a wrong number in its head is an error, the frame is read later."""
         job = one.job
         assert job is not None

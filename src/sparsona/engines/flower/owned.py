@@ -28,7 +28,7 @@ from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.exchange import describe_rows, scaled_alone
 from sparsona.data.schema.format import UTF8, Format
 from sparsona.data.schema.rare import without_rare
-from sparsona.data.schema.roles import Along
+from sparsona.data.schema.roles import ColumnSplit
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import Category, Schema, class_names
 from sparsona.data.schema.table import Tables
@@ -170,7 +170,7 @@ def load_table(file: Path, client: ClientId, question: Question, consent: Consen
     return OwnData(client, replace(data, rows=without_rare(data.rows, [drawn], question.least_rows)), drawn)
 
 
-def _understood(tables: Tables, columns: Columns, along: Along | None) -> Dataset:
+def _understood(tables: Tables, columns: Columns, along: ColumnSplit | None) -> Dataset:
     """The owner's table. A problem that one of its own options helps against is told so: others need not change."""
     try:
         return dataset_of(tables, columns, along)

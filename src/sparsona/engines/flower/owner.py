@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sparsona.engines.flower.checks import clock_problem
 from sparsona.engines.flower.consent import Consent, Terms
-from sparsona.engines.flower.door import serve
+from sparsona.engines.flower.listener import serve
 from sparsona.engines.flower.node import CONSENT, Node, Rules
 from sparsona.engines.flower.owned import AS_AGREED, OwnFormat
 from sparsona.engines.flower.processes import SUPERNODE_LOG, Child, supernode
@@ -70,20 +70,20 @@ class Owner:
             "sent" if self.rules.scores else "kept here",
             "sent at the end" if self.rules.model else "kept here",
         )
-        home, door = state / "flower", state / "socket"
+        home, listener = state / "flower", state / "socket"
         home.mkdir(exist_ok=True)
         ca, key = self.ca.resolve(), self.key.resolve()
         memory = MEMORY + PER_WEIGHT * self.rules.most_weights
 
         def begin() -> Child:
-            return supernode(home, self.superlink, ca, key, door, self.idle, memory)
+            return supernode(home, self.superlink, ca, key, listener, self.idle, memory)
 
         supervisor = Supervisor(begin, home / SUPERNODE_LOG, lambda: clock_problem(self.superlink, ca))
         try:
             supervisor.start()
             data, runs = self.data.resolve(), state / RUNS
             node = Node(self.client, data, runs, self.rules, self.device, self.written, self.terms)
-            serve(node, door, supervisor.check)
+            serve(node, listener, supervisor.check)
         finally:
             supervisor.close()
 

@@ -166,7 +166,7 @@ def wait_until_open(host: str, port: int, child: Child, seconds: float = 60.0) -
     raise RunError(f"nothing listens at {host}:{port} after {seconds:.0f} s: {child.log} may say why")
 
 
-class Heard:
+class LogRelay:
     """Passes the output of a run on. A log that is sent from its beginning again goes on where it broke off.
 
     A run that cannot go on says why in one line. This is kept as `problem`, and nothing behind it is passed on: it is
@@ -227,7 +227,7 @@ class Flwr:
         An interruption ends the watching, not the run. Where Flower ends the stream of the log before the run is over,
         the log is asked for again, and what is known of it is left out.
         """
-        number, heard = "", Heard(say)
+        number, heard = "", LogRelay(say)
         command = ["run", str(app), CONNECTION, "--stream"]
         while True:
             found = self._watch(command, heard)
@@ -241,7 +241,7 @@ class Flwr:
             heard.again()
             command = ["log", number, CONNECTION, "--stream"]
 
-    def _watch(self, command: Sequence[str], heard: Heard) -> dict[str, Any]:
+    def _watch(self, command: Sequence[str], heard: LogRelay) -> dict[str, Any]:
         """Carry out a command and pass on what it says; returns the list of runs after it."""
         process = subprocess.Popen(
             self._command([command, ["list", CONNECTION, *AS_JSON]]),

@@ -18,7 +18,7 @@ from sparsona.data.schema.exchange import LIMIT, agree, schema_of
 from sparsona.data.schema.schema import Schema
 from sparsona.data.schema.told import told_schema
 from sparsona.engines.flower.carrier import Carrier, FlowerCarrier, MessageGrid
-from sparsona.engines.flower.engine import Awaited, FlowerEngine, Post
+from sparsona.engines.flower.engine import FlowerEngine, MessageExchange, PendingMessage
 from sparsona.engines.flower.heads import (
     Agreed,
     Finish,
@@ -126,7 +126,7 @@ class NetworkRun:
     def _run_rounds(self, experiment: Experiment, resume: bool) -> dict[str, Any]:
         make_deterministic()
         nodes = {client: node.number for client, node in read_nodes(self._home).items()}
-        post = Post(self._carrier, nodes)
+        post = MessageExchange(self._carrier, nodes)
         greetings = self._greet(post, self._wanted(nodes), experiment)
         clients = tuple(sorted(greetings))
         if experiment.model == "auto":
@@ -178,14 +178,14 @@ class NetworkRun:
             raise RunError(f"{', '.join(gone)} took part and is not registered any more: choose another --name")
         return clients
 
-    def _greet(self, post: Post, clients: list[ClientId], experiment: Experiment) -> dict[ClientId, Joined]:
+    def _greet(self, post: MessageExchange, clients: list[ClientId], experiment: Experiment) -> dict[ClientId, Joined]:
         """Every registered client's greeting. A client that is absent or sends no valid greeting is named."""
         until = time.monotonic() + self._patience
         head = Proposal(run=self._run, experiment=to_toml(experiment)).head
         found: dict[ClientId, Joined] = {}
         refused: dict[ClientId, str] = {}
         print(f"waiting for {one_line(', '.join(clients))}", flush=True)
-        post.send(Awaited(client, head, b"", until) for client in clients)
+        post.send(PendingMessage(client, head, b"", until) for client in clients)
         for one, reply, body in post.receive(until):
             try:
                 found[one.client] = _joined(one.client, reply, body)
@@ -202,11 +202,11 @@ class NetworkRun:
             raise RunError(f"{', '.join(missing)} did not join; their logs say why. Start them, and deploy again")
         return found
 
-    def _tell(self, post: Post, setup: Setup, experiment: Experiment, frame: tuple[bytes, Ledger]) -> None:
+    def _tell(self, post: MessageExchange, setup: Setup, experiment: Experiment, frame: tuple[bytes, Ledger]) -> None:
         """Tell all nodes what was agreed on, and compare the models that they make of it."""
         until = time.monotonic() + self._patience
         head = Agreed(run=self._run, experiment=to_toml(experiment), clients=setup.task.clients).head
-        post.send(Awaited(client, head, frame[0], until) for client in setup.task.clients)
+        post.send(PendingMessage(client, head, frame[0], until) for client in setup.task.clients)
         mine, ready = fingerprint(setup), set()
         refused: dict[ClientId, str] = {}
         for one, reply, _ in post.receive(until):
@@ -223,7 +223,7 @@ class NetworkRun:
             raise RunError(f"{', '.join(missing)} did not get ready; their logs say why")
 
     def _finish(
-        self, experiment: Experiment, setup: Setup, rounds: Rounds, post: Post, agreement: Agreement
+        self, experiment: Experiment, setup: Setup, rounds: Rounds, post: MessageExchange, agreement: Agreement
     ) -> dict[str, Any]:
         """Let the nodes write their models; a model is kept here only if its owner has sent it."""
         until = time.monotonic() + (experiment.schedule.deadline or DEADLINE)
@@ -231,7 +231,7 @@ class NetworkRun:
         for job in rounds.last_jobs():
             round, phase = job.stamp.order
             head = Finish(run=self._run, round=round, phase=phase, best_round=job.best_round).head
-            post.send([Awaited(job.client, head, b"".join(job.down), until, job)])
+            post.send([PendingMessage(job.client, head, b"".join(job.down), until, job)])
         digests = dict.fromkeys(setup.task.clients, "absent")
         for one, reply, body in post.receive(until):
             try:

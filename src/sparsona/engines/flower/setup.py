@@ -20,7 +20,7 @@ from sparsona.federation.setup import Setup
 from sparsona.method import ClientId, Method, Task
 from sparsona.models._build import build_model
 from sparsona.training.fused import choose_trainer
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 REAL = ("sample", "deadline", "window", "devices")
 """What of a schedule has a meaning on a network: `devices` only in that it is not looked at."""
@@ -52,7 +52,7 @@ def setup_of(
     chance, shape = Chance(experiment.seed), schema.input_shape
     with chance.torch("initial weights"):
         module = build_model(experiment.model, shape, outputs_of(schema), schema.vocabulary)
-    flat = Flat(module)
+    flat = FlatModule(module)
     task = Task(flat.layout, flat.read(), clients, experiment.rounds, shape, len(schema.classes), chance)
     wanted, labels = experiment.evaluation, schema.classes or schema.targets
     objective = objective_of(schema).measured_by(wanted.metrics, labels, wanted.positive)

@@ -25,7 +25,7 @@ ALIGN = 64
 
 
 @dataclass(frozen=True)
-class Place:
+class ArrayLocation:
     """Where an array stands in the block."""
 
     start: int
@@ -40,11 +40,11 @@ class SharedBlock:
     """
 
     def __init__(self, arrays: tuple[Array, ...]) -> None:
-        places: list[Place] = []
+        places: list[ArrayLocation] = []
         end = 0
         for array in arrays:
             start = -(-end // ALIGN) * ALIGN
-            places.append(Place(start, array.dtype.str, array.shape))
+            places.append(ArrayLocation(start, array.dtype.str, array.shape))
             end = start + array.nbytes
         self.places = tuple(places)
         self.handle = _nameless()
@@ -70,7 +70,7 @@ def _nameless() -> int:
     return handle
 
 
-def mapped(handle: int, places: tuple[Place, ...]) -> tuple[Array, ...]:
+def mapped(handle: int, places: tuple[ArrayLocation, ...]) -> tuple[Array, ...]:
     """The arrays of a block in another process. Writing to one would change a private copy of the page."""
     memory = mmap.mmap(handle, 0, access=mmap.ACCESS_COPY)
     os.close(handle)
@@ -130,7 +130,7 @@ class Slot:
 class SharedSetup:
     """What a worker must be told to find a set-up in the block; `main` is what it takes to import the user's script."""
 
-    places: tuple[Place, ...]
+    places: tuple[ArrayLocation, ...]
     main: Mapping[str, Any]
 
 

@@ -22,8 +22,8 @@ import torch
 from sparsona.engines import ENGINES
 from sparsona.engines.child import ENVIRONMENT
 from sparsona.engines.ray.actor import (
-    HandedOver,
-    OtherFiles,
+    FilesNotShared,
+    InlineStates,
     Ready,
     RemoteRequest,
     RemoteResponse,
@@ -165,14 +165,14 @@ class RayEngine:
         tickets = tuple(self.store.ticket(job.client) for job in group.jobs)
         sent: list[Any] = []
         downs = tuple(tuple(self._stored(piece, sent) for piece in job.down) for job in group.jobs)
-        states: SharedFiles | HandedOver
+        states: SharedFiles | InlineStates
         references = group.references
         if worker.sees_files:
             self.references.publish(references)
             files = tuple(ticket.absolute() for ticket in tickets)
             states = SharedFiles(files, self.references.files.folder.absolute(), self._marked(files[0]))
         else:
-            states = HandedOver(tuple(ticket.state() for ticket in tickets), references)
+            states = InlineStates(tuple(ticket.state() for ticket in tickets), references)
             sent += [self._stored_reference(name) for name in references]
         bare = tuple(replace(job, down=()) for job in group.jobs)
         worker.groups[worker.actor.work.remote(RemoteRequest(bare, downs, states), *sent)] = group
@@ -226,7 +226,7 @@ class RayEngine:
         elif isinstance(message, Ready):
             worker.starting, worker.host, self._failures = None, message.host, 0
             _compare(message)
-        elif isinstance(message, OtherFiles) and group is not None:
+        elif isinstance(message, FilesNotShared) and group is not None:
             worker.sees_files = False
             queue.put_back([group])
         elif isinstance(message, RemoteResponse) and group is not None:

@@ -43,7 +43,7 @@ class SharedFiles:
 
 
 @dataclass(frozen=True)
-class HandedOver:
+class InlineStates:
     """The clients' states come with the request and go back with the response; `references` are named, and follow."""
 
     states: tuple[bytes | None, ...]
@@ -57,7 +57,7 @@ class RemoteRequest:
 
     jobs: tuple[Job, ...]
     downs: tuple[tuple[bytes | int, ...], ...]
-    states: SharedFiles | HandedOver
+    states: SharedFiles | InlineStates
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class RemoteResponse:
 
 
 @dataclass(frozen=True)
-class OtherFiles:
+class FilesNotShared:
     """The worker does not see the server's files: it must be handed the states."""
 
 
@@ -102,15 +102,15 @@ class RemoteWorker:
             return self._worker
         return Ready(socket.gethostname(), __version__, torch.backends.cpu.get_cpu_capability())
 
-    def work(self, request: RemoteRequest, *sent: Any) -> RemoteResponse | OtherFiles | Failure:
+    def work(self, request: RemoteRequest, *sent: Any) -> RemoteResponse | FilesNotShared | Failure:
         """Run the turns. `sent` holds large pieces of downlinks, and the parts of each reference that is handed over
         at its end."""
         states = request.states
         if isinstance(states, SharedFiles) and not states.seen():
-            return OtherFiles()
+            return FilesNotShared()
         done = caught(lambda: self._respond(request, sent))
         missing = isinstance(done, Failure) and isinstance(done.error, MissingReference)
-        return OtherFiles() if missing and isinstance(states, SharedFiles) else done
+        return FilesNotShared() if missing and isinstance(states, SharedFiles) else done
 
     def _respond(self, request: RemoteRequest, sent: tuple[Any, ...]) -> RemoteResponse:
         assert isinstance(self._worker, Worker)
@@ -136,7 +136,7 @@ class RemoteWorker:
                 outcome, state = run_turn(self._worker, full, states.states[number])
                 kept.append(state)
             outcomes.append(outcome)
-        if isinstance(states, HandedOver):
+        if isinstance(states, InlineStates):
             references.files.keep(())
         return RemoteResponse(tuple(outcomes), tuple(kept), peak_rss_kb())
 

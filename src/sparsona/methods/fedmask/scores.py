@@ -8,7 +8,7 @@ import torch
 from sparsona.message import Mask, Vector
 from sparsona.training.config import TrainConfig
 from sparsona.training.transform import GradientSpans, WeightTransform
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 
 class MaskScores(WeightTransform):
@@ -34,14 +34,14 @@ class MaskScores(WeightTransform):
         self._alive = torch.from_numpy(alive).to(device)
         self._unit = torch.ones_like(self.scores) if unit is None else torch.from_numpy(unit).to(device)
 
-    def forward(self, flat: Flat, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+    def forward(self, flat: FlatModule, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
             flat.weights[: len(weights)] = weights
             flat.weights[self._region] *= (self.scores >= 0) & self._alive
         outputs: torch.Tensor = flat.module(inputs)
         return outputs
 
-    def backward(self, flat: Flat, weights: torch.Tensor) -> GradientSpans | None:
+    def backward(self, flat: FlatModule, weights: torch.Tensor) -> GradientSpans | None:
         assert self.own is not None
         soft = self.scores.sigmoid()
         slope = flat.gradient[self._region] * weights[self._region] / self._unit * soft * (1 - soft)

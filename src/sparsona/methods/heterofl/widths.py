@@ -13,7 +13,7 @@ from sparsona.message import Mask, Vector
 from sparsona.training.chain import chain_or_none
 from sparsona.training.slim import SlimNet, plan
 from sparsona.training.transform import GradientSpans, WeightTransform
-from sparsona.training.vector import Flat
+from sparsona.training.vector import FlatModule
 
 
 class Narrow(WeightTransform):
@@ -29,7 +29,7 @@ class Narrow(WeightTransform):
         self._net: SlimNet | None = None
         self._ready = False
 
-    def forward(self, flat: Flat, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+    def forward(self, flat: FlatModule, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         if not self._ready:
             self._prepare(flat)
         with torch.no_grad():
@@ -41,7 +41,7 @@ class Narrow(WeightTransform):
         outputs: torch.Tensor = flat.module(inputs) if self._net is None else self._net(inputs, training=True)
         return outputs if self._absent is None else outputs.masked_fill(self._absent, 0.0)
 
-    def backward(self, flat: Flat, weights: torch.Tensor) -> GradientSpans | None:
+    def backward(self, flat: FlatModule, weights: torch.Tensor) -> GradientSpans | None:
         if self._net is None:
             flat.gradient.mul_(self._factors)
         else:
@@ -51,7 +51,7 @@ class Narrow(WeightTransform):
     def active(self) -> tuple[Mask | None, Mask | None]:
         return self._mask, self._mask
 
-    def _prepare(self, flat: Flat) -> None:
+    def _prepare(self, flat: FlatModule) -> None:
         device = flat.weights.device
         self._ready = True
         self._factors = self._factors.to(device)

@@ -27,7 +27,7 @@ from sparsona.training.chain import Chain
 from sparsona.training.config import TrainConfig
 from sparsona.training.slim import SlimNet, plan
 from sparsona.training.transform import GradientSpans, WeightTransform
-from sparsona.training.vector import Flat, view_of
+from sparsona.training.vector import FlatModule, view_of
 
 
 class SwitchNorm2d(nn.Module):
@@ -102,7 +102,7 @@ class Design:
     def initial(self, chance: Chance, client: str) -> Vector:
         """A client's first gate as a vector."""
         with chance.torch("gate", client=client):
-            return Flat(self.module()).read_all()
+            return FlatModule(self.module()).read_all()
 
 
 class Gate(nn.Module):
@@ -181,7 +181,7 @@ class Gating(WeightTransform):
         chain: Chain | None = None,
         device: str = "cpu",
     ) -> None:
-        self.flat = Flat(design.module(), device)
+        self.flat = FlatModule(design.module(), device)
         self.flat.load_all(gate)
         self.flat.module.train()
         self.own = (self.flat.weights, self.flat.gradient)
@@ -200,7 +200,7 @@ class Gating(WeightTransform):
         maps = [m for m in self.flat.module.modules() if isinstance(m, nn.Linear)]
         self.operations = sum(2 * m.weight.numel() + m.out_features for m in maps)
 
-    def forward(self, flat: Flat, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+    def forward(self, flat: FlatModule, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
         self.flat.gradient.zero_()
         importance, scale = self.flat.module(inputs)
         self.kept, self.scale = gated(importance, scale, self.cut, self.budget, self.ste)
@@ -216,7 +216,7 @@ class Gating(WeightTransform):
             outputs = net(inputs, training=True)
         return F.relu(outputs) if self.logit_relu else outputs
 
-    def backward(self, flat: Flat, weights: torch.Tensor) -> GradientSpans | None:
+    def backward(self, flat: FlatModule, weights: torch.Tensor) -> GradientSpans | None:
         """dL/d(scale of block l) = <weights of l, dL/d(what the net ran with)>, and from there into the gate."""
         net = self._net(flat)
         source = flat.gradient if net is None else net.gradient
@@ -245,7 +245,7 @@ class Gating(WeightTransform):
             self._places[key] = places(self.cut, self.kept, net)
         return self._places[key]
 
-    def _net(self, flat: Flat) -> SlimNet | None:
+    def _net(self, flat: FlatModule) -> SlimNet | None:
         """The smaller net of the blocks that are kept now."""
         if self.chain is None:
             return None
@@ -345,7 +345,7 @@ class Gated:
 
 def ready(design: Design, gate: Vector, device: str = "cpu") -> nn.Module:
     """The gate for use, with these weights."""
-    flat = Flat(design.module(), device)
+    flat = FlatModule(design.module(), device)
     flat.load_all(gate)
     return flat.module.eval()
 

@@ -45,7 +45,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Fixed:
+class FixedBlocks:
     """What does not depend on the batch: the blocks that are always kept, and the groups of blocks that share a budget,
     each with its blocks' places, their sizes and the room for them."""
 
@@ -54,7 +54,7 @@ class Fixed:
 
 
 @lru_cache(maxsize=64)
-def fixed_part(budget: Budget, cut: Cut) -> Fixed:
+def fixed_part(budget: Budget, cut: Cut) -> FixedBlocks:
     """The part of a choice that is the same for every batch of a client; it is asked for in every step."""
     first, linear, output, sizes = np.array(cut.first), np.array(cut.linear), np.array(cut.output), cut.sizes
     whole = budget.whole_output and 2 * int(sizes[output].sum()) <= budget.density * int(sizes.sum())
@@ -70,7 +70,7 @@ def fixed_part(budget: Budget, cut: Cut) -> Fixed:
             rooms.append((group & ~kept, room))
             over = max(0, -room)
     found = [(np.flatnonzero(group), room) for group, room in rooms if room > 0]
-    return Fixed(kept, tuple((free, sizes[free], room) for free, room in found))
+    return FixedBlocks(kept, tuple((free, sizes[free], room) for free, room in found))
 
 
 def greedy(values: Integers, sizes: Integers, capacity: int) -> Mask:

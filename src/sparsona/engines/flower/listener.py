@@ -22,18 +22,18 @@ def serve(node: Node, path: Path, check: Callable[[], None] = lambda: None) -> N
     """Answer on a socket that only the owner can open, one message after another, until `check` raises an error."""
     make_deterministic()
     path.unlink(missing_ok=True)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         try:
-            door.bind(str(path))
+            listener.bind(str(path))
         except OSError as error:
             raise InputError(f"cannot listen at {path} ({error}): choose a --state with a shorter path") from None
         path.chmod(0o600)
-        door.listen()
-        door.settimeout(LOOK)
+        listener.listen()
+        listener.settimeout(LOOK)
         while True:
             check()
             try:
-                stream, _ = door.accept()
+                stream, _ = listener.accept()
             except TimeoutError:
                 continue
             with stream:
