@@ -27,7 +27,8 @@ import numpy.typing as npt
 
 from sparsona.chance import Chance
 from sparsona.data.dataset import Dataset
-from sparsona.data.schema.exchange import LIMIT, agree, schema_of
+from sparsona.data.schema.agreed import schema_of
+from sparsona.data.schema.exchange import LIMIT, agree
 from sparsona.data.schema.schema import Number
 from sparsona.data.schema.text import unpack_doubles, unpack_text
 from sparsona.engines.flower import node as node_module

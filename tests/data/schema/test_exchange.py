@@ -185,6 +185,19 @@ def test_a_hostile_description_is_refused() -> None:
             agree({"east": Message(**{**good, part: value})})
 
 
+def test_one_owner_cannot_make_the_vocabulary_of_all() -> None:
+    def texts(largest: int) -> Message:
+        table = Table("a", "", {"y": np.array([0, 1])}, block=np.array([[1, 2], [3, largest]]), target=("y",))
+        return describe_rows(understand(table, Columns(inputs="tokens")), np.arange(2))
+
+    agreed = agree({"few": texts(5), "many": texts(80_000)})
+    assert schema_of(agreed).vocabulary == 80_001
+    with pytest.raises(DataError, match="client 'evil' has a token 16000000"):
+        agree({"few": texts(5), "many": texts(80_000), "evil": texts(16_000_000)})
+    with pytest.raises(DataError, match="a token is 2147483647"):
+        texts(2**31 - 1)
+
+
 @given(arrays(np.float32, (7, 2), elements=st.floats(-1e6, 1e6, width=32)), st.integers(1, 6))
 def test_moments_of_parts_are_those_of_the_whole(values: np.ndarray, cut: int) -> None:
     whole, both = moments(values), pooled([moments(values[:cut]), moments(values[cut:])])

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sparsona.data.dataset import ClientSplit
 from sparsona.data.schema.columns import Columns
-from sparsona.data.schema.exchange import describe_rows
+from sparsona.data.schema.description import describe_rows
 from sparsona.data.schema.rare import without_rare
 from sparsona.data.schema.rows import Rows, understand
 from sparsona.data.schema.table import Table

@@ -19,7 +19,8 @@ import numpy as np
 
 from sparsona.data import PATHS
 from sparsona.data.dataset import Federation
-from sparsona.data.schema.exchange import LIMIT, schema_of
+from sparsona.data.schema.agreed import schema_of
+from sparsona.data.schema.exchange import LIMIT
 from sparsona.data.schema.schema import Schema
 from sparsona.engines.flower.answers import Tells, description_of, kinds_of_bytes, may_tell, reply_to_turn, report_of
 from sparsona.engines.flower.consent import Consent, Question, Terms, Waiting, rows_hash

@@ -25,7 +25,8 @@ from sparsona.data.folder import READERS, read_table
 from sparsona.data.npz import read_npz
 from sparsona.data.schema import Agreement, along_of, published_schema
 from sparsona.data.schema.columns import Columns
-from sparsona.data.schema.exchange import describe_rows, scaled_alone
+from sparsona.data.schema.description import describe_rows
+from sparsona.data.schema.exchange import scaled_alone
 from sparsona.data.schema.format import UTF8, Format
 from sparsona.data.schema.rare import without_rare
 from sparsona.data.schema.roles import ColumnSplit

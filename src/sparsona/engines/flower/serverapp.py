@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sparsona.data.schema import Agreement
-from sparsona.data.schema.exchange import LIMIT, agree, schema_of
+from sparsona.data.schema.agreed import schema_of
+from sparsona.data.schema.exchange import LIMIT, agree
 from sparsona.data.schema.schema import Schema
 from sparsona.data.schema.told import told_schema
 from sparsona.engines.flower.carrier import Carrier, FlowerCarrier, MessageGrid

@@ -1,0 +1,301 @@
+"""An owner's description of its training rows: what the server is told, and how the server reads it.
+
+A description holds, for a column of numbers, how many are known, their mean and the sum of squared deviations; for a
+column of categories and for the classes, the names that occur. The server trusts none of it: all is within the ranges
+of :mod:`sparsona.data.schema.limits`, or the description is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field, TypeAdapter, model_validator
+
+from sparsona.data.dataset import Array, Indices
+from sparsona.data.schema.columns import InputKind, Scaling, TaskName, as_option
+from sparsona.data.schema.limits import (
+    LARGEST,
+    MOST_CATEGORIES,
+    MOST_CHARACTERS,
+    MOST_COLUMNS,
+    MOST_ROWS,
+    MOST_TOKENS,
+    MOST_VALUES,
+    Name,
+    Names,
+    Shape,
+    Targets,
+    Travelling,
+    read_json,
+    text_in,
+)
+from sparsona.data.schema.moments import ColumnMoments, moments, pooled
+from sparsona.data.schema.rows import Rows
+from sparsona.data.schema.schema import class_names
+from sparsona.data.schema.spelling import Spelling
+from sparsona.data.schema.target import Kind
+from sparsona.data.schema.text import pack_doubles, pack_text, unpack_doubles
+from sparsona.data.schema.told import MOST_INPUTS
+from sparsona.errors import DataError, WireError
+from sparsona.message import Message
+
+CHUNK = 1024
+"""Samples of several axes whose moments are taken at a time."""
+
+ColumnKind = Literal["number", "numeric", "text", "empty"]
+"""Numbers; categories that are called by numbers or by texts, or of which no row of the owner has one."""
+
+
+class Head(Travelling):
+    """What an owner's columns are. Most owners of a federation send the same one."""
+
+    columns: Annotated[tuple[tuple[Name, ColumnKind], ...], Field(max_length=MOST_COLUMNS)]
+    targets: Targets
+    kind: Kind
+    inputs: InputKind
+    shape: Shape
+    task: TaskName
+    scaling: Scaling
+    spelling: Spelling = "alike"
+
+    @model_validator(mode="after")
+    def _complete(self) -> Head:
+        if len(dict(self.columns)) < len(self.columns):
+            raise ValueError("two columns have one name")
+        if (self.inputs == "table") == bool(self.shape):
+            raise ValueError("samples of several axes have a shape, a table has none")
+        if math.prod(self.shape) > MOST_INPUTS:
+            raise ValueError(f"a sample has more than {MOST_INPUTS} numbers")
+        return self
+
+    @property
+    def numbers(self) -> list[str]:
+        """The columns of numbers, in the owner's order."""
+        return [name for name, kind in self.columns if kind == "number"]
+
+    @property
+    def width(self) -> int:
+        """How many columns or channels are scaled."""
+        return self.shape[0] if self.shape else len(self.numbers)
+
+    @property
+    def values_per_row(self) -> int:
+        """How many numbers of a row or sample are known for each column or channel, at most."""
+        return math.prod(self.shape[1:])
+
+    @property
+    def tells_classes(self) -> bool:
+        """Whether the target may be classes, as :attr:`Rows.tells_classes`."""
+        if self.task == "classification":
+            return True
+        return self.task == "auto" and len(self.targets) == 1 and self.kind != "decimal"
+
+    @property
+    def scales(self) -> bool:
+        """Whether inputs are scaled by what all owners agree on."""
+        return self.scaling == "agreed" and self.inputs != "tokens"
+
+
+Categories = dict[Name, Annotated[tuple[Name, ...], Field(max_length=MOST_CATEGORIES)]]
+_HEAD, _NAMES, _CATEGORIES = TypeAdapter(Head), TypeAdapter[Names](Names), TypeAdapter[Categories](Categories)
+
+
+@dataclass(frozen=True, eq=False)
+class OwnerDescription:
+    """What an owner says of its training rows, checked. Moments are in the owner's order of columns."""
+
+    head: Head
+    rows: int
+    missing: Array
+    inputs: ColumnMoments | None
+    largest: int
+    categories: Mapping[str, tuple[str, ...]]
+    classes: tuple[str, ...]
+    target: ColumnMoments | None
+
+    @classmethod
+    def read(cls, message: Message, heads: dict[bytes, Head]) -> OwnerDescription:
+        """The description in a message; a :class:`~sparsona.errors.WireError` says what cannot be true.
+
+        `heads` are those that were read before, by their bytes: most owners send the same.
+        """
+        data = text_in(message, "head")
+        head = heads[data] = heads.get(data) or read_json(_HEAD, data, "head")
+        rows = message.integer("rows")
+        if not 1 <= rows <= MOST_ROWS:
+            raise WireError(f"the description claims {rows} training rows, expected 1 to {MOST_ROWS}")
+        classes: tuple[str, ...] = _names(message) if head.tells_classes else ()
+        if head.tells_classes and head.kind != "text":
+            _check_numeric(head.targets[0], classes)
+        told = head.scaling == "agreed" and not head.tells_classes and head.task != "multilabel"
+        return cls(
+            head,
+            rows,
+            _flags(message, len(head.numbers)),
+            _moments("inputs", message, head.width, rows * head.values_per_row) if head.scales else None,
+            _largest(message) if head.inputs == "tokens" else 0,
+            _checked_categories(message, head),
+            classes,
+            _moments("target", message, len(head.targets), rows) if told else None,
+        )
+
+
+def describe_rows(rows: Rows, train: Indices) -> Message:
+    """An owner's description of its training rows, for the server."""
+    seen = rows.take(train)
+    head: dict[str, Any] = {
+        "columns": [[name, _column_kind(rows, name)] for name in rows.order],
+        "targets": rows.targets,
+        "kind": seen.kind,
+        "inputs": rows.inputs,
+        "shape": () if rows.block is None else rows.block.shape[1:],
+        "task": rows.task,
+        "scaling": rows.scaling,
+    }
+    if rows.spelling != "alike":
+        head["spelling"] = rows.spelling
+    parts: dict[str, Any] = {"head": pack_text(head), "rows": len(train)}
+    if rows.numbers.shape[1]:
+        parts["missing"] = np.isnan(seen.numbers).any(axis=0).astype(np.uint8)
+    if rows.scaling == "agreed" and rows.inputs != "tokens":
+        parts |= _packed("inputs", input_moments(seen))
+    if rows.inputs == "tokens":
+        parts["largest"] = _largest_token(seen.block)
+    if rows.categories:
+        parts["categories"] = pack_text({name: _category_list(seen, name) for name in seen.categories})
+    if seen.tells_classes:
+        parts["classes"] = pack_text(_class_list(seen))
+    elif rows.task != "multilabel" and rows.scaling == "agreed":
+        parts |= _packed("target", moments(seen.target))
+    return Message(**parts)
+
+
+def input_moments(rows: Rows) -> ColumnMoments:
+    """The moments of each column of a table, or of each channel of samples of several axes."""
+    if rows.block is None:
+        return moments(rows.numbers)
+    scale = 255.0 if rows.inputs == "images" else 1.0
+    chunks = np.split(rows.block, range(CHUNK, len(rows.block), CHUNK))
+    return pooled(moments(np.moveaxis(c, 1, -1).reshape(-1, c.shape[1]).astype(np.float64) / scale) for c in chunks)
+
+
+def _largest_token(block: Array | None) -> int:
+    found = int(block.max()) if block is not None else 0
+    if found >= MOST_TOKENS:
+        raise DataError(
+            f"a token is {found}, the largest can be {MOST_TOKENS - 1}; number the words from 0 without gaps"
+        )
+    return found
+
+
+def _column_kind(rows: Rows, name: str) -> ColumnKind:
+    if name not in rows.categories:
+        return "number"
+    if not (rows.categories[name] != "").any():
+        return "empty"
+    return "numeric" if name in rows.numeric else "text"
+
+
+def _category_list(seen: Rows, name: str) -> list[str]:
+    found = [value for value in np.unique(seen.categories[name]).tolist() if value]
+    fix = f"pass --drop {as_option(name)}"
+    if len(found) > MOST_CATEGORIES:
+        raise DataError(
+            f"column {name!r} has {len(found)} categories in the training rows, at most {MOST_CATEGORIES} may be; "
+            f"{fix}, or group them"
+        )
+    _refuse_long(f"column {name!r}", found, fix)
+    return found
+
+
+def _class_list(seen: Rows) -> list[str]:
+    """The names of the classes: those that are declared, else those of the training rows."""
+    target = seen.targets[0]
+    found: list[str] = np.unique(class_names(seen)).tolist()
+    if seen.classes:
+        unknown = sorted(set(found) - set(seen.classes))
+        if unknown:
+            raise DataError(f"target {target!r} holds {unknown[0]!r}, which columns.classes does not name; add it")
+        found = sorted(seen.classes)
+    if len(found) > MOST_VALUES:
+        fix = "choose another --target, or pass --task regression where it is a number"
+        raise DataError(f"target {target!r} has {len(found)} classes, at most {MOST_VALUES} are possible; {fix}")
+    _refuse_long(f"target {target!r}", found, "choose another --target")
+    return found
+
+
+def _refuse_long(where: str, names: Iterable[str], fix: str) -> None:
+    longest = max(map(len, names), default=0)
+    if longest > MOST_CHARACTERS:
+        raise DataError(f"{where} holds a text of {longest} characters, a name has at most {MOST_CHARACTERS}; {fix}")
+
+
+def _packed(name: str, found: ColumnMoments) -> dict[str, Any]:
+    if not len(found.mean):
+        return {}
+    return {
+        f"{name}.known": found.count.astype(np.int64),
+        f"{name}.mean": pack_doubles(found.mean),
+        f"{name}.squares": pack_doubles(found.squares),
+    }
+
+
+def _moments(name: str, message: Message, width: int, most: int) -> ColumnMoments:
+    """Moments of `width` columns that have at most `most` known values each, none beyond float32."""
+    if not width:
+        return ColumnMoments(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+    known = message.numbers(f"{name}.known")
+    mean, squares = (unpack_doubles(message, f"{name}.{part}", width) for part in ("mean", "squares"))
+    if known.dtype != np.int64 or len(known) != width or (known < 0).any() or (known > min(most, 2**53)).any():
+        raise WireError(f"{name}.known does not hold {width} counts from 0 to {min(most, 2**53)}")
+    if (np.abs(mean) > LARGEST).any() or (squares < 0).any() or (squares > known * (2 * LARGEST) ** 2).any():
+        raise WireError(f"{name} has a mean or a sum of squares that no float32 numbers have")
+    return ColumnMoments(known, mean, squares)
+
+
+def _flags(message: Message, size: int) -> Array:
+    if not size:
+        return np.zeros(0, np.bool_)
+    found = message.numbers("missing")
+    if found.dtype != np.uint8 or len(found) != size:
+        raise WireError(f"'missing' is {found.dtype} of length {len(found)}, expected {size} flags")
+    return found.astype(np.bool_)
+
+
+def _largest(message: Message) -> int:
+    largest = message.integer("largest")
+    if not 0 <= largest < MOST_TOKENS:
+        raise WireError(f"the largest token is {largest}, expected 0 to {MOST_TOKENS - 1}")
+    return largest
+
+
+def _names(message: Message) -> tuple[str, ...]:
+    return read_json(_NAMES, text_in(message, "classes"), "classes")
+
+
+def _checked_categories(message: Message, head: Head) -> Mapping[str, tuple[str, ...]]:
+    kinds = {name: kind for name, kind in head.columns if kind != "number"}
+    if not kinds:
+        return {}
+    found = read_json(_CATEGORIES, text_in(message, "categories"), "categories")
+    if set(found) != set(kinds):
+        raise WireError("'categories' holds other columns than the head")
+    if sum(map(len, found.values())) > MOST_VALUES:
+        raise WireError(f"'categories' holds more than {MOST_VALUES} names")
+    for name, values in found.items():
+        if kinds[name] == "numeric":
+            _check_numeric(name, values)
+    return found
+
+
+def _check_numeric(column: str, names: Iterable[str]) -> None:
+    try:
+        good = all(math.isfinite(float(name)) for name in names)
+    except ValueError:
+        good = False
+    if not good:
+        raise WireError(f"column {column!r} is said to hold numbers, and does not")

@@ -1,0 +1,69 @@
+"""The limits of what travels before round 1, and texts that are read within them.
+
+An owner and a server may send anything. What is out of range is one :class:`~sparsona.errors.WireError`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from sparsona.data.schema.told import first_problem
+from sparsona.errors import WireError
+from sparsona.message import Message
+
+MOST_CHARACTERS = 1_000
+"""Characters in the name of a column, a category or a class."""
+
+MOST_COLUMNS = 2**17
+"""Columns of a table."""
+
+MOST_CATEGORIES = 1_000
+"""Categories of one column in one owner's training rows."""
+
+MOST_VALUES = 10_000
+"""Categories of one column, or classes, of all owners together; categories of all columns of one owner."""
+
+MOST_ALONE = 1_000
+"""Classes that one owner has and no other."""
+
+MOST_ROWS = 2**40
+"""Training rows of one owner."""
+
+MOST_TOKENS = 2**24
+"""Words of a vocabulary."""
+
+LARGEST = float(np.finfo(np.float32).max)
+"""No number of a column is larger: owners refuse what float32 cannot hold."""
+
+Name = Annotated[str, Field(max_length=MOST_CHARACTERS)]
+Names = Annotated[tuple[Name, ...], Field(max_length=MOST_VALUES)]
+Axis = Annotated[int, Field(ge=1, le=2**31)]
+Shape = Annotated[tuple[Axis, ...], Field(max_length=8)]
+Targets = Annotated[tuple[Name, ...], Field(min_length=1, max_length=MOST_COLUMNS)]
+
+T = TypeVar("T")
+
+
+class Travelling(BaseModel):
+    """What travels as JSON: no other fields, no value of another type, never changed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+def text_in(message: Message, part: str) -> bytes:
+    """The bytes of the text that a part holds."""
+    found = message.numbers(part)
+    if found.dtype != np.uint8:
+        raise WireError(f"{part!r} is {found.dtype}, expected the bytes of a text")
+    return found.tobytes()
+
+
+def read_json(kind: TypeAdapter[T], data: bytes, part: str) -> T:
+    """The JSON text `data`, which is the `part` of a message, as what it should be."""
+    try:
+        return kind.validate_json(data, strict=True)
+    except ValidationError as error:
+        raise WireError(f"{part!r} cannot be read: {first_problem(error)}") from None

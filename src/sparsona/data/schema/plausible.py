@@ -1,0 +1,95 @@
+"""Statistics that one owner cannot have, measured by those of the others.
+
+All owners' inputs are scaled by the agreed mean and deviation: one owner with wrong numbers, by malice or in another
+unit, would make everyone's columns constant. Owners that are merely different stay: on heart-disease, on Covertype by
+area and on MNIST with one class per owner no bound is reached by half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from sparsona.data.dataset import Array
+from sparsona.data.schema.moments import ROUNDING, ColumnMoments, pooled
+from sparsona.errors import DataError
+
+FAR = 100.0
+"""An owner's mean may lie this many times farther from the others' mean than any value of theirs can, and so may its
+deviation."""
+
+MOVED = 10.0
+"""The factor by which an owner may change the agreed deviation, and how many deviations it may move the mean, in half
+of the columns."""
+
+FEWEST = 20
+"""Known values of the others. What fewer say of a column is chance."""
+
+
+def refuse_implausible(told: Mapping[str, ColumnMoments], columns: Sequence[str]) -> None:
+    """Refuse an owner, which is a key, whose statistics disagree grossly with those of all others together.
+
+    A column is judged where the others know 20 values that are not all the same. With two owners nobody can say who is
+    wrong, so each must only be within reach of the other.
+
+    >>> ages = ColumnMoments(np.array([50]), np.array([40.0]), np.array([5000.0]))
+    >>> refuse_implausible({"a": ages, "b": ages, "c": ages}, ["age"])
+    """
+    several = list(told.values())
+    if len(several) < 2:
+        return
+    whole, before = pooled(several), _nothing(several[0])
+    after = _pooled_after(several)
+    found: list[tuple[float, str]] = []
+    for owner, mine in told.items():
+        others, before = pooled([before, after.pop()]), pooled([before, mine])
+        judged = (others.count >= FEWEST) & (mine.count > 0) & (_deviation(others) > ROUNDING * np.abs(others.mean))
+        far, moved = _farness(mine, others, judged), _movement(whole, others, judged)
+        if (far > FAR).any() or (len(several) > 2 and 2 * (moved > MOVED).sum() > judged.sum()):
+            k = int(far.argmax())
+            found.append((float(far[k]), _line(owner, columns[k], mine, others, k)))
+    if found:  # where one owner is far off, those beside it may look so, too: the farthest is named
+        raise DataError(max(found)[1])
+
+
+def _nothing(like: ColumnMoments) -> ColumnMoments:
+    return ColumnMoments(np.zeros_like(like.count), np.zeros_like(like.mean), np.zeros_like(like.squares))
+
+
+def _pooled_after(several: Sequence[ColumnMoments]) -> list[ColumnMoments]:
+    """The moments of all owners that stand after each one, for the last owner first. Not by subtraction from the whole:
+    beside one owner's huge numbers nothing would be left of the others'."""
+    found = [_nothing(several[0])]
+    for one in several[:0:-1]:
+        found.append(pooled([found[-1], one]))
+    return found
+
+
+def _deviation(of: ColumnMoments) -> Array:
+    return np.sqrt(of.squares / np.maximum(of.count, 1))
+
+
+def _farness(mine: ColumnMoments, others: ColumnMoments, judged: Array) -> Array:
+    """How far an owner's mean and deviation reach, in units of the farthest that one value of the others can lie from
+    their mean: the root of the sum of their squares."""
+    reach = np.where(judged, np.sqrt(others.squares), 1.0)
+    return np.where(judged, np.maximum(np.abs(mine.mean - others.mean), _deviation(mine)) / reach, 0.0)
+
+
+def _movement(whole: ColumnMoments, others: ColumnMoments, judged: Array) -> Array:
+    """The factor by which an owner changes the deviation, or the deviations by which it moves the mean."""
+    with_it, without = _deviation(whole), np.where(judged, _deviation(others), 1.0)
+    shrunk = without / np.maximum(with_it, np.finfo(np.float64).tiny)
+    shift = np.abs(whole.mean - others.mean) / without
+    return np.where(judged, np.maximum.reduce([with_it / without, shrunk, shift]), 0.0)
+
+
+def _line(owner: str, column: str, mine: ColumnMoments, others: ColumnMoments, k: int) -> str:
+    def said(of: ColumnMoments) -> str:
+        return f"mean {of.mean[k]:.3g}, deviation {_deviation(of)[k]:.3g}"
+
+    return (
+        f"{owner} disagrees grossly with the others, as in {column!r} ({said(mine)}; the others: {said(others)}): "
+        "give all the same unit, correct its rows, leave it out, or pass --scaling own"
+    )
