@@ -40,18 +40,39 @@ Told = Mapping[str, OwnerDescription]
 
 
 def agree(descriptions: Mapping[str, Message]) -> Message:
-    """The schema that all owners share, from their descriptions. Who came first has no influence."""
+    """The schema that all owners share, from their descriptions. Who came first has no influence.
+
+    Raises `WireError` or `DataError` for an owner whose description cannot be true, cannot be one with the others', or
+    disagrees grossly with theirs (:mod:`sparsona.data.schema.plausible`).
+    """
+    told = _read_all(descriptions)
+    _check_plausible(told)
+    return _shared(told)
+
+
+def _read_all(descriptions: Mapping[str, Message]) -> Told:
     heads: dict[bytes, Head] = {}
     told = {f"client {owner!r}": _read(owner, descriptions[owner], heads) for owner in sorted(descriptions)}
     _check_alike(told)
+    return told
+
+
+def _check_plausible(told: Told) -> None:
+    first = next(iter(told.values())).head
+    numbers = first.numbers
+    refuse_implausible(_inputs(told, numbers), numbers or [f"channel {k}" for k in range(first.width)])
+    refuse_implausible(_targets(told), first.targets)
+
+
+def _shared(told: Told) -> Message:
     first = next(iter(told.values())).head
     kinds = _kinds(told)
     kind: Kind = "decimal" if any(one.head.kind == "decimal" for one in told.values()) else first.kind
     _check_names(told, kinds, kind)
-    numbers = [name for name, _ in first.columns if kinds[name] == {"number"}]
-    mean, std = _input_scaling(told, first, numbers)
+    numbers = first.numbers
+    mean, std = _scaling(_inputs(told, numbers), first.width)
     task, classes = _task(told, first, kind)
-    center, spread = _target_scaling(told, first) if task == "regression" else (np.zeros(0), np.zeros(0))
+    center, spread = _scaling(_targets(told) if task == "regression" else {}, 0)
     agreed = SharedSchema(
         task=task,
         targets=first.targets,
@@ -101,11 +122,12 @@ class Agreement:
 def exchange(rows: Rows, train: Mapping[str, Indices], newcomers: Iterable[str] = ()) -> Agreement:
     """The whole exchange, for a simulation: every message is encoded and decoded.
 
-    `newcomers` get the schema and have no part in it.
+    `newcomers` get the schema and have no part in it. Owners with grossly different columns are not refused: all rows
+    are here, and :mod:`sparsona.data.doubts` warns about them.
     """
     late = frozenset(newcomers)
     frames = {client: encode(describe_rows(rows, train[client])) for client in sorted(train) if client not in late}
-    agreed = encode(agree({client: decode(frame.data, LIMIT) for client, frame in frames.items()}))
+    agreed = encode(_shared(_read_all({client: decode(frame.data, LIMIT) for client, frame in frames.items()})))
     shared = schema_of(decode(agreed.data, LIMIT))  # all receive the same bytes: they are read once
     return Agreement(
         {client: scaled_alone(shared, rows, part) for client, part in train.items()},
@@ -201,21 +223,19 @@ def _task(told: Told, first: Head, kind: Kind) -> tuple[Task, set[str]]:
     return infer(declared, kind, first.targets[0], len(classes), rows, first.inputs == "table"), classes
 
 
-def _input_scaling(told: Told, first: Head, numbers: Sequence[str]) -> tuple[Doubles, Doubles]:
-    """The agreed mean and deviation of each column or channel; 0 and 1 where nothing is agreed on."""
-    if not first.scales or not first.width:
-        return np.zeros(first.width), np.ones(first.width)
-    found = {who: _taken(one.inputs, _places(one.head, numbers)) for who, one in told.items() if one.inputs is not None}
-    refuse_implausible(found, numbers or [f"channel {k}" for k in range(first.width)])
-    whole = pooled(found.values())
-    return whole.mean, whole.deviation()
+def _inputs(told: Told, numbers: Sequence[str]) -> dict[str, ColumnMoments]:
+    """The moments of all owners' columns or channels in one order; none where inputs are not scaled alike."""
+    return {who: _taken(one.inputs, _places(one.head, numbers)) for who, one in told.items() if one.inputs is not None}
 
 
-def _target_scaling(told: Told, first: Head) -> tuple[Doubles, Doubles]:
-    found = {who: one.target for who, one in told.items() if one.target is not None}
+def _targets(told: Told) -> dict[str, ColumnMoments]:
+    return {who: one.target for who, one in told.items() if one.target is not None}
+
+
+def _scaling(found: Mapping[str, ColumnMoments], width: int) -> tuple[Doubles, Doubles]:
+    """The mean and deviation of all owners' rows; `width` zeros and ones where nothing is agreed on."""
     if not found:
-        return np.zeros(0), np.zeros(0)
-    refuse_implausible(found, first.targets)
+        return np.zeros(width), np.ones(width)
     whole = pooled(found.values())
     return whole.mean, whole.deviation()
 
