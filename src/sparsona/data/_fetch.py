@@ -1,4 +1,8 @@
-"""Downloads from the publisher: resumed, checked, and put in place whole or not at all."""
+"""Downloads from the publisher: resumed, checked, and put in place whole or not at all.
+
+Not by pooch: its downloads go to a temporary file that is removed when the connection breaks, so a cut download
+starts anew, and a file has one address, so there are no mirrors.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,7 @@ Progress = Callable[[str, int, int | None], None]
 """Told the file's name, the bytes that are here, and the bytes in all (None: the server does not say)."""
 
 ATTEMPTS = 4
-"""So many times in a row an attempt may fail without bringing a byte more."""
+"""Failed attempts in a row, without one more byte, after which a download is given up."""
 PAUSE = 1.0
 """Seconds before the second attempt; twice as long before each further one."""
 TIMEOUT = 30.0
@@ -75,12 +79,8 @@ def fetch(source: Source, root: Path | None = None, *, progress: Progress | None
         elif not file.urls:
             raise DataError(f"data set {source.name!r} cannot be downloaded into {store.folders[0]}: {store.advice}")
         else:
-            done.append(FetchedFile(file.name, True, _fetch(file, store, progress or _silent)))
+            done.append(FetchedFile(file.name, True, _fetch(file, store, progress or (lambda *_: None))))
     return Fetched(store.folders[0], tuple(done))
-
-
-def _silent(name: str, here: int, total: int | None) -> None:
-    """The progress that nobody wants to see."""
 
 
 def _fetch(file: File, store: Store, progress: Progress) -> str:
@@ -117,9 +117,8 @@ def _size(part: Path) -> int:
 
 
 def _download(file: File, part: Path, store: Store, progress: Progress) -> None:
-    """Try the addresses in turn until one has brought all. Whoever brings more than was here before starts
-    the count of attempts afresh, so a link that breaks every few megabytes still gets there.
-    """
+    """Try the addresses in turn until one has brought all. An attempt that brings more than was here before resets
+    the count of attempts, so that a link that breaks every few megabytes still gets there."""
     urls, reasons, most, attempt = list(file.urls), dict[str, str](), _size(part), 0
     while urls and attempt < ATTEMPTS:
         if attempt:
@@ -162,16 +161,14 @@ def _attempt(url: str, file: File, part: Path, progress: Progress) -> None:
         raise _Failed(str(getattr(error, "reason", "") or error or type(error).__name__)) from error
     with response:
         length = response.headers.get("Content-Length")
-        if response.status == 206:
-            start, total = _range(response.headers.get("Content-Range", ""))
-            if start != here:
-                part.unlink(missing_ok=True)
-                raise _Failed("the server sent another range than asked for")
-        else:  # a server without ranges sends everything, and so do we begin anew
-            here, total = 0, int(length) if length else None
-        left = (total or file.size or here) - here
-        free = shutil.disk_usage(part.parent).free + (0 if here else _size(part))
-        if left > free:
+        start, total = _range(response.headers.get("Content-Range", ""))
+        if response.status != 206:  # a server without ranges sends everything
+            here, start, total = 0, 0, int(length) if length else None
+        if start != here:
+            part.unlink(missing_ok=True)
+            raise _Failed("the server sent another range than asked for")
+        whole = file.size if total is None else total
+        if (whole or here) - here > shutil.disk_usage(part.parent).free + (0 if here else _size(part)):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         with part.open("ab" if here else "wb") as out:
             progress(file.name, here, total)
@@ -179,21 +176,17 @@ def _attempt(url: str, file: File, part: Path, progress: Progress) -> None:
                 out.write(chunk)
                 here += len(chunk)
                 progress(file.name, here, total)
-        whole = file.size if total is None else total
         if whole is not None and here < whole:
             raise _Failed(f"the connection broke off at {here} of {whole} bytes")
 
 
 def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    """The body; what goes wrong on the network is told apart from what goes wrong on the disk."""
-    while True:
-        try:
-            chunk = response.read(CHUNK)
-        except (OSError, http.client.HTTPException) as error:
-            raise _Failed(str(error) or type(error).__name__) from error
-        if not chunk:
-            return
-        yield chunk
+    """The body. Errors of the network are told apart from those of the disk."""
+    try:
+        while chunk := response.read(CHUNK):
+            yield chunk
+    except (OSError, http.client.HTTPException) as error:
+        raise _Failed(str(error) or type(error).__name__) from error
 
 
 def _range(header: str) -> tuple[int | None, int | None]:
