@@ -40,6 +40,8 @@ class Batch:
     """A minibatch whose gradient is given."""
 
     at: Callable[[Vector], Vector]
+    total: float = 1.0
+    seen: int = 1
 
     def gradient(self, weights: Vector) -> Vector:
         return self.at(weights)
@@ -59,6 +61,7 @@ class Scripted:
     rate: float = 0.5
     config: TrainConfig = field(default_factory=TrainConfig)
     labels: tuple[int, ...] = (0, 0, 1)
+    max_epochs: int | None = None
 
     @property
     def layout(self) -> Layout:
@@ -66,6 +69,9 @@ class Scripted:
 
     def targets(self) -> npt.NDArray[np.int64]:
         return np.array(self.labels)
+
+    def some(self, share: float, purpose: str) -> Scripted:
+        return self
 
     def train(self, start: Vector, config: TrainConfig | None = None, **how: Any) -> Trained:
         return Trained(start + self.change, 0.1, self.examples, Moments(0, self.change, self.change))

@@ -215,7 +215,7 @@ def test_fedala_has_its_own_number_of_steps_for_its_weights() -> None:
     state = fedala.ClientState(np.full(2, 2, np.float32), np.full(2, 0.5, np.float32))
     down = Message(weights=np.ones(2, np.float32))
     once, thrice = (
-        FedALA(ala_steps=2, ala_lr=0.01)
+        FedALA(ala_epochs=2, ala_lr=0.01)
         .fit(state, down, quadratic(replace(ONE, repeats=repeats), layers=2))
         .state.weights
         for repeats in (1, 3)

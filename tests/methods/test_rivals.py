@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, cycle, repeat
+from typing import Any
 
 import numpy as np
 import pytest
-from scripted import Scripted, answered, floats, task
+import torch
+import torch.nn.functional as F
+from scripted import Batch, Scripted, answered, floats, task
 from torch import nn
 
 import sparsona
@@ -23,8 +28,12 @@ from sparsona.methods.fedala import FedALA
 from sparsona.methods.fedbn import FedBN
 from sparsona.methods.scaffold import Scaffold
 from sparsona.methods.topk import TopK
+from sparsona.ops.parts import last_layers
 from sparsona.testing import tiny_setup
 from sparsona.testing.privacy import Tap
+from sparsona.training.config import TrainConfig
+from sparsona.training.local import Local
+from sparsona.training.runner import ModelRunner
 from sparsona.training.vector import FlatModule
 
 LINE = task(nn.Linear(1, 1))
@@ -113,7 +122,7 @@ def test_statistics_of_a_clients_own_model_do_not_travel(name: str) -> None:
 
 def test_fedala_learns_where_to_take_the_global_model() -> None:
     where = task(nn.Linear(1, 1), nn.Linear(1, 1))
-    method = FedALA(ala_first=1, ala_lr=0.25)
+    method = FedALA(ala_most=1, ala_lr=0.25)
 
     def slope(weights: Vector) -> Vector:
         return floats(0, 0, 1, -1)
@@ -128,6 +137,78 @@ def test_fedala_learns_where_to_take_the_global_model() -> None:
     new = method.fit(method.start_client(where, "a"), down, local)  # type: ignore[arg-type]
     assert new.reply.vector("weights").tolist() == [2, 2, 2, 2]
     assert new.state.weights is None
+
+
+@dataclass
+class Losses:
+    """The losses of the epochs of W, one batch each, and how many epochs were asked for."""
+
+    given: Iterator[float]
+    asked: int = 0
+
+    def of(self, local: Scripted) -> Scripted:
+        found = self
+
+        @dataclass(frozen=True)
+        class Watched(Scripted):
+            def iterate(self, start: Any, step: Any, config: TrainConfig | None = None, **how: Any) -> Any:
+                found.asked += 1
+                return step(start, (Batch(self.slope, next(found.given)),))
+
+        return Watched(local.task, local.change, max_epochs=local.max_epochs)
+
+
+@pytest.mark.parametrize(
+    ("losses", "allowed", "epochs"),
+    [
+        (repeat(1.0), None, 11),
+        (chain([9.0, 9.0, 9.0], repeat(1.0)), None, 13),
+        (chain([1.35] * 10, repeat(1.0)), None, 20),
+        (cycle([0.0, 1.0]), None, 100),
+        (cycle([0.0, 1.0]), 20, 20),
+    ],
+)
+def test_fedala_learns_its_weights_at_first_until_the_loss_settles(
+    losses: Iterator[float], allowed: int | None, epochs: int
+) -> None:
+    """Of ten losses in which j differ from the others by d, the standard deviation is d sqrt(j (10 - j)) / 10."""
+    where = task(nn.Linear(1, 1), nn.Linear(1, 1))
+    watched = Losses(losses)
+    local = watched.of(Scripted(where, floats(0, 0, 0, 0), max_epochs=allowed))
+    down = Message(weights=floats(2, 2, 2, 2))
+    fit = FedALA().fit(fedala.ClientState(floats(0, 0, 0, 0)), down, local)  # type: ignore[arg-type]
+    assert watched.asked == epochs
+    FedALA().fit(fit.state, down, local)  # type: ignore[arg-type]
+    assert watched.asked == epochs + 1
+    FedALA(ala_epochs=3).fit(fit.state, down, local)  # type: ignore[arg-type]
+    assert watched.asked == epochs + 4
+
+
+def test_fedala_is_the_authors_loop_where_a_batch_holds_all_samples() -> None:
+    setup = tiny_setup(FedALA())
+    runner = ModelRunner(setup.module, setup.federation.data, setup.objective, setup.task.chance)
+    config = TrainConfig(batch=10**6, lr=0.1, weight_decay=0.3, clip=0.001)
+    local = Local("c0", 1, setup.task, config, setup.federation.splits["c0"], runner)
+    rng = np.random.default_rng(0)
+    old, shared = (rng.normal(0, 0.5, setup.task.layout.size).astype(np.float32) for _ in range(2))
+    method = FedALA(ala_share=1.0, ala_settled=0.01)
+    found = method.fit(fedala.ClientState(old), Message(weights=shared), local).state.weights
+
+    inputs, targets = runner.batch(local.split.train)
+    flat = runner.flat
+    places = last_layers(flat.layout, 1)
+    weights, losses = torch.ones(len(old)), list[float]()
+    p, g = torch.from_numpy(np.where(places, old, shared)), torch.from_numpy(shared)
+    while len(losses) <= 10 or np.std(losses[-10:]) >= 0.01:
+        flat.load((p + (g - p) * weights).numpy())
+        flat.gradient.zero_()
+        loss = F.cross_entropy(flat.module(inputs), targets)
+        loss.backward()  # type: ignore[no-untyped-call]
+        weights = torch.clamp(weights - flat.gradient * (g - p), 0, 1)
+        losses.append(float(loss.detach()))
+    assert found is not None
+    assert 0 < found[places].mean() < 1
+    np.testing.assert_allclose(found, weights.numpy(), atol=1e-4)
 
 
 WIDE = task(nn.Linear(4, 1))

@@ -284,3 +284,12 @@ def test_what_counts_few_rows_is_not_computed(local: Local) -> None:
     counts = np.bincount(local.targets(), minlength=local.task.classes)
     found = dataclasses.replace(local, least_rows=int(counts.max())).countable_targets()
     assert set(found.tolist()) == set(np.flatnonzero(counts == counts.max()).tolist())
+
+
+@pytest.mark.parametrize(("share", "least", "taken"), [(0.8, 1, 0.8), (0.8, 10**6, 1.0), (1.0, 1, 1.0), (1e-9, 1, 0.0)])
+def test_some_rows_are_a_share_without_repetition(local: Local, share: float, least: int, taken: float) -> None:
+    some = dataclasses.replace(local, least_rows=least).some(share, "w")
+    assert some.examples == max(1, int(taken * local.examples))
+    assert len(set(some.split.train.tolist()) & set(local.split.train.tolist())) == some.examples
+    again, other = local.some(0.5, "w"), dataclasses.replace(local, round=1).some(0.5, "w")
+    assert again.split.train.tolist() == local.some(0.5, "w").split.train.tolist() != other.split.train.tolist()

@@ -1,6 +1,11 @@
 """FedALA: Zhang, Hua, Wang, Song, Xue, Ma, Guan, "FedALA: Adaptive Local Aggregation for Personalized Federated
 Learning", AAAI 2023. FedAvg; a client starts from its old model plus W times the way to the global one, and learns in
-which places of the last layers the global one helps (W in 0..1)."""
+which places of the last layers the global one helps (W in 0..1).
+
+As in the authors' code (TsingZ0/FedALA, utils/ALA.py): an epoch over 80 % of the client's examples per round; the first
+time, epochs until the losses of the last ten have a standard deviation below 0.1, which are eleven at least. Theirs is
+the loss of an epoch's last batch, always of the same examples. Here batches are drawn anew, so it is the epoch's mean.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +43,11 @@ class FedALA(Method[ServerState, ClientState]):
     private: ClassVar[tuple[str, ...]] = ("weights",)
 
     layers: int = option(1, "number of last layers with learnt weights W (at most all but the first)", ge=1)
-    ala_steps: int = option(1, "steps on W per round", ge=1)
-    ala_first: int = option(10, "steps on W in a client's first round", ge=1)
+    ala_share: float = option(0.8, "share of the client's training examples on which W is learnt", gt=0, le=1)
+    ala_epochs: int = option(1, "epochs of W per round", ge=1)
+    ala_window: int = option(10, "the first time, W is learnt until the losses of this many epochs are settled", ge=2)
+    ala_settled: float = option(0.1, "standard deviation of these losses below which they are settled", gt=0)
+    ala_most: int = option(100, "most epochs of W the first time, settled or not", ge=1)
     ala_lr: float = option(1.0, "learning rate of W", gt=0)
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
@@ -74,13 +82,30 @@ class FedALA(Method[ServerState, ClientState]):
         places = last_layers(local.layout, min(self.layers, len(local.layout.layers) - 1))
         way = np.where(places, shared - old, np.float32(0))
         base = np.where(places, old, shared)
-        first = state.weights is None
-        begin = np.ones_like(shared) if state.weights is None else state.weights
+        losses: list[float] = []
+        seen: list[tuple[float, int]] = []
 
         def step(vectors: Vectors, batches: tuple[Minibatch, ...]) -> Vectors:
-            (w,) = vectors
-            return (np.clip(w - rate * batches[0].gradient(base + w * way) * way, 0, 1),)
+            (w,), (batch,) = vectors, batches
+            moved = np.clip(w - rate * batch.gradient(base + w * way) * way, 0, 1)
+            seen.append((float(batch.total), batch.seen))
+            return (moved,)
 
-        config = replace(local.config, steps=self.ala_first if first else self.ala_steps, repeats=1)
-        (weights,) = local.iterate((begin,), step, config, stream="ala")
+        # W follows the gradient of the loss alone: decay and clipping are for the weights of the net.
+        config = replace(local.config, steps=None, epochs=1, repeats=1, weight_decay=0.0, clip=None)
+        some = local.some(self.ala_share, "ala")
+        weights = np.ones_like(shared) if state.weights is None else state.weights
+        while not self._enough(losses, state.weights is None, local.max_epochs):
+            (weights,) = some.iterate((weights,), step, config, stream=f"ala/{len(losses)}")
+            total, count = np.sum(seen, axis=0)
+            losses.append(total / count)
+            seen.clear()
         return base + weights * way, weights
+
+    def _enough(self, losses: Sequence[float], first: bool, allowed: int | None) -> bool:
+        """Whether W has had its epochs: a fixed number, but the first time as many as its loss needs to settle."""
+        most = self.ala_most if first else self.ala_epochs
+        if len(losses) >= (most if allowed is None else min(most, allowed)):
+            return True
+        settled = len(losses) > self.ala_window and np.std(losses[-self.ala_window :]) < self.ala_settled
+        return first and bool(settled)

@@ -87,6 +87,17 @@ class Local:
         split = ClientSplit(self.client, np.arange(len(inputs)), none, none)
         return replace(self, split=split, least_rows=1, runner=self.runner.on(inputs, targets, objective))
 
+    def some(self, share: float, purpose: str) -> Local:
+        """The same client with a random share of its training examples, at least one.
+
+        All of them, where fewer than `least_rows` would be taken or left out.
+        """
+        count = max(1, int(share * self.examples))
+        if min(count, self.examples - count) < self.least_rows:
+            return self
+        chosen = self.rng(f"some/{purpose}").choice(self.split.train, count, replace=False)
+        return replace(self, split=replace(self.split, train=chosen))
+
     def rng(self, purpose: str, layer: int = 0) -> np.random.Generator:
         """A generator of this client's own, for one purpose in this round."""
         return self.runner.chance.rng(purpose, round=self.round, client=self.client, layer=layer)
