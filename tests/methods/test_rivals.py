@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, cycle, repeat
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from sparsona.methods.fedala import FedALA
 from sparsona.methods.fedbn import FedBN
 from sparsona.methods.scaffold import Scaffold
 from sparsona.methods.topk import TopK
+from sparsona.ops.mixture import OutputMixture
 from sparsona.ops.parts import last_layers
 from sparsona.testing import tiny_setup
 from sparsona.testing.privacy import Tap
@@ -62,6 +64,44 @@ def test_apfl_moves_its_share_along_the_gradient_within_bounds() -> None:
     assert fit.state.alpha == 0.75
     far = APFL().fit(apfl.ClientState(floats(9, 0), 0.5), Message(weights=floats(0, 0)), local)  # type: ignore[arg-type]
     assert far.state.alpha == 0
+
+
+@pytest.mark.parametrize("alpha", [0.25, 1.0])
+def test_apfl_mixes_outputs_as_its_authors_code(alpha: float) -> None:
+    """The step and the model, against plain torch; all samples are in one batch."""
+    setup = tiny_setup(APFL())
+    runner = ModelRunner(setup.module, setup.federation.data, setup.objective, setup.task.chance)
+    config = TrainConfig(batch=10**6, lr=0.2)
+    local = Local("c0", 0, setup.task, config, setup.federation.splits["c0"], runner)
+    rng = np.random.default_rng(0)
+    w, v = (rng.normal(0, 0.4, setup.task.layout.size).astype(np.float32) for _ in range(2))
+    inputs, targets = runner.batch(local.split.train)
+    flat, share = runner.flat, torch.tensor(alpha, requires_grad=True)
+    flat.load(w)
+    fixed = flat.module(inputs).detach()
+    flat.load(v)
+    flat.gradient.zero_()
+    loss = F.cross_entropy(share * flat.module(inputs) + (1 - share) * fixed, targets)
+    torch.autograd.backward(loss)
+    slope = flat.gradient.clone().numpy()
+    assert share.grad is not None
+    fixed_share, moving = APFL(mix="outputs", adaptive=False), APFL(mix="outputs")
+    fit = fixed_share.fit(apfl.ClientState(v, alpha), Message(weights=w), local)
+    np.testing.assert_allclose(fit.state.own, v - 0.2 * slope, atol=1e-5)
+    moved = moving.fit(apfl.ClientState(v, alpha), Message(weights=w), local).state.alpha
+    assert moved == pytest.approx(np.clip(alpha - 0.2 * float(share.grad), 0, 1), abs=1e-5)
+    model = fixed_share.personal_model(apfl.ClientState(v, alpha), Message(weights=w), local)
+    assert isinstance(model, OutputMixture)
+    outputs = model.predict(runner.forward, inputs).detach()
+    parts = [runner.forward(one, inputs).detach() for one in (v, w)]
+    np.testing.assert_allclose(outputs, alpha * parts[0] + (1 - alpha) * parts[1], atol=1e-5)
+
+
+def test_apfl_with_mixed_outputs_runs_and_exports(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"clients": 4, "partition": "iid", "rounds": 8, "out": tmp_path / "run"}
+    result = sparsona.run("apfl", data="digits", options={"mix": "outputs"}, evaluation={"every": 0}, **settings)
+    assert result.summary["accuracy"]["pre"]["mean"] > 0.6
+    assert isinstance(result.models["c0"].model, OutputMixture)
 
 
 def test_scaffold_corrects_each_step_and_learns_its_drift() -> None:

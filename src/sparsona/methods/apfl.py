@@ -1,18 +1,22 @@
 """APFL: Deng, Kamani, Mahdavi, "Adaptive Personalized Federated Learning", 2020. FedAvg; beside it each client trains
-a model v of its own through the mixture alpha v + (1 - alpha) w with the shared model w, and uses the mixture."""
+a model v of its own through the mixture alpha v + (1 - alpha) w with the shared model w, and uses the mixture.
+
+The paper mixes weights. Its authors' code (FedTorch) mixes the two models' outputs: `mix=outputs`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, Model, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import averaged, received
+from sparsona.ops.mixture import OutputMixture
 from sparsona.ops.robust import MergeRule
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.options import option
@@ -38,6 +42,7 @@ class APFL(Method[ServerState, ClientState]):
 
     alpha: float = option(0.5, "share of the client's own model in the mixture", ge=0, le=1)
     adaptive: bool = option(True, "each client adapts its alpha by one gradient step per round, within 0 and 1")
+    mix: Literal["weights", "outputs"] = option("weights", "what is mixed: weights (paper) or outputs (authors' code)")
     merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
 
@@ -57,23 +62,42 @@ class APFL(Method[ServerState, ClientState]):
 
         def step(vectors: Vectors, batches: tuple[Minibatch, ...]) -> Vectors:
             w, v = vectors
-            mixed = batches[0].gradient(_mixture(v, w, alpha))
-            return w - rate * batches[0].gradient(w), v - rate * share * mixed
+            if self.mix == "outputs":
+                moved = v - rate * batches[0].blended(v, w, alpha)[0]
+            else:
+                moved = v - rate * share * batches[0].gradient(_mixture(v, w, alpha))
+            return w - rate * batches[0].gradient(w), moved
 
         w, v = local.iterate((start, state.own), step)
         reply = Message(weights=w, examples=local.examples)
-        return Fit(ClientState(v, alpha), reply, _mixture(v, w, alpha))
+        return Fit(ClientState(v, alpha), reply, self._used(v, w, alpha))
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         return averaged(server, arrivals, context, self.merge, self.server)
 
-    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        return _mixture(state.own, received(down, local), state.alpha)
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Model:
+        return self._used(state.own, received(down, local), state.alpha)
+
+    def _used(self, own: Vector, shared: Vector, alpha: float) -> Model:
+        """What the client uses of the two models."""
+        if self.mix == "weights":
+            return _mixture(own, shared, alpha)
+        return OutputMixture((own, shared), np.array([alpha, 1 - alpha], np.float32))
 
     def _moved_share(self, state: ClientState, w: Vector, local: Local) -> float:
-        """alpha <- alpha - rate <v - w, grad f(mixture)>, on one batch."""
-        slope = local.gradient(_mixture(state.own, w, state.alpha), batch=local.config.batch)
-        return float(np.clip(state.alpha - local.rate * float(np.dot(state.own - w, slope)), 0, 1))
+        """alpha after one step along the derivative of the mixture's loss, on one batch."""
+        if self.mix == "weights":
+            slope = local.gradient(_mixture(state.own, w, state.alpha), batch=local.config.batch)
+            moved = state.alpha - local.rate * float(np.dot(state.own - w, slope))
+            return float(np.clip(moved, 0, 1))
+        found: list[float] = []
+
+        def look(vectors: Vectors, batches: tuple[Minibatch, ...]) -> Vectors:
+            found.append(batches[0].blended(state.own, w, state.alpha)[1])
+            return vectors
+
+        local.iterate((w,), look, replace(local.config, steps=1, repeats=1), stream="alpha")
+        return float(np.clip(state.alpha - local.rate * found[0], 0, 1))
 
 
 def _mixture(own: Vector, shared: Vector, alpha: float) -> Vector:

@@ -1,6 +1,10 @@
 """SPFL-w: "Personalized Heterogeneous Federated Learning with Gradient Similarity", the variant that mixes weights
-instead of updates: w_i <- sum_j softmax(S_ij) w_j'. One matrix for the whole net, smoothed over the measuring passes,
-as in the authors' code."""
+instead of updates: w_i <- sum_j softmax(S_ij) w_j', in all layers, as the paper has it.
+
+One matrix for the whole net, smoothed over the measuring passes, is from the authors' code. Two details of it are
+not in the paper and not here: it takes the plain mean of the heads, and it smooths from zero, so that the first mixture
+is softmax(0.4 S). Here the first measurement counts in full.
+"""
 
 from __future__ import annotations
 

@@ -53,3 +53,15 @@ def mixed(
         odds = torch.stack([share * one.sigmoid() for share, one in weighted]).sum(0).clamp(1e-7, 1 - 1e-7)
         return odds.logit()
     return torch.stack([share * one.softmax(1) for share, one in weighted]).sum(0).clamp(min=1e-30).log()
+
+
+@dataclass(frozen=True)
+class OutputMixture:
+    """Predicts by the weighted sum of the models' outputs, before any softmax."""
+
+    models: tuple[Vector, ...]
+    mixture: Vector
+
+    def predict(self, forward: Forward, inputs: torch.Tensor) -> torch.Tensor:
+        """Return the mixed outputs."""
+        return mixed([forward(model, inputs) for model in self.models], self.mixture, "regression")

@@ -60,6 +60,31 @@ class Minibatch:
         prepared: Vector = gradient.cpu().numpy()
         return prepared
 
+    def blended(self, own: Vector, shared: Vector, share: float) -> tuple[Vector, float]:
+        """The gradient at `own` of the loss of share f(own) + (1 - share) f(shared), and its derivative by `share`.
+
+        f are the model's outputs. The gradient has the config's clipping and decay, as that of :meth:`gradient`.
+        """
+        runner, flat = self._runner, self._runner.flat
+        inputs, targets = self._samples
+        flat.load(shared)
+        with torch.no_grad():
+            fixed = checked_outputs(flat.module(inputs)).clone()
+        runner.count(len(targets), passes=1)
+        flat.load(own)
+        flat.gradient.zero_()
+        weight = torch.tensor(share, device=runner.device, requires_grad=True)
+        outputs = weight * checked_outputs(flat.module(inputs)) + (1 - weight) * fixed
+        losses = runner.objective.loss(runner.shifted(outputs), targets)
+        self._count(len(losses), losses.detach().sum())
+        torch.autograd.backward(losses.mean())
+        gradient = flat.gradient.clone()
+        with torch.no_grad():
+            StepRule(flat.weights, self._config, self._config.lr).prepare(gradient)
+        assert weight.grad is not None
+        found: Vector = gradient.cpu().numpy()
+        return found, float(weight.grad)
+
     def curvature(self, weights: Vector, direction: Vector) -> Vector:
         """The product of the Hessian at `weights` with `direction`."""
         flat, layout = self._runner.flat, self._runner.layout
