@@ -104,7 +104,7 @@ def compare(
     found = compare(groups, contest.budget)
     experiment = prepared.experiment
     seed_range = f"seeds {contest.seeds[0]} to {contest.seeds[-1]}" if len(contest.seeds) > 1 else f"seed {first}"
-    size = f"{counted(experiment.clients, 'client')}, {experiment.partition}, {counted(experiment.rounds, 'round')}"
+    size = f"{counted(experiment.clients, 'client')}, {experiment.partition}, {counted(runs.rounds, 'round')}"
     show.print_comparison(out, found, f"{experiment.data}, {size}, {seed_range}", contest.budget)
     write_verdicts(folder / "clients.csv", {row.label: row.verdicts for row in found.rows})
     write_report([folder], folder / "report.html", contest.budget)

@@ -116,7 +116,7 @@ def choose(
     contest = runs.contest = contest.including(ways_alone(prepared))
     status = show.race_status(err, quiet)
     with resumable(folder / "study.json", f"the same command, --resume and --out {quote(str(folder))}"), status as say:
-        history = choosing.race(runs, prepared.experiment.rounds, choosing.Limits(mb_per_round, seconds), say)
+        history = choosing.race(runs, runs.rounds, choosing.Limits(mb_per_round, seconds), say)
     finalists = [standing.contender for standing in history[-1].standings]
     run_folders = [runs.path(name, seed) for name in finalists for seed in contest.seeds]
     notes = choosing.account(history, prepared.setup.objective.metric_name)

@@ -154,8 +154,10 @@ class RunLog:
         fewest: int = 1,
         keep: KeepName = "last",
     ) -> None:
-        """`sizes`: the clients' test rows; a client with fewer than `fewest` is in no mean. `keep`: the evaluation
-        whose scores are a client's, that of the model which it keeps."""
+        """`sizes`: the clients' test rows; a client with fewer than `fewest` is in no mean.
+
+        `keep`: which of its models a client keeps. The scores of a client are those of that model.
+        """
         self._small = frozenset(client for client, size in sizes.items() if size < fewest)
         self._sizes = sizes
         self._higher = higher_is_better
@@ -270,10 +272,10 @@ class RunLog:
         """The scores at this point of the models that clients keep, by the metric that decides or by another."""
         if self._keep != "last":
             of = self.scores if metric is None else self.others.get(metric, {})
-            found = {k: scores[point] for k, scores in of.items() if point in scores and k not in self._small}
+            scores = {k: own[point] for k, own in of.items() if point in own and k not in self._small}
             one = None if metric is None else known(metric)
             higher = self._higher if metric is None else one is None or one.higher_is_better
-            return summarise(found, self._sizes, higher) if found else None
+            return summarise(scores, self._sizes, higher) if scores else None
         for report in reversed(self.rounds):
             measured = report.scores if metric is None else report.others.get(metric, {})
             if point in measured:

@@ -83,7 +83,7 @@ def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = l
             except InputError as error:
                 left[contender] = failed.get(contender, str(error))
                 continue
-            standing = _standing(contender, found, rounds, until)
+            standing = _standing(contender, found, rounds, math.inf if contender in alone else until)
             reason = failed.get(contender) or ("" if contender in alone else _too_much(standing, limits))
             if reason:
                 left[contender] = reason
@@ -122,7 +122,7 @@ def _measured(runs: Runs, contender: str, seed: int) -> MeasuredRun:
     return found
 
 
-def _standing(contender: str, found: list[MeasuredRun], rounds: int, until: int) -> ContenderScore:
+def _standing(contender: str, found: list[MeasuredRun], rounds: int, until: float) -> ContenderScore:
     """Where a contender stands after `until` rounds, even if its run has gone further."""
     ends = [next((m for m in reversed(run.measurements) if m.round <= until), run.measurements[0]) for run in found]
     clients = len(found[0].traffic)

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from sparsona.errors import InputError, RunError
-from sparsona.experiment import assign
+from sparsona.experiment import Experiment, assign
 from sparsona.experts.trees import is_installed
 from sparsona.files import write_atomically
 from sparsona.many import Planned, RunEnded, Watcher, run_many
@@ -26,6 +26,7 @@ from sparsona.many.choice import place_for
 from sparsona.many.plan import Loader, RunPlan, StopCondition, advance
 from sparsona.methods import METHODS
 from sparsona.prepare import Prepared
+from sparsona.report.comparison import trains_alone
 from sparsona.report.measured import MeasuredRun, measure
 from sparsona.resume import check_resumable
 from sparsona.runs.budget import Budget
@@ -40,6 +41,9 @@ ALWAYS = ("local", "fedavg-ft")
 TABLES = ("alone-trees", "alone-linear", "naive")
 """Who is in every comparison on tables, too: what a client can do alone without a net, and the constant answer."""
 
+LONGER_ALONE, PATIENCE_ALONE = 10, 10
+"""A run that sends nothing: rounds at most, in units of the others', and evaluations without a better score."""
+
 
 def ways_alone(prepared: Prepared) -> tuple[str, ...]:
     """The further ways alone that a comparison on these data has: none for images and text."""
@@ -50,6 +54,26 @@ def ways_alone(prepared: Prepared) -> tuple[str, ...]:
         log.warning('alone-trees is left out: it needs LightGBM, pip install "sparsona[trees]"')
         return TABLES[1:]
     return TABLES
+
+
+def until_stalled(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run that sends nothing: it trains until its validation score stalls.
+
+    The number of rounds limits what travels, so it is the others' limit.
+
+    >>> until_stalled({"method": "local", "rounds": 5})
+    {'method': 'local', 'rounds': 50, 'evaluation': {'patience': 10}}
+    """
+    evaluation = settings.get("evaluation", {})
+    if not evaluation.get("every", 1) or "patience" in evaluation:
+        return dict(settings)
+    patience = {**evaluation, "patience": PATIENCE_ALONE}
+    return {**settings, "rounds": LONGER_ALONE * rounds_of(settings), "evaluation": patience}
+
+
+def rounds_of(settings: Mapping[str, Any]) -> int:
+    """The number of rounds that settings name, or the default."""
+    return int(settings.get("rounds", Experiment.model_fields["rounds"].default))
 
 
 @dataclass(frozen=True)
@@ -181,9 +205,16 @@ class Runs:
         name, own = split_contender(contender)
         METHODS.check(name)
         try:
-            return assign({**self.contest.settings, "method": name, "seed": seed}, (*self.contest.set, *own))
+            found = assign({**self.contest.settings, "method": name, "seed": seed}, (*self.contest.set, *own))
+            return until_stalled(found) if trains_alone(name) and "rounds" not in assign({}, own) else found
         except InputError as error:
             raise InputError(f"{contender}: {error}; what is one method's own is written {name}:KEY=VALUE") from None
+
+    @property
+    def rounds(self) -> int:
+        """The rounds of the runs that send something."""
+        name, _ = split_contender(self.contest.contenders[0])
+        return rounds_of(assign({**self.contest.settings, "method": name}, self.contest.set))
 
     @property
     def engine(self) -> str:
@@ -242,7 +273,8 @@ def take_on(
     pairs = {runs.contest.folder_of(who, seed): (who, seed) for seed in runs.contest.seeds for who in contenders}
 
     def planned(contender: str, seed: int) -> RunPlan | None:
-        return None if contender in failed else runs.plan(contender, seed, until)
+        alone = trains_alone(split_contender(contender)[0])  # it is in no race: nothing of it travels
+        return None if contender in failed else runs.plan(contender, seed, None if alone else until)
 
     def ended(run: RunEnded) -> None:
         contender, seed = pairs[run.name]
