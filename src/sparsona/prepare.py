@@ -163,6 +163,9 @@ def prepare(
         raise InputError("training.class_weights are for classification: leave them out")
     if experiment.training.logit_prior:
         output_bias(flat.layout, dataset.classes)
+    is_text = dataset.inputs.ndim == 2 and dataset.inputs.dtype.kind != "f"
+    personal = experiment.personal.resolved(is_text, flat.buffer_layout.size > 0)
+    experiment = experiment.model_copy(update={"personal": personal})
     task = Task(flat.layout, flat.read(), clients, experiment.rounds, shape, dataset.classes, chance)
     setup = Setup(
         method,

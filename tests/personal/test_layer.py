@@ -101,16 +101,59 @@ def test_the_log_prior_stands_in_the_output_bias_of_every_net_of_the_model() -> 
     assert [leaf.tolist() for leaf in leaves(both)[:2]] == [[0, 0, 1, 2], [1, 1, 2, 3]]
 
 
-@pytest.mark.parametrize(
-    ("layer", "where", "problem"),
-    [
-        (PersonalLayer(pool=("own", "alone")), task(nn.Linear(4, 1), classes=0), "needs a data set with classes"),
-        (PersonalLayer(pool=("own", "own")), WHERE, "names a model twice"),
-    ],
-)
-def test_what_cannot_be_is_refused_before_the_first_turn(layer: PersonalLayer, where: Any, problem: str) -> None:
-    with pytest.raises(InputError, match=problem):
-        layer.start(where, "a")
+def test_a_model_that_is_named_twice_is_refused_before_the_first_turn() -> None:
+    with pytest.raises(InputError, match="names a model twice"):
+        PersonalLayer(pool=("own", "own")).start(WHERE, "a")
+
+
+def test_all_are_the_experts_that_data_and_model_allow() -> None:
+    layer = PersonalLayer(pool=("all",))
+    assert layer.resolved(text=False, buffers=False).pool == ("alone", "own", "shared", "trees", "linear")
+    assert layer.resolved(text=True, buffers=True).pool == ("own", "shared")
+
+
+WARDS: dict[str, Any] = {"rounds": 3, "clients": 3, "data": "digits", "model": "mlp:16", "partition": "iid"}
+
+
+@pytest.mark.parametrize("weights", ["equal", "common", "own"])
+@pytest.mark.parametrize("method", ["fedavg", "local", "pfedgate"])
+def test_a_pool_with_experts_resumes_to_the_bit_and_its_file_predicts_as_it_did(
+    method: str, weights: str, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {**WARDS, "personal": {"pool": "linear+shared", "weights": weights}}
+    whole = sparsona.run(method, **settings)
+    sparsona.run(method, **settings | {"rounds": 2}, out=tmp_path / "run")
+    longer = sparsona.run(method, **settings, out=tmp_path / "run", resume=True)
+    assert longer.summary["digest"] == whole.summary["digest"]
+    assert longer.summary["accuracy"] == whole.summary["accuracy"]
+    name = sorted(whole.models)[0]
+    inputs = np.random.default_rng(0).integers(0, 17, (20, 1, 8, 8), np.uint8)
+    mine, again = whole.models[name], sparsona.load(tmp_path / "run").models[name]
+    assert np.array_equal(again.probabilities(inputs), mine.probabilities(inputs))
+    assert isinstance(mine.model, Mixture)
+    if method == "local":
+        assert whole.history[-1].up.total == 0, "alone nothing travels, whatever the weights"
+    elif weights != "equal":
+        plain = sparsona.run(method, **WARDS)
+        more = whole.history[-1].up.total - plain.history[-1].up.total
+        assert 0 < more < 3 * 60, "a handful of numbers, counted"
+
+
+@pytest.mark.parametrize("task", ["regression", "multilabel"])
+def test_a_pool_mixes_numbers_and_labels(task: str) -> None:
+    rng = np.random.default_rng(0)
+    data = {}
+    for ward in ("east", "west"):
+        x = rng.normal(size=(150, 3)).astype(np.float32)
+        score = np.where(x[:, 0] > 0, x[:, 1], -x[:, 1])
+        y = score if task == "regression" else np.stack([score > 0, x[:, 2] > 0], 1)
+        data[ward] = x, y.astype(np.float64)
+    settings: dict[str, Any] = {"data": data, "task": task, "rounds": 4}
+    pooled = sparsona.run("fedavg", **settings, personal={"pool": ["trees", "shared"]})
+    metric = pooled.summary["metric"]
+    plain = sparsona.run("fedavg", **settings).summary[metric]["pre"]["mean"]
+    mine = pooled.summary[metric]["pre"]["mean"]
+    assert mine < plain if task == "regression" else mine > plain
 
 
 def test_nets_with_statistics_have_no_second_net() -> None:
@@ -125,6 +168,8 @@ def test_a_method_suggests_an_average_and_an_experiment_decides() -> None:
     assert build({"method": "fedavg"})[0].personal.average == 0.0
     chosen, _ = build(assign({"method": "fedthin"}, ["personal.average=0", "pool=own+alone"]))
     assert chosen.personal == PersonalLayer(0.0, ("own", "alone"))
+    named, _ = build(assign({"method": "fedavg"}, ["personal.pool=trees,shared", "personal.weights=own"]))
+    assert named.personal == PersonalLayer(0.0, ("trees", "shared"), "own")
     with pytest.raises(InputError, match=r"personal\.average: input should be less than 1"):
         build({"method": "fedavg", "personal": {"average": 1.0}})
 
@@ -157,3 +202,15 @@ def test_a_run_with_prior_and_mean_resumes_and_its_files_predict_as_it_did(metho
     inputs = np.random.default_rng(0).integers(0, 17, (20, 1, 8, 8), np.uint8)
     again = sparsona.load(tmp_path / "run").models[name]
     assert np.array_equal(again.predict(inputs), whole.models[name].predict(inputs))
+
+
+def test_a_pool_is_the_same_on_every_engine() -> None:
+    settings: dict[str, Any] = {**WARDS, "rounds": 2, "personal": {"pool": "trees+shared", "weights": "common"}}
+    one, other = (sparsona.run("fedavg", **settings, engine=engine) for engine in ("inprocess", "pool"))
+    assert one.summary["digest"] == other.summary["digest"]
+    assert one.summary["accuracy"] == other.summary["accuracy"]
+    for name in one.models:
+        mine, theirs = one.models[name].model, other.models[name].model
+        assert isinstance(mine, Mixture)
+        assert isinstance(theirs, Mixture)
+        assert np.array_equal(mine.mixture, theirs.mixture)

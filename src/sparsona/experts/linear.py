@@ -6,8 +6,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
-from threadpoolctl import threadpool_limits
 
 from sparsona.data.dataset import Array
 from sparsona.experts.constant import Constant, fit_constant
@@ -25,6 +23,8 @@ def fit_linear(rows: OwnRows) -> Refitted:
 
     The penalty is found by cross-validation on training rows.
     """
+    from threadpoolctl import threadpool_limits  # like scikit-learn below: slow to import
+
     with threadpool_limits(1), warnings.catch_warnings():  # one thread: sums in one order on every engine
         warnings.simplefilter("ignore")  # a path of penalties that has not converged is judged by its loss
         if rows.kind == "classification":
@@ -63,6 +63,8 @@ def _several(rows: OwnRows, outputs: list[OwnRows], penalties: list[float]) -> L
 
 def _logistic(rows: OwnRows, penalty: float) -> tuple[Array, Array]:
     """Return weights and biases of the classes that the rows have, in their order."""
+    from sklearn.linear_model import LogisticRegression
+
     scale = _Scale(rows.inputs)
     found = LogisticRegression(C=penalty, max_iter=STEPS).fit(scale.applied(rows.inputs), rows.targets)
     weight, bias = np.asarray(found.coef_), np.asarray(found.intercept_)
@@ -72,6 +74,8 @@ def _logistic(rows: OwnRows, penalty: float) -> tuple[Array, Array]:
 
 
 def _ridge(rows: OwnRows, penalty: float) -> tuple[Array, Array]:
+    from sklearn.linear_model import Ridge
+
     scale = _Scale(rows.inputs)
     found = Ridge(alpha=penalty).fit(scale.applied(rows.inputs), rows.targets)
     weight, bias = scale.folded(np.atleast_2d(found.coef_), np.atleast_1d(found.intercept_))
@@ -82,6 +86,8 @@ def _inverse_penalty(rows: OwnRows) -> float:
     """Return the inverse penalty with the least log loss over all folds; 0 where there is nothing to learn."""
     if len(rows.targets) < FEWEST or len(np.unique(rows.targets)) < 2:
         return 0.0
+    from sklearn.linear_model import LogisticRegression
+
     losses = np.zeros(len(INVERSE_PENALTIES))
     for fit, check in rows.folds():
         classes = np.unique(rows.targets[fit])
@@ -102,6 +108,8 @@ def _ridge_penalty(rows: OwnRows) -> float:
     """Return the penalty with the least leave-one-out error; 0 where there is nothing to learn."""
     if len(rows.targets) < FEWEST or not np.ptp(rows.targets):
         return 0.0
+    from sklearn.linear_model import RidgeCV
+
     found: Any = RidgeCV(alphas=RIDGE_PENALTIES).fit(_Scale(rows.inputs).applied(rows.inputs), rows.targets)
     return float(found.alpha_)
 

@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeAlias, overload
 
-from sparsona.federation.delivery import BUFFERS, PendingReply
+import numpy as np
+
+from sparsona.federation.delivery import BUFFERS, POOL, PendingReply
 from sparsona.federation.gate import Screening
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, Method, ServerContext
 from sparsona.ops.mean import weighted_mean
 from sparsona.wire import LONGEST_EMPTY
 
-Aggregate: TypeAlias = tuple[Any, Vector | None]
-"""The server's next state, and the mean of the clients' buffers where they are averaged."""
+Aggregate: TypeAlias = tuple[Any, Vector | None, Vector | None]
+"""The server's next state, the mean of the clients' buffers where they are averaged, and the sum of what they tell of
+their pools."""
 
 AHEAD, LARGE = 2, 2**22
 """How many replies are decoded ahead of the one being aggregated, where together they have at least so many bytes."""
@@ -70,11 +73,16 @@ def reader(
 
 
 def aggregation(
-    method: Method[Any, Any], server: Any, context: ServerContext, screening: Screening[Aggregate], buffers: int
+    method: Method[Any, Any],
+    server: Any,
+    context: ServerContext,
+    screening: Screening[Aggregate],
+    buffers: int,
+    pool: int,
 ) -> Callable[[Sequence[PendingReply]], Aggregate]:
     """Hands the method those of some replies that have parts, each checked by the `screening` when it is decoded.
 
-    `buffers` is how many numbers the buffers of a model hold.
+    `buffers` is how many numbers the buffers of a model hold, `pool` how many a client tells of its pool.
     """
 
     def aggregated(passing: Sequence[PendingReply]) -> Aggregate:
@@ -83,11 +91,21 @@ def aggregation(
         ]
         due = Arrivals(filled, screening.checked)
         if not due:
-            return server, None
+            return server, None, None
         averaged = method.buffers == "averaged" and buffers
-        return method.aggregate(server, due, context), _mean_buffers(due, buffers) if averaged else None
+        mean = _mean_buffers(due, buffers) if averaged else None
+        return method.aggregate(server, due, context), mean, _told(due, pool) if pool else None
 
     return aggregated
+
+
+def _told(arrivals: Arrivals, size: int) -> Vector | None:
+    """The sum of what clients tell of their pools; None where none does."""
+    found = [arrival.message.vector(POOL, size) for arrival in arrivals if POOL in arrival.message]
+    if not found:
+        return None
+    total: Vector = np.stack(found).sum(0, dtype=np.float64).astype(np.float32)
+    return total
 
 
 def _mean_buffers(arrivals: Arrivals, size: int) -> Vector:

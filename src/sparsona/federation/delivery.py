@@ -118,7 +118,7 @@ class LoopState:
 
     `acked` is the last order of each client whose reply has arrived, and `holds` the name of that order's downlink
     among the references; `clock` the simulated seconds; `buffers` the mean of the clients' buffers (BatchNorm's
-    statistics), once there is one.
+    statistics), once there is one; `pool` the common weights of the clients' pools.
     """
 
     pending: tuple[PendingReply, ...] = ()
@@ -126,6 +126,7 @@ class LoopState:
     holds: dict[ClientId, str] = field(default_factory=dict)
     clock: float = 0.0
     buffers: Vector | None = None
+    pool: Vector | None = field(default=None, metadata=OMIT_NONE)
 
 
 @dataclass(frozen=True)
@@ -142,21 +143,25 @@ class OpenOrder:
 
 BUFFERS = "buffers"
 """The part in which buffers travel. The loop adds it and takes it out: no method sees it."""
+POOL = "pool"
+"""The part of the personal layer: the pool's common weights down, how the validation loss depends on them up."""
 
 
-def with_buffers(message: Message, buffers: Vector | None) -> Message:
-    """The message with buffers, where there are any to send; one without parts stays so."""
-    if buffers is None or not len(buffers) or not len(message):
+def with_extras(message: Message, buffers: Vector | None, pool: Vector | None) -> Message:
+    """The message with what the loop sends beside it, where there is any; one without parts stays so."""
+    extras = {name: part for name, part in ((BUFFERS, buffers), (POOL, pool)) if part is not None and len(part)}
+    if not extras or not len(message):
         return message
-    return Message.of({**message.parts, BUFFERS: buffers}, message.stamp)
+    return Message.of({**message.parts, **extras}, message.stamp)
 
 
-def without_buffers(message: Message) -> tuple[Message, Vector | None]:
-    """The message as the method has made it, and the buffers that came with it."""
-    if BUFFERS not in message:
-        return message, None
-    parts = {name: part for name, part in message.parts.items() if name != BUFFERS}
-    return Message.of(parts, message.stamp), message.vector(BUFFERS)
+def without_extras(message: Message) -> tuple[Message, Vector | None, Vector | None]:
+    """The message as the method has made it, and the buffers and the pool's weights that came with it."""
+    if BUFFERS not in message and POOL not in message:
+        return message, None, None
+    parts = {name: part for name, part in message.parts.items() if name not in (BUFFERS, POOL)}
+    buffers, pool = (message.vector(name) if name in message else None for name in (BUFFERS, POOL))
+    return Message.of(parts, message.stamp), buffers, pool
 
 
 class Delivery:
@@ -173,6 +178,7 @@ class Delivery:
         state = state or LoopState()
         self.clock = state.clock
         self.buffers = state.buffers
+        self.pool = state.pool
         self._pending = list(state.pending)
         self._acked = dict(state.acked)
         self._holds = dict(state.holds)
@@ -181,7 +187,9 @@ class Delivery:
 
     def snapshot(self) -> LoopState:
         """What a checkpoint must hold of the delivery."""
-        return LoopState(tuple(self._pending), dict(self._acked), dict(self._holds), self.clock, self.buffers)
+        return LoopState(
+            tuple(self._pending), dict(self._acked), dict(self._holds), self.clock, self.buffers, self.pool
+        )
 
     @property
     def busy(self) -> frozenset[ClientId]:

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from sparsona.errors import SparsonaError, WireError
-from sparsona.federation.delivery import BUFFERS, Order, PendingReply
+from sparsona.federation.delivery import BUFFERS, POOL, Order, PendingReply
 from sparsona.message import Message, Numbers, Part, numbers_of
 from sparsona.method import Arrival, ClientId
 
@@ -79,7 +79,7 @@ class ReplyGate:
                 f"it claims {message.integer('examples')} examples, and the client has declared at most {most}"
             )
         update = norm_of_update(message, arrival.sent) if self.max_update_norm is not None else 0.0
-        whole = norm_of(part for name, part in message.parts.items() if name != BUFFERS)
+        whole = norm_of(part for name, part in message.parts.items() if name not in (BUFFERS, POOL))
         buffers = norm_of(part for name, part in message.parts.items() if name == BUFFERS)
         return Size(whole, buffers, update)
 
@@ -132,7 +132,7 @@ def norm_of_update(message: Message, sent: Message) -> float:
     total = 0.0
     for name, part in message.parts.items():
         base = sent.parts.get(name)
-        if name == BUFFERS:
+        if name in (BUFFERS, POOL):
             continue
         if isinstance(part, np.ndarray) and isinstance(base, np.ndarray) and part.shape == base.shape:
             total += _square(part.astype(np.float64) - base)

@@ -11,7 +11,7 @@ import numpy as np
 
 from sparsona.errors import RunError
 from sparsona.federation.aggregation import Aggregate, aggregation, reader
-from sparsona.federation.delivery import Delivery, LoopState, Order, PendingReply, with_buffers
+from sparsona.federation.delivery import Delivery, LoopState, Order, PendingReply, with_extras
 from sparsona.federation.engine import Engine
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.gate import ReplyGate, Screening, heaviest
@@ -22,6 +22,7 @@ from sparsona.federation.worker import NOTHING, Job, Outcome, ScoredModel
 from sparsona.layout import Layout
 from sparsona.message import Message, Part, paper_bytes
 from sparsona.method import ClientId, ServerContext
+from sparsona.personal.weights import equal_weights, next_weights
 from sparsona.runs.checkpoint import Checkpointer, Snapshot
 from sparsona.runs.records import ClientRecord, RoundReport, RunLog
 from sparsona.runs.resting import RestingStore, resting_names
@@ -79,6 +80,7 @@ class Rounds:
         self._limit = setup.limit()
         self._lengths = setup.task.layout.lengths
         self._buffers = Layout.of_buffers(setup.module).size
+        self._told = setup.personal.told
         splits = setup.federation.splits
         declared = {client: setup.config.most_examples(len(split.train)) for client, split in splits.items()}
         heavy = {} if setup.max_weight is None else heaviest(declared, setup.max_weight)
@@ -174,7 +176,8 @@ class Rounds:
 
     def _message(self, context: ServerContext, client: ClientId) -> Message:
         """The downlink of one client."""
-        return with_buffers(self.setup.method.send(self.server, client, context), self.delivery.buffers)
+        sent = self.setup.method.send(self.server, client, context)
+        return with_extras(sent, self.delivery.buffers, self.delivery.pool)
 
     def _send(
         self, order: Order, context: ServerContext, client: ClientId, cache: EncodeCache, score: bool = False
@@ -258,12 +261,15 @@ class Rounds:
             return {}
         self.delivery.keep_sent(lambda client: dict(method.send(server, client, asked).parts))
         screening: Screening[Aggregate] = Screening(self.gate, reader(method, server, asked, self._decoded))
-        found = screening.aggregated(
-            replies, aggregation(method, server, self._context(order), screening, self._buffers)
-        )
+        aggregate = aggregation(method, server, self._context(order), screening, self._buffers, self._told)
+        found = screening.aggregated(replies, aggregate)
         if found is not None:
             self.server = self.resting.rested(found[0])
             self.delivery.buffers = self.delivery.buffers if found[1] is None else found[1]
+            if found[2] is not None:
+                before = self.delivery.pool
+                before = equal_weights(len(self.setup.personal.pool)) if before is None else before
+                self.delivery.pool = next_weights(found[2], before)
         self.delivery.acknowledge([reply for reply in replies if reply not in screening.refused])
         self.engine.references.files.keep(self.delivery.references)
         return {reply.client: reason for reply, reason in screening.refused.items()}

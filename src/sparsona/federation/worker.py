@@ -6,13 +6,14 @@ import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from sparsona.data.dataset import ClientSplit
 from sparsona.experts.refitted import held_out, used
-from sparsona.federation.delivery import ClientMemory, with_buffers, without_buffers
+from sparsona.federation.delivery import ClientMemory, with_extras, without_extras
 from sparsona.federation.references import ReferenceStore, usable
 from sparsona.federation.setup import Setup
 from sparsona.message import Message, Part, Stamp, Vector, paper_bytes
@@ -131,7 +132,7 @@ class Worker:
         setup, method = self.setup, self.setup.method
         split = setup.federation.splits[job.client]
         received = self.received(job)
-        down, buffers = without_buffers(received)
+        down, buffers, common = without_extras(received)
         if job.kind == "fit":
             memory.refuse_repeats(down.stamp)
         state = memory.resolved(down.stamp)
@@ -144,11 +145,12 @@ class Worker:
         scores: dict[str, Scores] = {}
         fit: Fit[object] | None = None
         kept: Model | None = None
+        told: Vector | None = None
         personal, prior = memory.personal, (self._prior(local), self._class_weights(local))
         runner.loss = float("nan")
         if job.kind in ("personal", "adapt"):
             with runner.adding(*prior):
-                kept = setup.personal.model(personal, method.personal_model(state, down, local), local)
+                kept = setup.personal.model(personal, method.personal_model(state, down, local), local, common)
             if job.keep_model:
                 kept = self._best(memory.kept, kept, job.best_round)
             if job.score:
@@ -161,14 +163,19 @@ class Worker:
         runner.flops, runner.samples = 0, 0.0
         if job.kind != "personal":
             with runner.adding(*prior):
+                personal = setup.personal.before(personal, local)
+                if job.kind == "fit" and phase == method.phases(down.round)[-1] and not method.alone:
+                    told = setup.personal.tell(
+                        personal, partial(method.personal_model, state, down, local), local, common
+                    )
                 fit = (method.adapt if job.kind == "adapt" else method.fit)(state, down, local)
                 personal = setup.personal.after(personal, fit, local)
-                kept = None if fit.model is None else setup.personal.model(personal, fit.model, local)
+                kept = None if fit.model is None else setup.personal.model(personal, fit.model, local, common)
             if job.score and kept is not None:
                 scores["post"] = evaluator.scores(kept)
         reply = Message() if fit is None else fit.reply.stamped(Stamp(*down.stamp.order))
         own = runner.buffers if self._has_buffers else None
-        reply = with_buffers(reply, own if method.buffers == "averaged" else None)
+        reply = with_extras(reply, own if method.buffers == "averaged" else None, told)
         outcome = Outcome(
             client=job.client,
             kind=job.kind,

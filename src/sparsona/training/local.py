@@ -68,6 +68,16 @@ class Local:
         inputs, targets = self.runner.batch(self.split.train if part == "train" else self.split.validation)
         return inputs.flatten(1).cpu().numpy(), targets.cpu().numpy()
 
+    def validation_outputs(self, model: Model) -> torch.Tensor:
+        """The outputs of `model` for the validation examples, for what never travels but in sums over many of them."""
+        pieces = torch.split(torch.from_numpy(self.split.validation), EVAL_BATCH)
+        return torch.cat([self.runner.outputs(model, self.runner.batch(piece.numpy())[0]) for piece in pieces]).cpu()
+
+    def validation_targets(self) -> Array:
+        """What is learnt of the validation examples."""
+        found: Array = self.runner.batch(self.split.validation)[1].cpu().numpy()
+        return found
+
     def count_other(self, operations: int) -> None:
         """Count work that is not the net's, by its operations; a device takes as long as for a pass over the rows."""
         self.runner.flops += operations

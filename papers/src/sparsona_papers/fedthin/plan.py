@@ -59,7 +59,9 @@ ROWS: dict[str, Contestant] = {
     "topk": Contestant("topk", {"density": (0.1, 0.2), **SPARSE, **STEP, **MEAN}),
     "ef21": Contestant("ef21", {"density": (0.1, 0.2), **SPARSE, **STEP, **MEAN}),
     "fedthin": Contestant("fedthin", {"density": (0.1, 0.2), **STEP, **MEAN}),
-    "fedthin-blend": Contestant("fedthin", {"density": (0.1, 0.2), **STEP, **MEAN}, ("pool=own+alone",), models=2),
+    "fedthin-blend": Contestant(
+        "fedthin", {"density": (0.1, 0.2), **STEP, **MEAN}, ("pool=own+alone", "personal.weights=equal"), models=2
+    ),
 }
 OURS, BESIDE, ALONE = "fedthin", "fedthin-blend", "local"
 RIVALS = tuple(name for name in ROWS if name not in (OURS, BESIDE))
