@@ -47,7 +47,7 @@ def test_nor_are_they_in_arrays(tmp_path: Path) -> None:
     np.savez(tmp_path / "all.npz", x=x, y=y)
     with pytest.raises(InputError, match=r"all.npz is one file: add an array client to it, or --partition to deal"):
         prepare({"method": "local", "data": f"npz:{tmp_path / 'all.npz'}"})
-    with pytest.raises(InputError, match=r"data is one table: give client=COLUMN, or a table a client, or --partition"):
+    with pytest.raises(InputError, match="data is one table: give client=COLUMN, or one table per client"):
         prepare({"method": "local"}, data=(x, y))
     assert len(prepare({"method": "local", "partition": "iid"}, data=(x, y)).setup.federation.clients) == 10
 

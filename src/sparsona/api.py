@@ -113,7 +113,7 @@ class Models(Mapping[ClientId, PersonalModel]):
 
 @dataclass(frozen=True)
 class Result:
-    """What a run gives: a report a round, a model a client, and the summary that summary.json holds.
+    """The result of a run: one report per round, one model per client, and the summary that summary.json holds.
 
     `artefacts` are what the method's server has found out: under `similarity` who is like whom, under `network` who is
     whose neighbour, newcomers included.
@@ -129,11 +129,11 @@ class Result:
     """Every client's rows, and its last scores with their intervals."""
 
     def history_frame(self) -> pandas.DataFrame:
-        """`history` as a DataFrame, a row a round; needs pandas."""
+        """`history` as a DataFrame with one row per round; needs pandas."""
         return history_frame(self.history)
 
     def clients_frame(self) -> pandas.DataFrame:
-        """`clients` as a DataFrame, a row a client; needs pandas."""
+        """`clients` as a DataFrame with one row per client; needs pandas."""
         return clients_frame(self.clients)
 
 
@@ -150,7 +150,7 @@ def run(
     set: str | Sequence[str] = (),
     **settings: Any,
 ) -> Result:
-    """Train a federation and return a model a client.
+    """Train a federation and return one model per client.
 
     >>> result = run("fedavg", clients=3, rounds=2, partition="iid")
     >>> sorted(result.models), result.summary["accuracy"]["pre"]["mean"] > 0.5
@@ -164,7 +164,7 @@ def run(
     >>> result.models["east"].predict(wards["east"][0][:4]).shape
     (4,)
 
-    `data` may also be a DataFrame, a torch Dataset or a Hugging Face one, alone or one a client; ``target=``,
+    `data` may also be a DataFrame, a torch Dataset or a Hugging Face one, alone or one per client; ``target=``,
     ``task=``, ``categorical=`` and the other fields of :class:`sparsona.data.Columns` say what its columns mean.
 
     ``metrics=["auc", "log-loss"]`` says what is measured; the first metric decides.

@@ -19,13 +19,13 @@ class Resting(Generic[V]):
 
 
 class ByClient(Mapping[str, V]):
-    """A value a client. It is never changed: ``|`` and :meth:`without` give another one.
+    """One value per client. It is never changed: ``|`` and :meth:`without` give another one.
 
     >>> masks = ByClient({"a": 1}) | {"b": 2}
     >>> masks["b"], sorted(masks.without(["a"])), "a" in masks
     (2, ['b'], True)
 
-    A server's state that holds one may grow with its clients: whoever keeps the state puts values aside when they do
+    A server's state that holds one may grow with its clients: the loop puts values aside when they do
     not fit into memory, and they come back when they are asked for. Clients are iterated in the order of their names.
     """
 

@@ -264,7 +264,9 @@ def _resolve(experiment: Experiment, given: Mapping[str, Any], data: Dataset) ->
 def _whose_rows(spec: str) -> str:
     """What to say of an owner's table that does not tell whose its rows are: clients are not made up."""
     kind, _, path = spec.partition(":")
-    what, how = (path, "pass --client COLUMN") if kind in PATHS else ("data", "give client=COLUMN, or a table a client")
+    what, how = (
+        (path, "pass --client COLUMN") if kind in PATHS else ("data", "give client=COLUMN, or one table per client")
+    )
     if kind == "npz":
         how = "add an array client to it"
     return f"{what} is one {'file' if kind in PATHS else 'table'}: {how}, or --partition to deal its rows out"

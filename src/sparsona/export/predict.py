@@ -171,7 +171,8 @@ def write_predictions(model: Path, rows: Path, to: Path) -> int:
 class Writable(Protocol):
     """Takes texts: a file, or a terminal."""
 
-    def write(self, text: str, /) -> object: ...
+    def write(self, text: str, /) -> object:
+        """Write a text."""
 
 
 def predict_file(model: Path, rows: Path, out: Writable) -> int:

@@ -18,7 +18,7 @@ FORMATS = ("safetensors", "npz", "onnx", "txt")
 def export_model(run: Path, client: ClientId, to: Path, format: str | None = None) -> None:
     """Write a client's model to `to`; its card comes with it. The format is `format`, or what the name ends in.
 
-    A name that ends in another format than `format` is refused: whoever reads the file goes by its name.
+    A name that ends in another format than `format` is refused: programs that read the file go by its name.
     """
     ending = to.suffix[1:]
     chosen = format or ending

@@ -21,7 +21,7 @@ Aggregate: TypeAlias = tuple[Any, Vector | None, Vector | None]
 their pools."""
 
 AHEAD, LARGE = 2, 2**22
-"""How many replies are decoded ahead of the one being aggregated, where together they have at least so many bytes."""
+"""How many replies are decoded ahead of the one being aggregated, where together they have at least this many bytes."""
 
 
 class Arrivals(Sequence[Arrival]):

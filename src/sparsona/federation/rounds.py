@@ -345,7 +345,7 @@ class Rounds:
             yield replace(job, best_round=best)
 
     def last_jobs(self) -> Iterator[Job]:
-        """After the last round: the turns by which every client gets its model, for whoever keeps it itself."""
+        """After the last round: the turns by which every client gets its model, where clients keep it themselves."""
         return self._last_jobs("personal", self.setup.task.clients)
 
     def finish(self, kind: Literal["personal", "adapt"], clients: Iterable[ClientId]) -> Iterator[Outcome]:
@@ -368,7 +368,7 @@ def _record(records: dict[ClientId, ClientRecord], round: int, client: ClientId)
 
 
 def _note(record: ClientRecord, outcome: Outcome, took: float) -> None:
-    """Write down a turn that took so many simulated seconds."""
+    """Record a turn that took `took` simulated seconds."""
     _note_scores(record, outcome)
     record.down += outcome.resent
     record.up += outcome.frame.ledger

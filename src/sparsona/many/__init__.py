@@ -1,6 +1,6 @@
 """Many runs: side by side in processes of this machine or on a Ray cluster, or one after another in this process.
 
-Whoever makes several runs (a sweep, a comparison, a paper's experiments) plans them and hands them to :func:`run_many`.
+A sweep, a comparison or a paper's experiment plans its runs and hands them to :func:`run_many`.
 A run that is finished is not made again, and one that was interrupted is continued.
 """
 

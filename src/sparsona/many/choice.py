@@ -19,7 +19,7 @@ from sparsona.system import cores
 def place_for(
     first: Prepared, runs: int, folder: Path, engine: str = "auto", loader: Loader | None = None
 ) -> Iterator[RunPlace]:
-    """A place for so many runs like the `first` into `folder`, closed at the end of the block.
+    """Open a place to execute `runs` runs like `first` into `folder`; it is closed when the block ends.
 
     `engine` is what the user has asked for. Runs stand side by side where that pays, unless the pool is asked for: it
     gives all cores to one run.

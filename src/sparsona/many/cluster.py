@@ -25,7 +25,7 @@ from sparsona.many.plan import Loader, RunPlan, advance
 from sparsona.runs.records import RoundReport
 
 LOOK = 1.0
-"""Seconds between two looks at what the runs have told."""
+"""Seconds between two reads of the runs' reports."""
 
 
 class Mailbox:

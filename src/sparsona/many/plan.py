@@ -24,7 +24,7 @@ from sparsona.runs.records import RoundReport
 
 @dataclass(frozen=True)
 class StopCondition:
-    """How far a run is taken, if not to its end: so many rounds, or a budget that is spent.
+    """How far a run is taken, if not to its end: a number of rounds, or a budget.
 
     >>> StopCondition(rounds=3).reached(2, 1e9, 0.0), StopCondition(budget=Budget(mb=1)).reached(2, 1e9, 0.0)
     (False, True)
@@ -34,7 +34,7 @@ class StopCondition:
     budget: Budget = field(default_factory=Budget)
 
     def reached(self, rounds: int, sent: float, clock: float) -> bool:
-        """Whether a run that has done and spent so much has come far enough."""
+        """Whether a run with these rounds and costs has come far enough."""
         return rounds >= self.rounds or self.budget.spent(sent, clock)
 
 

@@ -142,7 +142,7 @@ def write_about(folder: Path, about: About) -> None:
 
 def changed_clients(folder: Path, now: About) -> list[str]:
     """The clients whose rows are not those with which the run in `folder` began, those that have come or gone among
-    them; nobody where that was not noted."""
+    them; none where that was not noted."""
     try:
         there = read_about(folder).clients
     except RunError:  # it is written anew when the run goes on

@@ -14,7 +14,7 @@ from sparsona.method import Artefact, ClientGraph, ClientMatrices
 
 
 def to_json(artefact: Artefact) -> str:
-    """The artefact as JSON: the clients, and by stage a row a client; or each edge by their names with its weight.
+    """The artefact as JSON: the clients and one row per client and stage, or each edge by its names with its weight.
 
     >>> to_json(ClientMatrices(("a", "b"), {"head": np.eye(2)}))
     '{"clients": ["a", "b"], "stages": {"head": [[1.0, 0.0], [0.0, 1.0]]}}\\n'

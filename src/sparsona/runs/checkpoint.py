@@ -125,7 +125,7 @@ class Checkpointer:
     def load(self, server: Any, loop: L, store: ClientStore, rounds: int) -> Snapshot[L] | None:
         """The last checkpoint, `store` continuing with its clients' states. None where no round was completed.
 
-        `server` and `loop` tell the types to be read; the run has so many `rounds`.
+        `server` and `loop` tell the types to be read; `rounds` is the number of rounds of the run.
         """
         check_plain(self.folder)
         if not self._manifest.exists():

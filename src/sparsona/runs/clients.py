@@ -47,7 +47,7 @@ class ClientScores:
 
 
 def wilson(share: float, rows: int) -> tuple[float, float]:
-    """The 95 % interval of a share of right answers among so many (Wilson, 1927).
+    """The 95 % interval of a share of right answers (Wilson, 1927).
 
     >>> [round(bound, 3) for bound in wilson(1.0, 5)], [round(bound, 3) for bound in wilson(0.5, 100)]
     ([0.566, 1.0], [0.404, 0.596])

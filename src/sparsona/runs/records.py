@@ -1,4 +1,4 @@
-"""The run's memory on disk: a line a round and client, from which every reported number is made."""
+"""The run's memory on disk: one line per round and client, from which every reported number is made."""
 
 from __future__ import annotations
 

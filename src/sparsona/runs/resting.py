@@ -1,8 +1,8 @@
 """What a server need not have in memory: the parts of its state that grow with the clients, in files past a budget.
 
 A value of a :class:`~sparsona.by_client.ByClient` becomes a file that is named by its content, so a checkpoint
-names it and copies nothing. A large array, such as one with a row a client, becomes a file that is mapped: the system
-keeps in memory what is read, and takes that back when memory is short.
+names it and copies nothing. A large array, such as one with one row per client, becomes a file that is mapped: the
+system keeps in memory what is read, and takes that back when memory is short.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BUDGET = 256 * 2**20
 """Bytes of what a server has for its clients that stay in memory."""
 
 SHARE = 4
-"""An array is large if it takes more than one part in so many of the budget."""
+"""An array is large if it takes more than the budget divided by this number."""
 
 WHOLE = 2**20
 """Bytes of clients' values that a checkpoint writes anew each time. Of more it writes what has changed."""
@@ -53,7 +53,7 @@ def resting_names(state: Any) -> set[str]:
 
 
 class RestingStore:
-    """Puts aside what a state holds for clients beyond so many bytes, what was given longest ago first.
+    """Writes what a state holds for clients beyond `limit` bytes to files, the oldest values first.
 
     >>> store = RestingStore(limit=1000)
     >>> state = store.rested(ByClient({name: np.zeros(100) for name in "abc"}))

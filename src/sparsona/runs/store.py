@@ -1,4 +1,4 @@
-"""What clients remember between their turns: what is hot in memory, the rest in files, one a client.
+"""What clients remember between their turns: what is hot in memory, the rest in files, one per client.
 
 Hot is what this process has used. In the pool it is the workers who use states, and each of their turns reads a file
 and writes one: then what is hot is left to the system's cache of files, and this memory stays empty.

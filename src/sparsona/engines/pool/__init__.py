@@ -140,5 +140,5 @@ class Pool:
 
 @ENGINES.add
 def engine(setup: Setup, resources: Resources) -> Pool:
-    """Many workers on this machine, one a core, the same results."""
+    """Many workers on this machine, one per core, the same results."""
     return Pool(setup, resources.workers)

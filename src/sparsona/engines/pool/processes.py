@@ -107,7 +107,7 @@ FILES = 12
 
 
 def _allow_files(more: int) -> None:
-    """Have room for so many open files beside the usual ones, as far as the system lets us: with a worker on each of a
+    """Have room for `more` open files beside the usual ones, as far as the system lets us: with a worker on each of a
     hundred cores, the usual 1,024 are not enough."""
     import resource  # POSIX only, as these processes are
 

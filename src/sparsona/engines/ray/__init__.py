@@ -1,4 +1,4 @@
-"""The engine on a Ray cluster: the workers are actors, one a core, on all nodes. Results are the same as those of
+"""The engine on a Ray cluster: the workers are actors, one per core, on all nodes. Results are the same as those of
 `inprocess` to the last bit, for any number of nodes that use one instruction set.
 
 Samples are in the object store of each node once, and the workers of a node map them. Clients' states are files in the
@@ -50,7 +50,7 @@ LOOK = 5.0
 """Seconds between two looks at the cluster while turns are under way: nodes may have come or gone."""
 
 PATIENCE = 60.0
-"""Seconds without any worker after which the user is told."""
+"""Seconds without any worker after which the user is warned."""
 
 WORTHWHILE, MOST = 0.02, 64
 """Seconds of work that are worth a way to another node and back, and the most turns that go together."""
@@ -277,5 +277,5 @@ def _compare(ready: Ready) -> None:
 
 @ENGINES.add
 def engine(setup: Setup, resources: Resources) -> RayEngine:
-    """Workers on the nodes of a Ray cluster, one a core; needs sparsona[ray]."""
+    """Workers on the nodes of a Ray cluster, one per core; needs sparsona[ray]."""
     return RayEngine(setup, resources)

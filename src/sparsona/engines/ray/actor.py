@@ -92,7 +92,7 @@ class RemoteWorker:
 
     def __init__(self, device: str, sources: Sources, *arrays: Any) -> None:
         make_deterministic()
-        # Nobody may write to what a node's workers share, and torch says so for each array.
+        # No worker may write to what a node's workers share, and torch says so for each array.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         self._worker = caught(lambda: _worker(device, sources, arrays))
 

@@ -55,7 +55,7 @@ def _join(resources: Resources, data_bytes: int) -> None:
 
 
 def room(resources: Resources) -> int:
-    """For how many workers the cluster has room at most: one a core, or as many as share its GPUs; 0 for none."""
+    """For how many workers the cluster has room at most: one per core, or as many as share its GPUs; 0 for none."""
     return room_in(need_ray().cluster_resources(), resources)
 
 
