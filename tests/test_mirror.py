@@ -44,6 +44,7 @@ WHOLE = {
     "models/test_models": "every registered net",
     "partition/test_kinds": "every registered partition",
     "report/test_browser": "the page in a real browser",
+    "runs/test_mutated_files": "files of every kind with mutations",
     "runs/test_hostile_directories": "run directories that are not what they say",
     "training/test_step_rule": "every form of the step rule, compared",
     "wire/test_cost": "time and memory of hostile frames",

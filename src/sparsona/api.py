@@ -317,6 +317,8 @@ def load(run: str | Path, model: nn.Module | None = None) -> Result:
     rows, keep = {one.client: one.test for one in clients}, experiment.evaluation.keep
     replayed = RunLog(rows, higher, None, experiment.split.fewest, keep)
     lines = folder.lines()
+    if summary["rounds"] > experiment.rounds or not {line.client for line in lines} <= rows.keys():
+        raise RunError(f"the files of {folder.path} are not of one run: run it again into another --out")
     for number in range(1, summary["rounds"] + 1):
         replayed.write(line for line in lines if line.round == number)
     models = Models({one.client: None for one in clients}, folder, None if model is None else copy.deepcopy(model))

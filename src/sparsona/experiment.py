@@ -24,11 +24,11 @@ from pydantic import (
 
 from sparsona.data import absolute
 from sparsona.data.schema.columns import Columns
-from sparsona.errors import InputError
+from sparsona.errors import InputError, printable
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.resources import Cluster
 from sparsona.federation.schedule import Sampled
-from sparsona.files import check_regular
+from sparsona.files import read_outside, unsigned
 from sparsona.method import Method
 from sparsona.methods import METHODS
 from sparsona.options import Option, groups, option, options_of
@@ -37,12 +37,12 @@ from sparsona.registry import suggest
 from sparsona.training.config import TrainConfig
 from sparsona.wire import PackingName
 
-LONGEST = 2**20
-"""Bytes. What is longer is no experiment file."""
+LONGEST = 2**18
+"""Characters. What is longer is no experiment file."""
 
 _PART = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
-DEEP = re.compile(rf"{_PART}(?:[ \t]*\.[ \t]*{_PART}){{50}}")
-"""A key of fifty parts and more. Python's reader takes memory by the square of their number."""
+DEEP = re.compile(rf"{_PART}(?:[ \t]*\.[ \t]*{_PART}){{8}}")
+"""A key of nine parts and more: no setting has more than three. tomllib takes memory by the square of it."""
 
 FREE = (
     "engine", "workers", "device", "rounds", "server_memory_mb", "cluster.address", "cluster.gpus_per_worker",
@@ -149,6 +149,8 @@ def build(
     if "method" not in settings:
         raise InputError(f"{origin} does not name a method: choose one of {', '.join(METHODS.names())}")
     name, options = settings["method"], settings.get("options", {})
+    if not isinstance(name, str) or not isinstance(options, Mapping):
+        raise InputError(f"{origin}: method is a name, and options is a table: write [options]")
     if given is not None and options:
         raise InputError(f"method {name!r} is given as an object, which has its options already: leave options out")
     method = make_method(name, options) if given is None else _checked(given, name)
@@ -231,23 +233,29 @@ def explain(error: ValidationError) -> str:
     return f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}"
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The settings of an experiment file. A relative path to data starts at the file's folder."""
+def parsed(text: str, origin: str) -> dict[str, Any]:
+    """The tree in the text of an experiment; an `InputError` where it is none, or too long, or nested too deeply."""
+    if len(text) > LONGEST:
+        raise InputError(f"{origin} is too long for an experiment file: it may have {LONGEST} characters")
     try:
-        check_regular(path)
-        if path.stat().st_size > LONGEST:
-            raise InputError(f"{path} is too long for an experiment file: it may have {LONGEST} bytes")
-        text = path.read_text(encoding="utf-8")
         if DEEP.search(text):
             raise RecursionError
         settings = tomllib.loads(text)
         json.dumps(settings, default=str)
     except RecursionError:
-        raise InputError(f"{path} is nested too deeply for an experiment file: write tables of one level") from None
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{origin} is nested too deeply for an experiment file: write tables of one level") from None
+    except ValueError as error:  # not a TOML file, or a number of thousands of digits
+        raise InputError(f"{origin} is not a TOML file: {printable(error, 200)}") from None
+    return settings
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The settings of an experiment file. A relative path to data starts at the file's folder."""
+    try:
+        text = unsigned(read_outside(path).decode("utf-8"), path)
+    except UnicodeDecodeError as error:
         raise InputError(f"{path} is not a TOML file: {error}") from None
+    settings = parsed(text, str(path))
     _known(settings, str(path))
     if isinstance(settings.get("data"), str):
         settings["data"] = absolute(settings["data"], path.parent)

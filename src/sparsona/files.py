@@ -6,14 +6,22 @@ Nothing here knows what the files hold. :mod:`sparsona.runs` decides that.
 from __future__ import annotations
 
 import errno
+import hashlib
+import json
+import math
 import os
 import secrets
 import stat
+import zipfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
 
 from sparsona.errors import DataError, InputError, RunError
+from sparsona.system import free_memory
 
 SYNC_THREADS = 8
 """How many files are synced at a time: a journalling file system commits those that wait together."""
@@ -21,6 +29,9 @@ SYNC_THREADS = 8
 PART = r"(\.[0-9a-f]{8})?\.part"
 """A regular expression: how the name of a file ends that a crash has left half written."""
 
+
+MOST_FILE = 2**40
+"""Bytes. A larger file is none of ours."""
 
 PLAIN = sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
 """Flags that open no link, wait for no pipe and change no byte: Windows has only the last one, POSIX needs only the
@@ -42,6 +53,81 @@ def read_regular(path: Path) -> bytes:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise RunError(_not_plain(path))
         return file.read()
+
+
+def read_outside(path: Path, most: int = MOST_FILE) -> bytes:
+    """The content of a file that a user names. A link is followed; a device, a pipe and a file over `most` are refused.
+
+    Raises `InputError`. A pipe is opened without waiting for a writer, so no command hangs on one.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | (PLAIN & ~getattr(os, "O_NOFOLLOW", 0)))
+        with os.fdopen(handle, "rb") as file:
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode):
+                raise InputError(f"{path} is not a regular file: give the path of a file")
+            if found.st_size > min(most, free_memory()):
+                raise InputError(f"{path} has {found.st_size} bytes, which do not fit: give a smaller file")
+            return file.read(found.st_size + 1)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}; check the path") from None
+
+
+def json_of(data: str | bytes) -> Any:
+    """The tree in a JSON text from outside; a `ValueError` for one that is nested too deeply, too."""
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def checked_npz(data: IO[bytes], path: Path | str) -> None:
+    """Refuse an .npz file whose arrays would not fit into memory, or are not as long as their headers say.
+
+    Only headers are read. Raises `DataError` for too many bytes and `ValueError` for a damaged file.
+    """
+    needed = 0
+    with zipfile.ZipFile(data) as archive:
+        for member in archive.infolist():
+            needed += member.file_size
+            with archive.open(member) as file:
+                version = np.lib.format.read_magic(file)
+                read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+                if version not in read:
+                    raise ValueError(f"{member.filename} is of an unknown version")
+                shape, _, kind = read[version](file)
+                claimed = math.prod(shape) * kind.itemsize
+                if not kind.hasobject and claimed != member.file_size - file.tell():
+                    raise ValueError(f"{member.filename} claims {claimed} bytes")
+    if needed > (free := free_memory()):
+        raise DataError(
+            f"{path} needs {needed / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are free: write it in parts"
+        )
+
+
+SIGNATURE = "# sha256 = "
+
+
+def signed(text: str) -> str:
+    """A text with its own hash in a comment at its end, so that one flipped bit is found when it is read.
+
+    >>> unsigned(signed("rounds = 3\\n"), "a.toml")
+    'rounds = 3\\n'
+    """
+    whole = unsigned(text, "the text")
+    return f"{whole}{SIGNATURE}{hashlib.sha256(whole.encode()).hexdigest()}\n"
+
+
+def unsigned(text: str, path: Path | str) -> str:
+    """The text without its hash; an `InputError` where it is not the text that was signed."""
+    whole, sign, told = text.rpartition(SIGNATURE)
+    if not sign:
+        return text
+    if hashlib.sha256(whole.encode()).hexdigest() != told.strip():
+        raise InputError(
+            f"{path} is not as it was written: undo the change, or remove its last line ({SIGNATURE}...) to keep it"
+        )
+    return whole
 
 
 def check_regular(path: Path) -> None:
@@ -105,7 +191,7 @@ def write_named(path: Path, data: str | bytes, what: str, ours: Callable[[bytes]
             path.write_bytes(content)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_file() and (there := path.read_bytes()) and not ours(there):
+        if path.is_file() and path.stat().st_size and not ours(read_outside(path)):
             raise InputError(f"{path} is there and is not {what} of sparsona: give another path, or remove it")
         write_whole(path.resolve(), content)
     except FileExistsError as error:

@@ -341,7 +341,7 @@ def test_a_summary_without_any_of_its_keys_is_one_line(
     "text",
     [
         "x = " + "[" * 100_000 + "]" * 100_000,
-        "options = " + "{a=" * 100_000 + "1" + "}" * 100_000,
+        "options = " + "{a=" * 50_000 + "1" + "}" * 50_000,
         "options" + ".a" * 100_000 + " = 1",
         "[" + '"a b"."\\""' + ".1" * 100_000 + "]",
         "[training]\nlr" + " . a" * 500 + " = 1",

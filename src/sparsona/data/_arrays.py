@@ -10,7 +10,7 @@ import torch
 import torch.utils.data
 
 from sparsona.data.dataset import Array
-from sparsona.data.schema.table import Table
+from sparsona.data.schema.table import Table, check_width
 from sparsona.errors import DataError, one_line
 
 Pair = tuple[Any, Any]
@@ -45,6 +45,7 @@ def from_pairs(train: Pair, test: Pair | None, owner: str, where: str, called: S
     if table:
         if called and len(called) != x.shape[1]:
             raise DataError(f"{where}: {len(called)} names of columns for {x.shape[1]} columns; give one each")
+        check_width(x.shape[1], where)
         names = called or [f"x{k}" for k in range(x.shape[1])]
         columns = {str(name): x[:, k] for k, name in enumerate(names)}
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y

@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 
 from sparsona.data.dataset import Array
-from sparsona.data.schema.table import Table
+from sparsona.data.schema.table import Table, check_width
 from sparsona.errors import DataError
 from sparsona.files import check_regular
+from sparsona.system import free_memory
 
+COPIES = 3
+"""Times the size of a table that reading it takes."""
+LONGEST_TEXT = 10**6
 INDEX = "__index_level_"
 """pandas' name for an index that it stores beside the columns."""
 
@@ -26,6 +30,7 @@ def read_parquet(path: Path, owner: str) -> Table:
         raise DataError(f"{path} needs pyarrow: pip install 'sparsona[tables]', or save it as csv") from None
     try:
         check_regular(path)
+        _check_size(pq.ParquetFile(path).metadata, path)
         table = pq.read_table(path)
     except FileNotFoundError:
         raise DataError(f"there is no file {path}; check the path") from None
@@ -34,6 +39,33 @@ def read_parquet(path: Path, owner: str) -> Table:
     except pa.ArrowException as error:
         raise DataError(f"{path} is not a parquet file, or it is damaged; write it anew") from error
     return from_arrow(table, owner, str(path))
+
+
+def _check_size(metadata: Any, path: Path) -> None:
+    """Refuse a file whose columns would not fit into memory, by what its own description says.
+
+    Equal values take few bytes in a file and all of theirs in memory: so each cell counts by at least 8 bytes.
+    """
+    check_width(metadata.num_columns, str(path))
+    stored = sum(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
+    needed, free = max(stored, 8 * metadata.num_rows * metadata.num_columns) * COPIES, free_memory()
+    if needed > free:
+        what = f"{metadata.num_rows} rows of {metadata.num_columns} columns"
+        raise DataError(
+            f"{path} has {what}, which need {needed / 1e9:.1f} GB; {free / 1e9:.1f} GB are free: give it in parts"
+        )
+
+
+def _check_texts(column: Any, where: str) -> None:
+    """Refuse texts that numpy, which holds each at the length of the longest, has no memory for."""
+    import pyarrow.compute as pc
+
+    longest, free = pc.max(pc.utf8_length(column)).as_py() or 0, free_memory()
+    needed = 4 * longest * len(column)
+    if longest > LONGEST_TEXT or needed > free:
+        raise DataError(
+            f"{where} has a text of {longest} characters: {len(column)} rows need {needed / 1e9:.1f} GB; pass --drop"
+        )
 
 
 def from_huggingface(data: Any, owner: str, where: str) -> Table:
@@ -76,6 +108,7 @@ def _values(column: Any, kind: Any, where: str) -> Array:
         dates: Array = column.cast(pa.timestamp("us")).to_numpy(zero_copy_only=False)
         return dates
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        _check_texts(column, where)
         return np.array(["" if cell is None else cell for cell in column.to_pylist()], np.str_)
     if pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
         column = column.cast(pa.float64())

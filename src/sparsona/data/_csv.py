@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 import re
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -13,13 +14,17 @@ from shlex import quote
 import numpy as np
 
 from sparsona.data._signatures import signature
+from sparsona.data.dataset import Array
 from sparsona.data.schema.format import TAB, UTF8, Format
-from sparsona.data.schema.table import Table
+from sparsona.data.schema.table import Table, check_width
 from sparsona.errors import DataError
 from sparsona.files import check_regular
+from sparsona.system import free_memory
 from sparsona.words import counted
 
 SEPARATORS = {",": "commas", ";": "semicolons", TAB: "tabs", "|": "bars"}
+COPIES = 5
+"""Times the size of a file that reading it takes: bytes, text, cells."""
 NEWLINE, NUL = b"\n", b"\0"
 Line = tuple[int, list[str]]
 """The line in which a row begins, and its cells."""
@@ -39,6 +44,7 @@ def parse_csv(path: Path, written: Format, settled: bool = False) -> Table:
     if not lines:
         raise DataError(f"{path} is empty; give a header line and one line a row")
     _refuse_preamble(path, lines)
+    check_width(len(lines[0][1]), f"{path}, line {lines[0][0]}")
     header = _header(path, lines[0], written, settled)
     if len(lines) < 2:
         raise DataError(f"{path} has a header and no rows; give one line a row, or leave the file out")
@@ -47,14 +53,27 @@ def parse_csv(path: Path, written: Format, settled: bool = False) -> Table:
             hint = "" if len(row) < len(header) else f" (a cell that holds {written.separator!r} needs quotes)"
             raise DataError(f"{path}, line {line}: {len(row)} cells for {len(header)} columns; correct the line{hint}")
     cells = zip(*(row for _, row in lines[1:]), strict=True)
-    columns = {name: np.array(column, np.str_) for name, column in zip(header, cells, strict=True)}
+    columns = {name: _texts(column, f"{path}, column {name!r}") for name, column in zip(header, cells, strict=True)}
     places = np.array([line for line, _ in lines[1:]], np.int64)
     return Table("", str(path), columns, lines=places, raw=frozenset(columns))
+
+
+def _texts(column: tuple[str, ...], where: str) -> Array:
+    """The cells of a column. numpy holds each at the length of the longest, so one long cell may not fit."""
+    longest, free = max(map(len, column)), free_memory()
+    needed = 4 * longest * len(column)
+    if needed > free:
+        much = f"{len(column)} rows need {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free"
+        raise DataError(f"{where} has a cell of {longest} characters: {much}; shorten it")
+    return np.array(column, np.str_)
 
 
 def _text(path: Path, encoding: str, settled: bool) -> str:
     try:
         check_regular(path)
+        size, free = path.stat().st_size, free_memory()
+        if size * COPIES > free:
+            raise DataError(f"{path} has {size / 1e9:.1f} GB; {free / 1e9:.1f} GB of memory are free; give it in parts")
         data = path.read_bytes()
     except FileNotFoundError:
         raise DataError(f"there is no file {path}; check the path") from None
@@ -135,7 +154,7 @@ def _refuse_preamble(path: Path, lines: list[Line]) -> None:
 def _header(path: Path, first: Line, written: Format, settled: bool) -> list[str]:
     line, header = first[0], [cell.strip() for cell in first[1]]
     used = SEPARATORS.get(written.separator, repr(written.separator))
-    if len(header) < 2:
+    if len(header) < 2 and (not settled or any(separator in header[0] for separator in SEPARATORS)):
         for separator, called in SEPARATORS.items():
             if separator in header[0]:
                 fix = f"write it with {used}" if settled else _separate(separator, used, written)
@@ -150,8 +169,8 @@ def _header(path: Path, first: Line, written: Format, settled: bool) -> list[str
                 f"{path}, line {line}: {cell!r} is a number, not a name; write the names of the columns there"
             )
     header = [name or f"Unnamed: {k}" for k, name in enumerate(header)]
-    for name in header:
-        if header.count(name) > 1:
+    for name, times in Counter(header).items():
+        if times > 1:
             raise DataError(f"{path}, line {line} has two columns {name!r}; give each a name of its own")
     return header
 

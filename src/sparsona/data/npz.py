@@ -8,6 +8,7 @@ that ``--split`` may name. What the arrays may be is told at :func:`sparsona.dat
 from __future__ import annotations
 
 import zipfile
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from sparsona.data.dataset import Array
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.table import Table, Tables
 from sparsona.errors import DataError
-from sparsona.files import check_regular
+from sparsona.files import check_regular, checked_npz
 
 KEYS = ("x", "y", "x_test", "y_test", "client", "client_test", "columns")
 
@@ -69,6 +70,9 @@ def read_npz(path: Path) -> dict[str, Array]:
     """All arrays of a .npz file. Python objects are refused: reading them would run what the file says."""
     try:
         check_regular(path)
+        if zipfile.is_zipfile(path):
+            with path.open("rb") as opened:
+                checked_npz(opened, path)
         stored = np.load(path, allow_pickle=False)
         if not isinstance(stored, np.lib.npyio.NpzFile):
             raise DataError(f"{path} is not a .npz file; write it with numpy.savez")
@@ -80,7 +84,7 @@ def read_npz(path: Path) -> dict[str, Array]:
         raise DataError(f"there is no file {path}; check the path behind npz:") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror or error}; make the file readable") from error
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, KeyError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         if "allow_pickle" in str(error) and zipfile.is_zipfile(path):
             raise DataError(f"{path} holds Python objects; save plain numbers or texts, not dtype=object") from error
         raise DataError(f"{path} is not a .npz file, or it is damaged; write it anew with numpy.savez") from error

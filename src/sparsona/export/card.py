@@ -12,6 +12,7 @@ from torch import nn
 from sparsona.data.schema.schema import Category, Number, Schema
 from sparsona.data.schema.told import told_schema
 from sparsona.errors import InputError, WireError, printable
+from sparsona.files import json_of
 from sparsona.training.chain import chain_or_none
 from sparsona.version import __version__
 
@@ -64,7 +65,7 @@ class ModelCard:
 def card_of(text: str, where: str) -> ModelCard:
     """The card behind its JSON."""
     try:
-        tree = json.loads(text)
+        tree = json_of(text)
         if tree["format"] > FORMAT:
             raise InputError(f"{where} is of format {tree['format']}, this program reads {FORMAT}: update sparsona")
         schema = told_schema(tree["schema"])

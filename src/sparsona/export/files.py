@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +20,18 @@ from safetensors.numpy import save as save_tensors
 from sparsona.data.dataset import Array
 from sparsona.errors import InputError
 from sparsona.export.card import KEY, ModelCard, card_of
+from sparsona.files import checked_npz, json_of, read_outside
 from sparsona.layout import Layout
 from sparsona.method import Model
 from sparsona.runs.state import pack
+
+HASH = "sha256"
+"""Under this name a file holds the hash of its tensors and notes."""
+BROKEN = (
+    ValueError, KeyError, TypeError, EOFError, AttributeError, OverflowError, NotImplementedError, RuntimeError,
+    OSError, zlib.error,
+)  # fmt: skip
+"""What readers of damaged files raise."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +45,8 @@ class ModelFile:
 
 def safetensors_bytes(tensors: Mapping[str, Array], card: ModelCard, notes: Mapping[str, str] | None = None) -> bytes:
     """A safetensors file: the same content gives the same bytes."""
-    made = bytes(save_tensors(dict(tensors), metadata={**(notes or {}), KEY: _text(card, tensors)}))
-    return _in_order(made)
+    held = {**(notes or {}), KEY: _text(card, tensors)}
+    return _in_order(bytes(save_tensors(dict(tensors), metadata=held | {HASH: _hash(tensors, held)})))
 
 
 def _in_order(file: bytes) -> bytes:
@@ -54,13 +65,15 @@ def model_bytes(model: Model, layout: Layout, card: ModelCard, buffers: Mapping[
     if isinstance(model, np.ndarray):
         return safetensors_bytes({**layout.named(model), **(buffers or {})}, card)
     packed = pack(model)
-    return safetensors_bytes({**load_tensors(packed), **(buffers or {})}, card, _notes(packed))
+    return safetensors_bytes({**load_tensors(packed), **(buffers or {})}, card, notes_of(packed))
 
 
 def npz_bytes(tensors: Mapping[str, Array], card: ModelCard, experts: Sequence[Mapping[str, Any]] = ()) -> bytes:
     """An npz file: the weights, and the card as a text. `experts` says what the arrays are of a model of several."""
     out = io.BytesIO()
-    np.savez(out, allow_pickle=False, **{**tensors, KEY: np.array(_text(card, tensors, experts))})
+    held = {KEY: _text(card, tensors, experts)}
+    texts = {name: np.array(text) for name, text in (held | {HASH: _hash(tensors, held)}).items()}
+    np.savez(out, allow_pickle=False, **{**tensors, **texts})
     return out.getvalue()
 
 
@@ -71,11 +84,7 @@ def read_model(path: Path) -> ModelFile:
         raise InputError(f"cannot read {path}: give the model as .safetensors or .npz, or run it with {runs}")
     if path.suffix not in (".safetensors", ".npz"):
         raise InputError(f"cannot read {path}: give a model file, which ends in .safetensors or .npz")
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    return model_of(data, path.suffix, str(path))
+    return model_of(read_outside(path), path.suffix, str(path))
 
 
 def model_of(data: bytes, ending: str, path: str) -> ModelFile:
@@ -84,17 +93,24 @@ def model_of(data: bytes, ending: str, path: str) -> ModelFile:
         raise InputError(f"{path} is empty: write it again with sparsona export")
     try:
         if ending == ".safetensors":
-            notes = _notes(data)
+            notes = notes_of(data)
             tensors: dict[str, Array] = load_tensors(data)
         elif not zipfile.is_zipfile(io.BytesIO(data)):
             raise zipfile.BadZipFile
         else:
+            checked_npz(io.BytesIO(data), path)
             with np.load(io.BytesIO(data), allow_pickle=False) as stored:
                 tensors = {name: stored[name] for name in stored.files}
-            notes = {KEY: str(tensors.pop(KEY))} if KEY in tensors else {}
-    except (SafetensorError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile):
+            notes = {key: str(tensors.pop(key)) for key in (KEY, HASH) if key in tensors}
+        if any(not isinstance(note, str) for note in notes.values()):
+            raise ValueError("a note is no text")
+        told = notes.pop(HASH, None)
+        changed = told is not None and told != _hash(tensors, notes)
+    except (SafetensorError, zipfile.BadZipFile, *BROKEN):
         kind = f"it is no whole {ending[1:]} file"
         raise InputError(f"{path} is damaged, or no model ({kind}): write it again with sparsona export") from None
+    if changed:
+        raise InputError(f"{path} is damaged, it is not as it was written: write it again with sparsona export")
     if KEY not in notes:
         raise InputError(f"{path} says nothing about its model: write it with sparsona export")
     return ModelFile(card_of(notes[KEY], path), tensors, {k: v for k, v in notes.items() if k != KEY})
@@ -106,8 +122,8 @@ def holds_model(data: bytes) -> bool:
         with zipfile.ZipFile(io.BytesIO(data)) as file:
             return f"{KEY}.npy" in file.namelist()
     try:
-        return KEY in _notes(data)
-    except (ValueError, AttributeError):
+        return KEY in notes_of(data)
+    except (ValueError, AttributeError, TypeError):
         return ONNX_KEY in data or f"\n{KEY}={{".encode() in data
 
 
@@ -115,11 +131,23 @@ ONNX_KEY = b"\n\x08" + KEY.encode() + b"\x12"
 """How the name of the card begins in an ONNX file, whose entries are protocol buffers: field 1, 8 bytes; field 2."""
 
 
-def _notes(data: bytes) -> dict[str, str]:
+def notes_of(data: bytes) -> dict[str, str]:
     """The metadata of a safetensors file."""
     size = int.from_bytes(data[:8], "little")
-    notes: dict[str, str] = json.loads(data[8 : 8 + size]).get("__metadata__", {})
-    return notes
+    if not 0 < size <= len(data) - 8:
+        raise ValueError("the header is longer than the file")
+    notes: dict[str, str] = json_of(data[8 : 8 + size]).get("__metadata__") or {}
+    return dict(notes)
+
+
+def _hash(tensors: Mapping[str, Array], notes: Mapping[str, str]) -> str:
+    """The hash of a model's tensors, by name, type and shape, and of its notes."""
+    found = hashlib.sha256(json.dumps(sorted(notes.items())).encode())
+    for name in sorted(tensors):
+        array = np.ascontiguousarray(tensors[name])
+        found.update(f"\0{name}\0{array.dtype.str}\0{tensors[name].shape}\0".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()
 
 
 def _text(card: ModelCard, tensors: Mapping[str, Array], experts: Sequence[Mapping[str, Any]] = ()) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from sparsona.errors import InputError
 from sparsona.export.card import ModelCard
 from sparsona.export.files import ModelFile, read_model
 from sparsona.export.rebuild import module_of, runner_of
-from sparsona.files import write_named
+from sparsona.files import json_of, read_outside, write_named
 from sparsona.layout import Layout
 from sparsona.message import Vector
 from sparsona.method import ClientId, Model, Predictor
@@ -100,13 +99,13 @@ def model_in(file: ModelFile, path: Path, runner: ModelRunner) -> PersonalModel:
         raise InputError(f"{path} is for programs without this package: give the model as .safetensors")
     else:
         _refuse_others(expected ^ set(file.tensors), file, path)
-        model = _vector(file, parameters)
-    return PersonalModel(file.card, model, runner, _vector(file, buffers))
+        model = _vector(file, parameters, path)
+    return PersonalModel(file.card, model, runner, _vector(file, buffers, path))
 
 
 def predictor_in(file: ModelFile, path: Path) -> Predictor:
     """The model of a file that is more than one vector. Its net is not needed."""
-    found: Predictor = unpack(path.read_bytes(), *_state_kinds(file))
+    found: Predictor = unpack(read_outside(path), *_state_kinds(file))
     return found
 
 
@@ -115,8 +114,14 @@ def _refuse_others(names: set[str], file: ModelFile, path: Path) -> None:
         raise InputError(f"{path} does not fit the model {file.card.model}: {min(names)!r} is only in one of them")
 
 
-def _vector(file: ModelFile, layout: Layout) -> Vector:
-    """The tensors of this layout, one behind the other."""
+def _vector(file: ModelFile, layout: Layout, path: Path) -> Vector:
+    """The tensors of this layout, one behind the other. A tensor of another shape, or with a NaN, is refused."""
+    for tensor in layout.tensors:
+        found = file.tensors[tensor.name]
+        if tuple(found.shape) != tuple(tensor.shape):
+            raise InputError(f"{path}: {tensor.name!r} has shape {found.shape}, the model needs {tuple(tensor.shape)}")
+        if found.dtype.kind not in "fiu" or not np.isfinite(found).all():
+            raise InputError(f"{path}: {tensor.name!r} holds a value that is not a finite number: export it again")
     parts = [file.tensors[tensor.name].reshape(-1) for tensor in layout.tensors]
     return np.concatenate(parts).astype(np.float32) if parts else np.zeros(0, np.float32)
 
@@ -133,7 +138,11 @@ def _state_kinds(file: ModelFile) -> list[type]:
     package = METHODS.get(file.card.method).__module__
     loaded = sorted(sys.modules, key=lambda module: not module.startswith(package))
     found: list[type] = []
-    for name in _classes(json.loads(file.notes["tree"])):
+    try:
+        names = list(_classes(json_of(file.notes["tree"])))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"the model does not say what it is ({error}): export it again") from None
+    for name in names:
         kinds = (
             getattr(sys.modules[module], name, None) for module in loaded if module.startswith((package, *PREDICTORS))
         )

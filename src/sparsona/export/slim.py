@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
+from safetensors import SafetensorError
+from safetensors.torch import load
 from torch import nn
 
-from sparsona.errors import InputError
-from sparsona.export.files import holds_model, safetensors_bytes
+from sparsona.errors import InputError, printable
+from sparsona.export.files import BROKEN, holds_model, notes_of, safetensors_bytes
 from sparsona.export.predict import load_model
-from sparsona.files import write_named
+from sparsona.files import json_of, read_outside, write_named
 from sparsona.message import Vector
 from sparsona.method import Model, SparsePredictor
 from sparsona.registry import suggest
@@ -59,14 +59,13 @@ def export_slim(run: Path, client: str, to: Path) -> Exported:
 def load_slim(path: Path) -> nn.Sequential:
     """The small net of a file that :func:`export_slim` wrote, ready to predict from normalised inputs."""
     try:
-        with safe_open(path, framework="numpy") as tensors:
-            notes = tensors.metadata() or {}
+        data = read_outside(path)
+        tensors, notes = load(data), notes_of(data)
         if "chain" not in notes:
             raise InputError(f"{path} is not a small net: write it with sparsona export --slim")
-        layers = [_layer(given) for given in json.loads(notes["chain"])]
-        return small_module(layers, load_file(path))
-    except (SafetensorError, OSError) as error:
-        raise InputError(f"cannot read {path}: {error}") from None
+        return small_module([_layer(given) for given in json_of(notes["chain"])], tensors)
+    except (SafetensorError, *BROKEN) as error:
+        raise InputError(f"cannot read {path}: {printable(error, 200)}") from None
 
 
 def _layer(given: dict[str, Any]) -> Layer:

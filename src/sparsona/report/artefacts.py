@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import safe_open
 
 from sparsona.errors import InputError, RunError
 from sparsona.export.files import read_model
@@ -81,12 +80,11 @@ def mask_overlap(folder: Path, clients: Sequence[ClientId]) -> HeatMap | None:
     chosen = [client for client in sorted(clients) if directory.model_file(client).exists()][:MOST]
     bits: list[Any] = []
     for client in chosen:
-        with safe_open(directory.model_file(client), framework="numpy") as tensors:
-            if "tree" in (tensors.metadata() or {}):
-                return None
-            kept = [np.packbits(tensors.get_tensor(name).reshape(-1) != 0) for name in sorted(tensors.keys())]
-        bits.append(np.concatenate(kept))
-    if len(bits) < 2:
+        found = read_model(directory.model_file(client))
+        if "tree" in found.notes or not found.tensors:
+            return None
+        bits.append(np.concatenate([np.packbits(array.reshape(-1) != 0) for _, array in sorted(found.tensors.items())]))
+    if len(bits) < 2 or len({len(row) for row in bits}) > 1:
         return None
     counts = [int(np.bitwise_count(row).sum()) for row in bits]
     if min(counts) > 0.98 * max(counts) and all(np.array_equal(bits[0], row) for row in bits[1:]):

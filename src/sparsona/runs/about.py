@@ -17,7 +17,7 @@ import torch
 
 from sparsona.data.dataset import Array, ClientSplit, Dataset, Federation, Indices
 from sparsona.errors import RunError
-from sparsona.files import write_atomically
+from sparsona.files import json_of, read_regular, write_atomically
 from sparsona.partition._split import class_counts
 from sparsona.training.objective import Objective
 from sparsona.version import __version__
@@ -157,7 +157,7 @@ def read_about(folder: Path) -> About:
     """Read about.json."""
     file = folder / FILE
     try:
-        raw: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        raw: dict[str, Any] = json_of(read_regular(file))
         clients = {
             name: ClientData(**{**one, "classes": tuple(one["classes"])}) for name, one in raw["clients"].items()
         }

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from sparsona.files import write_atomically
+from sparsona.errors import RunError, printable
+from sparsona.files import json_of, read_regular, write_atomically
 from sparsona.method import Artefact, ClientGraph, ClientMatrices
 
 
@@ -32,7 +33,7 @@ def to_json(artefact: Artefact) -> str:
 
 def from_json(text: str) -> Artefact:
     """The inverse of :func:`to_json`."""
-    tree = json.loads(text)
+    tree = json_of(text)
     clients = tuple(tree["clients"])
     if "stages" in tree:
         return ClientMatrices(clients, {name: np.array(rows, np.float64) for name, rows in tree["stages"].items()})
@@ -50,4 +51,12 @@ def save(artefacts: Mapping[str, Artefact], run: Path) -> None:
 def load(run: Path, names: tuple[str, ...] = ("similarity", "network")) -> dict[str, Artefact]:
     """Those of these names that the run directory holds."""
     files = {name: run / f"{name}.json" for name in names}
-    return {name: from_json(file.read_text(encoding="utf-8")) for name, file in files.items() if file.exists()}
+    found = {}
+    for name, file in files.items():
+        if file.exists():
+            try:
+                found[name] = from_json(read_regular(file).decode())
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+                why = printable(repr(error), 200)
+                raise RunError(f"{file} is damaged ({why}): run it again into another --out") from None
+    return found

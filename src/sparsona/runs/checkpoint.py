@@ -24,6 +24,7 @@ from sparsona.runs.state import pack, unpack
 from sparsona.runs.store import ClientStore, Stored, check_sha256
 
 L = TypeVar("L")
+ANEW = "run it again into another --out"
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,12 @@ class Snapshot(Generic[L]):
 
 @dataclass(frozen=True)
 class Progress:
-    """What the last checkpoint has seen: complete rounds, bytes of records.jsonl, seconds spent."""
+    """What the last checkpoint has seen: complete rounds, bytes of records.jsonl and their hash, seconds spent."""
 
     done: int
     records: int
     seconds: float
+    log: str = ""
 
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -63,6 +65,7 @@ class _Manifest(BaseModel):
     loop: Sha256
     records: Count
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    log: Sha256
     clients: dict[ClientId, Annotated[list[Count | Sha256], Field(min_length=2, max_length=2)]]
     sha256: str = ""
 
@@ -87,6 +90,7 @@ class Checkpointer:
         self.resting = folder / "resting"
         self.references = folder / "references"
         self._manifest = folder / "manifest.json"
+        self._log, self._hashed = hashlib.sha256(), 0
 
     def save(self, snapshot: Snapshot[Any], store: ClientStore, *spilled: SpillStore[Any]) -> None:
         """Write what has changed, then make it count, then remove what it replaces.
@@ -104,6 +108,7 @@ class Checkpointer:
             loop=loop,
             records=snapshot.records,
             seconds=snapshot.seconds,
+            log=self._hash_log(snapshot.records),
             clients={client: [state.version, state.sha256] for client, state in stored.items()},
         )
         signed = manifest.model_copy(update={"sha256": manifest.hashed()})
@@ -122,6 +127,26 @@ class Checkpointer:
             if path.name not in files and OURS.fullmatch(path.name):
                 path.unlink()
 
+    def _hash_log(self, length: int) -> str:
+        """The hash of the valid bytes of the log. Only what is new since the last call is read."""
+        if self.records is not None and length > self._hashed:
+            with self.records.open("rb") as file:
+                file.seek(self._hashed)
+                self._log.update(file.read(length - self._hashed))
+            self._hashed = length
+        return self._log.hexdigest()
+
+    def _check_log(self, manifest: _Manifest) -> None:
+        """Refuse a log that is not as it was written, and go on with its hash."""
+        if self.records is None:
+            return
+        found = read_regular(self.records) if self.records.exists() else b""
+        if len(found) < manifest.records:
+            raise RunError(f"{len(found)} bytes are left of {manifest.records} in {self.records.name}: {ANEW}")
+        if hashlib.sha256(found[: manifest.records]).hexdigest() != manifest.log:
+            raise RunError(f"{self.records.name} is damaged, it is not as it was written: {ANEW}")
+        self._log, self._hashed = hashlib.sha256(found[: manifest.records]), manifest.records
+
     def load(self, server: Any, loop: L, store: ClientStore, rounds: int) -> Snapshot[L] | None:
         """The last checkpoint, `store` continuing with its clients' states. None where no round was completed.
 
@@ -137,6 +162,7 @@ class Checkpointer:
             manifest = self._read_manifest()
             if manifest.done > rounds:
                 raise RunError(f"{manifest.done} rounds are done of {rounds}: run it again into another --out")
+            self._check_log(manifest)
             snapshot = Snapshot(
                 done=manifest.done,
                 server=self._read(f"server.{manifest.done}", manifest.server, type(server)),
@@ -190,4 +216,4 @@ class Checkpointer:
             found = self._read_manifest()
         except RunError as error:
             raise RunError(f"{self.folder}: {error}") from None
-        return Progress(found.done, found.records, found.seconds)
+        return Progress(found.done, found.records, found.seconds, found.log)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparsona.errors import RunError
+from sparsona.files import read_regular, write_whole
 from sparsona.method import ClientId
 
 Z = 1.959964
@@ -91,13 +93,14 @@ def write_clients(path: Path, clients: Iterable[ClientScores]) -> None:
     rows = list(clients)
     names = {name: None for one in rows for name in one.all_scores()}
     points = sorted(names, key=lambda name: (" " in name, ("pre", "post", "ft").index(name.split(" ")[0])))
-    with path.open("w", newline="", encoding="utf-8") as file:
+    with io.StringIO() as file:
         out = csv.writer(file, lineterminator="\n")
         out.writerow(["client", "train", "validation", "test", *(f"{p}{s}" for p in points for s in SUFFIXES)])
         for one in rows:
             held = one.all_scores()
             cells = [cell for p in points for cell in _cells(held.get(p))]
             out.writerow([one.client, one.train, one.validation, one.test, *cells])
+        write_whole(path, file.getvalue().encode())  # a hard link of that name keeps its content
 
 
 SUFFIXES = ("", "_low", "_high")
@@ -106,11 +109,11 @@ SUFFIXES = ("", "_low", "_high")
 def read_clients(path: Path) -> list[ClientScores]:
     """What :func:`write_clients` wrote."""
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            return [_client(row) for row in csv.DictReader(file)]
+        text = read_regular(path).decode()
+        return [_client(row) for row in csv.DictReader(io.StringIO(text, newline=""))]
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}; run it again into another --out") from None
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, TypeError, csv.Error) as error:
         raise RunError(f"{path} is damaged ({error!r}): run it again into another --out") from None
 
 

@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -14,7 +15,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from sparsona.errors import InputError, RunError
-from sparsona.files import check_plain, read_regular, sync, write_atomically, write_new
+from sparsona.files import check_plain, json_of, read_regular, signed, sync, write_atomically, write_new
 from sparsona.method import ClientId
 from sparsona.registry import suggest
 from sparsona.runs.checkpoint import Checkpointer
@@ -60,12 +61,16 @@ class RunDirectory:
             self._check_use(resume)
             self._check_plain()
             if not self.experiment_file.exists():
-                write_atomically(self.experiment_file, experiment)
+                self.write_experiment(experiment)
             elif (text := agreed(self.experiment_file)) != self.experiment_file.read_text(encoding="utf-8"):
                 self.summary_file.unlink(missing_ok=True)
-                write_atomically(self.experiment_file, text)
+                self.write_experiment(text)
             self.checkpoint.mkdir(exist_ok=True)
             yield
+
+    def write_experiment(self, text: str) -> None:
+        """Write the experiment with its hash: a flipped bit is found when it is read."""
+        write_atomically(self.experiment_file, signed(text))
 
     def _check_use(self, resume: bool) -> None:
         if self.experiment_file.exists():
@@ -77,8 +82,9 @@ class RunDirectory:
     def _check_plain(self) -> None:
         """Refuse links and devices in the directory. The directory itself may be reached through a link."""
         check_plain(self.path.resolve())
-        if self.records.exists() and self.records.stat().st_nlink > 1:
-            raise RunError(f"{self.records} has a second name (a hard link), which a run would change: copy the folder")
+        for file in (self.records, self.clients_file):
+            if file.exists() and file.stat().st_nlink > 1:
+                raise RunError(f"{file} has a second name (a hard link), which a run would change: copy the folder")
 
     @classmethod
     def around(cls, file: Path) -> RunDirectory | None:
@@ -92,28 +98,33 @@ class RunDirectory:
         if not self.experiment_file.exists():
             raise RunError(f"there is no run in {self.path} to resume: check --out, or leave --resume out")
 
+    @property
+    def _again(self) -> str:
+        """The command by which the run goes on."""
+        return shlex.join(["sparsona", "run", str(self.experiment_file), "--out", str(self.path), "--resume"])
+
     def summary(self) -> dict[str, Any]:
         """The summary of a finished run."""
         if not self.experiment_file.exists():
             raise RunError(f"{self.path} is not a run directory: give the folder that sparsona run --out made")
         if not self.summary_file.exists():
-            raise RunError(
-                f"{self.path} is not finished: sparsona run {self.experiment_file} --out {self.path} --resume"
-            )
+            raise RunError(f"{self.path} is not finished: {self._again}")
         try:
-            return checked_summary(json.loads(read_regular(self.summary_file)))
+            return checked_summary(json_of(read_regular(self.summary_file)))
         except (ValueError, RecursionError) as error:
             raise RunError(
-                f"{self.summary_file} is damaged ({error}): to have it written again, "
-                f"sparsona run {self.experiment_file} --out {self.path} --resume"
+                f"{self.summary_file} is damaged ({error}): to have it written again, {self._again}"
             ) from None
 
     def lines(self) -> list[ClientRecord]:
         """The records of the rounds that are complete; of a run that goes on, those of its last checkpoint."""
         if not self.experiment_file.exists() and not self.records.exists():
             raise RunError(f"{self.path} is not a run directory: give the folder that sparsona run --out made")
-        whole = self.summary_file.exists() or not self.checkpoint.exists()
-        return read_records(self.records, None if whole else Checkpointer(self.checkpoint).progress().records)
+        if not self.checkpoint.exists():
+            return read_records(self.records)
+        progress = Checkpointer(self.checkpoint).progress()
+        whole = self.summary_file.exists() and not progress.done
+        return read_records(self.records, None if whole else progress.records, progress.log)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Call it last: a run with a summary is finished, and its models are on the disk."""

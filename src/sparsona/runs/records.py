@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -10,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparsona.errors import RunError
+from sparsona.errors import RunError, printable
+from sparsona.files import json_of, read_regular
 from sparsona.method import ClientId
 from sparsona.metrics._named import known
 from sparsona.runs.losses import Losses
@@ -58,7 +60,7 @@ class ClientRecord:
     @classmethod
     def parse(cls, text: str) -> ClientRecord:
         """The record that a line of JSON holds."""
-        raw: dict[str, Any] = json.loads(text)
+        raw: dict[str, Any] = json_of(text)
         raw["loss"] = _nan(raw["loss"])
         raw |= {key: Ledger(**raw[key]) for key in ("down", "up")}
         raw |= {key: {point: _nan(score) for point, score in raw[key].items()} for key in ("test", "validation")}
@@ -96,21 +98,24 @@ def _nan(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def read_records(file: Path, length: int | None = None) -> list[ClientRecord]:
+def read_records(file: Path, length: int | None = None, sha256: str = "") -> list[ClientRecord]:
     """The lines of a run in the order in which they were written.
 
     `length` is the number of valid bytes that a checkpoint names; what a killed run wrote behind them does not count.
-    Without it the file is read to its end. A file is absent as long as there is no line.
+    Without it the file is read to its end. A file is absent as long as there is no line. `sha256` is the hash of the
+    valid bytes, where it is known.
     """
-    found = file.read_bytes() if file.exists() else b""
+    found = read_regular(file) if file.exists() else b""
     if length is not None:
         if len(found) < length:
             raise _damaged(file, f"{len(found)} bytes are left of {length}")
         found = found[:length]
+    if sha256 and hashlib.sha256(found).hexdigest() != sha256:
+        raise _damaged(file, "it is not as it was written")
     try:
         return [ClientRecord.parse(text) for text in found.decode().splitlines()]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(file, str(error)) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _damaged(file, printable(error, 200)) from None
 
 
 def by_round(lines: Iterable[ClientRecord]) -> dict[int, list[ClientRecord]]:

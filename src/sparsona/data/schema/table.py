@@ -13,6 +13,9 @@ from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.format import Format
 from sparsona.errors import DataError
 
+MOST_COLUMNS = 100_000
+"""Columns of a table. Each becomes an input of the net, and has a name, statistics and a line in messages."""
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
@@ -119,3 +122,9 @@ class Tables:
     owned: bool
     model: str = "mlp"
     columns: Columns = field(default_factory=Columns)
+
+
+def check_width(columns: int, where: str) -> None:
+    """Refuse a table with more columns than can be looked at one by one."""
+    if columns > MOST_COLUMNS:
+        raise DataError(f"{where} has {columns} columns, at most {MOST_COLUMNS} can be used: drop some")

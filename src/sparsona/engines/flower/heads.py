@@ -24,7 +24,7 @@ MOST_ROWS = 10**9
 """Rows that one client may declare."""
 MOST_CLIENTS = 10**5
 LONGEST_NAME = 1000
-LONGEST_EXPERIMENT = 2**20
+LONGEST_EXPERIMENT = 2**18
 LONGEST_WHY = 500
 LARGEST = 1e30
 """No score, loss, duration or bound is larger. Sums and squares of such numbers stay finite."""

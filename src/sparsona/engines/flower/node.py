@@ -48,7 +48,7 @@ from sparsona.errors import (
     WireError,
     one_line,
 )
-from sparsona.experiment import DEEP, Experiment, build, to_toml
+from sparsona.experiment import Experiment, build, parsed, to_toml
 from sparsona.export.card import ModelCard, layers
 from sparsona.export.files import model_bytes
 from sparsona.federation.delivery import ClientMemory
@@ -371,15 +371,8 @@ class Node:
         return self._session[1]
 
 
-def _experiment(text: Any) -> tuple[Experiment, Method[Any, Any]]:
-    import tomllib
-
-    if not isinstance(text, str) or len(text) > 2**20 or DEEP.search(text):
-        raise WireError("the experiment is no text, or too long or too deep")
-    try:
-        return build(tomllib.loads(text), "the server's experiment")
-    except (tomllib.TOMLDecodeError, RecursionError):
-        raise WireError("the experiment is not TOML") from None
+def _experiment(text: str) -> tuple[Experiment, Method[Any, Any]]:
+    return build(parsed(text, "the server's experiment"), "the server's experiment")
 
 
 def _clients(folder: Path) -> tuple[ClientId, ...]:

@@ -6,7 +6,6 @@ import logging
 import os
 import sys
 import time
-import tomllib
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -36,7 +35,7 @@ from sparsona.engines.flower.server import read_nodes
 from sparsona.engines.flower.setup import RealTime, check_networkable, fingerprint, setup_of, without_data
 from sparsona.engines.flower.started.sparsona_records import Head
 from sparsona.errors import InputError, RunError, SparsonaError, WireError, one_line
-from sparsona.experiment import Experiment, build, read, to_toml
+from sparsona.experiment import Experiment, build, parsed, read, to_toml
 from sparsona.export.files import model_of
 from sparsona.federation.assembly import assemble
 from sparsona.federation.rounds import Rounds
@@ -97,7 +96,7 @@ class NetworkRun:
         self._run = ""
 
     def execute(self) -> dict[str, Any]:
-        experiment, _ = build(tomllib.loads(self._text), "the experiment")
+        experiment, _ = build(parsed(self._text, "the experiment"), "the experiment")
         check_networkable(experiment)
         resume = self._folder.experiment_file.exists()
         experiment = experiment.model_copy(update={"data": OWNERS, "engine": "flower"})
@@ -140,7 +139,7 @@ class NetworkRun:
         federation = without_data(schema, {client: one.sizes for client, one in greetings.items()})
         made = setup_of(experiment, method, schema, clients, federation)
         setup = replace(made, max_weight=MAX_WEIGHT)
-        write_atomically(self._folder.experiment_file, to_toml(experiment))
+        self._folder.write_experiment(to_toml(experiment))
         self._tell(post, setup, experiment, frame)
         agreement = Agreement(
             dict.fromkeys(clients, schema),
