@@ -94,7 +94,10 @@ for line, row in rows:
             problem = f"column {name!r}: {row[name].strip()!r} is in no training row"
             print(f"{place}, {problem}; it is predicted as if it were missing", file=sys.stderr)
     found = answer(x)
-    told = [classes[found.argmax()]] if classes else (found > 0.5).astype(int) if task == "multilabel" else found
+    best = int(found.argmax())
+    if card.get("threshold") is not None:
+        best = card["positive"] if found[card["positive"]] >= card["threshold"] else 1 - card["positive"]
+    told = [classes[best]] if classes else (found > 0.5).astype(int) if task == "multilabel" else found
     if "--probabilities" in sys.argv and task != "regression":
         told = [*told, *found.round(6)]
     print(",".join(map(str, told)))

@@ -70,15 +70,16 @@ class Models(Mapping[ClientId, PersonalModel]):
     ) -> None:
         """`cards` of clients whose models are files may be None: the files hold them. `module` is the clients' net,
         None where its name on a card is enough."""
-        self._cards = cards
+        self._cards = dict(cards)
         self._folder = folder
         self._module = module
         self._runner: ModelRunner | None = None
         self._held: dict[ClientId, tuple[Model, Vector]] = {}
         self._same: dict[bytes, Vector] = {}
 
-    def add(self, client: ClientId, model: Model, buffers: Vector) -> None:
+    def add(self, client: ClientId, model: Model, buffers: Vector, card: ModelCard) -> None:
         """Keep a client's model that no run directory holds."""
+        self._cards[client] = card
         if not isinstance(model, np.ndarray):
             self._held[client] = model, self._shared(buffers)
         elif self._folder is None:
@@ -273,10 +274,11 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
             answers[outcome.client] = outcome.answers
         client, buffers = outcome.client, outcome.buffers
         own = np.zeros(0, np.float32) if buffers is None else buffers
+        card = dataclasses.replace(cards[client], threshold=outcome.threshold, positive=setup.objective.positive)
         if folder is not None:
             named = statistics.named(own)
-            folder.save_model(client, model_bytes(outcome.model, setup.task.layout, cards[client], named))
-        models.add(client, outcome.model, own)
+            folder.save_model(client, model_bytes(outcome.model, setup.task.layout, card, named))
+        models.add(client, outcome.model, own, card)
     joining = rounds.join(prepared.newcomers)
     joined = list(rounds.finish("adapt", prepared.newcomers))
     agreed = prepared.agreement

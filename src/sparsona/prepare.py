@@ -307,7 +307,8 @@ def _objective(given: Objective | None, data: Dataset, schema: Schema, evaluatio
     """The objective that is given, or that of the data, with the metrics that are asked for."""
     unknown = schema.scaling == "published" and not data.classes and bool(np.isnan(data.targets).any())
     found = given or (multilabel() if unknown else objective_of(schema))
-    return found.measured_by(evaluation.metrics, schema.classes or schema.targets, evaluation.positive)
+    labels = schema.classes or schema.targets
+    return found.measured_by(evaluation.metrics, labels, evaluation.positive, evaluation.threshold)
 
 
 def _newcomers(federation: Federation, share: float, chance: Chance) -> tuple[ClientId, ...]:

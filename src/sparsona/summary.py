@@ -20,8 +20,9 @@ from sparsona.runs.about import environment
 from sparsona.runs.answers import together
 from sparsona.runs.clients import ClientScores, Score, scored
 from sparsona.runs.records import RunLog
-from sparsona.runs.scores import POINTS
+from sparsona.runs.scores import POINTS, summarise
 from sparsona.runs.state import digest
+from sparsona.training.constant import constant_answers
 from sparsona.version import __version__
 from sparsona.wire import Ledger
 
@@ -80,6 +81,9 @@ def summary_of(
     if small:
         summary["too_few_test_rows"] = {"fewest": experiment.split.fewest, "clients": small}
     _add_pooled(summary, setup, run_log, answers or {})
+    constant = _constant(setup, experiment.split.fewest)
+    if constant is not None:
+        summary["constant"] = constant
     if undefined := _undefined(setup.objective.metric_names, clients):
         summary["undefined"] = undefined
     return summary
@@ -92,6 +96,21 @@ def _scores(metrics: Sequence[str], run_log: RunLog) -> dict[str, Any]:
         metric: {point: found for point in POINTS if (found := run_log.kept(point, other))}
         for metric, other in named.items()
     }
+
+
+def _constant(setup: Setup, fewest: int) -> dict[str, float | None] | None:
+    """What the constant answer scores by the metric that decides; None where the engine does not have the rows."""
+    objective, data = setup.objective, setup.federation.data
+    one = _metric_of(objective.metric_name, objective.metrics)
+    if one is None or objective.task is None or not len(data):
+        return None
+    scores = {}
+    for client in setup.task.clients:
+        split = setup.federation.splits[client]
+        if len(split.test) >= fewest:
+            said = constant_answers(objective, data.targets, split.train, split.test, data.classes)
+            scores[client] = one.value(said)
+    return summarise(scores, setup.test_rows, objective.higher_is_better)
 
 
 def _add_pooled(summary: dict[str, Any], setup: Setup, run_log: RunLog, answers: Mapping[ClientId, Answers]) -> None:

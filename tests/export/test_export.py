@@ -17,7 +17,7 @@ from torch import nn
 import sparsona
 from sparsona.errors import DataError, InputError
 from sparsona.export.files import read_model
-from sparsona.export.predict import load_model, predict_file
+from sparsona.export.predict import load_model, predict_file, write_predictions
 from sparsona.export.run import export_model
 
 pandas = pytest.importorskip("pandas")
@@ -248,3 +248,33 @@ def test_onnx_takes_columns_and_gives_targets_far_from_zero(tmp_path: Path) -> N
     prediction = session.run(["prediction"], {"x0": x[:, :1], "x1": x[:, 1:].astype(np.float32)})[0]
     expected = result.models["a"].predict(x)
     assert np.abs(prediction - expected).max() < 1e-3 < np.ptp(expected)
+
+
+def test_a_threshold_decides_in_every_format(tmp_path: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    rule = {"positive": "ill", "threshold": "sensitivity=1.0"}
+    sparsona.run("fedavg", data=wards(200), rounds=3, categorical="sex,kind", evaluation=rule, out=tmp_path / "run")
+    model = sparsona.load(tmp_path / "run").models["east"]
+    rows = wards(200)["east"]
+    expected = np.where(model.probabilities(rows)[:, 0] >= model.card.threshold, "ill", "well").tolist()
+    likeliest = np.where(model.probabilities(rows)[:, 0] >= 0.5, "ill", "well").tolist()
+    assert expected != likeliest
+    assert model.predict(rows).tolist() == expected
+    for suffix in ("safetensors", "npz", "onnx"):
+        export_model(tmp_path / "run", "east", tmp_path / f"east.{suffix}")
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    count = write_predictions(tmp_path / "east.npz", tmp_path / "rows.csv", tmp_path / "out.csv", "sex", exact=True)
+    header, *lines = (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines()
+    assert count == len(lines)
+    assert header == "sex,prediction,p(ill),p(well)"
+    assert [line.split(",")[1] for line in lines] == expected
+    assert [line.split(",")[0] for line in lines] == rows["sex"].tolist()
+    columns = {
+        "age": rows[["age"]].to_numpy(np.float32),
+        "sex": rows[["sex"]].to_numpy(object),
+        "kind": rows[["kind"]].to_numpy(np.float32),
+    }
+    session = runtime.InferenceSession(tmp_path / "east.onnx")
+    assert session.run(["prediction"], columns)[0].tolist() == expected
+    with pytest.raises(InputError, match="no column"):
+        write_predictions(tmp_path / "east.npz", tmp_path / "rows.csv", tmp_path / "out.csv", "agee")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -187,3 +189,22 @@ def test_an_own_objective_has_its_own_metric() -> None:
         sparsona.run(
             "local", data=wards(np.random.default_rng(2)), model=nn.Linear(3, 1), objective=own, metrics=["mae"]
         )
+
+
+def test_a_threshold_of_validation_rows_is_carried_by_the_model(tmp_path: Path) -> None:
+    data = clinics(np.random.default_rng(10))
+    evaluation = {"positive": "ill", "threshold": "sensitivity=0.95", "metrics": ["sensitivity", "accuracy"]}
+    plain = sparsona.run("fedavg", data=data, rounds=3, metrics=["sensitivity"], evaluation={"positive": "ill"})
+    result = sparsona.run("fedavg", data=data, rounds=3, evaluation=evaluation, out=tmp_path / "run")
+    assert result.summary["digest"] == plain.summary["digest"]
+    assert result.summary["sensitivity"]["pre"]["mean"] > plain.summary["sensitivity"]["pre"]["mean"]
+    model = sparsona.load(tmp_path / "run").models["east"]
+    assert model.card.threshold is not None
+    inputs = data["east"][0]
+    ill = model.probabilities(inputs)[:, 0] >= model.card.threshold
+    assert (model.predict(inputs) == np.where(ill, "ill", "well")).all()
+
+
+def test_a_threshold_is_for_two_classes() -> None:
+    with pytest.raises(InputError, match="two classes"):
+        sparsona.run("fedavg", data="digits", rounds=1, evaluation={"threshold": "youden"})

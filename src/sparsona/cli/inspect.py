@@ -91,14 +91,16 @@ def predict(
     model: Annotated[Path, typer.Argument(help="a model that sparsona export wrote: .safetensors or .npz")],
     rows: Annotated[Path, typer.Argument(metavar="FILE", help="raw rows, without a target: .csv, .parquet or .npz")],
     to: Annotated[Path | None, typer.Option("--out", help="the csv to write [to the screen]")] = None,
+    id: Annotated[str, typer.Option("--id", metavar="COLUMN", help="repeat this column of the rows")] = "",
+    exact: Annotated[bool, typer.Option("--probabilities", help="write probabilities with all digits")] = False,
 ) -> None:
     """Predict raw rows with an exported model, as csv."""
     from sparsona.export.predict import predict_file, write_predictions
 
     if to is None:
-        predict_file(model, rows, Screen(sys.stdout) if sys.stdout.isatty() else sys.stdout)
+        predict_file(model, rows, Screen(sys.stdout) if sys.stdout.isatty() else sys.stdout, id, exact)
         return
-    count = write_predictions(model, rows, to)
+    count = write_predictions(model, rows, to, id, exact)
     out.print(f"wrote {to}: {counted(count, 'prediction')}", soft_wrap=True)
 
 

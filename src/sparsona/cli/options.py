@@ -59,6 +59,7 @@ class RunOptions:
     class_weights: Annotated[str | None, Setting("training.class_weights")] = None
     metric: Annotated[list[str] | None, Option(metavar="NAME"), Setting("evaluation.metrics")] = None
     pool: Annotated[List, Setting("personal.pool")] = None
+    threshold: Annotated[str | None, Setting("evaluation.threshold")] = None
     new_clients: float | None = None
     target: Annotated[str | None, Option(metavar="COLUMN"), Setting("columns.target")] = None
     task: Annotated[str | None, Setting("columns.task")] = None

@@ -119,7 +119,7 @@ def _run_and_show(prepared: Prepared, folder: Path, resume: bool, tensorboard: b
     from sparsona.api import execute
     from sparsona.report import console as show
     from sparsona.report.tensorboard import scalars, told_to
-    from sparsona.report.words import runaway
+    from sparsona.report.words import no_better_than_constant, runaway
     from sparsona.runs.directory import RunDirectory
     from sparsona.runs.records import RoundReport
 
@@ -135,6 +135,7 @@ def _run_and_show(prepared: Prepared, folder: Path, resume: bool, tensorboard: b
     if not quiet:
         out.print(show.closing(result.summary))
         out.print(show.traffic(result.summary), soft_wrap=True)
-    if warning := runaway(result.summary["loss"]):
-        err.print(f"{folder}: {warning}", soft_wrap=True, highlight=False)
+    for warning in (runaway(result.summary["loss"]), no_better_than_constant(result.summary)):
+        if warning:
+            err.print(f"{folder}: {warning}", soft_wrap=True, highlight=False)
     return result

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 from torch import nn
 
+from sparsona.data.dataset import Array
 from sparsona.data.schema.schema import Category, Number, Schema
 from sparsona.data.schema.told import told_schema
 from sparsona.errors import InputError, WireError, printable
@@ -19,7 +21,8 @@ from sparsona.version import __version__
 KEY = "sparsona"
 """Under this name a file of any format holds the JSON."""
 
-FORMAT = 1
+FORMAT = 2
+"""2: the card has a threshold, which a program of format 1 would not know of."""
 MOST_OUTPUTS = 10**6
 
 
@@ -38,13 +41,23 @@ class ModelCard:
     outputs: int
     schema: Schema
     chain: tuple[Mapping[str, Any], ...] = ()
+    threshold: float | None = None
+    """The probability from which on the class number `positive` is predicted; None: the likeliest class is."""
+    positive: int = 1
+
+    def predicted(self, probabilities: Array, likeliest: Array) -> Array:
+        """The class numbers that a model predicts."""
+        if self.threshold is None:
+            return likeliest
+        found: Array = np.where(probabilities[:, self.positive] >= self.threshold, self.positive, 1 - self.positive)
+        return found
 
     def text(
         self, tensors: Mapping[str, tuple[int, ...]] | None = None, experts: Sequence[Mapping[str, Any]] = ()
     ) -> str:
         """The JSON of the card; `tensors` are the names and shapes of the weights, `experts` what a mixture is of."""
         tree = {
-            "format": FORMAT,
+            "format": 1 if self.threshold is None else FORMAT,
             "sparsona": __version__,
             "client": self.client,
             "method": self.method,
@@ -57,6 +70,7 @@ class ModelCard:
             "missing": sorted(self.schema.format.words),
             "tensors": {} if tensors is None else tensors,
             "chain": self.chain,
+            **({} if self.threshold is None else {"threshold": self.threshold, "positive": self.positive}),
             **({"experts": list(experts)} if experts else {}),
         }
         return json.dumps(tree, ensure_ascii=False)
@@ -75,7 +89,11 @@ def card_of(text: str, where: str) -> ModelCard:
         if type(tree["outputs"]) is not int or not 1 <= tree["outputs"] <= MOST_OUTPUTS:
             raise ValueError("the number of outputs is not valid")
         named = {key: tree[key] for key in keys}
-        return ModelCard(**named, outputs=tree["outputs"], schema=schema, chain=tuple(tree["chain"]))
+        threshold, positive = tree.get("threshold"), tree.get("positive", 1)
+        if threshold is not None and not (0 <= float(threshold) <= 1 and positive in (0, 1)):
+            raise ValueError("the threshold is not valid")
+        card = ModelCard(**named, outputs=tree["outputs"], schema=schema, chain=tuple(tree["chain"]))
+        return replace(card, threshold=threshold, positive=positive)
     except (ValueError, KeyError, TypeError, RecursionError, WireError) as error:
         why = printable(error if isinstance(error, WireError) else repr(error), 200)
         raise InputError(f"{where} holds no card of its model that can be read ({why}): export it again") from None

@@ -21,7 +21,7 @@ from sparsona.errors import InputError
 from sparsona.experts.constant import Constant
 from sparsona.experts.forest import Trees
 from sparsona.experts.linear_model import LinearModel
-from sparsona.export.card import KEY
+from sparsona.export.card import KEY, ModelCard
 from sparsona.export.portable import experts_of, weights_of
 from sparsona.export.predict import PersonalModel
 
@@ -79,7 +79,7 @@ def onnx_bytes(model: PersonalModel) -> bytes:
     graph = OnnxGraph(onnx)
     ready = _encoded(graph, schema)
     outputs = _mixed(graph, model, ready)
-    _answers(graph, schema, outputs, model.card.outputs)
+    _answers(graph, model.card, outputs)
     whole = onnx.helper.make_graph(graph.nodes, "sparsona", graph.inputs, graph.outputs, graph.constants)
     opsets = [onnx.helper.make_opsetid(domain, version) for domain, version in (("", OPSET), ("ai.onnx.ml", 3))]
     made = onnx.helper.make_model(whole, opset_imports=opsets, ir_version=IR, producer_name="sparsona")
@@ -297,11 +297,17 @@ def _channels(values: tuple[float, ...], axes: int) -> Array:
     return np.array(values, np.float32).reshape(1, -1, *(1,) * (axes - 1))
 
 
-def _answers(graph: OnnxGraph, schema: Schema, outputs: str, count: int) -> None:
+def _answers(graph: OnnxGraph, card: ModelCard, outputs: str) -> None:
     """The nodes from the net's outputs to predictions."""
+    schema, count = card.schema, card.outputs
     if schema.task == "classification":
         graph.node("Softmax", outputs, axis=1, name="probabilities")
         best = graph.node("ArgMax", outputs, axis=1, keepdims=0)
+        if card.threshold is not None:
+            yes = graph.node("Gather", "probabilities", graph.constant(card.positive, np.int64), axis=1)
+            least = graph.constant(card.threshold, np.float32)
+            places = (graph.constant(place, np.int64) for place in (card.positive, 1 - card.positive))
+            best = graph.node("Where", graph.node("GreaterOrEqual", yes, least), *places)
         named = schema.speak(np.arange(len(schema.classes)))
         kind = {"i": "INT64", "f": "DOUBLE"}.get(named.dtype.kind, "STRING")
         graph.node("Gather", graph.constant(named), best, axis=0, name="prediction")

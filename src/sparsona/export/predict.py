@@ -28,6 +28,7 @@ from sparsona.layout import Layout
 from sparsona.message import Vector
 from sparsona.method import ClientId, Model, Predictor
 from sparsona.methods import METHODS
+from sparsona.registry import suggest
 from sparsona.runs.state import unpack
 from sparsona.training.objective import probabilities
 from sparsona.training.runner import EVAL_BATCH, ModelRunner
@@ -62,7 +63,10 @@ class PersonalModel:
 
     def predict(self, rows: Any, where: str = "the rows") -> Array:
         """Classes by their names, or numbers in the target's units."""
-        found: Array = self.runner.objective.predict(self.outputs(rows, where)).cpu().numpy()
+        outputs = self.outputs(rows, where)
+        found: Array = self.runner.objective.predict(outputs).cpu().numpy()
+        if self.card.threshold is not None:
+            found = self.card.predicted(probabilities(outputs), found)
         return self.card.schema.speak(found)
 
     def probabilities(self, rows: Any, where: str = "the rows") -> Array:
@@ -162,7 +166,7 @@ def _classes(tree: Any) -> Iterator[str]:
         yield from _classes(one)
 
 
-def write_predictions(model: Path, rows: Path, to: Path) -> int:
+def write_predictions(model: Path, rows: Path, to: Path, id: str = "", exact: bool = False) -> int:
     """Predict the rows of a file into a csv file, which is written last and whole; returns how many they are.
 
     It replaces no file but one of predictions.
@@ -171,7 +175,7 @@ def write_predictions(model: Path, rows: Path, to: Path) -> int:
         if to.exists() and given.exists() and to.samefile(given):
             raise InputError(f"--out {to} is the file of {what}: give another path")
     text = io.StringIO()
-    count = predict_file(model, rows, text)
+    count = predict_file(model, rows, text, id, exact)
     known = (b"prediction,", b"prediction\n", text.getvalue().encode().partition(b"\n")[0] + b"\n")
     write_named(to, text.getvalue(), "a file of predictions", lambda there: there.startswith(known))
     return count
@@ -181,25 +185,40 @@ class Writable(Protocol):
     """Takes texts: a file, or a terminal."""
 
     def write(self, text: str, /) -> object:
-        """Write a text."""
+        """Take a text."""
 
 
-def predict_file(model: Path, rows: Path, out: Writable) -> int:
-    """Write a csv of predictions, a line for each row of a csv, parquet or npz file; returns how many."""
+def predict_file(model: Path, rows: Path, out: Writable, id: str = "", exact: bool = False) -> int:
+    """Write a csv of predictions, a line for each row of a csv, parquet or npz file; returns how many.
+
+    The column `id` of the rows stands first, as it is. Probabilities have six digits, or if `exact` all of them.
+    """
     predictor = load_model(model)
     table = read_rows(rows)
     schema = predictor.card.schema
     found = predictor.predict(table, str(rows))
     writer = csv.writer(out, lineterminator="\n")
+    names = _echoed(table.read(schema.format), id, rows) if id else [[]] * len(found)
     if schema.task == "classification":
         shares = predictor.probabilities(table, str(rows))
-        writer.writerow(["prediction", *(f"p({name})" for name in schema.classes)])
-        for row, share in zip(found.tolist(), shares.tolist(), strict=True):
-            writer.writerow([row, *(f"{p:.6f}" for p in share)])
+        writer.writerow([*([id] if id else []), "prediction", *(f"p({name})" for name in schema.classes)])
+        for name, row, share in zip(names, found.tolist(), shares.tolist(), strict=True):
+            writer.writerow([*name, row, *(repr(p) if exact else f"{p:.6f}" for p in share)])
+    elif exact:
+        raise InputError("--probabilities are those of classes: this model predicts none")
     else:
-        writer.writerow(schema.targets if len(schema.targets) > 1 else ["prediction"])
-        writer.writerows(np.atleast_2d(found.reshape(len(found), -1)).tolist())
+        writer.writerow([*([id] if id else []), *(schema.targets if len(schema.targets) > 1 else ["prediction"])])
+        values = np.atleast_2d(found.reshape(len(found), -1)).tolist()
+        writer.writerows([*name, *row] for name, row in zip(names, values, strict=True))
     return len(found)
+
+
+def _echoed(table: Table, id: str, rows: Path) -> list[list[str]]:
+    """For each row the cell of the column `id`, as it was written."""
+    if id not in table.columns:
+        raise InputError(f"{rows} has no column {id!r}{suggest(id, table.columns)}")
+    values = table.columns[id].tolist()
+    return [[table.cell(row, id) if id in table.written else str(value)] for row, value in enumerate(values)]
 
 
 def read_rows(path: Path) -> Table:

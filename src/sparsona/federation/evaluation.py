@@ -38,6 +38,10 @@ class Evaluation:
     )
     positive: str = option("", "the class that sensitivity, precision and the like are about (none: the second of two)")
 
+    threshold: str = option(
+        "", "threshold of the positive class, chosen on validation rows: youden, or sensitivity=0.9 (none: 0.5)"
+    )
+
     def due(self, round: int, rounds: int) -> bool:
         """Whether models are measured in this round, counted from 0."""
         return round + 1 == rounds or (self.every > 0 and (round + 1) % self.every == 0)

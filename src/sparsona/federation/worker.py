@@ -100,6 +100,8 @@ class Outcome:
     samples: float = 0.0
     model: Model | None = None
     buffers: Vector | None = None
+    threshold: float | None = None
+    """The threshold of the positive class for the model that is kept, where one is chosen."""
     answers: Answers | None = None
     """What the model that is kept answers for the client's test rows; None where that is too much, or not asked for."""
     known: tuple[ScoredModel, ...] = ()
@@ -176,6 +178,7 @@ class Worker:
         reply = Message() if fit is None else fit.reply.stamped(Stamp(*down.stamp.order))
         own = runner.buffers if self._has_buffers else None
         reply = with_extras(reply, own if method.buffers == "averaged" else None, told)
+        threshold = self._threshold(kept, split) if job.keep_model and kept is not None else None
         outcome = Outcome(
             client=job.client,
             kind=job.kind,
@@ -190,21 +193,29 @@ class Worker:
             samples=0.0 if fit is None else runner.samples,
             model=used(kept) if job.keep_model and kept is not None else None,
             buffers=own if job.keep_model else None,
-            answers=self._answers(kept, split) if job.keep_model and kept is not None else None,
+            threshold=threshold,
+            answers=self._answers(kept, split, threshold) if job.keep_model and kept is not None else None,
             known=evaluator.known,
         )
         if fit is None:
             return memory, outcome
         return memory.after(fit, down.stamp, own if method.buffers == "own" else None, personal), outcome
 
-    def _answers(self, model: Model, split: ClientSplit) -> Answers | None:
+    def _threshold(self, model: Model, split: ClientSplit) -> float | None:
+        """The threshold that the client's validation rows choose for a model; None where none is asked for."""
+        if self.setup.objective.rule is None or not len(split.validation):
+            return None
+        (outputs,) = self.runner.test_outputs(held_out(model), split.validation)
+        return self.setup.objective.threshold(outputs, self.runner.targets.numpy()[split.validation])
+
+    def _answers(self, model: Model, split: ClientSplit, threshold: float | None) -> Answers | None:
         """What a model answers for the client's test rows, where answers are kept."""
         objective, targets = self.setup.objective, self.runner.targets.numpy()
         width = max(self.setup.task.classes, targets[:1].size)
         if objective.task is None or not len(split.test) or not are_kept(self.setup.federation, width):
             return None
         (outputs,) = self.runner.test_outputs(used(model), split.test)
-        return objective.answers(outputs, targets[split.test])
+        return objective.answers(outputs, targets[split.test], threshold)
 
     def _prior(self, local: Local) -> Vector | None:
         """The client's log prior, where training adds it to the outputs."""
@@ -291,10 +302,7 @@ class Evaluator:
 
     def _measure(self, model: Model) -> Scores:
         checked, (test, validation) = held_out(model), (self._split.test, self._split.validation)
-        if checked is model:
-            on_test, on_validation = self._runner.scores(model, test, validation)
-        else:
-            on_test, on_validation = (*self._runner.scores(model, test), *self._runner.scores(checked, validation))
+        on_test, on_validation = self._runner.scores(model, test, validation, None if checked is model else checked)
         names = self._runner.objective.metric_names
         others = dict(zip(names[1:], zip(on_test[1:], on_validation[1:], strict=True), strict=True))
         return Scores(on_test[0], on_validation[0], others)

@@ -86,6 +86,8 @@ def closing(summary: Mapping[str, Any]) -> Table:
     rows += [(metric, f"{point}, picked: round {pick['round']}", pick) for point, pick in summary["picked"].items()]
     others = summary.get("metrics", [metric])[1:]
     rows += [(other, f"{other}, {point}", values) for other in others for point, values in summary[other].items()]
+    if "constant" in summary:
+        rows.append((metric, "constant answer", summary["constant"]))
     if "new_clients" in summary:
         new = summary["new_clients"]
         joined = counted(new["count"], "new client")

@@ -58,6 +58,8 @@ class MeasuredRun:
     seconds: float
     finished: bool
     loss: Mapping[str, float]
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    """What summary.json holds; empty where the run has not ended."""
 
     @property
     def method(self) -> str:
@@ -192,8 +194,8 @@ def measure(folder: Path) -> MeasuredRun:
     fewest = int(settings.get("split", {}).get("fewest", 1))
     small = frozenset(client for client, data in about.clients.items() if data.test < fewest)
     finished = directory.summary_file.exists()
+    summary = directory.summary() if finished else {}
     if finished:
-        summary = directory.summary()
         rounds, seconds = summary["rounds"], summary["seconds"]
     else:
         progress = Checkpointer(directory.checkpoint).progress()
@@ -210,6 +212,7 @@ def measure(folder: Path) -> MeasuredRun:
         seconds=seconds,
         finished=finished,
         loss=losses.told(),
+        summary=summary,
     )
 
 

@@ -19,7 +19,7 @@ from sparsona.report.command import run_command
 from sparsona.report.comparison import LOCAL, Comparison, ComparisonRow, compare, gains, group_runs, key_of
 from sparsona.report.measured import MeasuredRun, Measurement, bottom_decile, mean_score
 from sparsona.report.statistics import Interval
-from sparsona.report.words import Answer, answer, runaway
+from sparsona.report.words import Answer, answer, no_better_than_constant, runaway
 from sparsona.runs.budget import Budget
 from sparsona.wire import Ledger
 from sparsona.words import counted
@@ -78,7 +78,12 @@ def page_data(
 def _warnings(runs: Sequence[MeasuredRun]) -> list[str]:
     """Runs that diverged, and what is doubtful in their tables: each line once, though all runs have the same table."""
     diverged = [f"{run.path.name}: {told}" for run in runs if (told := runaway(run.loss))]
-    return diverged + listed(dict.fromkeys(line for run in runs for line in run.about.doubts))
+    near = [f"{run.path.name}: {no_better_than_constant(run.summary)}" for run in runs if _near_constant(run)]
+    return diverged + near + listed(dict.fromkeys(line for run in runs for line in run.about.doubts))
+
+
+def _near_constant(run: MeasuredRun) -> bool:
+    return run.method != "naive" and bool(run.summary) and bool(no_better_than_constant(run.summary))
 
 
 def _compare_command(settings: Mapping[str, Any]) -> str:

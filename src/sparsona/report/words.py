@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sparsona.metrics._named import in_percent
+from sparsona.metrics._named import in_percent, known
 from sparsona.report.comparison import Comparison, ComparisonRow, Lead
 from sparsona.report.console import size
 from sparsona.report.statistics import Interval
@@ -67,6 +68,34 @@ def runaway(loss: Mapping[str, float]) -> str:
     advice = "the models may be running away; try smaller steps: training.lr, or options of the method"
     clients = counted(int(loss["clients"]), "client")
     return f"warning: the training loss rose for {loss['rose']:g} of {clients} {medians}: {advice}"
+
+
+def no_better_than_constant(summary: Mapping[str, Any]) -> str:
+    """A warning where a constant answer scores within a point of the models, or better; nothing otherwise.
+
+    >>> scores = {"metric": "accuracy", "accuracy": {"pre": {"mean": 0.944}}, "constant": {"mean": 0.94}}
+    >>> no_better_than_constant(scores)
+    'warning: the models score 94.4 %, and always saying the most frequent class 94.0 %: measure --metric auc or ...'
+    >>> no_better_than_constant({**scores, "constant": {"mean": 0.6}})
+    ''
+    """
+    metric = str(summary["metric"])
+    found, constant = summary[metric].get("pre", {}).get("mean"), summary.get("constant", {}).get("mean")
+    one = known(metric)
+    if found is None or constant is None or one is None:
+        return ""
+    margin = NEAR if in_percent(metric) else NEAR * abs(constant)
+    if (found - constant if one.higher_is_better else constant - found) > margin:
+        return ""
+    said = "the mean" if "regression" in one.tasks else "the most frequent class"
+    other = "balanced-accuracy" if metric == "auc" else "auc"
+    advice = (
+        "try more rounds, another learning rate or model"
+        if "regression" in one.tasks
+        else f"measure --metric {other} or --metric sensitivity, and try --class-weights balanced"
+    )
+    both = f"the models score {score_text(found, metric)}, and always saying {said} {score_text(constant, metric)}"
+    return f"warning: {both}: {advice}"
 
 
 def answer(

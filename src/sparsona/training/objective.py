@@ -14,6 +14,7 @@ from sparsona.data.dataset import Array
 from sparsona.errors import InputError
 from sparsona.metrics import Answers, Metric, TaskName
 from sparsona.metrics._named import chosen
+from sparsona.metrics._threshold import ThresholdRule
 from sparsona.words import counted
 
 
@@ -41,42 +42,56 @@ class Objective:
     metrics: tuple[Metric, ...] = ()
     positive: int = 1
     """Of two classes, the one that sensitivity, precision and the like are about."""
+    rule: ThresholdRule | None = None
+    """How the threshold of the positive class is chosen on validation rows; None: the likelier class is predicted."""
 
     @property
     def metric_names(self) -> tuple[str, ...]:
         """What is measured; the first decides."""
         return tuple(one.name for one in self.metrics) or (self.metric_name,)
 
-    def measure(self, outputs: torch.Tensor, targets: Array) -> tuple[float, ...]:
+    def threshold(self, outputs: torch.Tensor, targets: Array) -> float | None:
+        """The threshold that validation rows choose; None where none is asked for, or they are all of one class."""
+        return None if self.rule is None or not len(targets) else self.rule.choose(self.answers(outputs, targets))
+
+    def measure(self, outputs: torch.Tensor, targets: Array, threshold: float | None = None) -> tuple[float, ...]:
         """The score of each metric on some rows; NaN where it is not defined."""
         if not len(targets):
             return (float("nan"),) * len(self.metric_names)
-        if not self.metrics:
+        if not self.metrics and threshold is None:
             return (self.metric(self.predict(outputs).cpu().numpy(), targets),)
-        answers = self.answers(outputs, targets)
+        answers = self.answers(outputs, targets, threshold)
+        if not self.metrics:
+            return (self.metric(answers.predictions, targets),)
         return tuple(one.value(answers) for one in self.metrics)
 
-    def answers(self, outputs: torch.Tensor, targets: Array) -> Answers:
-        """The answers that a model's outputs stand for."""
+    def answers(self, outputs: torch.Tensor, targets: Array, threshold: float | None = None) -> Answers:
+        """The answers that a model's outputs stand for; with a threshold, the positive class from there on."""
         assert self.task is not None
         found = self.predict(outputs).cpu().numpy()
         if self.task == "classification":
             given = probabilities(outputs)
+            if threshold is not None:
+                found = np.where(given[:, self.positive] >= threshold, self.positive, 1 - self.positive)
             return Answers(self.task, found, given, targets, self.positive)
         wide = found.reshape(len(found), -1).astype(np.float64)
         truth = targets.reshape(wide.shape).astype(np.float64)
         yes = torch.sigmoid(outputs.double()).cpu().numpy().reshape(wide.shape)
         return Answers(self.task, wide, yes if self.task == "multilabel" else wide[:, :0], truth)
 
-    def measured_by(self, names: Sequence[str], labels: Sequence[str] = (), positive: str = "") -> Objective:
+    def measured_by(
+        self, names: Sequence[str], labels: Sequence[str] = (), positive: str = "", threshold: str = ""
+    ) -> Objective:
         """The same objective with these metrics; `labels` are the names of the classes, or of several targets."""
-        if not names and not positive:
+        if not names and not positive and not threshold:
             return self
         if self.task is None:
             raise InputError("an objective of your own has its own metric: leave metrics out")
-        place = _place(positive, labels, self.task)
+        place, rule = _place(positive, labels, self.task), ThresholdRule.parse(threshold)
+        if rule is not None and (self.task != "classification" or len(labels) != 2):
+            raise InputError("a threshold is for two classes: leave evaluation.threshold out")
         if not names:
-            return replace(self, positive=place)
+            return replace(self, positive=place, rule=rule)
         found = chosen(names, self.task, labels)
         first = found[0]
         return replace(
@@ -85,6 +100,7 @@ class Objective:
             metric_name=first.name,
             higher_is_better=first.higher_is_better,
             positive=place,
+            rule=rule,
         )
 
 

@@ -207,10 +207,18 @@ class ModelRunner:
         outputs = self._outputs_of(model, indices, SCORE_BATCH if isinstance(model, np.ndarray) else EVAL_BATCH)
         return self.objective.metric(self.objective.predict(outputs).cpu().numpy(), self._targets.numpy()[indices])
 
-    def scores(self, model: Model, *parts: Indices) -> list[tuple[float, ...]]:
-        """All metrics of `model` on each part of samples."""
-        targets, found = self._targets.numpy(), self.test_outputs(model, *parts)
-        return [self.objective.measure(outputs, targets[part]) for outputs, part in zip(found, parts, strict=True)]
+    def scores(
+        self, model: Model, test: Indices, validation: Indices, checked: Model | None = None
+    ) -> list[tuple[float, ...]]:
+        """All metrics of `model` on test samples, and of `model` or the one that is `checked` on validation samples."""
+        parts, targets = (test, validation), self._targets.numpy()
+        if checked is None:
+            found = self.test_outputs(model, *parts)
+        else:
+            found = [*self.test_outputs(model, test), *self.test_outputs(checked, validation)]
+        threshold = self.objective.threshold(found[1], targets[validation])
+        pairs = zip(found, parts, strict=True)
+        return [self.objective.measure(outputs, targets[part], threshold) for outputs, part in pairs]
 
     def test_outputs(self, model: Model, *parts: Indices) -> list[torch.Tensor]:
         """The outputs of `model` on each part of samples, with the prior.

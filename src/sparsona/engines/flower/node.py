@@ -60,6 +60,7 @@ from sparsona.message import Stamp
 from sparsona.method import ClientId, Method
 from sparsona.models._build import weights_of
 from sparsona.registry import split_spec
+from sparsona.runs.answers import write_answers
 from sparsona.runs.names import file_stem
 from sparsona.version import __version__
 from sparsona.wire import decode
@@ -272,13 +273,23 @@ class Node:
         setup, experiment = session.setup, session.experiment
         numbers, chain = outputs_of(session.schema), layers(setup.module)
         card = ModelCard(
-            self.client, experiment.method, self._data.name, experiment.model, numbers, session.schema, chain
+            self.client,
+            experiment.method,
+            self._data.name,
+            experiment.model,
+            numbers,
+            session.schema,
+            chain,
+            outcome.threshold,
+            setup.objective.positive,
         )
         own = np.zeros(0, np.float32) if outcome.buffers is None else outcome.buffers
         named = Layout.of_buffers(setup.module).named(own)
         model = model_bytes(outcome.model, setup.task.layout, card, named)
         file = self._folder / f"{file_stem(self.client)}.safetensors"
         write_atomically(file, model)
+        if outcome.answers is not None:
+            write_answers(self._folder, {self.client: outcome.answers})
         report = report_of(self.client, experiment, setup, outcome.scores, file)
         write_atomically(self._folder / "report.txt", report)
         log.info("the run is over: the model is in %s and %s", file, "was sent" if self.rules.model else "nowhere else")

@@ -55,7 +55,7 @@ def setup_of(
     flat = FlatModule(module)
     task = Task(flat.layout, flat.read(), clients, experiment.rounds, shape, len(schema.classes), chance)
     wanted, labels = experiment.evaluation, schema.classes or schema.targets
-    objective = objective_of(schema).measured_by(wanted.metrics, labels, wanted.positive)
+    objective = objective_of(schema).measured_by(wanted.metrics, labels, wanted.positive, wanted.threshold)
     return Setup(
         method,
         task,
