@@ -9,7 +9,8 @@ One of four clients attacks. A row is a method, a column an attack. Verdicts:
 - poisoned: the server's numbers are not finite, or a hundred times those of an honest run
 - crashed: the run has ended with an error
 
-What a hostile organiser can read of a client's rows: benchmarks/organiser.py.
+What a hostile organiser can read of a client's rows: benchmarks/organiser.py. Mutated heads and files:
+benchmarks/mutants.py, which this script runs first (--mutants 0 leaves it out).
 
 It continues where it was stopped: results are kept in --out.
 """
@@ -26,6 +27,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import mutants
 import numpy as np
 
 from sparsona.engines.inprocess import InProcess
@@ -213,12 +215,15 @@ def verdict(name: str, attack: str, honest: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--methods", default="", help="names, separated by commas [all]")
+    parser.add_argument("--mutants", type=int, default=100_000, help="mutated heads and files")
     parser.add_argument("--out", type=Path, default=Path("runs/attacks.json"))
     given = parser.parse_args()
     names = given.methods.split(",") if given.methods else METHODS.names()
     warnings.simplefilter("ignore")
     logging.getLogger("sparsona").setLevel(logging.ERROR)
     make_deterministic()
+    if given.mutants and mutants.report(given.mutants):
+        raise SystemExit(1)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     table: dict[str, dict[str, str]] = json.loads(given.out.read_text()) if given.out.exists() else {}
     for name in names:

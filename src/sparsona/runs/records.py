@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from sparsona.errors import RunError, printable
 from sparsona.files import json_of, read_regular
 from sparsona.method import ClientId
@@ -62,13 +64,12 @@ class ClientRecord:
         """The record that a line of JSON holds."""
         raw: dict[str, Any] = json_of(text)
         raw["loss"] = _nan(raw["loss"])
-        raw |= {key: Ledger(**raw[key]) for key in ("down", "up")}
         raw |= {key: {point: _nan(score) for point, score in raw[key].items()} for key in ("test", "validation")}
         raw["others"] = {
             metric: {point: (_nan(test), _nan(validation)) for point, (test, validation) in points.items()}
             for metric, points in raw.get("others", {}).items()
         }
-        return cls(**raw)
+        return _RECORD.validate_python(raw)
 
     def measured(
         self, point: str, test: float, validation: float, others: Mapping[str, tuple[float, float]] | None = None
@@ -80,6 +81,7 @@ class ClientRecord:
         return self
 
 
+_RECORD = TypeAdapter(ClientRecord)
 _LINE = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
