@@ -26,10 +26,8 @@ def test_the_checks_of_ci_are_those_of_make_check() -> None:
     commands = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line and line[0] != "#"]
     assert commands[-1] == "make check"
     assert [line for line in commands if line.startswith("make")] == ["make check"]
-    listed = re.findall(r"^CHECKS\w* := (.*)$", MAKEFILE, re.MULTILINE)
-    planned = make("--dry-run", "check")
-    assert len(listed) == 2
-    assert all(names in planned for names in listed)
+    (listed,) = re.findall(r"^CHECKS := (.*)$", MAKEFILE, re.MULTILINE)
+    assert listed in make("--dry-run", "check")
 
 
 def test_hooks_run_what_lint_and_types_run() -> None:
