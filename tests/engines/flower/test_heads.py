@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from flower_helpers import Federation
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mutations import mutated
 
@@ -197,3 +197,36 @@ def test_without_scores_no_loss_is_sent(tmp_path: Path) -> None:
     federation.run()
     assert seen
     assert all(head["loss"] is None and not head["scores"] for head in seen)
+
+
+@pytest.mark.parametrize("kind", ["hello", "agreed", "turn", "finish"])
+@settings(deadline=None, max_examples=8, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_an_evil_owner_costs_the_others_nothing(
+    kind: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """One of four mutates all its answers to one kind of message: the run names it at the start, or goes on."""
+    federation = Federation(tmp_path_factory.mktemp("evil"), method="fedavg", rounds=2, clients=4, partition="iid")
+
+    def lie(parcel: Parcel, answer: Returned) -> Returned:
+        if parcel.head["kind"] != kind or parcel.node != 1 or answer.head is None:
+            return answer
+        try:
+            head = from_text(json.dumps(data.draw(mutated(answer.head))))
+        except BadParcel as error:
+            return Returned(answer.name, why=str(error))
+        return dataclasses.replace(answer, head=head)
+
+    federation.carrier.change = lie
+    try:
+        federation.run()
+    except RunError as error:
+        why = str(error)
+        assert kind in ("hello", "agreed")
+        assert "c1" in why
+        assert not any(client in why for client in ("c0", "c2", "c3"))
+        return
+    lines = RunDirectory(federation.home / "runs" / "run").lines()
+    honest = [line for line in lines if line.client != "c1"]
+    assert len(honest) == 6
+    assert all(line.arrived and not line.refused for line in honest)

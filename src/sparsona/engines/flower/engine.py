@@ -196,11 +196,11 @@ class FlowerEngine:
         return self._post.clients
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        now = time.monotonic()
         # A client that has let a deadline pass is asked to train, and not measured before it answers again: else it
         # would cost the others three deadlines per round.
         unasked = self._silent | self.working | self._post.late
         asked = [job for job in jobs if job.kind == "fit" or job.client not in unasked]
+        now = time.monotonic()  # the time that the downlinks took to make is not the clients'
         fits = bool(asked) and asked[0].kind == "fit"
         lasting = self._window is not None and (fits or not asked)
         until = now + (self._window if lasting and self._window is not None else self._deadline)
