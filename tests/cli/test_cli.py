@@ -33,7 +33,7 @@ def test_a_run_leaves_everything_that_is_promised(sparsona: Any, tmp_path: Path)
     for key in ("data", "model", "clients", "rounds", "seed", "seconds", "peak_rss_mb", "digest"):
         assert key in summary
     for point in ("pre", "post"):
-        assert set(summary["accuracy"][point]) == {"mean", "weighted", "bottom_decile", "worst"}
+        assert {"mean", "weighted", "bottom_decile", "worst"} <= set(summary["accuracy"][point])
     records = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
     assert len(records) == 12
     assert (

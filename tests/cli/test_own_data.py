@@ -57,7 +57,7 @@ def test_a_folder_from_raw_files_to_predictions(sparsona: Any, people: Path, tmp
     code, _, err = sparsona("export", "r", "--client", "bob", "--to", "bob.pt")
     assert (code, err) == (
         2,
-        "sparsona: cannot write bob.pt: give --format, or a name that ends in .safetensors, .npz, .onnx\n",
+        "sparsona: cannot write bob.pt: give --format, or a name that ends in .safetensors, .npz, .onnx, .txt\n",
     )
 
 
