@@ -177,7 +177,7 @@ def test_kept_results_outlive_the_runs(tmp_path: Path) -> None:
     found = json.loads(file.read_text())["runs"]["short"]
     assert found["settings"] == digest
     assert found["test_samples"] > 0
-    assert found["accuracy"]["pre"].keys() == {"mean", "weighted", "bottom_decile", "worst"}
+    assert {"mean", "weighted", "bottom_decile", "worst"} <= found["accuracy"]["pre"].keys()
     assert "machine" in found
     assert "date" in found
     assert "/" not in before.replace("GPU/", ""), "no path of this machine is kept"

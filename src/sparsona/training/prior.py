@@ -46,8 +46,8 @@ def balanced_weights(labels: npt.NDArray[np.int64], classes: int, least: int = 1
 
     A class that fewer than `least` examples have weighs as if it had that many: else few rows would decide a training.
 
-    >>> balanced_weights(np.array([0, 0, 0, 1]), 3).round(3).tolist()
-    [0.667, 2.0, 0.0]
+    >>> balanced_weights(np.array([0, 0, 0, 0, 1, 1]), 3)
+    array([0.75, 1.5 , 0.  ], dtype=float32)
     """
     counts = np.bincount(labels, minlength=classes)[:classes].astype(np.float64)
     weights = np.divide(1.0, np.maximum(counts, least), out=np.zeros(classes), where=counts > 0)
