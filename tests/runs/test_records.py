@@ -10,7 +10,7 @@ import pytest
 import sparsona
 from sparsona.errors import RunError
 from sparsona.runs.directory import RunDirectory
-from sparsona.runs.records import ClientRecord, RoundReport, RunLog, by_round
+from sparsona.runs.records import ClientRecord, RoundReport, RunLog, by_round, read_records
 from sparsona.wire import Ledger
 
 
@@ -159,3 +159,13 @@ def test_of_a_run_that_goes_on_the_rounds_of_its_last_checkpoint_are_read(tmp_pa
     assert RunDirectory(tmp_path).lines() == [], "no round is complete"
     with pytest.raises(RunError, match="not a run directory"):
         RunDirectory(tmp_path / "elsewhere").lines()
+
+
+@pytest.mark.parametrize(
+    "change", [{"round": "x"}, {"down": {"bound": 1e999}}, {"seconds": 1e999}, {"test": {"pre": []}}]
+)
+def test_a_line_of_other_types_is_damaged(change: dict[str, Any], tmp_path: Path) -> None:
+    line = {**json.loads(ClientRecord(1, "a").text()), **change}
+    (tmp_path / "records.jsonl").write_text(json.dumps(line) + "\n")
+    with pytest.raises(RunError, match="is damaged"):
+        read_records(tmp_path / "records.jsonl")

@@ -69,7 +69,10 @@ class ClientRecord:
             metric: {point: (_nan(test), _nan(validation)) for point, (test, validation) in points.items()}
             for metric, points in raw.get("others", {}).items()
         }
-        return _RECORD.validate_python(raw)
+        found = _RECORD.validate_python(raw)
+        if not all(map(math.isfinite, (found.down.bound, found.up.bound, found.seconds, found.took, found.clock))):
+            raise ValueError("a number is not finite")
+        return found
 
     def measured(
         self, point: str, test: float, validation: float, others: Mapping[str, tuple[float, float]] | None = None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from sparsona.data.schema.format import Format, known_separator
 from sparsona.data.schema.schema import Category, Number, Schema
 from sparsona.errors import WireError, printable
 
@@ -17,6 +19,7 @@ MOST_NAMES = 10**6
 LONGEST_NAME = 10_000
 
 _SCHEMA = TypeAdapter(Schema)
+_CHECKED: dict[type, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in (Number, Category, Format)}
 
 
 def told_schema(tree: Any) -> Schema:
@@ -28,7 +31,11 @@ def told_schema(tree: Any) -> Schema:
     sparsona.errors.WireError: the schema is not valid: targets.0: Input should be a valid string
     """
     try:
-        schema = _SCHEMA.validate_python(vars(Schema.from_json(tree)))
+        found = Schema.from_json(tree)
+        # pydantic takes an object of a class as it is: so each is given by its fields
+        features = tuple(_CHECKED[type(one)].validate_python(vars(one)) for one in found.features)
+        written = _CHECKED[Format].validate_python(vars(found.format))
+        schema = _SCHEMA.validate_python({**vars(found), "features": features, "format": written})
     except ValidationError as error:
         raise WireError(f"the schema is not valid: {first_problem(error)}") from None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -70,4 +77,24 @@ def _problem(schema: Schema) -> str:
         return "it has no target, or two columns of one name"
     if schema.task == "classification" and len(set(schema.classes)) < max(1, len(schema.classes)):
         return "it has no classes, or two of one name"
+    numeric = [value for one in schema.features if isinstance(one, Category) and one.numeric for value in one.values]
+    if not all(map(_is_number, [*numeric, *(schema.classes if schema.numeric_classes else ())])):
+        return "a category or class that should be a number is none"
+    if not _is_usable(schema.format):
+        return "the format of its files is unknown"
     return ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _is_usable(written: Format) -> bool:
+    try:
+        codecs.lookup(written.encoding)
+        return known_separator(written.separator) == written.separator and len(written.decimal) == 1
+    except (LookupError, ValueError):
+        return False
