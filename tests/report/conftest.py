@@ -15,7 +15,8 @@ METHODS = ("local", "fedavg-ft", "spfl", "pfednet", "fedspa", "pfedgate")
 def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a comparison: similarity (spfl), a network (pfednet), masks (fedspa) and gates (pfedgate)."""
     folder = tmp_path_factory.mktemp("studies") / "comparison"
-    settings = {"clients": 5, "rounds": 3, "engine": "inprocess"}
+    # Three rounds for all, also for the way alone: the pages are about methods that are close to each other.
+    settings = {"clients": 5, "rounds": 3, "engine": "inprocess", "evaluation": {"patience": 0}}
     contest = declare(folder, Contest(METHODS, (0, 1), settings), resume=False)
     assert run_contest(Runs(contest, folder), ContestWatcher()) == {}
     return folder
