@@ -130,6 +130,15 @@ SECTIONS: dict[str, type] = {
 }
 
 
+def rounds_of(settings: Mapping[str, Any]) -> int:
+    """The number of rounds that settings name, or the default.
+
+    >>> rounds_of({"method": "fedavg"}), rounds_of({"rounds": 5})
+    (20, 5)
+    """
+    return int(settings.get("rounds", Experiment.model_fields["rounds"].default))
+
+
 def all_settings() -> list[Option]:
     """Every key of an experiment file and of ``--set``, with its type, default and meaning.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from sparsona.api import execute
 from sparsona.data.dataset import Dataset
-from sparsona.experiment import Experiment, read
+from sparsona.experiment import read, rounds_of
 from sparsona.prepare import Prepared, prepare
 from sparsona.report.tensorboard import scalars, told_to
 from sparsona.resume import check_resumable
@@ -56,7 +56,7 @@ class RunPlan:
     @property
     def rounds(self) -> int:
         """How many rounds the run shall have."""
-        return int(self.settings.get("rounds", Experiment.model_fields["rounds"].default))
+        return rounds_of(self.settings)
 
     @property
     def finished(self) -> bool:

@@ -83,14 +83,6 @@ class MeasuredRun:
         """Which of the models that a client has used is its model in the end."""
         return str(self.settings.get("evaluation", {}).get("keep", "last"))
 
-    @property
-    def improving(self) -> bool:
-        """Whether the best validation score is that of the last tenth of the rounds: more rounds might help."""
-        rated = {m.round: mean_score(m.validation.get("pre", {})) for m in self.measurements}
-        sign = 1 if self.about.higher_is_better else -1
-        known = {round: sign * score for round, score in rated.items() if not math.isnan(score)}
-        return len(known) > 1 and max(known, key=lambda round: (known[round], -round)) > 0.9 * self.rounds
-
     def last(self, budget: Budget) -> Measurement | None:
         """The last evaluation of all clients within a budget."""
         return self.within(budget.bytes, budget.clock)

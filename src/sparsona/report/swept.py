@@ -52,7 +52,9 @@ class SweepProgress:
 
     def started(self, point: SweepPoint) -> None:
         """A run begins: its bar appears."""
-        self._bars[point.name] = self._progress.add_task(point.name, total=rounds_of(point), note="")
+        from sparsona.experiment import rounds_of
+
+        self._bars[point.name] = self._progress.add_task(point.name, total=rounds_of(point.settings), note="")
 
     def round(self, point: SweepPoint, report: RoundReport) -> None:
         """A round is done: its bar moves."""
@@ -71,13 +73,6 @@ class SweepProgress:
         if made and not self._shown and not self._quiet:
             how = f": {problem}" if problem else ""
             self._console.print(f"[{self._done}/{self._runs}] {point.name}{how}", soft_wrap=True, markup=False)
-
-
-def rounds_of(point: SweepPoint) -> int:
-    """How many rounds a run of the sweep has."""
-    from sparsona.experiment import Experiment
-
-    return int(point.settings.get("rounds", Experiment.model_fields["rounds"].default))
 
 
 def swept_table(runs: Sequence[SweptRun]) -> Table:

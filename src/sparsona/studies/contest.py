@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from sparsona.errors import InputError, RunError
-from sparsona.experiment import Experiment, assign
+from sparsona.experiment import assign, rounds_of
 from sparsona.experts.trees import is_installed
 from sparsona.files import write_atomically
 from sparsona.many import Planned, RunEnded, Watcher, run_many
@@ -69,11 +69,6 @@ def until_stalled(settings: Mapping[str, Any]) -> dict[str, Any]:
         return dict(settings)
     patience = {**evaluation, "patience": PATIENCE_ALONE}
     return {**settings, "rounds": LONGER_ALONE * rounds_of(settings), "evaluation": patience}
-
-
-def rounds_of(settings: Mapping[str, Any]) -> int:
-    """The number of rounds that settings name, or the default."""
-    return int(settings.get("rounds", Experiment.model_fields["rounds"].default))
 
 
 @dataclass(frozen=True)
