@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from sparsona.cli import compare, data, deploy, inspect, new, node, plugins, run, search, server, sweep
+from sparsona.cli import compare, data, deploy, inspect, new, node, plugins, run, search, server, sweep, watch
 from sparsona.cli.app import app
 from sparsona.errors import SparsonaError, one_line
 from sparsona.terminal import LineFormatter
@@ -24,6 +24,7 @@ compare.add_to(app)
 sweep.add_to(app)
 search.add_to(app)
 inspect.add_to(app)
+watch.add_to(app)
 data.add_to(app)
 new.add_to(app)
 deploy.add_to(app)

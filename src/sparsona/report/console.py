@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,12 +36,15 @@ def share(value: float | None, metric: str) -> str:
 
 
 class RoundProgress:
-    """A bar with the last score and the bytes so far."""
+    """A bar with the last score, the bytes so far and the time left. Without a terminal, one line per round."""
 
     def __init__(self, console: Console, title: str, rounds: int, metric: str, quiet: bool) -> None:
         self._metric = metric
         self._bytes = 0
         self._score = ""
+        self._console, self._title, self._rounds = console, title, rounds
+        self._plain = not quiet and not console.is_terminal
+        self._began, self._first = time.monotonic(), 0
         self._progress = Progress(
             TextColumn(title),
             BarColumn(),
@@ -60,7 +64,8 @@ class RoundProgress:
         self._progress.stop()
 
     def started(self, done: int) -> None:
-        """The run goes on after so many rounds."""
+        """The run goes on after `done` rounds."""
+        self._began, self._first = time.monotonic(), done
         self._progress.update(self._task, completed=done)
 
     def advance(self, report: RoundReport) -> None:
@@ -69,6 +74,11 @@ class RoundProgress:
         if "pre" in report.scores:
             self._score = f"{self._metric} {share(report.scores['pre']['mean'], self._metric)}"
         self._progress.update(self._task, advance=1, note=f"{self._score}  {size(self._bytes)}")
+        if self._plain:
+            pace = (time.monotonic() - self._began) / (report.round - self._first)
+            parts = [f"{self._title}: round {report.round}/{self._rounds}", self._score, size(self._bytes)]
+            left = f"{pace * (self._rounds - report.round):.0f} s left"
+            self._console.print(", ".join(filter(None, [*parts, left])), soft_wrap=True, markup=False, highlight=False)
 
 
 COLUMNS = (("mean", "mean"), ("pooled", "pooled rows"), ("bottom_decile", "bottom decile"), ("worst", "worst"))

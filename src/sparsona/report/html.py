@@ -45,14 +45,14 @@ MARK = b"<title>Sparsona report</title>"
 
 def render(data: dict[str, Any]) -> str:
     """The page that shows `data`."""
-    page = _asset("page.html")
+    page = asset("page.html")
     parts = {
         "TITLE": escape(data["title"]),
         "VERSION": escape(__version__),
-        "STYLE": _asset("report.css"),
+        "STYLE": asset("report.css"),
         "DATA": json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
-        "LIBRARY": _asset("echarts/echarts.min.js").replace("</script", "<\\/script"),
-        "SCRIPT": _asset("report.js"),
+        "LIBRARY": asset("echarts/echarts.min.js").replace("</script", "<\\/script"),
+        "SCRIPT": asset("report.js"),
     }
     for name, text in parts.items():
         head, mark, tail = page.partition(f"<!--{name}-->")
@@ -61,5 +61,6 @@ def render(data: dict[str, Any]) -> str:
     return page
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """The text of a file in report/assets."""
     return (files("sparsona.report") / "assets" / name).read_text(encoding="utf-8")

@@ -1,0 +1,226 @@
+"""The state of runs while they go on, as plain data for the page of `sparsona watch`. Files are read, never written."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sparsona.errors import SparsonaError, printable
+from sparsona.experiment import read
+from sparsona.metrics._named import in_percent
+from sparsona.runs.about import FILE as ABOUT
+from sparsona.runs.about import read_about
+from sparsona.runs.checkpoint import Checkpointer
+from sparsona.runs.directory import RunDirectory
+from sparsona.runs.records import ClientRecord
+
+CLIENTS = 200
+"""The page lists at most this many clients of a run; those that failed come first."""
+LINES = 40
+"""The page shows this many of the newest lines of a node's log."""
+SILENT = 60.0
+"""A run counts as silent after this many seconds without a new round, and after ten times its usual round."""
+TURN = re.compile(r"round (\d+): received (\d+) bytes .*sent (\d+) bytes")
+"""The line that a node logs after each of its turns."""
+
+
+class Tail:
+    """The complete lines that were appended to a file since the last look; a shorter file is read from its start."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, self._at = file, 0
+
+    def shrank(self) -> bool:
+        """Whether the file is shorter than what was read of it; then the next look starts at its first line."""
+        if not self.file.exists() or self.file.stat().st_size >= self._at:
+            return False
+        self._at = 0
+        return True
+
+    def lines(self) -> list[str]:
+        """The new lines. A line whose end is not written yet is left for the next look."""
+        if not self.file.is_file():
+            return []
+        with self.file.open("rb") as opened:
+            opened.seek(self._at)
+            found = opened.read()
+        whole = found[: found.rfind(b"\n") + 1]
+        self._at += len(whole)
+        return whole.decode("utf-8", "replace").splitlines()
+
+
+@dataclass
+class LiveClient:
+    """What one client has done so far. `failures` counts rounds in which its reply was refused, late or lost."""
+
+    up: int = 0
+    down: int = 0
+    score: float | None = None
+    round: int = 0
+    state: str = "not asked yet"
+    why: str = ""
+    failures: int = 0
+
+    def add(self, line: ClientRecord) -> None:
+        """Take in the record of one round."""
+        self.up += line.up.total
+        self.down += line.down.total
+        if math.isfinite(score := line.test.get("pre", math.nan)):
+            self.score = score
+        if not (line.took_part or line.refused):
+            return
+        self.round = line.round
+        self.state = "refused" if line.refused else "answered" if line.arrived else "late or lost"
+        self.why = printable(line.refused, 300)
+        self.failures += self.state != "answered"
+
+
+@dataclass
+class LiveRun:
+    """One run directory, read on from where the last look ended."""
+
+    folder: Path
+    name: str
+    clients: dict[str, LiveClient] = field(default_factory=dict)
+    scores: dict[int, list[float]] = field(default_factory=dict)
+    spent: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._directory = RunDirectory(self.folder)
+        self._tail = Tail(self._directory.records)
+
+    def look(self) -> dict[str, Any]:
+        """The run as it is now."""
+        if self._tail.shrank():  # a resumed run drops the lines behind its last checkpoint
+            self.clients, self.scores, self.spent = {}, {}, {}
+        for text in self._tail.lines():
+            self._add(ClientRecord.parse(text))
+        settings = read(self._directory.experiment_file)
+        about = read_about(self.folder) if (self.folder / ABOUT).exists() else None
+        for client in about.clients if about else ():
+            self.clients.setdefault(client, LiveClient())
+        finished = self._directory.summary_file.exists()
+        progress = Checkpointer(self._directory.checkpoint).progress()
+        rounds, done = int(settings["rounds"]), max([progress.done, *self.spent])
+        pace = progress.seconds / progress.done if progress.done else None
+        seconds, left = progress.seconds, pace and pace * (rounds - done)
+        state = "finished" if finished else "running" if self._age() < max(SILENT, 10 * (pace or 0)) else "silent"
+        if finished:
+            summary = self._directory.summary()
+            rounds, seconds, left = int(summary["rounds"]), float(summary["seconds"]), 0.0
+            done = rounds
+        metric = about.metric if about else ""
+        everyone = max(map(len, self.scores.values()), default=0)
+        curve = {number: own for number, own in self.scores.items() if len(own) == everyone}
+        failed_first = sorted(self.clients.items(), key=lambda item: item[1].state in ("answered", "not asked yet"))
+        return {
+            "name": self.name,
+            "method": str(settings["method"]),
+            "state": state,
+            "age": round(self._age()) if state == "silent" else 0,
+            "round": done,
+            "rounds": rounds,
+            "seconds": round(seconds, 1),
+            "left": None if left is None else round(left, 1),
+            "metric": metric,
+            "percent": in_percent(metric),
+            "curve": {"round": list(curve), "score": [sum(own) / len(own) for own in curve.values()]},
+            "bytes": {"round": list(self.spent), "total": list(self.spent.values())},
+            "up": sum(client.up for client in self.clients.values()),
+            "down": sum(client.down for client in self.clients.values()),
+            "count": len(self.clients),
+            "clients": [{"id": printable(name, 80), **vars(one)} for name, one in failed_first[:CLIENTS]],
+        }
+
+    def _add(self, line: ClientRecord) -> None:
+        self.clients.setdefault(line.client, LiveClient()).add(line)
+        score = line.test.get("pre", math.nan)
+        if math.isfinite(score):
+            self.scores.setdefault(line.round, []).append(score)
+        self.spent[line.round] = self.spent.get(line.round, 0) + line.up.total + line.down.total
+
+    def _age(self) -> float:
+        """Seconds since the run last wrote a round, or began."""
+        files = [self._directory.records, self._directory.experiment_file]
+        return time.time() - max(file.stat().st_mtime for file in files if file.exists())
+
+
+class LiveNode:
+    """An owner's node by its log: what was received, what left the machine, and what the node said last."""
+
+    def __init__(self, folder: Path) -> None:
+        self._tail = Tail(folder / "node.log")
+        self._last: deque[str] = deque(maxlen=LINES)
+        self._turns: list[tuple[int, int, int]] = []
+
+    def look(self) -> dict[str, Any] | None:
+        """The node as it is now; None in a folder without its log."""
+        if not self._tail.file.exists():
+            return None
+        if self._tail.shrank():
+            self._last.clear()
+            self._turns.clear()
+        for line in self._tail.lines():
+            self._last.append(printable(line, 500))
+            if turn := TURN.search(line):
+                self._turns.append((int(turn[1]), int(turn[2]), int(turn[3])))
+        return {
+            "turns": len(self._turns),
+            "round": self._turns[-1][0] if self._turns else 0,
+            "received": sum(turn[1] for turn in self._turns),
+            "sent": sum(turn[2] for turn in self._turns),
+            "lines": list(self._last),
+        }
+
+
+class LiveFolder:
+    """A run, or all runs below a folder: a comparison, a sweep, a server's home, or a node's state."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._runs: dict[Path, LiveRun] = {}
+        self._node = LiveNode(folder)
+
+    def look(self) -> dict[str, Any]:
+        """Everything that the page shows. A run whose files cannot be read is named with the reason."""
+        runs, problems = [], []
+        for file in self._found():
+            name = str(file.parent.relative_to(self.folder)) if file.parent != self.folder else file.parent.name
+            one = self._runs.setdefault(file.parent, LiveRun(file.parent, printable(name, 80)))
+            try:
+                runs.append(one.look())
+            except (SparsonaError, OSError, ValueError, KeyError, TypeError) as error:
+                problems.append(f"{one.name}: {printable(error, 300)}")
+        return {
+            "folder": printable(self.folder.resolve().name, 120),
+            "runs": runs,
+            "planned": max(_planned(self.folder), len(runs)),
+            "node": self._node.look(),
+            "problems": problems,
+        }
+
+    def _found(self) -> list[Path]:
+        """The experiment files of runs. A node keeps what it agreed to without records: that is no run here."""
+        own = self.folder / "experiment.toml"
+        files = [own] if own.exists() else sorted(self.folder.rglob("experiment.toml"))
+        return [file for file in files if RunDirectory(file.parent).checkpoint.exists() and not _agreed(file.parent)]
+
+
+def _agreed(folder: Path) -> bool:
+    """Whether a folder is a node's memory of a run, and no run directory."""
+    return (folder / "agreed").exists()
+
+
+def _planned(folder: Path) -> int:
+    """The number of runs that a comparison will have, 0 where no study says it."""
+    try:
+        study = json.loads((folder / "study.json").read_text(encoding="utf-8"))
+        return len(study["contenders"]) * len(study["seeds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
