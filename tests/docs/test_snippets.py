@@ -23,8 +23,8 @@ from pages import ROOT, Snippet, has_placeholder, snippets
 from sparsona import cli
 from sparsona.experiment import build
 
-LONG = ("reproduce", "card", "deploy", "server", "node", "demo", "sweep")
-"""Commands that run for minutes or want a network. Their tests are elsewhere; here their options are checked."""
+LONG = ("reproduce", "card", "deploy", "server", "node", "demo", "sweep", "watch")
+"""Commands that run long or want a network. Their tests are elsewhere; here their options are checked."""
 ELSEWHERE = ("network.md", "scale.md")
 """Pages about other machines: their commands are checked."""
 FETCHED = ("mnist", "fashion-mnist", "cifar-10", "cifar-100", "emnist", "femnist", "imdb", "covtype", "heart-disease")
