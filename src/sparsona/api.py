@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import hashlib
 import logging
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
+from sparsona.base import copied
 from sparsona.data import Columns
 from sparsona.data.dataset import Dataset
 from sparsona.data.doubts import listed
@@ -264,7 +264,7 @@ def execute(
 def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> Result:
     setup, experiment, run_log = prepared.setup, prepared.experiment, rounds.run_log
     cards = _cards(prepared)
-    module = copy.deepcopy(setup.module)  # a runner takes its module's weights over: the engine still needs its own
+    module = copied(setup.module)  # a runner takes its module's weights over: the engine still needs its own
     models = Models({client: cards[client] for client in setup.task.clients}, folder, module)
     statistics = Layout.of_buffers(module)
     answers: dict[ClientId, Answers] = {}
@@ -284,7 +284,7 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
     agreed = prepared.agreement
     clients = client_scores(setup, run_log, experiment.split.fewest, answers)
     peak = max(_peak_rss_mb(), getattr(rounds.engine, "peak_rss_mb", 0.0))
-    whole = whole_digest(rounds.server, rounds.engine.store.digests(setup.task.clients))
+    whole = whole_digest(rounds.server, rounds.engine.store.digests(setup.task.clients), experiment.base)
     summary = summary_of(experiment, setup, rounds, agreed, clients, whole, peak, answers)
     if joined:
         summary["new_clients"] = _joined(joined, joining, prepared)
@@ -323,7 +323,7 @@ def load(run: str | Path, model: nn.Module | None = None) -> Result:
         raise RunError(f"the files of {folder.path} are not of one run: run it again into another --out")
     for number in range(1, summary["rounds"] + 1):
         replayed.write(line for line in lines if line.round == number)
-    models = Models({one.client: None for one in clients}, folder, None if model is None else copy.deepcopy(model))
+    models = Models({one.client: None for one in clients}, folder, None if model is None else copied(model))
     rounds, scores = tuple(replayed.rounds), replayed.scores
     return Result(summary, rounds, models, scores, folder.path, kept.load(folder.path), clients)
 

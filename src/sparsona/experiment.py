@@ -80,6 +80,7 @@ class Experiment(BaseModel):
     method: Annotated[str, Field(description="name of the method, as `sparsona methods` lists it")]
     data: str = option("digits", "data set of `sparsona data list`, or your own files: folder:, csv:, parquet:, npz:")
     model: str = option("auto", "network (auto: the data set's own)")
+    base: str = option("", "sha256 of the model's frozen weights (filled in; given: they must have it)")
     clients: int = option(10, "number of clients (0: all that the partition makes, as with your own data)", ge=0)
     partition: str = option(
         "dirichlet-classes:0.3", "how samples are split over clients (groups: by owner, as your own data)"

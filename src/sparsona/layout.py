@@ -1,4 +1,7 @@
-"""A model is a vector: `Layout` says where each tensor of a module stands in one flat float32 array."""
+"""A model is a vector of what is trained: `Layout` says where each tensor stands in one flat float32 array.
+
+What is frozen (``requires_grad=False``) is the *base*: no vector holds it, and its hash names it.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,10 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Layout:
-    """The parameters of a module in order, as parts of one vector.
+    """The trainable parameters of a module in order, as parts of one vector.
 
-    Buffers (BatchNorm's statistics) stand in a vector of their own, see :meth:`of_buffers`.
+    Buffers (BatchNorm's statistics) stand in a vector of their own, see :meth:`of_buffers`. Frozen parameters and
+    their buffers are in neither. A parameter that several layers share stands here once, under its first name.
 
     >>> from torch import nn
     >>> layout = Layout.of(nn.Linear(3, 2))
@@ -53,15 +57,17 @@ class Layout:
 
     @classmethod
     def of(cls, module: nn.Module) -> Layout:
-        """The layout of a module's parameters."""
+        """The layout of a module's trainable parameters."""
         layout = cls(_places(parameters_of(module)))
         if not layout.tensors:
-            raise InputError("the model has no parameters: nothing can be trained")
+            frozen = any(True for _ in module.parameters())
+            fix = "all are frozen; set requires_grad on some, or name them with trainable=" if frozen else "it has none"
+            raise InputError(f"the model has no parameters that can be trained: {fix}")
         return layout
 
     @classmethod
     def of_buffers(cls, module: nn.Module) -> Layout:
-        """The float buffers of a module. Integer buffers (a count of batches) are left out."""
+        """The float buffers of the trained part. Integer buffers (a count of batches) are left out."""
         return cls(_places(buffers_of(module)))
 
     @cached_property
@@ -99,16 +105,52 @@ class Layout:
 
 
 def parameters_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """The module's parameters by name; an error if one is not float32."""
+    """The module's trainable parameters by name; an error if one is not float32."""
     for name, parameter in module.named_parameters():
+        if not parameter.requires_grad:
+            continue
         if str(parameter.dtype) != FLOAT32:
-            raise InputError(f"weight {name!r} is {parameter.dtype}; Sparsona trains float32: call module.float()")
+            raise InputError(
+                f"weight {name!r} is {parameter.dtype}; Sparsona trains float32: call float() on it, or freeze it"
+            )
         yield name, parameter
 
 
 def buffers_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """The module's float32 buffers by name."""
-    return ((name, buffer) for name, buffer in module.named_buffers() if str(buffer.dtype) == FLOAT32)
+    """The float32 buffers of the module's trained part by name."""
+    frozen = _frozen_owners(module)
+    for name, buffer in module.named_buffers():
+        if str(buffer.dtype) == FLOAT32 and name.rpartition(".")[0] not in frozen:
+            yield name, buffer
+
+
+def base_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """The module's base by name: frozen parameters, and the buffers that belong to them.
+
+    >>> from torch import nn
+    >>> [name for name, _ in base_of(nn.Sequential(nn.BatchNorm1d(2).requires_grad_(False), nn.Linear(2, 1)))]
+    ['0.weight', '0.bias', '0.running_mean', '0.running_var', '0.num_batches_tracked']
+    """
+    for name, parameter in module.named_parameters():
+        if not parameter.requires_grad:
+            yield name, parameter
+    frozen = _frozen_owners(module)
+    for name, buffer in module.named_buffers():
+        if name.rpartition(".")[0] in frozen:
+            yield name, buffer
+
+
+def _frozen_owners(module: nn.Module) -> set[str]:
+    """The names of the modules that hold a frozen parameter: their buffers are part of the base.
+
+    A module without parameters goes by the one around it.
+    """
+    found: set[str] = set()
+    for name, owner in module.named_modules():
+        trained = [parameter.requires_grad for parameter in owner.parameters()]
+        if not all(trained) or (not trained and name and name.rpartition(".")[0] in found):
+            found.add(name)
+    return found
 
 
 def _places(named: Iterator[tuple[str, torch.Tensor]]) -> tuple[Tensor, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import logging
 import math
@@ -17,6 +16,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from sparsona.base import base_hash, copied
 from sparsona.chance import Chance
 from sparsona.data import PATHS, Columns, absolute, from_python, load
 from sparsona.data._tables import agreed_dataset
@@ -158,6 +158,7 @@ def prepare(
         experiment = experiment.model_copy(update={"schedule": experiment.schedule.among(clients)})
     shape = _shape(dataset)
     module = _module(experiment.model, model, shape, dataset, chance)
+    experiment = experiment.model_copy(update={"base": _checked_base(experiment.base, base_hash(module))})
     flat = FlatModule(module)
     if experiment.training.class_weights != "none" and not dataset.classes:
         raise InputError("training.class_weights are for classification: leave them out")
@@ -333,13 +334,22 @@ def _module(
     data: Dataset,
     chance: Chance,
 ) -> nn.Module:
-    """The model; one that was given is copied, so that the caller's stays as it is."""
+    """The model; of one that was given the trained part is copied, so that the caller's stays as it is."""
     if isinstance(given, nn.Module):
-        return copy.deepcopy(_complete(given))
+        return copied(_complete(given))
     with chance.torch("initial weights"):
         if given is not None:
             return _complete(_called(given))
         return build_model(name, shape, outputs(data), data.vocabulary)
+
+
+def _checked_base(named: str, found: str) -> str:
+    """The hash of the base, if it is the one that the experiment names."""
+    if named and named != found:
+        raise InputError(
+            f"the experiment names the base {named[:12]}, the model has {found[:12] or 'none'}: give that one"
+        )
+    return found
 
 
 def _called(given: Callable[[], nn.Module]) -> nn.Module:

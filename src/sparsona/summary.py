@@ -51,6 +51,7 @@ def summary_of(
         "data": experiment.data,
         "model": experiment.model,
         "weights": setup.task.layout.size,
+        **({"base": experiment.base} if experiment.base else {}),
         "clients": len(setup.task.clients),
         "partition": experiment.partition,
         "rounds": rounds.done,
@@ -147,9 +148,11 @@ def _undefined(metrics: Sequence[str], clients: Sequence[ClientScores]) -> dict[
     return found
 
 
-def whole_digest(server: Any, clients: Mapping[ClientId, str]) -> str:
-    """sha256 over the server's state and those of all clients, of which the digests are given."""
+def whole_digest(server: Any, clients: Mapping[ClientId, str], base: str = "") -> str:
+    """sha256 over the server's state, those of all clients, of which the digests are given, and the base's hash."""
     whole = hashlib.sha256(digest(server).encode())
+    if base:
+        whole.update(f"\nbase {base}".encode())
     for client, value in sorted(clients.items()):
         whole.update(f"\n{client} {value}".encode())
     return whole.hexdigest()

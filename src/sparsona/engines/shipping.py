@@ -5,20 +5,25 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from multiprocessing.reduction import ForkingPickler
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import nn
 
+from sparsona.base import raw_bytes
 from sparsona.data.dataset import Array, ClientSplit, Federation, Indices
 from sparsona.errors import InputError, one_line
 from sparsona.federation.setup import Setup
+from sparsona.layout import base_of
+from sparsona.training.vector import view_of
 
-SetupArrays: TypeAlias = tuple[Array, Array, Indices, Indices, Array]
-"""Inputs, targets, the indices of all clients' samples, where each client's begin and end, and the rest, pickled."""
+SetupArrays: TypeAlias = tuple[Array, Array, Indices, Indices, Array, Array]
+"""Inputs, targets, the indices of all clients' samples, where each client's begin and end, the bytes of the model's
+base, and the rest, pickled. All workers of a machine share the memory of all but the last."""
+
+ALIGN = 64
 
 
 class SplitTable(Mapping[str, ClientSplit]):
@@ -50,16 +55,18 @@ def setup_arrays(setup: Setup) -> SetupArrays:
     bounds = np.column_stack([np.concatenate([[0], ends[:-1, 2]]), ends]) if parts else np.zeros((0, 4), np.int64)
     nothing = np.zeros((0, *data.inputs.shape[1:]), data.inputs.dtype)
     bare = replace(data, inputs=nothing, targets=data.targets[:0], groups=None)
-    payload = _pickled(replace(setup, federation=Federation(bare)), tuple(shares))
-    return data.inputs, data.targets, indices, bounds.astype(np.int64), np.frombuffer(payload, np.uint8)
+    base = Base.of(setup.module)
+    payload = _pickled(replace(setup, federation=Federation(bare)), tuple(shares), base)
+    rest = np.frombuffer(payload, np.uint8)
+    return data.inputs, data.targets, indices, bounds.astype(np.int64), base.joined(), rest
 
 
 def setup_of(arrays: SetupArrays) -> Setup:
     """In a worker: the set-up with the samples and shares put back."""
-    inputs, targets, indices, bounds, payload = arrays
+    inputs, targets, indices, bounds, base, payload = arrays
     setup: Setup
     try:
-        setup, names = ForkingPickler.loads(payload.data)
+        setup, names = _Unpickler(payload, base).load()
     except (AttributeError, ImportError) as error:
         raise InputError(
             f"a worker process cannot find the model, method or objective ({error}): "
@@ -69,8 +76,60 @@ def setup_of(arrays: SetupArrays) -> Setup:
     return replace(setup, federation=Federation(data, SplitTable(names, bounds, indices)))
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor of the base stands among the bytes of all, and what it is."""
+
+    start: int
+    stop: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    parameter: bool
+
+    def tensor(self, base: Array) -> torch.Tensor:
+        """The tensor as a view of the base's bytes."""
+        found = view_of(base[self.start : self.stop]).view(self.dtype).reshape(self.shape)
+        return nn.Parameter(found, requires_grad=False) if self.parameter else found
+
+
+@dataclass(frozen=True)
+class Base:
+    """The tensors of a model's base, and the place of each by its id."""
+
+    tensors: tuple[torch.Tensor, ...]
+    places: Mapping[int, Place]
+
+    @classmethod
+    def of(cls, module: nn.Module) -> Base:
+        """Find the base of a module."""
+        tensors, places, start = tuple(tensor for _, tensor in base_of(module)), dict[int, Place](), 0
+        for tensor in tensors:
+            stop = start + tensor.numel() * tensor.element_size()
+            places[id(tensor)] = Place(start, stop, tensor.dtype, tuple(tensor.shape), isinstance(tensor, nn.Parameter))
+            start = -(-stop // ALIGN) * ALIGN
+        return cls(tensors, places)
+
+    def joined(self) -> Array:
+        """The bytes of all tensors."""
+        out = np.zeros(max((place.stop for place in self.places.values()), default=0), np.uint8)
+        for tensor in self.tensors:
+            place = self.places[id(tensor)]
+            out[place.start : place.stop] = raw_bytes(tensor)
+        return out
+
+
 class _Pickler(pickle.Pickler):
-    """Writes each weight by itself: a module's weights are views of one buffer, which would go with every one."""
+    """Writes each weight by itself: a module's weights are views of one buffer, which would go with every one.
+
+    Of a tensor of the base it writes the place.
+    """
+
+    def __init__(self, file: io.BytesIO, base: Base) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._places = base.places
+
+    def persistent_id(self, obj: Any) -> Any:
+        return self._places.get(id(obj)) if isinstance(obj, torch.Tensor) else None
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, nn.Parameter):
@@ -80,10 +139,21 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def _pickled(setup: Setup, names: tuple[str, ...]) -> bytes:
+class _Unpickler(pickle.Unpickler):
+    """Reads what :class:`_Pickler` wrote. A tensor of the base that several layers share stays one."""
+
+    def __init__(self, payload: Array, base: Array) -> None:
+        super().__init__(io.BytesIO(payload.data))
+        self._base, self._found = base, dict[Place, torch.Tensor]()
+
+    def persistent_load(self, pid: Any) -> torch.Tensor:
+        return self._found.setdefault(pid, pid.tensor(self._base))
+
+
+def _pickled(setup: Setup, names: tuple[str, ...], base: Base) -> bytes:
     out = io.BytesIO()
     try:
-        _Pickler(out, pickle.HIGHEST_PROTOCOL).dump((setup, names))
+        _Pickler(out, base).dump((setup, names))
     except (pickle.PicklingError, AttributeError, TypeError, RecursionError) as error:
         problem = one_line(error)
         raise InputError(
@@ -97,7 +167,7 @@ def picklable(setup: Setup) -> bool:
     """Whether worker processes can have this set-up without importing the user's script a second time."""
     data = replace(setup.federation.data, inputs=_NONE, targets=_NONE, groups=None)
     try:
-        return b"__main__" not in _pickled(replace(setup, federation=Federation(data)), ())
+        return b"__main__" not in _pickled(replace(setup, federation=Federation(data)), (), Base.of(setup.module))
     except InputError:
         return False
 

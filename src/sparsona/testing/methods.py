@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from sparsona.base import base_hash
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import ContractError
 from sparsona.federation.assembly import assemble
@@ -47,6 +48,8 @@ def check_method(method: Method[Any, Any]) -> None:
         _same("replies in another order", reference, _guarded_run(method, engine=Backwards))
     with _check("a single client"):
         _guarded_run(method, clients=1, rounds=2)
+    with _check("a net with a frozen layer"):
+        _leaves_base(method)
     with _check("a sample of the clients"):
         _guarded_run(method, schedule=Sampled(sample=0.4))
     for number, script in enumerate(SCRIPTS, 1):
@@ -105,6 +108,15 @@ def _guarded_run(method: Method[Any, Any], **how: Any) -> GuardedRun:
     """A run in which every answer of the method is checked; `how` is what :func:`run` takes."""
     guard = GuardedMethod(method)
     return GuardedRun(run(guard, **how), guard.models)  # type: ignore[arg-type]
+
+
+def _leaves_base(method: Method[Any, Any]) -> None:
+    """The frozen weights of a net are the same bits after a run with weight decay, and stand in no vector."""
+    before = base_hash(tiny_setup(method, frozen=True).module)
+    config = dataclasses.replace(tiny_setup(method).config, weight_decay=0.01)
+    rounds = _guarded_run(method, clients=2, rounds=2, config=config, frozen=True).rounds
+    if base_hash(rounds.setup.module) != before:
+        raise ContractError("the frozen weights of a net have changed: train only what the layout has")
 
 
 def _digests(rounds: Rounds) -> dict[str, str]:

@@ -30,9 +30,13 @@ MEAN = PersonalLayer(average=0.5)
 
 
 def tiny_setup(
-    method: Method[Any, Any], clients: int = 3, rounds: int = ROUNDS, personal: PersonalLayer = METHOD_ALONE
+    method: Method[Any, Any],
+    clients: int = 3,
+    rounds: int = ROUNDS,
+    personal: PersonalLayer = METHOD_ALONE,
+    frozen: bool = False,
 ) -> Setup:
-    """A federation of a few small images per client, real enough for every method."""
+    """A federation of a few small images per client, real enough for every method; `frozen`: its first layer."""
     rng = np.random.default_rng(7)
     count, classes = 40 * max(clients, 2), 4
     labels = np.arange(count, dtype=np.int64) % classes
@@ -45,6 +49,7 @@ def tiny_setup(
         module = nn.Sequential(
             nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(48, 5), nn.ReLU(), nn.Linear(5, 4)
         )
+    module[0].requires_grad_(not frozen)
     flat = FlatModule(module)
     names = tuple(sorted(federation.clients))
     task = Task(flat.layout, flat.read(), names, rounds, (1, 6, 6), classes, chance)
@@ -64,9 +69,10 @@ def run(
     resume: bool = False,
     config: TrainConfig | None = None,
     personal: PersonalLayer = MEAN,
+    frozen: bool = False,
 ) -> Rounds:
-    """A run of the tiny federation, and the personal models at its end; `stop` interrupts it after so many rounds."""
-    setup = tiny_setup(method, clients, rounds, personal)
+    """A run of the tiny federation, and the personal models at its end; `stop` is a round after which it is stopped."""
+    setup = tiny_setup(method, clients, rounds, personal, frozen)
     setup = dataclasses.replace(setup, config=config or setup.config)
     loop = assemble(setup, engine(setup), schedule, checkpoint=checkpoint)
     if resume:

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from sparsona.errors import InputError
-from sparsona.layout import Layout
+from sparsona.layout import Layout, base_of
 
 LayerKind: TypeAlias = Literal[
     "conv", "linear", "relu", "tanh", "sigmoid", "max-pool", "avg-pool", "mean", "flatten", "dropout"
@@ -56,7 +56,7 @@ def chain_of(module: nn.Module) -> Chain:
     >>> [(layer.kind, layer.name) for layer in chain_of(net)]
     [('conv', '0'), ('relu', ''), ('flatten', ''), ('linear', '3')]
     """
-    found = traced(module)
+    found = FROZEN if any(base_of(module)) else traced(module)
     if not isinstance(found, str):
         odd = next((layer.kind for layer in found if layer.kind in ("tanh", "sigmoid")), None)
         if odd is None and found[-1].has_weights:
@@ -73,6 +73,7 @@ def chain_or_none(module: nn.Module) -> Chain | None:
         return None
 
 
+FROZEN = "some of its weights are frozen"
 NONE, RELU, TANH, SIGMOID = range(4)
 ACTIVATIONS = {"relu": RELU, "tanh": TANH, "sigmoid": SIGMOID}
 
@@ -101,8 +102,8 @@ def linear_chain(module: nn.Module) -> tuple[LinearLayer, ...] | str:
     """
     if Layout.of_buffers(module).size:
         return "it has buffers (BatchNorm)"
-    if not all(parameter.requires_grad for parameter in module.parameters()):
-        return "some of its weights are frozen"
+    if any(base_of(module)):
+        return FROZEN
     chain = traced(module)
     if isinstance(chain, str):
         return chain

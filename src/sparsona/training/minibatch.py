@@ -10,6 +10,7 @@ import torch
 
 from sparsona.data.dataset import Indices
 from sparsona.errors import InputError
+from sparsona.layout import parameters_of
 from sparsona.message import Mask, Vector
 from sparsona.training.config import TrainConfig
 from sparsona.training.step import Proximal, StepRule
@@ -89,8 +90,8 @@ class Minibatch:
         """The product of the Hessian at `weights` with `direction`."""
         flat, layout = self._runner.flat, self._runner.layout
         flat.load(weights)
-        parameters = list(flat.module.parameters())
-        first = torch.autograd.grad(self._loss(), parameters, create_graph=True)
+        parameters = [parameter for _, parameter in parameters_of(flat.module)]
+        first = torch.autograd.grad(self._loss(), parameters, create_graph=True, materialize_grads=True)
         towards = tensor_of(direction[: layout.size], self._runner.device)
         slope = torch.dot(torch.cat([g.reshape(-1) for g in first]), towards)
         second = torch.autograd.grad(slope, parameters, materialize_grads=True)

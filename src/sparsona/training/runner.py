@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from sparsona.base import still_layers
 from sparsona.chance import Chance
 from sparsona.data.dataset import Array, Dataset, Indices
 from sparsona.errors import Diverged
-from sparsona.layout import Layout
+from sparsona.layout import Layout, base_of
 from sparsona.message import Mask, Vector
 from sparsona.method import Model
 from sparsona.training.augment import crop_and_flip
@@ -62,7 +63,8 @@ class ModelRunner:
         mean = torch.tensor(data.mean or 0.0).reshape(-1, *ones)
         self._scale = (1 / (std * (255.0 if raw else 1.0))).to(device)
         self._shift = (-mean / std).to(device)
-        self.needs_pairs = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in module.modules())
+        still = set(still_layers(module))
+        self.needs_pairs = any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in set(module.modules()) - still)
         """Whether a batch of one sample cannot be trained on: its variance is not defined."""
         self.loss = float("nan")
         """The mean loss of the last training."""
@@ -145,10 +147,16 @@ class ModelRunner:
     def _costs(self) -> dict[str, int]:
         return costs(self.flat.module, self.prepare(self._inputs[:1]))
 
+    @cached_property
+    def _base_flops(self) -> int:
+        """The operations of the base for one sample. It has a forward pass and one back to its inputs, no third."""
+        return sum(self._costs.get(name, 0) * tensor.numel() for name, tensor in base_of(self.flat.module))
+
     def count(self, samples: int, mask: Mask | None = None, passes: int = TRAINING) -> None:
         """Count the operations of `samples` samples with the weights of `mask`. A training step is three passes."""
         counter = self._counter or self
         counter.flops += samples * passes * forward_flops(self.layout, self._costs, mask)
+        counter.flops += samples * min(passes, TRAINING - 1) * self._base_flops
         counter.samples += samples * passes / TRAINING
 
     def _count_step(self, samples: int, transform: WeightTransform) -> None:
@@ -292,7 +300,7 @@ class ModelRunner:
         if self._fused is not None and job.transform is None and not job.config.augment:
             return self._train_fused(self._fused, job)
         self.flat.load(job.start)
-        self.flat.module.train()
+        self.flat.train()
         steps = steps_of(self.flat, job)
         total, seen = torch.zeros((), device=self.device), 0
         with job.seeded:
@@ -332,7 +340,7 @@ class ModelRunner:
         vectors = start
         total, seen = torch.zeros((), device=self.device), 0
         self.flat.load(start[0])
-        self.flat.module.train()
+        self.flat.train()
         for chosen in batches:
             drawn = tuple(Minibatch(self, indices, config) for indices in chosen)
             with np.errstate(over="ignore", invalid="ignore"):  # divergence is named below

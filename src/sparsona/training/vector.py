@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from sparsona.base import still_layers
 from sparsona.errors import InputError
 from sparsona.layout import Layout, buffers_of, parameters_of
 from sparsona.message import Vector
@@ -32,9 +33,9 @@ def tensor_of(values: npt.NDArray[Any], device: torch.device | str) -> torch.Ten
 
 
 class FlatModule:
-    """A module whose weights and gradients are views of two flat buffers, so that a step is one axpy.
+    """A module whose trained weights and their gradients are views of two flat buffers, so that a step is one axpy.
 
-    The buffer of the gradients is made when it is first used.
+    The buffer of the gradients is made when it is first used. The base stays where it is.
 
     >>> flat = FlatModule(nn.Linear(2, 1))
     >>> flat.load(np.array([1, 2, 3], np.float32))
@@ -58,11 +59,19 @@ class FlatModule:
             owner, _, leaf = name.rpartition(".")
             owners[owner]._buffers[leaf] = _moved(buffer, self.buffers[place.slice].view(place.shape))
 
+        self._still = list(still_layers(module))
+
+    def train(self) -> None:
+        """Put the module into training mode, but for normalisation layers of the base: their statistics stay."""
+        self.module.train()
+        for layer in self._still:
+            layer.training = False
+
     @cached_property
     def gradient(self) -> torch.Tensor:
-        """The gradient of all parameters as one vector: torch writes into it."""
+        """The gradient of all trained parameters as one vector: torch writes into it."""
         out = torch.zeros(self.layout.size, device=self.weights.device)
-        for parameter, place in zip(self.module.parameters(), self.layout.tensors, strict=True):
+        for (_, parameter), place in zip(parameters_of(self.module), self.layout.tensors, strict=True):
             parameter.grad = out[place.slice].view(place.shape)
         return out
 

@@ -244,7 +244,7 @@ class NetworkRun:
                 post.leave_out(one, str(error))
         clients = client_scores(setup, rounds.run_log, experiment.split.fewest)
         peak = peak_rss_kb() / 1024
-        whole = whole_digest(rounds.server, digests)
+        whole = whole_digest(rounds.server, digests, experiment.base)
         summary = summary_of(experiment, setup, rounds, agreement, clients, whole, peak)
         artefacts.save(setup.method.artefacts(rounds.server), self._folder.path)
         write_clients(self._folder.clients_file, clients)

@@ -144,8 +144,8 @@ def share_setup(setup: Setup) -> tuple[SharedSetup, SharedBlock]:
 
 def attach_setup(shared: SharedSetup, handle: int) -> Setup:
     """In a worker: the set-up in the block."""
-    inputs, targets, indices, bounds, payload = mapped(handle, shared.places)
-    return setup_of((inputs, targets, indices, bounds, payload))
+    inputs, targets, indices, bounds, base, payload = mapped(handle, shared.places)
+    return setup_of((inputs, targets, indices, bounds, base, payload))
 
 
 def _main(payload: bytes) -> dict[str, Any]:
