@@ -11,6 +11,7 @@ from torch import nn
 
 import sparsona
 from sparsona.base import base_hash, copied, raw_bytes
+from sparsona.data.dataset import Array
 from sparsona.engines.shipping import setup_arrays, setup_of
 from sparsona.errors import InputError
 from sparsona.layout import Layout, base_of
@@ -24,14 +25,16 @@ class Body(nn.Module):
 
     def __init__(self, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
-        self.body = nn.Sequential(nn.Linear(5, 40), nn.BatchNorm1d(40), nn.ReLU()).to(dtype).requires_grad_(False)
+        self.dtype = dtype
+        self.first = nn.Linear(5, 40)
+        self.body = nn.Sequential(self.first, nn.BatchNorm1d(40), nn.ReLU()).to(dtype).requires_grad_(False)
         self.head = nn.Linear(40, 2)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        return self.head(self.body(inputs.to(self.body[0].weight.dtype)).float())  # type: ignore[no-any-return]
+        return self.head(self.body(inputs.to(self.dtype)).float())  # type: ignore[no-any-return]
 
 
-def rows(clients: int = 3) -> dict[str, tuple[np.ndarray, np.ndarray]]:  # type: ignore[type-arg]
+def rows(clients: int = 3) -> dict[str, tuple[Array, Array]]:
     rng = np.random.default_rng(0)
     return {f"w{i}": (rng.normal(size=(40, 5)).astype("float32"), rng.integers(0, 2, 40)) for i in range(clients)}
 
@@ -45,7 +48,7 @@ def test_the_layout_has_what_is_trained() -> None:
     net = made()
     assert [tensor.name for tensor in Layout.of(net).tensors] == ["head.weight", "head.bias"]
     assert Layout.of_buffers(net).size == 0
-    assert {name.partition(".")[0] for name, _ in base_of(net)} == {"body"}
+    assert {name.partition(".")[0] for name, _ in base_of(net)} == {"first", "body"}
 
 
 def test_an_ordinary_net_has_no_base() -> None:
@@ -79,7 +82,7 @@ def test_the_hash_follows_the_content(dtype: torch.dtype) -> None:
     assert base_hash(one) == base_hash(other) == base_hash(copied(one))
     other.head.weight.data.add_(1)
     assert base_hash(one) == base_hash(other)
-    other.body[0].weight.data[0, 0] += 1
+    other.first.weight.data[0, 0] += 1
     assert base_hash(one) != base_hash(other)
 
 
@@ -100,7 +103,7 @@ def test_only_the_head_travels_and_the_base_stays(dtype: torch.dtype, tmp_path: 
 
 def test_another_base_is_another_digest_and_refused_where_it_is_named() -> None:
     net, other = made(), made()
-    other.body[0].weight.data.mul_(2)
+    other.first.weight.data.mul_(2)
     one = sparsona.run("local", data=rows(), model=net, rounds=1)
     assert one.summary["digest"] != sparsona.run("local", data=rows(), model=other, rounds=1).summary["digest"]
     with pytest.raises(InputError, match="names the base"):

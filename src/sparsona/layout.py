@@ -111,7 +111,7 @@ def parameters_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
             continue
         if str(parameter.dtype) != FLOAT32:
             raise InputError(
-                f"weight {name!r} is {parameter.dtype}; Sparsona trains float32: call float() on it, or freeze it"
+                f"weight {name!r} is {parameter.dtype}; Sparsona trains float32: call module.float(), or freeze it"
             )
         yield name, parameter
 
