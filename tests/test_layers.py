@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "chance", "compiled", "system", "version", "words"),
     ("registry", "by_client", "files", "message", "bits", "options", "terminal"),
     ("layout", "models", "wire"),
-    ("data", "ops"),
+    ("base", "data", "ops"),
     ("method", "metrics", "partition"),
     ("training",),
     ("experts",),
@@ -46,7 +46,7 @@ KNOWS = {
     "method": {"chance", "layout", "message"},
     "metrics": {"chance", "data", "errors", "registry"},
     "training": {
-        "chance", "compiled", "data", "errors", "layout", "message", "method", "metrics", "ops", "options", "words",
+        "base", "chance", "compiled", "data", "errors", "layout", "message", "method", "metrics", "ops", "options", "words",
     },
     "experts": {"data", "errors", "message", "method", "training"},
     "personal": {"errors", "experts", "message", "method", "ops", "options", "training"},

@@ -230,7 +230,7 @@ def test_the_samples_are_not_in_what_is_sent() -> None:
     shared, block = share_setup(replace(setup, module=wide))
     try:
         weights = sum(p.numel() for p in wide.parameters()) * 4
-        inputs, _, indices, bounds, payload = mapped(os.dup(block.handle), shared.places)
+        inputs, _, indices, bounds, _, payload = mapped(os.dup(block.handle), shared.places)
         assert len(payload) < 2 * weights, "every weight once, although all share one buffer"
         assert np.array_equal(inputs, setup.federation.data.inputs)
         shares = SplitTable(tuple(setup.federation.splits), bounds, indices)
