@@ -46,7 +46,8 @@ KNOWS = {
     "method": {"chance", "layout", "message"},
     "metrics": {"chance", "data", "errors", "registry"},
     "training": {
-        "base", "chance", "compiled", "data", "errors", "layout", "message", "method", "metrics", "ops", "options", "words",
+        "base", "chance", "compiled", "data", "errors", "layout", "message", "method", "metrics", "ops", "options",
+        "words",
     },
     "experts": {"data", "errors", "message", "method", "training"},
     "personal": {"errors", "experts", "message", "method", "ops", "options", "training"},
