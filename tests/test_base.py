@@ -128,3 +128,9 @@ def test_the_pool_gives_the_same_digest() -> None:
         for engine in ("inprocess", "pool")
     )
     assert here.summary["digest"] == pool.summary["digest"]
+
+
+def test_a_scripted_module_is_refused() -> None:
+    scripted = torch.jit.trace(nn.Linear(5, 2), torch.zeros(1, 5))  # type: ignore[no-untyped-call]
+    with pytest.raises(InputError, match="scripted or traced"):
+        sparsona.run("fedavg", data=rows(), model=scripted, rounds=1)

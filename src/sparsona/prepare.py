@@ -367,6 +367,8 @@ def _called(given: Callable[[], nn.Module]) -> nn.Module:
 
 def _complete(module: nn.Module) -> nn.Module:
     """A module whose weights all have a shape; one that is lazy gets them from its first sample."""
+    if isinstance(module, torch.jit.ScriptModule):
+        raise InputError("the model is scripted or traced, which trains nothing here: give the module it was made from")
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if is_lazy(tensor):
             raise InputError(f"the model's {name} has no shape yet: call the module once on a sample, then give it")
