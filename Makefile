@@ -65,7 +65,7 @@ test-slow: $(READY)
 # Flower lowers some pins, so it has an environment of its own: what it lacks it finds in the first one.
 test-network: $(READY)
 	if $(AGAIN) $(NETWORK)/.ready; then \
-	  timeout --kill-after=30 2400 $(NETWORK)/bin/python -m pytest -n 3 --dist loadfile -m network tests/engines/flower; \
+	  timeout --kill-after=30 2400 $(NETWORK)/bin/python -m pytest -n 3 --dist loadfile -m network tests/engines/network; \
 	else \
 	  echo "SKIPPED: the network tests. Flower could not be installed; pip says why above."; \
 	fi

@@ -27,8 +27,8 @@ from hypothesis import strategies as st
 import sparsona
 from sparsona.data.folder import read_table
 from sparsona.data.schema.format import Format
-from sparsona.engines.flower import heads
-from sparsona.engines.flower.started.sparsona_records import BadParcel, from_text
+from sparsona.engines.network import heads
+from sparsona.engines.network.flower.started.sparsona_records import BadParcel, from_text
 from sparsona.errors import SparsonaError
 from sparsona.experiment import build, parsed
 from sparsona.export.card import card_of

@@ -26,11 +26,9 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from sparsona.engines.flower.bundle import write_bundle
-from sparsona.engines.flower.deploy import LOCALHOST, local_federation
-from sparsona.engines.flower.keys import CA, CERTIFICATE, KEY, make_certificates, make_node_key
-from sparsona.engines.flower.owned import write_share
-from sparsona.engines.flower.processes import (
+from sparsona.engines.network.deploy import LOCALHOST, local_federation
+from sparsona.engines.network.flower.bundle import write_bundle
+from sparsona.engines.network.flower.processes import (
     SUPERLINK,
     Child,
     Flwr,
@@ -39,6 +37,8 @@ from sparsona.engines.flower.processes import (
     stop_all,
     wait_until_open,
 )
+from sparsona.engines.network.keys import CA, CERTIFICATE, KEY, make_certificates, make_node_key
+from sparsona.engines.network.owned import write_share
 from sparsona.prepare import prepare
 from sparsona.runs.directory import RunDirectory
 

@@ -31,9 +31,9 @@ from sparsona.data.schema.agreed import schema_of
 from sparsona.data.schema.exchange import LIMIT, agree
 from sparsona.data.schema.schema import Number
 from sparsona.data.schema.text import unpack_doubles, unpack_text
-from sparsona.engines.flower import node as node_module
-from sparsona.engines.flower.node import Node, Rules
-from sparsona.engines.flower.setup import setup_of, without_data
+from sparsona.engines.network import node as node_module
+from sparsona.engines.network.node import Node, Rules
+from sparsona.engines.network.setup import setup_of, without_data
 from sparsona.errors import SparsonaError
 from sparsona.experiment import build, to_toml
 from sparsona.federation.setup import Setup

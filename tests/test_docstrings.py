@@ -20,7 +20,7 @@ BASES = {
     "InProcess": "engines/inprocess.py",
 }
 """Classes whose subclasses need not explain again what they override."""
-UNDER_WAY = ("engines/flower", "engines/ray", "methods/fedthin")
+UNDER_WAY = ("engines/network", "engines/ray", "methods/fedthin")
 """Rooms that others are building."""
 
 

@@ -32,7 +32,7 @@ def test_every_module_of_a_simulation_is_imported_without_posix(tmp_path: Path) 
     code = """
 import importlib, pkgutil
 import sparsona
-apart = ("sparsona.engines.flower", "sparsona.engines.ray", "sparsona.reproduce", "sparsona.__main__")
+apart = ("sparsona.engines.network", "sparsona.engines.ray", "sparsona.reproduce", "sparsona.__main__")
 names = [m.name for m in pkgutil.walk_packages(sparsona.__path__, "sparsona.", )]
 chosen = [name for name in names if not name.startswith(apart)]
 for name in chosen:

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from sparsona.api import execute
-from sparsona.engines.flower.carrier import Parcel, Returned
-from sparsona.engines.flower.consent import Consent, Terms
-from sparsona.engines.flower.node import CONSENT, Node, Rules
-from sparsona.engines.flower.owned import AS_AGREED, SHARE, OwnFormat, write_share
-from sparsona.engines.flower.server import KnownNode, write_nodes
-from sparsona.engines.flower.serverapp import NetworkRun
-from sparsona.engines.flower.started.sparsona_records import Head
+from sparsona.engines.network.carrier import Parcel, Returned
+from sparsona.engines.network.consent import Consent, Terms
+from sparsona.engines.network.flower.server import KnownNode, write_nodes
+from sparsona.engines.network.flower.started.sparsona_records import Head
+from sparsona.engines.network.node import CONSENT, Node, Rules
+from sparsona.engines.network.owned import AS_AGREED, SHARE, OwnFormat, write_share
+from sparsona.engines.network.serverapp import NetworkRun
 from sparsona.experiment import Experiment, to_toml
 from sparsona.message import Message, Stamp
 from sparsona.prepare import Prepared, prepare

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsona.api import execute
-from sparsona.engines.flower.deploy import LoopbackFederation, local_federation
+from sparsona.engines.network.deploy import LoopbackFederation, local_federation
 from sparsona.prepare import Prepared, prepare
 from sparsona.runs.directory import RunDirectory
 

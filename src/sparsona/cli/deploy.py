@@ -34,7 +34,7 @@ def keys(
 
     The file NAME is for the client's owner alone, NAME.pub for the organiser, ca.crt for all.
     """
-    from sparsona.engines.flower.keys import make_certificates, make_node_key
+    from sparsona.engines.network.keys import make_certificates, make_node_key
     from sparsona.errors import InputError
 
     if not host and not names:
@@ -60,15 +60,15 @@ def run(
 
     Call it on the machine of sparsona server, which accepts only nodes from other machines.
     """
-    from sparsona.engines.flower import need_flwr
-    from sparsona.engines.flower.checks import check_address, check_certificate
+    from sparsona.engines.network.flower import need_flwr
+    from sparsona.engines.network.flower.checks import check_address, check_certificate
     from sparsona.experiment import build, read
 
     check_address(superlink)
     check_certificate(ca)
     need_flwr()
-    from sparsona.engines.flower.deploy import submit
-    from sparsona.engines.flower.setup import check_networkable
+    from sparsona.engines.network.deploy import submit
+    from sparsona.engines.network.setup import check_networkable
 
     experiment, _ = build(read(file), str(file))
     check_networkable(experiment)
@@ -97,15 +97,15 @@ def local(
     The command starts a SuperLink and nodes with TLS and keys, and stops them at the end. Data are split as in a
     simulation; each node is a process that holds its own share only.
     """
-    from sparsona.engines.flower import need_flwr
+    from sparsona.engines.network.flower import need_flwr
     from sparsona.methods import METHODS
 
     METHODS.check(method)
     need_flwr()
     from sparsona.api import execute
-    from sparsona.engines.flower.deploy import local_federation
-    from sparsona.engines.flower.processes import end_like_ctrl_c
-    from sparsona.engines.flower.setup import check_networkable
+    from sparsona.engines.network.deploy import local_federation
+    from sparsona.engines.network.flower.processes import end_like_ctrl_c
+    from sparsona.engines.network.setup import check_networkable
     from sparsona.errors import RunError
     from sparsona.experiment import assign
     from sparsona.prepare import prepare

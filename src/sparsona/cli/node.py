@@ -86,11 +86,11 @@ def node(
     """
     from sparsona.data.schema.columns import Columns
     from sparsona.data.schema.roles import along_of
-    from sparsona.engines.flower import need_flwr
-    from sparsona.engines.flower.checks import check_address, check_certificate, check_private_key
-    from sparsona.engines.flower.consent import Terms
-    from sparsona.engines.flower.owned import OwnFormat, check_own
-    from sparsona.engines.flower.owner import Owner, accepted
+    from sparsona.engines.network.consent import Terms
+    from sparsona.engines.network.flower import need_flwr
+    from sparsona.engines.network.flower.checks import check_address, check_certificate, check_private_key
+    from sparsona.engines.network.owned import OwnFormat, check_own
+    from sparsona.engines.network.owner import Owner, accepted
     from sparsona.errors import InputError
     from sparsona.methods import METHODS
 
@@ -115,8 +115,8 @@ def node(
     check_certificate(ca)
     need_flwr()
     check_private_key(key)
-    from sparsona.engines.flower.node import Rules
-    from sparsona.engines.flower.processes import end_like_ctrl_c
+    from sparsona.engines.network.flower.processes import end_like_ctrl_c
+    from sparsona.engines.network.node import Rules
 
     end_like_ctrl_c()
     rules = Rules(methods, max_epochs, max_weights, send_scores, send_model, least_rows, max_rounds, max_proposals)

@@ -27,8 +27,8 @@ def server(
     `sparsona deploy run` gives it experiments. It accepts only nodes with a key in --keys. Run directories are in
     HOME/runs.
     """
-    from sparsona.engines.flower.processes import end_like_ctrl_c
-    from sparsona.engines.flower.server import Server
+    from sparsona.engines.network.flower.processes import end_like_ctrl_c
+    from sparsona.engines.network.flower.server import Server
     from sparsona.errors import RunError
 
     end_like_ctrl_c()

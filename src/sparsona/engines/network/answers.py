@@ -1,0 +1,97 @@
+"""What a node tells: of its data at the start, of each turn, and in its owner's report at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from sparsona.engines.network.flower.started.sparsona_records import Head
+from sparsona.engines.network.heads import LARGEST, TurnReply, told_ledger
+from sparsona.engines.network.owned import OwnData
+from sparsona.experiment import Experiment
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Outcome, Scores
+from sparsona.method import ClientId
+from sparsona.wire import Ledger, encode
+from sparsona.words import counted
+
+
+def description_of(own: OwnData) -> tuple[Head, bytes]:
+    """What a node tells of its data at the start."""
+    description, published = own.description(), own.published()
+    frame = None if description is None else encode(description)
+    head: Head = {
+        "model": own.model,
+        "sizes": own.sizes,
+        "published": None if published is None else published.to_json(),
+        "ledger": told_ledger(Ledger() if frame is None else frame.ledger),
+    }
+    return head, b"" if frame is None else frame.data
+
+
+Tells: TypeAlias = tuple[tuple[bool, bool], ...]
+"""For each metric, whether its scores on test and on validation rows may be sent."""
+
+
+def may_tell(setup: Setup, client: ClientId, least: int) -> Tells:
+    """Which scores of a client may be sent: those of at least `least` rows.
+
+    A metric that takes each class by itself needs as many rows of every class that occurs.
+    """
+    split, targets = setup.federation.splits[client], setup.federation.data.targets
+    parts = split.test, split.validation
+    whole = tuple(len(part) >= least for part in parts)
+    each = tuple(all((targets[p] == label).sum() >= least for label in np.unique(targets[p])) for p in parts)
+    by_class = [one.by_class for one in setup.objective.metrics] or [False]
+    return tuple((whole[0] and each[0], whole[1] and each[1]) if own else (whole[0], whole[1]) for own in by_class)
+
+
+def reply_to_turn(outcome: Outcome, scores: bool, tells: Tells) -> Head:
+    """What a node tells of a turn besides the frame."""
+    told = {
+        point: tuple(
+            _or_none(value) if allowed else None
+            for pair, may in zip(((s.test, s.validation), *s.others.values()), tells, strict=True)
+            for value, allowed in zip(pair, may, strict=True)
+        )
+        for point, s in outcome.scores.items()
+    }
+    done = TurnReply(
+        ledger=told_ledger(outcome.frame.ledger),
+        paper=outcome.paper,
+        scores=told if scores else {},
+        loss=_or_none(outcome.loss) if scores else None,
+        seconds=outcome.seconds,
+        flops=int(outcome.flops),
+        samples=float(outcome.samples),
+    )
+    return done.head
+
+
+def _or_none(value: float) -> float | None:
+    return float(value) if abs(value) <= LARGEST else None  # NaN is not, either
+
+
+def kinds_of_bytes(outcome: Outcome) -> dict[str, float]:
+    ledger = outcome.frame.ledger
+    kinds = {"header": ledger.header, "positions": ledger.positions, "values": ledger.values}
+    return {kind: count for kind, count in kinds.items() if count}
+
+
+def report_of(client: ClientId, experiment: Experiment, setup: Setup, scores: Mapping[str, Scores], file: Path) -> str:
+    first = setup.objective.metric_name
+    measured = [
+        (metric, point, value)
+        for point, found in scores.items()
+        for metric, value in ((first, found.test), *((name, test) for name, (test, _) in found.others.items()))
+    ]
+    lines = [
+        f"{client}: {experiment.method}, {counted(experiment.rounds, 'round')}, {time.strftime('%Y-%m-%d %H:%M')}",
+        f"model: {file.name}, {setup.task.layout.size} weights ({experiment.model})",
+        *(f"{metric} ({point}) on this client's own test rows: {value:.4f}" for metric, point, value in measured),
+    ]
+    return "\n".join(lines) + "\n"

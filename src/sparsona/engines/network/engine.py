@@ -1,0 +1,270 @@
+"""The engine on a network: jobs go out as Flower messages, outcomes come back until the deadline."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from sparsona.engines.network.carrier import Carrier, Parcel, Returned
+from sparsona.engines.network.flower.started.sparsona_pauses import Pauses
+from sparsona.engines.network.flower.started.sparsona_records import Head
+from sparsona.engines.network.heads import Ping, TurnOrder, TurnReply, Whole, ledger_of, scores_of
+from sparsona.engines.network.heads import answer as told
+from sparsona.engines.network.heads import why as why_of
+from sparsona.errors import WireError, one_line
+from sparsona.federation.delivery import ClientMemory
+from sparsona.federation.references import ReferenceStore
+from sparsona.federation.setup import Setup
+from sparsona.federation.worker import Job, Outcome
+from sparsona.method import ClientId
+from sparsona.runs.store import ClientStore
+from sparsona.wire import Frame, Ledger, decode, encode
+
+log = logging.getLogger(__name__)
+
+SOON, LATER = 0.1, 1.0
+"""Seconds between two questions for replies, after one has come and when none comes."""
+RETRY = 2.0
+"""Seconds before a node that was not reached is asked again."""
+PING, PING_TTL = 10.0, 60.0
+"""Seconds of silence before a node is asked whether it is there, and how long that question waits for it."""
+
+
+@dataclass(frozen=True)
+class PendingMessage:
+    """A message on its way: to whom, its content, and the second on the clock at which nobody waits any more.
+
+    Until the second `silent_until` nobody wonders why there is no answer.
+    """
+
+    client: ClientId
+    head: Head
+    body: bytes
+    until: float
+    job: Job | None = None
+    resent: Ledger = field(default_factory=Ledger)
+    silent_until: float = 0.0
+
+
+class MessageExchange:
+    """Messages to nodes and their replies, matched by the message that they answer.
+
+    A message that did not reach its node (it was down, or restarts) is sent again until its time is over. A node that
+    was cut off while it had a message says nothing, and Flower neither. So a node that is silent for `PING` seconds is
+    asked whether it is there. It does one thing after another: if it answers that first, it does not have the message.
+    """
+
+    def __init__(self, carrier: Carrier, nodes: Mapping[ClientId, int]) -> None:
+        self._carrier, self._nodes = carrier, nodes
+        self._awaited: dict[str, PendingMessage] = {}
+        self._again: list[tuple[float, PendingMessage]] = []
+        self._pings: dict[str, str] = {}
+        """The message that each ping asks about."""
+        self._away: set[ClientId] = set()
+        self.late: set[ClientId] = set()
+        """The clients that have let the time of a message pass, until they answer again."""
+        self.on_left_out: Callable[[ClientId, str], None] = lambda client, why: None
+        """Told of every reply to an order to train that cannot be used, and why."""
+
+    @property
+    def clients(self) -> frozenset[ClientId]:
+        """The clients whose replies are awaited."""
+        return frozenset(one.client for one in (*self._awaited.values(), *(later for _, later in self._again)))
+
+    def send(self, several: Iterable[PendingMessage]) -> None:
+        now = time.monotonic()
+        out = [one for one in several if one.until > now]
+        parcels = [Parcel(self._nodes[one.client], one.head, one.body, max(1.0, one.until - now)) for one in out]
+        for name, one in zip(self._carrier.push(parcels), out, strict=True):
+            if name is None:
+                self._later(one, "its node is not there")
+            else:
+                self._awaited[name] = replace(one, silent_until=now + PING)
+
+    def receive(self, until: float) -> Iterator[tuple[PendingMessage, Head, bytes]]:
+        """Replies as they come, until the second `until` or until none is awaited."""
+        pauses = Pauses(SOON, LATER)
+        while self._awaited or self._again:
+            self._send_due(time.monotonic())
+            returned = self._carrier.pull([*self._awaited, *self._pings])
+            for answer in returned:
+                asked = self._awaited.pop(answer.name, None)
+                if asked is not None and (head := self._read(asked, answer)) is not None:
+                    yield asked, head, answer.body
+            self._read_pings(returned)
+            if returned:
+                pauses.restart()
+            now = time.monotonic()
+            self._forget_late(now)
+            if now >= until:
+                return
+            if self._awaited or self._again:
+                time.sleep(min(pauses.next(), until - now))
+
+    def _send_due(self, now: float) -> None:
+        """Send what is to be sent again, and a ping to those who have been silent."""
+        due = [one for at, one in self._again if at <= now]
+        self._again = [(at, one) for at, one in self._again if at > now]
+        self.send(due)
+        asked = set(self._pings.values())
+        silent = {k: one for k, one in self._awaited.items() if one.silent_until <= now and k not in asked}
+        pings = [Parcel(self._nodes[one.client], Ping().head, b"", PING_TTL) for one in silent.values()]
+        for name, (message, one) in zip(self._carrier.push(pings), silent.items(), strict=True):
+            self._awaited[message] = replace(one, silent_until=now + PING)
+            if name is not None:
+                self._pings[name] = message
+
+    def _read_pings(self, returned: Iterable[Returned]) -> None:
+        """Send a message again whose node answers, but not the message. A ping that got lost says nothing."""
+        for answer in returned:
+            message = self._pings.pop(answer.name, "")
+            there = answer.head is not None and answer.head["kind"] == "pong"
+            if there and (asked := self._awaited.pop(message, None)) is not None:
+                self._later(asked, "it was cut off")
+
+    def _forget_late(self, now: float) -> None:
+        for one in [one for one in self._awaited.values() if one.until <= now]:
+            log.warning("%s has not answered in time", one.client)
+        several = (*self._awaited.values(), *(one for _, one in self._again))
+        self.late |= {one.client for one in several if one.until <= now}
+        self._awaited = {name: one for name, one in self._awaited.items() if one.until > now}
+        self._again = [(at, one) for at, one in self._again if one.until > now]
+
+    def _read(self, asked: PendingMessage, answer: Returned) -> Head | None:
+        """The head of a reply that can be used."""
+        head = answer.head
+        if answer.lost or (head is not None and head["kind"] == "away"):
+            self._later(asked, answer.why or "its owner's process does not answer")
+            return None
+        if head is not None and head["kind"] == "waits":
+            if asked.client not in self._away:
+                log.warning("%s waits for its owner's consent (sparsona node --accept, on its machine)", asked.client)
+                self._away.add(asked.client)
+            self._later(asked, "it waits")
+            return None
+        self._away.discard(asked.client)
+        self.late.discard(asked.client)
+        if head is None or head["kind"] == "error":
+            why = answer.why if head is None else why_of(head)
+            self.leave_out(asked, why)
+            return None
+        return head
+
+    def leave_out(self, asked: PendingMessage, why: str) -> None:
+        """Note that a reply cannot be used."""
+        why = one_line(why)
+        log.warning("the reply of %s is left out: %s", asked.client, why)
+        if asked.job is not None and asked.job.kind == "fit":
+            self.on_left_out(asked.client, why)
+
+    def _later(self, one: PendingMessage, why: str) -> None:
+        if one.client not in self._away:
+            log.warning("%s is not reached (%s); it is asked again and again", one.client, why)
+            self._away.add(one.client)
+        self._again.append((time.monotonic() + RETRY, one))
+
+
+class FlowerEngine:
+    """Runs turns on nodes. Clients that do not answer by the deadline are lost.
+
+    With a `window`, training goes on without those who are not done after so many seconds: what they answer later,
+    within the deadline, comes out of a later call of :meth:`run`.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        post: MessageExchange,
+        run: str,
+        deadline: float,
+        window: float | None = None,
+        silent: frozenset[ClientId] = frozenset(),
+    ) -> None:
+        """`silent` are the clients whose owners do not send scores."""
+        self.store = ClientStore(partial(ClientMemory.fresh, setup))
+        self.references = ReferenceStore()
+        self._setup, self._post, self._run = setup, post, run
+        self._deadline, self._window, self._silent = deadline, window, silent
+        self._limit = setup.limit()
+
+    @property
+    def working(self) -> frozenset[ClientId]:
+        return self._post.clients
+
+    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+        # A client that has let a deadline pass is asked to train, and not measured before it answers again: else it
+        # would cost the others three deadlines per round.
+        unasked = self._silent | self.working | self._post.late
+        asked = [job for job in jobs if job.kind == "fit" or job.client not in unasked]
+        now = time.monotonic()  # the time that the downlinks took to make is not the clients'
+        fits = bool(asked) and asked[0].kind == "fit"
+        lasting = self._window is not None and (fits or not asked)
+        until = now + (self._window if lasting and self._window is not None else self._deadline)
+        self._post.send(
+            PendingMessage(job.client, self._head(job), b"".join(job.down), now + self._deadline, job) for job in asked
+        )
+        for one, head, body in self._post.receive(until):
+            if one.job is None:
+                continue
+            try:
+                if head["kind"] == "whole" and one.resent == Ledger():
+                    told(head, Whole)
+                    self._resend(one)
+                    continue
+                outcome = self._outcome(one, head, body)
+            except WireError as error:
+                self._post.leave_out(one, str(error))
+                continue
+            yield outcome
+
+    def _head(self, job: Job) -> Head:
+        order, kind = job.stamp.order, job.kind
+        assert kind != "adapt"  # clients that join at the end are for simulations
+        turn = TurnOrder(
+            run=self._run,
+            job=kind,
+            round=order[0],
+            phase=order[1],
+            score=job.score,
+            fine_tune=job.fine_tune,
+            best_round=job.best_round,
+        )
+        return turn.head
+
+    def _resend(self, one: PendingMessage) -> None:
+        """Send a downlink whole, to a client that does not have what it was coded against."""
+        lengths, packing = self._setup.task.layout.lengths, self._setup.packing
+        message = decode(one.body, self._limit, lengths, references=self.references.find)
+        frame = encode(message, lengths, packing=packing)
+        log.info("%s lacks what its downlink was coded against: it is sent whole", one.client)
+        self._post.send([replace(one, body=frame.data, resent=frame.ledger)])
+
+    def _outcome(self, one: PendingMessage, head: Head, body: bytes) -> Outcome:
+        """What a node tells of a turn, checked: a wrong number in its head is an error, the frame is read later."""
+        job = one.job
+        assert job is not None
+        done = told(head, TurnReply)
+        if len(body) > self._limit.bytes:
+            raise WireError(f"its frame has {len(body)} bytes, at most {self._limit.bytes} can be needed here")
+        return Outcome(
+            client=job.client,
+            kind=job.kind,
+            order=job.stamp.order,
+            received=sum(map(len, job.down)),
+            frame=Frame((body,), ledger_of(done.ledger, body)),
+            paper=done.paper,
+            scores=scores_of(done, self._setup.objective.metric_names),
+            loss=math.nan if done.loss is None else done.loss,
+            seconds=done.seconds,
+            flops=done.flops,
+            samples=done.samples,
+            resent=one.resent,
+        )
+
+    def close(self) -> None:
+        self.store.files.close()
+        self.references.files.close()

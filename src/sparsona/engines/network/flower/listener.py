@@ -1,0 +1,57 @@
+"""The socket at which a node's stub hands messages over to the owner's process."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from sparsona.engines.network.flower.started.sparsona_records import BadParcel, Incoming, write
+from sparsona.engines.network.node import Node
+from sparsona.errors import InputError
+from sparsona.training.determinism import make_deterministic
+
+log = logging.getLogger("sparsona.node")
+
+LOOK = 0.5
+"""Seconds between two looks at whether the node can go on."""
+
+
+def serve(node: Node, path: Path, check: Callable[[], None] = lambda: None) -> None:
+    """Answer on a socket that only the owner can open, one message after another, until `check` raises an error."""
+    make_deterministic()
+    path.unlink(missing_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        try:
+            listener.bind(str(path))
+        except OSError as error:
+            raise InputError(f"cannot listen at {path} ({error}): choose a --state with a shorter path") from None
+        path.chmod(0o600)
+        listener.listen()
+        listener.settimeout(LOOK)
+        while True:
+            check()
+            try:
+                stream, _ = listener.accept()
+            except TimeoutError:
+                continue
+            with stream:
+                _serve_one(node, stream)
+
+
+def _serve_one(node: Node, stream: socket.socket) -> None:
+    try:
+        asked = Incoming(stream)
+        reply = node.answer(asked.head, asked.body)
+        asked.drop()
+    except BadParcel as error:
+        log.error("a message is refused: %s", error)
+        reply = {"kind": "error", "why": str(error)}, b""
+    except OSError:
+        log.warning("a message broke off")
+        return
+    try:
+        write(stream, *reply)
+    except OSError:
+        log.warning("nobody waits for the reply any more; it is kept for when the server asks again")

@@ -1,0 +1,102 @@
+"""The organiser's machine: a SuperLink, the registered nodes, and the runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import unquote
+
+from sparsona.engines.network.flower.checks import check_port
+from sparsona.engines.network.flower.processes import Child, Flwr, superlink, wait_until_open
+from sparsona.engines.network.keys import CA, CERTIFICATE, KEY
+from sparsona.errors import InputError, RunError
+from sparsona.files import write_atomically
+from sparsona.method import ClientId
+
+NODES = "nodes.json"
+
+
+@dataclass(frozen=True)
+class KnownNode:
+    """A registered node: its number at the SuperLink, and its public key."""
+
+    number: int
+    key: str
+
+
+def read_nodes(home: Path) -> dict[ClientId, KnownNode]:
+    """The registered nodes, by the names of their clients."""
+    try:
+        found = json.loads((home / NODES).read_bytes())
+        return {str(client): KnownNode(int(node["number"]), str(node["key"])) for client, node in found.items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RunError(f"cannot read the registered nodes in {home} ({error!r}): start sparsona server first") from None
+
+
+def write_nodes(home: Path, nodes: Mapping[ClientId, KnownNode]) -> None:
+    write_atomically(home / NODES, json.dumps({client: asdict(node) for client, node in nodes.items()}))
+
+
+class Server:
+    """A running SuperLink whose nodes are those with a public key in `keys`, each under the name of its file."""
+
+    def __init__(self, home: Path, host: str, port: int, certificates: Path, keys: Path) -> None:
+        check_port(host, port)
+        home.mkdir(parents=True, exist_ok=True)
+        home = home.resolve()
+        self.home, self.address = home, f"{host}:{port}"
+        files = sorted(keys.glob("*.pub"))
+        if not files:
+            raise InputError(f"there is no public key in {keys}: put NAME.pub of every node there")
+        for file in (CA, CERTIFICATE, KEY):
+            if not (certificates / file).exists():
+                raise InputError(f"there is no {file} in {certificates}: make certificates with sparsona deploy keys")
+        (home / "runs").mkdir(exist_ok=True)
+        self._link: Child = superlink(home, host, port, certificates.resolve(), SPARSONA_SERVER=str(home))
+        try:
+            local = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+            wait_until_open(local, port, self._link)
+            self.nodes = self._register(Flwr(home, f"{local}:{port}", certificates / CA), files)
+        except BaseException:
+            self.close()
+            raise
+
+    def _register(self, flwr: Flwr, files: list[Path]) -> dict[ClientId, int]:
+        """Bind every client's name to the node of its key. Those of an earlier start are known, or no longer wanted."""
+        known = read_nodes(self.home) if (self.home / NODES).exists() else {}
+        keys = {unquote(path.stem): path.read_text(encoding="ascii").strip() for path in files}
+        changed = [client for client, node in known.items() if client in keys and keys[client] != node.key]
+        if changed:
+            raise InputError(
+                f"{changed[0]} was registered with another key: choose another --home, or start once without its key"
+            )
+        gone = sorted(known.keys() - keys.keys())
+        flwr.unregister([known.pop(client).number for client in gone])
+        new = [path for path in files if unquote(path.stem) not in known]
+        for path, number in zip(new, flwr.register(new), strict=True):
+            client = unquote(path.stem)
+            known[client] = KnownNode(number, keys[client])
+        if gone or new:
+            write_nodes(self.home, known)
+        return {client: node.number for client, node in known.items()}
+
+    def wait(self) -> int:
+        """Until the SuperLink ends."""
+        return self._link.wait()
+
+    @property
+    def pid(self) -> int:
+        """The SuperLink's process."""
+        return self._link.pid
+
+    def close(self) -> None:
+        self._link.stop()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()

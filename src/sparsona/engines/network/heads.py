@@ -1,0 +1,219 @@
+"""The heads of all messages between the server and its nodes, as types with ranges. Both directions are checked here.
+
+A head is the small JSON object beside a frame. What one side says reaches the other's code only as one of these
+classes: each number is finite and bounded, each text and list has a longest length, and unknown keys are refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sparsona.data.schema.told import first_problem
+from sparsona.engines.network.flower.started.sparsona_records import Head
+from sparsona.errors import WireError, printable
+from sparsona.federation.worker import Scores
+from sparsona.metrics._named import in_percent
+from sparsona.version import __version__
+from sparsona.wire import Ledger
+
+MOST_ROWS = 10**9
+"""Rows that one client may declare."""
+MOST_CLIENTS = 10**5
+LONGEST_NAME = 1000
+LONGEST_EXPERIMENT = 2**18
+LONGEST_WHY = 500
+LARGEST = 1e30
+"""No score, loss, duration or bound is larger. Sums and squares of such numbers stay finite."""
+
+Count = Annotated[int, Field(strict=True, ge=0, le=2**53)]
+Rows = Annotated[int, Field(strict=True, ge=0, le=MOST_ROWS)]
+Amount = Annotated[float, Field(strict=True, ge=0, le=LARGEST, allow_inf_nan=False)]
+Number = Annotated[float, Field(strict=True, ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+Flag = Annotated[bool, Field(strict=True)]
+RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+Text = Annotated[str, Field(max_length=LONGEST_EXPERIMENT)]
+Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Point = Annotated[str, Field(pattern=r"^(pre|post|ft)$")]
+
+
+class _Told(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @property
+    def head(self) -> Head:
+        """The head as JSON, for the other side."""
+        return self.model_dump(mode="json")
+
+
+class Ping(_Told):
+    """The server asks whether a node is there."""
+
+    kind: Literal["ping"] = "ping"
+
+
+class Proposal(_Told):
+    """The server proposes an experiment."""
+
+    kind: Literal["hello"] = "hello"
+    run: RunId
+    experiment: Text
+
+
+class Agreed(_Told):
+    """All clients have joined; the body is the agreed schema."""
+
+    kind: Literal["agreed"] = "agreed"
+    run: RunId
+    experiment: Text
+    clients: Annotated[tuple[Name, ...], Field(max_length=MOST_CLIENTS)]
+
+
+class TurnOrder(_Told):
+    """An order to train or to evaluate; the body is the downlink."""
+
+    kind: Literal["turn"] = "turn"
+    run: RunId
+    job: Literal["fit", "trial", "personal"]
+    round: Annotated[int, Field(strict=True, ge=0, le=10**9)]
+    phase: Annotated[int, Field(strict=True, ge=0, le=100)]
+    score: Flag = False
+    fine_tune: Flag = False
+    best_round: Count = 0
+
+
+class Finish(_Told):
+    """The run is over; the body is the downlink of the personal model."""
+
+    kind: Literal["finish"] = "finish"
+    run: RunId
+    round: Annotated[int, Field(strict=True, ge=0, le=10**9)]
+    phase: Annotated[int, Field(strict=True, ge=0, le=100)]
+    best_round: Count = 0
+
+
+class Greeting(_Told):
+    """A node joins: its rows to train, check and test, and for data that come ready their schema."""
+
+    kind: Literal["hello"] = "hello"
+    name: Name
+    sparsona: Annotated[str, Field(max_length=100)]
+    scores: Flag
+    model: Annotated[str, Field(max_length=LONGEST_NAME)]
+    sizes: tuple[Annotated[Rows, Field(ge=1)], Rows, Rows]
+    published: dict[str, Any] | None = None
+    ledger: tuple[Count, Count, Count, Amount, Count, Count] = (0, 0, 0, 0.0, 0, 0)
+
+
+class ModelReady(_Told):
+    """A node has made its model; the hash must be the server's."""
+
+    kind: Literal["ready"] = "ready"
+    fingerprint: Hash
+
+
+class TurnReply(_Told):
+    """A node has taken a turn; the body is its reply."""
+
+    kind: Literal["turn"] = "turn"
+    ledger: tuple[Count, Count, Count, Amount, Count, Count] = (0, 0, 0, 0.0, 0, 0)
+    paper: Count
+    scores: dict[Point, Annotated[tuple[Number | None, ...], Field(max_length=LONGEST_NAME)]] = {}
+    """By point the scores on test and on validation rows, for each metric of the run in their order."""
+    loss: Number | None
+    seconds: Amount
+    flops: Count
+    samples: Amount
+
+
+class Whole(_Told):
+    """A node lacks what its downlink was coded against."""
+
+    kind: Literal["whole"] = "whole"
+
+
+class Finished(_Told):
+    """A node has written its model; the body is the model, if its owner sends it."""
+
+    kind: Literal["done"] = "done"
+    memory: Hash
+
+
+QUESTIONS: dict[str, type[Ping | Proposal | Agreed | TurnOrder | Finish]] = {
+    "ping": Ping,
+    "hello": Proposal,
+    "agreed": Agreed,
+    "turn": TurnOrder,
+    "finish": Finish,
+}
+H = TypeVar("H", bound=_Told)
+
+
+def question(head: Head) -> Ping | Proposal | Agreed | TurnOrder | Finish:
+    """What the server asks of a node; `WireError` if it is no known question."""
+    kind = QUESTIONS.get(head["kind"])
+    if kind is None:
+        raise WireError(f"a message of unknown kind {printable(head['kind'], 40)!r}")
+    return _checked(kind, head)
+
+
+def answer(head: Head, expected: type[H]) -> H:
+    """What a node answers to a question; `WireError` if it is not of the `expected` kind, or out of range."""
+    wanted = expected.model_fields["kind"].default
+    if head["kind"] != wanted:
+        raise WireError(f"it answers {printable(head['kind'], 40)!r}, where {wanted!r} was asked for")
+    return _checked(expected, head)
+
+
+def greeting(head: Head) -> Greeting:
+    """The greeting of a node of the same version: another one may speak otherwise, so that is looked at first."""
+    version = head.get("sparsona")
+    if head["kind"] == "hello" and version != __version__:
+        raise WireError(f"it has sparsona {printable(version, 20)}, the server {__version__}: install the same")
+    return answer(head, Greeting)
+
+
+def why(head: Head) -> str:
+    """Why a node refuses, in one printable line of at most `LONGEST_WHY` characters."""
+    return printable(head.get("why", ""), LONGEST_WHY)
+
+
+def ledger_of(told: tuple[int, int, int, float, int, int], body: bytes) -> Ledger:
+    """A node's account of its frame. It must add up to the frame's length, and its bound is of that order."""
+    ledger = Ledger(*told)
+    if ledger.total != len(body):
+        raise WireError(f"its account of {ledger.total} bytes is not one of {len(body)}")
+    if ledger.against > ledger.total:
+        raise WireError(f"its account names {ledger.against} bytes of {ledger.total}")
+    return ledger
+
+
+def told_ledger(ledger: Ledger) -> tuple[int, int, int, float, int, int]:
+    """A ledger as a head holds it."""
+    return (ledger.header, ledger.positions, ledger.values, ledger.bound, ledger.against, ledger.against_plain)
+
+
+def scores_of(done: TurnReply, metrics: Sequence[str]) -> dict[str, Scores]:
+    """The scores of a turn by evaluation point. Those that are shown in per cent lie between 0 and 1."""
+    found = {}
+    for point, told in done.scores.items():
+        if len(told) != 2 * len(metrics):
+            raise WireError(f"it sends {len(told)} scores at {point}, and {2 * len(metrics)} are measured")
+        values = [math.nan if one is None else one for one in told]
+        pairs = dict(zip(metrics, zip(values[::2], values[1::2], strict=True), strict=True))
+        for metric, pair in pairs.items():
+            if in_percent(metric) and not all(math.isnan(one) or 0 <= one <= 1 for one in pair):
+                raise WireError(f"its score at {point} is not between 0 and 1")
+        found[point] = Scores(*pairs.pop(metrics[0]), pairs)
+    return found
+
+
+def _checked(kind: type[H], head: Head) -> H:
+    try:
+        return kind.model_validate(head)
+    except ValidationError as error:
+        raise WireError(f"its message {printable(head['kind'], 40)!r} is not valid ({first_problem(error)})") from None

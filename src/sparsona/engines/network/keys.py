@@ -1,0 +1,108 @@
+"""Certificates for the SuperLink and keys for the nodes."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from collections.abc import Sequence
+from pathlib import Path
+
+from sparsona.engines.network.flower import need_flwr
+from sparsona.errors import InputError
+from sparsona.files import write_new
+from sparsona.method import ClientId
+from sparsona.runs.names import file_stem
+
+YEARS = 2
+CA, CERTIFICATE, KEY = "ca.crt", "server.pem", "server.key"
+
+
+def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
+    """A certificate authority of one's own, and the SuperLink's certificate for these names and for its own machine.
+
+    The authority's private key is not kept: for another certificate all is made anew.
+    """
+    need_flwr()
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    _refuse_old(folder, (CA, CERTIFICATE, KEY))
+    folder.mkdir(parents=True, exist_ok=True)
+    now = datetime.datetime.now(datetime.UTC)
+    until = now + datetime.timedelta(days=365 * YEARS)
+    authority, own = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
+
+    def named(name: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+    def begun(subject: str, key: ec.EllipticCurvePublicKey, is_authority: bool) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(named(subject))
+            .issuer_name(named("sparsona"))
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(minutes=5))
+            .not_valid_after(until)
+            .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()), critical=False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        )
+
+    usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+    root = begun("sparsona", authority.public_key(), True).add_extension(usage, critical=True)
+    names = [_general(host, x509) for host in dict.fromkeys([*hosts, "localhost", "127.0.0.1"])]
+    leaf = (
+        begun(hosts[0], own.public_key(), False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    )
+    write_new(folder / CA, _pem(root.sign(authority, hashes.SHA384())))
+    write_new(folder / CERTIFICATE, _pem(leaf.sign(authority, hashes.SHA384())))
+    _write_private(folder / KEY, own, openssh=False)
+
+
+def make_node_key(folder: Path, client: ClientId) -> Path:
+    """A client's key pair, ``NAME`` for its owner and ``NAME.pub`` for the organiser; returns the private one."""
+    need_flwr()
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = file_stem(client)
+    _refuse_old(folder, (stem, f"{stem}.pub"))
+    key = ec.generate_private_key(ec.SECP384R1())
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    _write_private(folder / stem, key, openssh=True)
+    write_new(folder / f"{stem}.pub", public + b"\n")
+    return folder / stem
+
+
+def _general(host: str, x509: object) -> object:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))  # type: ignore[attr-defined]
+    except ValueError:
+        return x509.DNSName(host)  # type: ignore[attr-defined]
+
+
+def _pem(certificate: object) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    data: bytes = certificate.public_bytes(Encoding.PEM)  # type: ignore[attr-defined]
+    return data
+
+
+def _write_private(path: Path, key: object, openssh: bool) -> None:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    kind = PrivateFormat.OpenSSH if openssh else PrivateFormat.PKCS8
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_bytes(key.private_bytes(Encoding.PEM, kind, NoEncryption()))  # type: ignore[attr-defined]
+
+
+def _refuse_old(folder: Path, names: Sequence[str]) -> None:
+    old = next((name for name in names if (folder / name).exists()), None)
+    if old is not None:
+        raise InputError(f"{folder / old} exists: nothing was written; remove it, or choose another folder")

@@ -1,0 +1,269 @@
+"""A node's own data: rows of its table whose schema is still to be agreed on, or a share of a data set that is ready.
+
+A share is what `sparsona deploy local` deals out of a public data set: one client's samples and how they are split.
+"""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from sparsona.chance import Chance
+from sparsona.data._csv import SEPARATORS
+from sparsona.data._tables import agreed_dataset, dataset_of
+from sparsona.data.dataset import ClientSplit, Dataset, Federation
+from sparsona.data.doubts import Sites, doubts_of, listed
+from sparsona.data.folder import READERS, read_table
+from sparsona.data.npz import read_npz
+from sparsona.data.schema import Agreement, along_of, published_schema
+from sparsona.data.schema.columns import Columns
+from sparsona.data.schema.description import describe_rows
+from sparsona.data.schema.exchange import scaled_alone
+from sparsona.data.schema.format import UTF8, Format
+from sparsona.data.schema.rare import without_rare
+from sparsona.data.schema.roles import ColumnSplit
+from sparsona.data.schema.rows import Rows
+from sparsona.data.schema.schema import Category, Schema, class_names
+from sparsona.data.schema.table import Tables
+from sparsona.data.schema.target import Task
+from sparsona.engines.network.consent import Consent, Question, rows_hash
+from sparsona.errors import DataError, InputError
+from sparsona.experiment import explain
+from sparsona.files import write_new
+from sparsona.message import Message
+from sparsona.method import ClientId
+from sparsona.partition._split import federate
+from sparsona.runs.names import file_stem
+
+SHARE = ".share.npz"
+ENCODINGS = (UTF8, "utf-16", "iso8859-1")
+HEAD = 2**16
+"""Bytes at the beginning of a file, among which its separator is looked for."""
+META = ("name", "classes", "mean", "std", "class_names", "model", "vocabulary")
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """One client's samples and their split."""
+
+    client: ClientId
+    data: Dataset
+    split: ClientSplit
+
+    @property
+    def model(self) -> str:
+        """The model that suits the data."""
+        return self.data.model
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        return len(self.split.train), len(self.split.validation), len(self.split.test)
+
+    def description(self) -> Message | None:
+        """What the owner tells of its training rows before round 1; nothing of data that come ready."""
+        return None if self.data.rows is None else describe_rows(self.data.rows, self.split.train)
+
+    def doubts(self, question: Question) -> list[str]:
+        """What in the owner's table is probably wrong, for the owner's log alone: it may name a value of a row."""
+        rows = self.data.rows
+        if rows is None:
+            return []
+        guessed: Task = "classification" if rows.tells_classes else "regression"
+        task = "multilabel" if rows.task == "multilabel" or len(rows.targets) > 1 else guessed
+        places = dict.fromkeys([self.client], self.data.places[0] if self.data.places else "the table")
+        return listed(doubts_of(Sites(rows, {self.client: self.split}, task, places, question.split.by)))
+
+    def published(self) -> Schema | None:
+        """The schema of data that come ready; None where it is to be agreed on."""
+        return published_schema(self.data) if self.data.rows is None else None
+
+    def prepared(self, agreed: Schema) -> tuple[Schema, Federation]:
+        """This client's schema, and its samples as models get them."""
+        splits = {self.client: self.split}
+        if self.data.rows is None:
+            return agreed, Federation(self.data, splits)
+        check_fits(agreed, self.data.rows.take(self.split.train))
+        mine = scaled_alone(agreed, self.data.rows, self.split.train)
+        return mine, Federation(agreed_dataset(self.data, splits, Agreement({self.client: mine})), splits)
+
+
+def check_fits(agreed: Schema, own: Rows) -> None:
+    """Refuse a schema from the network that is not one of these training rows."""
+    if (agreed.inputs, agreed.targets) != (own.inputs, own.targets):
+        raise DataError(f"the agreed inputs and target are {agreed.inputs}, {agreed.targets}, not the owner's")
+    if set(agreed.columns) != set(own.order) or set(agreed.categorical) != own.categories.keys():
+        raise DataError(f"the agreed columns are {', '.join(agreed.columns)}, the owner's {', '.join(own.order)}")
+    if own.block is not None and agreed.shape != own.block.shape[1:]:
+        raise DataError(f"the agreed shape of a sample is {agreed.shape}, the owner's {own.block.shape[1:]}")
+    held = dict(own.categories)
+    known = {feature.column: {*feature.values, ""} for feature in agreed.features if isinstance(feature, Category)}
+    if agreed.classes:
+        held["the target"], known["the target"] = class_names(own), set(agreed.classes)
+    for column, values in held.items():
+        lacking = set(values.tolist()) - known[column]
+        if lacking:
+            raise DataError(f"the agreed values of {column} lack {min(lacking)!r}, which the owner has")
+
+
+def own_file(path: Path, client: ClientId) -> Path:
+    """The file of a client's data: the one that is named, or the one named after the client in a folder, with what file
+    names cannot hold written as in a run directory."""
+    if not path.is_dir():
+        return path
+    called = dict.fromkeys((client, file_stem(client)))
+    names = [f"{name}{ending}" for name in called for ending in (SHARE, *sorted(READERS))]
+    there = {f"{file.stem}{file.suffix.lower()}": file for file in path.iterdir() if file.is_file()}
+    found = [there[name] for name in names if name in there]
+    if len(found) != 1:
+        raise DataError(f"{path} holds {len(found)} files of {client!r}, expected one of {', '.join(names)}")
+    return found[0]
+
+
+@dataclass(frozen=True)
+class OwnFormat:
+    """How an owner writes its own csv file, where the experiment says otherwise; None: as it says.
+
+    >>> OwnFormat(separator="tab").applied(Columns(target=("ill",))).separator
+    '\\t'
+    """
+
+    separator: str | None = None
+    decimal: str | None = None
+    encoding: str | None = None
+    missing: str | None = None
+
+    def applied(self, columns: Columns) -> Columns:
+        """What the experiment declares, with this owner's way of writing."""
+        said = {key: value for key, value in asdict(self).items() if value is not None}
+        try:
+            own = TypeAdapter(Columns).validate_python(said)
+        except ValidationError as error:
+            raise InputError(f"--{explain(error)}") from None
+        return replace(columns, **{key: getattr(own, key) for key in said})
+
+
+AS_AGREED = OwnFormat()
+
+
+def load_table(file: Path, client: ClientId, question: Question, consent: Consent) -> OwnData:
+    """A client's table as the owner splits it; with a declared seed, the same as in a simulation of all clients."""
+    split, along = question.split, along_of(question.split.by)
+    tables = Tables(file.stem, (replace(read_table(file, client), owner=client),), owned=True)
+    data = _understood(tables, question.columns, along)
+
+    def draw(chance: Chance) -> ClientSplit:
+        shares = {"test": split.test, "validation": split.validation}
+        dealt = federate(data, "groups", 0, chance, use=split.use, along=along, repeat=split.repeat, **shares)
+        return dealt.splits[client]
+
+    drawn = consent.split(question, client, draw)
+    assert data.rows is not None
+    if max(drawn.train.max(), drawn.test.max()) >= len(data.rows) or rows_hash(file) != question.rows:
+        raise DataError(f"{file} has other rows than when it was split: give the same file and the same --separator")
+    return OwnData(client, replace(data, rows=without_rare(data.rows, [drawn], question.least_rows)), drawn)
+
+
+def _understood(tables: Tables, columns: Columns, along: ColumnSplit | None) -> Dataset:
+    """The owner's table. A problem that one of its own options helps against is told so: others need not change."""
+    try:
+        return dataset_of(tables, columns, along)
+    except DataError as error:
+        if _names_an_option(error):
+            raise DataError(f"{error}; sparsona node has these options, too, for this file alone") from None
+        raise
+
+
+def _names_an_option(error: DataError) -> bool:
+    """Whether a problem may be one of how a file is written, not of what is in it."""
+    return any(f"--{option.name}" in str(error) for option in fields(OwnFormat))
+
+
+def check_own(path: Path, client: ClientId, written: OwnFormat = AS_AGREED) -> None:
+    """Refuse a client's file that no experiment could use, before there is one.
+
+    What the columns mean is not known yet, and how a csv file is written only as far as its owner says so. So it is
+    enough that the file can be read in one of the usual ways.
+    """
+    file = own_file(path, client)
+    if file.name.endswith(SHARE):
+        read_share(file, client)
+        return
+    table = read_table(file, client)
+    if table.file is None:
+        return
+    problems: list[DataError] = []
+    for form in _formats(file, written):
+        try:
+            table.file(form, False)
+        except DataError as error:
+            problems.append(error)
+        else:
+            return
+    raise next((error for error in problems if not _names_an_option(error)), problems[0])
+
+
+def _formats(file: Path, written: OwnFormat) -> Iterator[Format]:
+    """How a csv file may be written: as its owner says, else in the usual ways, the most usual first."""
+    said = written.applied(Columns()).format
+    yield said
+    try:
+        with file.open("rb") as opened:
+            first = opened.read(HEAD).strip().partition(b"\n")[0].decode("latin-1")
+    except OSError:
+        return
+    rare = set(first) & set(string.punctuation + " ") - {'"'}
+    likely = [sign for sign in SEPARATORS if sign in first] or sorted(rare)
+    separators = likely if written.separator is None else [said.separator]
+    encodings = ENCODINGS if written.encoding is None else (said.encoding,)
+    usual = (replace(said, separator=sign, encoding=encoding) for encoding, sign in product(encodings, separators))
+    yield from (form for form in usual if form != said)
+
+
+def write_share(path: Path, federation: Federation, client: ClientId) -> None:
+    """One client's samples of a data set that is ready, and nobody else's."""
+    data, split = federation.data, federation.splits[client]
+    for what, values in (("inputs", data.inputs), ("targets", data.targets)):
+        if values.dtype.kind == "f" and np.isnan(values).any():
+            raise DataError(f"the {what} of {data.name} have missing values and cannot be dealt out: use folder:PATH")
+    mine = np.concatenate([split.train, split.validation, split.test])
+    meta = {key: getattr(data, key) for key in META}
+    sizes = np.array([len(split.train), len(split.validation), len(split.test)])
+    partial = path.with_name(f"{path.name}.part")
+    with partial.open("wb") as file:
+        np.savez_compressed(
+            file,
+            inputs=data.inputs[mine],
+            targets=data.targets[mine],
+            sizes=sizes,
+            meta=np.frombuffer(json.dumps(meta).encode(), np.uint8),
+        )
+    partial.replace(path)
+
+
+def read_share(path: Path, client: ClientId) -> OwnData:
+    held = read_npz(path)
+    try:
+        meta = json.loads(held["meta"].tobytes().decode())
+        given: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in meta.items()}
+        data = Dataset(inputs=held["inputs"], targets=held["targets"], **given)
+        train, validation, test = (int(size) for size in held["sizes"])
+    except (KeyError, ValueError, TypeError) as error:
+        raise DataError(f"{path} is no share of a data set ({error!r}): let sparsona deploy local write it") from None
+    at = np.arange(len(data))
+    cuts = at[:train], at[train : train + validation], at[train + validation :]
+    if len(cuts[2]) != test:
+        raise DataError(f"{path} is damaged: {len(data)} samples for {train}, {validation} and {test}")
+    return OwnData(client, data, ClientSplit(client, *cuts))
+
+
+def copy_file(source: Path, folder: Path) -> None:
+    """A client's own file, as it is."""
+    write_new(folder / source.name, source.read_bytes())

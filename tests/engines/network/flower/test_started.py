@@ -1,0 +1,131 @@
+"""The SuperLink's door: no endless request, no half request, no forged address."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr", reason='the network needs Flower: pip install "sparsona[flower]"')
+
+import socket
+
+import uvicorn
+
+sys.path.insert(0, str(Path(__file__).parents[4] / "src" / "sparsona" / "engines" / "network" / "flower" / "started"))
+
+from sparsona.engines.network.flower.processes import free_port
+from sparsona.engines.network.flower.started import superlink
+
+pytestmark = pytest.mark.network
+
+
+async def reads_all(scope: Any, receive: Any, send: Any) -> None:
+    """An app like Flower's: it reads the whole request before it looks at it."""
+    if scope["type"] == "lifespan":
+        return
+    got, more = 0, True
+    while more:
+        part = await receive()
+        if part["type"] == "http.disconnect":
+            return
+        got, more = got + len(part.get("body", b"")), part.get("more_body", False)
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": str(got).encode()})
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """A server with the guard of the SuperLink, on loopback; it waits for a second where a real one waits for 30."""
+    monkeypatch.setattr(superlink, "HALF", 1.0)
+    found = free_port()
+    config = uvicorn.Config(
+        superlink.guarded(reads_all), port=found, log_level="critical", lifespan="off", proxy_headers=False,
+        http=superlink.Impatient,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
+    thread.start()
+    until = time.monotonic() + 60
+    while not server.started:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    yield found
+    server.should_exit = True
+    thread.join(60)
+
+
+def asked(port: int, request: bytes) -> bytes:
+    """What the server answers, until it closes the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as link:
+        link.sendall(request)
+        found = b""
+        while part := link.recv(4096):
+            found += part
+            if b"\r\n\r\n" in found:
+                break
+        return found
+
+
+def test_an_honest_request_is_answered(port: int) -> None:
+    answer = asked(port, b"POST /v1/fleet/x HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello")
+    assert answer.startswith(b"HTTP/1.1 200")
+
+
+def test_three_gigabytes_are_not_read(port: int) -> None:
+    answer = asked(port, b"POST /v1/fleet/x HTTP/1.1\r\nhost: a\r\ncontent-length: 3000000000\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 413")
+
+
+def test_a_body_that_does_not_say_how_long_it_is_ends_at_the_limit(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(superlink, "MOST_BODY", 1000)
+    chunks = b"".join(b"190\r\n" + b"x" * 400 + b"\r\n" for _ in range(5)) + b"0\r\n\r\n"
+    answer = asked(port, b"POST /v1/fleet/x HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n" + chunks)
+    assert b" 200" not in answer[:20]
+
+
+@pytest.mark.parametrize(
+    "half", [b"", b"POST /v1/fl", b"POST /v1/fleet/x HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhel"]
+)
+def test_a_half_request_is_not_waited_for(half: bytes, port: int) -> None:
+    began = time.monotonic()
+    asked(port, half)
+    assert time.monotonic() - began < 50
+
+
+def test_a_forged_address_opens_nothing() -> None:
+    said: list[Any] = []
+
+    async def send(part: Any) -> None:
+        said.append(part)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    scope = {
+        "type": "http",
+        "path": "/v1/control/stop",
+        "client": ("203.0.113.9", 4),
+        "server": ("10.0.0.1", 9092),
+        "headers": [(b"x-forwarded-for", b"127.0.0.1")],
+    }
+
+    async def ask() -> None:
+        await superlink.guarded(reads_all)(scope, receive, send)
+
+    asyncio.run(ask())
+    assert said[0]["status"] == 403
+
+
+def test_what_a_proxy_says_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(uvicorn, "run", lambda app, **settings: given.update(settings))
+    monkeypatch.setattr(superlink, "flower_superlink", lambda: uvicorn.run(reads_all, port=1))
+    superlink.main()
+    assert given["proxy_headers"] is False

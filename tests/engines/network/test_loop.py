@@ -1,0 +1,568 @@
+"""The server's loop, the engine and the nodes, with messages but without a network."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flower_helpers import SPOILED, Federation, spoiled
+
+from sparsona.data.schema.exchange import LIMIT, agree
+from sparsona.data.schema.text import pack_text, unpack_text
+from sparsona.engines.network import engine as engine_module
+from sparsona.engines.network import memory as memory_module
+from sparsona.engines.network.carrier import Parcel, Returned
+from sparsona.engines.network.flower.server import KnownNode, read_nodes, write_nodes
+from sparsona.engines.network.flower.started.sparsona_pauses import Pauses
+from sparsona.engines.network.node import Rules
+from sparsona.engines.network.owned import OwnFormat
+from sparsona.errors import InputError, RunError
+from sparsona.experiment import to_toml
+from sparsona.export.predict import load_model
+from sparsona.federation.worker import Evaluator, Scores
+from sparsona.message import Message
+from sparsona.method import Model
+from sparsona.runs.directory import RunDirectory
+from sparsona.wire import decode, encode
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "SOON", 0.01)
+    monkeypatch.setattr(engine_module, "LATER", 0.01)
+    monkeypatch.setattr(engine_module, "RETRY", 0.02)
+
+
+def is_fit(parcel: Parcel, round: int, client: int) -> bool:
+    head = parcel.head
+    return head["kind"] == "turn" and head["job"] == "fit" and head["round"] == round and parcel.node == client
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedpse", "fedspa", "pfednet", "pfedgate", "local"])
+def test_a_network_gives_the_digest_and_the_bytes_of_the_simulator(method: str, tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method=method)
+    found, simulated = federation.run(), federation.simulated()
+    assert found["digest"] == simulated["digest"]
+    assert found["bytes"] == simulated["bytes"]
+    assert found["accuracy"] == simulated["accuracy"]
+
+
+@pytest.mark.parametrize(("method", "keep"), [("fedavg", "best"), ("fedspa", "best"), ("ditto", "best-per-client")])
+def test_a_node_keeps_the_models_that_the_simulator_keeps(method: str, keep: str, tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method=method, rounds=4, evaluation={"keep": keep, "patience": 2})
+    found, simulated = federation.run(), federation.simulated()
+    assert found["digest"] == simulated["digest"]
+    assert found["rounds"] == simulated["rounds"]
+
+
+@pytest.mark.parametrize("method", ["local", "ditto"])
+def test_a_node_measures_a_model_once(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The personal model of a round's end is that of the next one's beginning."""
+    federation, measured = Federation(tmp_path, method=method), list[bytes]()
+    measure = Evaluator._measure
+
+    def noted(self: Evaluator, model: Model) -> Scores:
+        measured.append(np.asarray(model).tobytes())
+        return measure(self, model)
+
+    monkeypatch.setattr(Evaluator, "WORTHWHILE", 0)
+    monkeypatch.setattr(Evaluator, "_measure", noted)
+    found = federation.run()
+    assert len(measured) == len(set(measured)) > 0
+    assert found["accuracy"] == federation.simulated()["accuracy"]
+
+
+def test_a_personal_model_stays_with_its_owner(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedpse", rounds=1)
+    federation.run()
+    assert not (federation.home / "runs" / "run" / "models").exists()
+    kept = {path.name for path in federation.folder.glob("c*/*.safetensors")}
+    assert kept == {"c0.safetensors", "c1.safetensors", "c2.safetensors"}
+    assert "accuracy (pre)" in (federation.folder / "c0" / "report.txt").read_text()
+
+
+def test_an_owner_may_send_its_model_and_keep_its_scores(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, Rules(scores=False, model=True, least_rows=1), method="fedavg", rounds=1)
+    summary = federation.run()
+    assert summary["accuracy"] == {}
+    run = federation.home / "runs" / "run"
+    own = federation.folder / "c1" / "c1.safetensors"
+    assert RunDirectory(run).model_file("c1").read_bytes() == own.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("rules", "why"),
+    [
+        (Rules(methods=("fedavg", "local")), "allows fedavg, local, not fedpse"),
+        (Rules(most_epochs=1), "allows 1 epoch a round, not 2.0"),
+        (Rules(most_weights=1000), "allows 1000 weights, not 3760"),
+    ],
+)
+def test_what_an_owner_does_not_allow_is_refused(
+    rules: Rules, why: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    federation = Federation(tmp_path, rules, method="fedpse", training={"epochs": 2})
+    with pytest.raises(RunError, match="c0, c1, c2 did not"):
+        federation.run(patience=1.0)
+    assert why in caplog.text
+
+
+@pytest.mark.parametrize(
+    "training", [{"steps": 10**6}, {"steps": 10, "repeats": 10**4}, {"steps": 1, "batch": 10**8}, {"repeats": 21}]
+)
+def test_steps_and_repeats_are_epochs_too(
+    training: dict[str, int], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    federation = Federation(tmp_path, method="fedavg", training=training)
+    with pytest.raises(RunError, match="did not join"):
+        federation.run(patience=1.0)
+    assert "the owner allows 20 epochs a round" in caplog.text
+
+
+def test_a_method_cannot_train_longer_than_the_owner_allows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    federation = Federation(
+        tmp_path, Rules(most_epochs=2, least_rows=1), method="fedmd", rounds=1, options={"pretrain": 3}
+    )
+    federation.run()
+    assert "the reply of c0 is left out: the owner of c0 allows 2 epochs in a training, not 3.0" in caplog.text
+
+
+def test_an_experiment_cannot_name_a_file_of_the_owner(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    federation = Federation(tmp_path, method="fedmd", rounds=1)
+    text = to_toml(federation.experiment).replace('"synthetic"', f'"folder:{tmp_path}"')
+    assert str(tmp_path) in text
+    head = {"kind": "hello", "run": "0" * 32, "experiment": text}
+    reply, body = federation.carrier.nodes[0].answer(head, lambda most: b"")
+    assert (reply["kind"], body) == ("error", b"")
+    assert "only --data is read" in reply["why"]
+
+
+def test_a_node_that_starts_again_in_every_round_goes_on_from_its_disk(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedspa")
+    carrier = federation.carrier
+
+    def restart(parcel: Parcel, answer: Returned) -> Returned:
+        carrier.nodes[parcel.node] = federation.node(federation.clients[parcel.node])
+        return answer
+
+    carrier.change = restart
+    assert federation.run()["digest"] == federation.simulated()["digest"]
+
+
+def test_a_reply_that_was_lost_on_the_way_comes_again_the_same(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedpse")
+    carrier, replies = federation.carrier, []
+
+    def lose(parcel: Parcel, answer: Returned) -> Returned:
+        if not is_fit(parcel, 1, 2):
+            return answer
+        replies.append((answer.head, answer.body))
+        carrier.nodes[2] = federation.node("c2")
+        return answer if len(replies) == 3 else dataclasses.replace(answer, lost=True)
+
+    carrier.change = lose
+    found, simulated = federation.run(), federation.simulated()
+    assert len(replies) == 3
+    assert replies[0] == replies[1] == replies[2]
+    assert found["digest"] == simulated["digest"]
+    assert found["bytes"] == simulated["bytes"]
+
+
+def test_an_order_that_vanished_without_a_word_is_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(engine_module, "PING", 0.05)
+    federation = Federation(tmp_path, method="fedspa")
+    orders = []
+
+    def vanish(parcel: Parcel, answer: Returned) -> Returned | None:
+        if is_fit(parcel, 1, 2):
+            orders.append(parcel)
+            return None if len(orders) == 1 else answer
+        return answer
+
+    federation.carrier.change = vanish
+    assert federation.run()["digest"] == federation.simulated()["digest"]
+    assert len(orders) == 2
+    assert "c2 is not reached (it was cut off)" in caplog.text
+
+
+def test_a_node_that_has_lost_its_references_gets_the_whole(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedavg")
+    carrier, asked = federation.carrier, []
+
+    def forget(parcel: Parcel, answer: Returned) -> Returned:
+        if is_fit(parcel, 1, 0):
+            for folder in (federation.folder / "c0").glob("*/references"):
+                shutil.rmtree(folder)
+            carrier.nodes[0] = federation.node("c0")
+        if answer.head is not None and answer.head["kind"] == "whole":
+            asked.append(parcel.node)
+        return answer
+
+    carrier.change = forget
+    found, simulated = federation.run(), federation.simulated()
+    assert asked == [0]
+    assert found["digest"] == simulated["digest"]
+    assert found["bytes"]["up"] == simulated["bytes"]["up"]
+    assert found["bytes"]["down"] > simulated["bytes"]["down"]
+
+
+class Killed(BaseException):
+    """The end of the server's process."""
+
+
+@pytest.mark.parametrize("method", ["fedpse", "pfednet"])
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_server_that_dies_in_a_round_goes_on_from_its_checkpoint(method: str, at: int, tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method=method)
+    carrier, died = federation.carrier, list[int]()
+
+    def kill(parcel: Parcel, answer: Returned) -> Returned:
+        if not died and is_fit(parcel, at, 1):
+            died.append(at)
+            raise Killed
+        return answer
+
+    carrier.change = kill
+    with pytest.raises(Killed):
+        federation.run()
+    found, simulated = federation.run(), federation.simulated()
+    assert found["digest"] == simulated["digest"]
+    assert found["bytes"] == simulated["bytes"]
+
+
+def test_who_registers_later_does_not_join_a_run_that_has_begun(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedavg", rounds=2)
+    simulated = federation.simulated()
+
+    def kill(parcel: Parcel, answer: Returned) -> Returned:
+        if is_fit(parcel, 1, 1):
+            raise Killed
+        return answer
+
+    federation.carrier.change = kill
+    with pytest.raises(Killed):
+        federation.run()
+    write_nodes(federation.home, {**read_nodes(federation.home), "c9": KnownNode(9, "")})
+    federation.carrier.change = lambda parcel, answer: answer
+    assert federation.run()["digest"] == simulated["digest"]
+
+
+def test_a_run_of_that_name_with_other_settings_is_not_resumed(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedavg", rounds=1)
+    federation.run()
+    other = federation.experiment.model_copy(update={"seed": 6})
+    federation.prepared = dataclasses.replace(federation.prepared, experiment=other)
+    with pytest.raises(RunError, match="seed differs"):
+        federation.run()
+
+
+@pytest.mark.parametrize("kind", SPOILED)
+def test_a_bad_reply_is_left_out_and_the_round_goes_on(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    federation = Federation(tmp_path, method="fedavg", evaluation={"every": 0})
+
+    def bad(parcel: Parcel, answer: Returned) -> Returned:
+        if not is_fit(parcel, 1, 2):
+            return answer
+        assert answer.head is not None
+        head, body = spoiled(kind, answer.head, answer.body, 1)
+        return dataclasses.replace(answer, body=body, head=head)
+
+    federation.carrier.change = bad
+    federation.run()
+    assert "the reply of c2 is left out" in caplog.text
+    lines = {(line.round, line.client): line for line in RunDirectory(federation.home / "runs" / "run").lines()}
+    assert lines[2, "c0"].up.total > 0
+    assert [lines[3, client].arrived for client in ("c0", "c1", "c2")] == [True] * 3
+    assert [place for place, line in lines.items() if line.refused] == [(2, "c2")]
+    assert f"the reply of c2 is left out: {lines[2, 'c2'].refused}" in caplog.text
+
+
+@pytest.mark.parametrize("head", [{"kind": "turn"}, {"kind": "hello"}, {"kind": "turn", "ledger": [1e9] * 6}])
+def test_a_reply_with_a_bad_head_is_left_out(head, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:  # type: ignore[no-untyped-def]
+    federation = Federation(tmp_path, method="fedavg", rounds=2, evaluation={"every": 0})
+    federation.carrier.change = lambda parcel, answer: (
+        dataclasses.replace(answer, head=head) if is_fit(parcel, 0, 1) else answer
+    )
+    federation.run()
+    assert "the reply of c1 is left out" in caplog.text
+
+
+def test_two_replies_of_one_node_in_a_round_count_once(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedavg")
+    federation.carrier.twice = True
+    found, simulated = federation.run(), federation.simulated()
+    assert found["digest"] == simulated["digest"]
+    assert found["bytes"] == simulated["bytes"]
+
+
+def test_a_client_that_never_answers_is_lost_at_the_deadline(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedpse", schedule={"deadline": 1.5}, evaluation={"every": 0})
+    federation.carrier.change = lambda parcel, answer: None if is_fit(parcel, 1, 1) else answer
+    federation.run()
+    lines = {(line.round, line.client): line for line in RunDirectory(federation.home / "runs" / "run").lines()}
+    assert [lines[number, "c1"].arrived for number in (1, 2, 3)] == [True, False, True]
+
+
+def test_a_silent_client_costs_one_deadline_a_round(tmp_path: Path) -> None:
+    """Once it has let a deadline pass, it is asked to train, and not asked for its scores."""
+    federation = Federation(tmp_path, method="fedavg", rounds=2, schedule={"deadline": 1.0})
+    asked: list[str] = []
+
+    def silent(parcel: Parcel, answer: Returned) -> Returned | None:
+        if parcel.node != 1 or parcel.head["kind"] not in ("turn", "finish"):
+            return answer
+        asked.append(parcel.head.get("job", "finish"))
+        return None
+
+    federation.carrier.change = silent
+    federation.run()
+    assert asked == ["fit", "fit", "finish"]
+
+
+def test_a_full_disk_at_an_owner_is_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    federation = Federation(tmp_path, method="fedavg", rounds=1)
+
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(memory_module, "write_new", full)
+    federation.run()
+    assert "No space left on device" in caplog.text
+    assert "Traceback" not in caplog.text
+    lines = RunDirectory(federation.home / "runs" / "run").lines()
+    assert {line.refused for line in lines} == {"the owner's machine cannot read or write a file; its log says more"}
+
+
+def test_an_agreement_that_cannot_be_one_is_not_kept(tmp_path: Path) -> None:
+    """Else each invented run would take 64 MB of the owner's disk."""
+    federation = Federation(tmp_path, method="fedavg", rounds=1)
+    run, node = "ab" * 16, federation.carrier.nodes[0]
+    head = {"kind": "agreed", "run": run, "experiment": to_toml(federation.experiment), "clients": ["c0", "c1"]}
+    assert node.answer(head, lambda most: bytes(most))[0]["kind"] == "error"
+    assert not (federation.folder / "c0" / run).exists()
+
+
+def test_by_windows_a_slow_node_is_late_and_not_lost(tmp_path: Path) -> None:
+    federation = Federation(
+        tmp_path, method="plga", rounds=8, schedule={"window": 0.3}, evaluation={"every": 0, "post": "participants"}
+    )
+    federation.carrier.delay = {2: 0.7}
+    federation.run()
+    lines = RunDirectory(federation.home / "runs" / "run").lines()
+    asked = {line.round for line in lines if line.client == "c2" and line.took_part}
+    came = {line.round for line in lines if line.client == "c2" and line.up.total}
+    assert 1 in asked
+    assert came
+    assert min(came) > 1
+    assert len(came) < 8
+    assert {line.round for line in lines if line.client == "c0" and line.arrived} == set(range(1, 9))
+
+
+def ward_tables(folder: Path) -> Federation:
+    """Three owners of tables with a number, a category and missing values."""
+    rng = np.random.default_rng(3)
+    tables = folder / "tables"
+    tables.mkdir()
+    for k, ward in enumerate(("east", "north", "west")):
+        rows = ["age,sex,label"]
+        for _ in range(40):
+            age = "" if rng.random() < 0.1 else f"{rng.normal(50 + k, 9):.2f}"
+            rows.append(f"{age},{rng.choice(['f', 'm', 'x'][: 2 + k % 2])},{rng.choice(['ill', 'well'])}")
+        (tables / f"{ward}.csv").write_text("\n".join(rows) + "\n")
+    data, columns = f"folder:{tables}", {"categorical": "sex"}
+    return Federation(folder, method="fedavg", data=data, clients=0, partition="groups", columns=columns, rounds=2)
+
+
+def test_owners_of_tables_agree_over_the_network_as_in_a_simulation(tmp_path: Path) -> None:
+    federation = ward_tables(tmp_path)
+    found, simulated = federation.run(), federation.simulated()
+    assert found["bytes"]["agreement"] == simulated["bytes"]["agreement"]
+    assert found["digest"] == simulated["digest"]
+    assert found["bytes"] == simulated["bytes"]
+
+
+def test_an_owner_may_write_its_file_otherwise_than_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Semicolons, decimal commas and a code for missing values at one of three hospitals: the same run."""
+    federation = ward_tables(tmp_path)
+    simulated, text = federation.simulated(), to_toml(federation.experiment)
+    file = tmp_path / "tables" / "west.csv"
+    head, *lines = file.read_text().splitlines()
+    rows = (line.split(",") for line in lines)
+    written = [f"{age.replace('.', ',') or '-9'};{sex};{label}" for age, sex, label in rows]
+    file.write_text("\n".join([head.replace(",", ";"), *written]) + "\n", encoding="utf-16")
+    plain = federation.node("west").answer({"kind": "hello", "run": "0" * 32, "experiment": text}, no_body)[0]
+    assert plain["kind"] == "error"
+    assert caplog.text.strip().endswith("sparsona node has these options, too, for this file alone")
+    said = OwnFormat(separator=";", decimal=",", missing="-9", encoding="utf-16")
+    federation.carrier.nodes[2] = federation.node("west", said)
+    assert federation.run()["digest"] == simulated["digest"]
+    models = {ward: load_model(tmp_path / ward / f"{ward}.safetensors") for ward in ("east", "west")}
+    assert {ward: model.card.schema.format.separator for ward, model in models.items()} == {"east": ",", "west": ";"}
+
+
+def test_a_node_whose_rows_have_changed_does_not_go_on_with_a_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before the first turn a file may be mended, with the owner's consent. After it the old one must come back."""
+    federation = ward_tables(tmp_path)
+    simulated = federation.simulated()
+    file, carrier = tmp_path / "tables" / "north.csv", federation.carrier
+    old = file.read_text()
+    new = old.replace("well", "ill", 1)
+    hello = {"kind": "hello", "experiment": to_toml(federation.experiment)}
+
+    def write(text: str) -> None:
+        file.write_text(text)
+        carrier.nodes[1] = federation.node("north")
+
+    def stop(when: Callable[[Parcel], bool]) -> None:
+        def kill(parcel: Parcel, answer: Returned) -> Returned:
+            if when(parcel):
+                raise Killed
+            return answer
+
+        carrier.change = kill
+        with pytest.raises(Killed):
+            federation.run()
+
+    write(new)
+    stop(lambda parcel: parcel.head["kind"] == "agreed" and parcel.node == 2)
+    write(old)
+    with pytest.raises(RunError, match="north did not join"):
+        federation.run(patience=1.0)
+    federation.accept("north")
+    stop(lambda parcel: is_fit(parcel, 1, 1))
+    write(new)
+    with pytest.raises(RunError, match="north did not join"):
+        federation.run(patience=1.0)
+    assert "the rows of north are not those with which it began this run" in caplog.text
+    manifest = next((tmp_path / "north").glob("*/manifest.json"))
+    noted = json.loads(manifest.read_text())
+    assert noted.pop("rows")
+    manifest.write_text(json.dumps(noted))  # as a node of an older version leaves it: any rows will do
+    assert federation.node("north").answer({**hello, "run": manifest.parent.name}, no_body)[0]["kind"] == "hello"
+    write(old)
+    carrier.change = lambda parcel, answer: answer
+    assert federation.run()["digest"] == simulated["digest"]
+
+
+def test_the_records_say_why_a_node_did_not_take_a_turn(tmp_path: Path) -> None:
+    """Its file changes in the middle of a run, and it is started again: it refuses the rest, and the others go on."""
+    federation = ward_tables(tmp_path)
+    file, carrier = tmp_path / "tables" / "north.csv", federation.carrier
+
+    def change(parcel: Parcel, answer: Returned) -> Returned:
+        if is_fit(parcel, 0, 1):
+            file.write_text(file.read_text().replace("well", "ill", 1))
+            carrier.nodes[1] = federation.node("north")
+        return answer
+
+    carrier.change = change
+    federation.run()
+    lines = list(RunDirectory(federation.home / "runs" / "run").lines())
+    assert {line.refused for line in lines if line.client != "north" or line.round == 1} == {""}
+    why = "the owner's data do not fit this experiment; its log says more"
+    refused = [(line.round, line.arrived, line.refused) for line in lines if line.client == "north" and line.round > 1]
+    assert refused == [(round, False, why) for round in range(2, federation.experiment.rounds + 1)]
+
+
+def test_what_only_a_simulation_can_do_is_refused(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedavg", schedule={"dropout": 0.2})
+    with pytest.raises(InputError, match=r"schedule\.dropout"):
+        federation.run()
+
+
+def test_a_node_reads_no_more_than_a_frame_of_its_model_can_have(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, method="fedavg", rounds=1)
+    federation.run()
+    node, asked = federation.node("c0"), []
+
+    def body(most: int) -> bytes:
+        asked.append(most)
+        return b"not a frame"
+
+    run = (federation.home / "runs" / "run" / "run.id").read_text()
+    head = {"kind": "turn", "run": run, "job": "fit", "round": 1, "phase": 0}
+    assert node.answer(head, body)[0]["kind"] == "error"
+    assert asked == [federation.prepared.setup.limit().bytes]
+    for bad in ({**head, "run": "../../etc"}, {**head, "run": "f" * 32}, {**head, "kind": "shell"}, {"kind": "turn"}):
+        assert node.answer(bad, body)[0]["kind"] == "error"
+    assert len(asked) == 1
+
+
+def test_a_node_takes_no_schema_that_does_not_fit_its_rows(tmp_path: Path) -> None:
+    federation = ward_tables(tmp_path)
+    node = federation.carrier.nodes[0]
+    head = {"run": "0" * 32, "experiment": to_toml(federation.experiment), "clients": list(federation.clients)}
+    hello = {"kind": "hello", "run": head["run"], "experiment": head["experiment"]}
+    reply, description = node.answer(hello, lambda most: b"")
+    assert reply["kind"] == "hello"
+    told = agree({"east": decode(description, LIMIT)})
+    for name in ("age", "sex", "f", "ill", "label"):
+        tree = json.dumps(unpack_text(told, "schema")).replace(f'"{name}"', '"other"')
+        frame = encode(Message(**{**told.parts, "schema": pack_text(json.loads(tree))})).data
+        reply, _ = node.answer({**head, "kind": "agreed"}, partial(bounded, frame))
+        assert reply == {"kind": "error", "why": "the owner's data do not fit this experiment; its log says more"}
+    assert node.answer({**head, "kind": "agreed"}, partial(bounded, encode(told).data))[0]["kind"] == "ready"
+
+
+def no_body(most: int) -> bytes:
+    return b""
+
+
+def bounded(data: bytes, most: int) -> bytes:
+    assert len(data) <= most
+    return data
+
+
+def test_pauses_grow_while_nothing_comes() -> None:
+    pauses = Pauses(0.1, 0.2)
+    assert [pauses.next() for _ in range(5)] == pytest.approx([0.1, 0.13, 0.169, 0.2, 0.2])
+    pauses.restart()
+    assert pauses.next() == 0.1
+    assert Pauses(0.1, 0.05).next() == 0.05
+
+
+def test_scores_of_few_rows_are_not_sent(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, Rules(least_rows=50), method="fedavg", rounds=1, training={"batch": 64})
+    splits, told = federation.prepared.setup.federation.splits, {}
+
+    def note(parcel: Parcel, answer: Returned) -> Returned:
+        if answer.head is not None and answer.head["kind"] == "turn":
+            told[federation.clients[parcel.node]] = next(iter(answer.head["scores"].values()))
+        return answer
+
+    federation.carrier.change = note
+    federation.run()
+    kept = {client: [score is None for score in scores] for client, scores in told.items()}
+    assert kept == {client: [len(split.test) < 50, len(split.validation) < 50] for client, split in splits.items()}
+    assert {client for client, (_, validation) in kept.items() if validation}
+
+
+def test_a_run_that_has_begun_keeps_its_settings(tmp_path: Path) -> None:
+    """Other settings for the same round would be another question about the same rows."""
+    federation = Federation(tmp_path, method="fedavg", rounds=1)
+    federation.run()
+    run = (federation.home / "runs" / "run" / "run.id").read_text()
+    head = {"kind": "agreed", "run": run, "clients": list(federation.clients)}
+    text = (tmp_path / "c0" / run / "experiment.toml").read_text()
+    node, other = federation.node("c0"), text.replace("batch = 32", "batch = 31")
+    assert other != text
+    assert node.answer({**head, "experiment": text}, no_body)[0]["kind"] == "ready"
+    assert node.answer({**head, "experiment": other}, no_body)[0]["kind"] == "error"
+    assert node.answer({**head, "experiment": text}, lambda most: b"x")[0]["kind"] == "error"
