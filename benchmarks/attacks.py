@@ -222,7 +222,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     logging.getLogger("sparsona").setLevel(logging.ERROR)
     make_deterministic()
-    if given.mutants and mutants.report(given.mutants):
+    if given.mutants and mutants.report(given.mutants, given.out.with_name("mutants.json")):
         raise SystemExit(1)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     table: dict[str, dict[str, str]] = json.loads(given.out.read_text()) if given.out.exists() else {}

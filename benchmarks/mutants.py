@@ -1,9 +1,11 @@
 """Mutated heads and files, many of them: each is refused in one line of ours, or read.
 
-    python benchmarks/mutants.py [--count 100000]
+    python benchmarks/mutants.py [--count 100000] [--out runs/mutants.json]
 
 The mutations are those of the property tests (tests/engines/mutations.py). A row of the table is what was mutated:
-how many were refused and read, foreign exceptions, and the slowest in seconds.
+how many were refused and read, foreign exceptions, and the slowest in seconds. A mutant that is read for more than 10
+seconds, or that takes more than 2 GB of address space, counts as a foreign exception. The script continues where it was
+stopped: the rows that are in --out are not run again.
 """
 
 from __future__ import annotations
@@ -11,6 +13,9 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import resource
+import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -21,27 +26,46 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import sparsona
 from sparsona.data.folder import read_table
+from sparsona.data.npz import read_npz
+from sparsona.data.schema import Columns, agree, describe_rows, understand
 from sparsona.data.schema.format import Format
+from sparsona.data.schema.limits import text_in
 from sparsona.engines.network import heads
 from sparsona.engines.network.flower.started.sparsona_records import BadParcel, from_text
 from sparsona.errors import SparsonaError
 from sparsona.experiment import build, parsed
 from sparsona.export.card import card_of
 from sparsona.export.files import model_of
+from sparsona.federation.delivery import LoopState
+from sparsona.files import write_atomically
+from sparsona.message import Message
+from sparsona.method import ClientGraph
+from sparsona.report.measured import measure
 from sparsona.runs.about import FILE as ABOUT
 from sparsona.runs.about import read_about
+from sparsona.runs.answers import read_answers
+from sparsona.runs.artefacts import load, to_json
+from sparsona.runs.checkpoint import Checkpointer
+from sparsona.runs.clients import read_clients
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import read_records
+from sparsona.runs.state import unpack
+from sparsona.studies.contest import Contest, read_contest
 from sparsona.version import __version__
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "engines"))
 
 from mutations import damaged, mutated
+
+SECONDS, MEMORY = 10, 2 * 2**30
+"""The most that one mutant may take: seconds, and bytes of address space beside those of the process."""
 
 HASH, RUN = "ab" * 32, "0f" * 16
 QUESTIONS = (
@@ -58,6 +82,10 @@ ANSWERS = (
 )
 
 
+class TooLong(Exception):
+    """A mutant that was read for more than `SECONDS`."""
+
+
 @dataclass
 class Tally:
     """What became of the mutants of one kind."""
@@ -68,6 +96,7 @@ class Tally:
 
     def take(self, act: Callable[[], Any]) -> None:
         began = time.process_time()
+        signal.alarm(SECONDS)
         try:
             act()
             self.found["read"] += 1
@@ -75,7 +104,26 @@ class Tally:
             self.found["refused"] += 1
         except Exception as error:  # noqa: BLE001  (that is what is measured)
             self.foreign[f"{type(error).__name__}: {error}"[:100]] += 1
+        signal.alarm(0)
         self.slowest = max(self.slowest, time.process_time() - began)
+
+    def row(self, name: str) -> str:
+        """Its row of the table, and below it the commonest foreign exceptions."""
+        counts = f"{self.found['refused']} | {self.found['read']} | {sum(self.foreign.values())}"
+        faults = "".join(f"\n    {times} x {why}" for why, times in self.foreign.most_common(5))
+        return f"| {name} | {counts} | {self.slowest:.3f} |{faults}"
+
+
+def bound_resources() -> None:
+    """Let every mutant that takes too long or too much memory raise an exception."""
+
+    def stop(signum: int, frame: Any) -> None:
+        raise TooLong(f"{SECONDS} seconds")
+
+    signal.signal(signal.SIGALRM, stop)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    most = pages * resource.getpagesize() + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (most, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
 def finished_run(folder: Path) -> Path:
@@ -91,12 +139,41 @@ def finished_run(folder: Path) -> Path:
     return out
 
 
+def bytes_of(tree: Any) -> Any:
+    """A text of JSON as a part of a message, with whatever numbers are in it."""
+    return np.frombuffer(json.dumps(tree).encode(), np.uint8)
+
+
+def parquet(folder: Path) -> bytes:
+    """A small parquet table of numbers and texts."""
+    columns = {"age": [50.5, 61.0, 47.25] * 9, "sex": ["f", "m", "f"] * 9, "ill": [0, 1, 1] * 9}
+    pyarrow.parquet.write_table(pyarrow.table(columns), folder / "whole.parquet")
+    return (folder / "whole.parquet").read_bytes()
+
+
+def descriptions(run: Path) -> dict[str, Message]:
+    """What the owners of the run's tables say of their rows before round 1."""
+    columns = Columns(target=("ill",), categorical=("sex",))
+    owners = {
+        file.stem: read_table(file, file.stem).read(Format()) for file in sorted((run.parent / "wards").iterdir())
+    }
+    return {name: describe_rows(understand(table, columns), np.arange(40)) for name, table in owners.items()}
+
+
 def cases(run: Path) -> Mapping[str, tuple[st.SearchStrategy[Any], Callable[[Any], Any]]]:
     """What is mutated, and what reads it."""
     model, scratch = RunDirectory(run).model_file("east").read_bytes(), run.parent / "scratch"
     scratch.mkdir()
     card = model_of(model, ".safetensors", "").card
     line = (run / "records.jsonl").read_text().splitlines()[0]
+
+    told, whole = descriptions(run), run.parent / "whole"
+    shutil.copytree(run, whole)
+
+    def beside_others(name: str, data: bytes) -> Path:
+        """The run with one file changed."""
+        (whole / name).write_bytes(data)
+        return whole
 
     def written(name: str, data: bytes) -> Path:
         (scratch / name).write_bytes(data)
@@ -129,9 +206,50 @@ def cases(run: Path) -> Mapping[str, tuple[st.SearchStrategy[Any], Callable[[Any
             damaged((run / ABOUT).read_bytes()),
             lambda data: read_about(written(ABOUT, data).parent),
         ),
-        "tables": (
+        "tables (csv)": (
             damaged((run.parent / "wards" / "east.csv").read_bytes()),
             lambda data: read_table(written("east.csv", data), "east").read(Format()),
+        ),
+        "tables (npz)": (
+            damaged((run / "answers.npz").read_bytes()),
+            lambda data: read_npz(written("table.npz", data)),
+        ),
+        "tables (parquet)": (
+            damaged(parquet(scratch)),
+            lambda data: read_table(written("east.parquet", data), "east").read(Format()),
+        ),
+        "answers": (
+            damaged((run / "answers.npz").read_bytes()),
+            lambda data: read_answers(written("answers.npz", data).parent),
+        ),
+        "manifests": (
+            mutated(json.loads((run / "checkpoint" / "manifest.json").read_text())),
+            lambda tree: Checkpointer(written("manifest.json", json.dumps(tree).encode()).parent).progress(),
+        ),
+        "states": (damaged((run / "checkpoint" / "loop.2").read_bytes()), lambda data: unpack(data, LoopState)),
+        "summaries": (
+            mutated(json.loads((run / "summary.json").read_text())),
+            lambda tree: measure(beside_others("summary.json", json.dumps(tree).encode())),
+        ),
+        "clients.csv": (
+            damaged((run / "clients.csv").read_bytes()),
+            lambda data: read_clients(written("clients.csv", data)),
+        ),
+        "studies": (
+            mutated(json.loads(Contest(("fedavg", "local"), (0, 1), {"rounds": 3}, ("mu=1",)).text())),
+            lambda tree: read_contest(written("study.json", json.dumps(tree).encode()).parent),
+        ),
+        "artefacts": (
+            mutated(json.loads(to_json(ClientGraph(("a", "b", "c"), ((0, 1), (1, 2)), (0.5, 0.25))))),
+            lambda tree: load(written("network.json", json.dumps(tree).encode()).parent),
+        ),
+        "descriptions": (
+            st.sampled_from(("head", "categories", "classes")).flatmap(
+                lambda part: st.tuples(st.just(part), mutated(json.loads(text_in(told["east"], part))))
+            ),
+            lambda changed: agree(
+                {**told, "east": Message(**{**told["east"].parts, changed[0]: bytes_of(changed[1])})}
+            ),
         ),
     }
 
@@ -150,28 +268,34 @@ def tally(strategy: st.SearchStrategy[Any], act: Callable[[Any], Any], count: in
     return out
 
 
-def report(count: int) -> int:
+def report(count: int, out: Path) -> int:
     """Print the table of `count` mutants in all; returns how many ended in a foreign exception."""
     print("| mutated | refused | read | foreign | slowest (s) |\n|---|---|---|---|---|")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    rows: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
         several = cases(finished_run(Path(folder)))
+        bound_resources()
         for name, (strategy, act) in several.items():
-            found = tally(strategy, act, count // len(several))
+            each = -(-count // len(several))
+            key = f"{name} x {each}"
+            if key not in rows:
+                rows[key] = vars(tally(strategy, act, each))
+                write_atomically(out, json.dumps(rows, indent=1))
+            found = Tally(Counter(rows[key]["found"]), Counter(rows[key]["foreign"]), rows[key]["slowest"])
             bad += sum(found.foreign.values())
-            counts = f"{found.found['refused']} | {found.found['read']} | {sum(found.foreign.values())}"
-            print(f"| {name} | {counts} | {found.slowest:.3f} |", flush=True)
-            for why, times in found.foreign.most_common(5):
-                print(f"    {times} x {why}", flush=True)
+            print(found.row(name), flush=True)
     return bad
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=100_000, help="mutants in all")
+    parser.add_argument("--out", type=Path, default=Path("runs/mutants.json"))
     given = parser.parse_args()
     logging.getLogger("sparsona").setLevel(logging.ERROR)
-    sys.exit(1 if report(given.count) else 0)
+    sys.exit(1 if report(given.count, given.out) else 0)
 
 
 if __name__ == "__main__":

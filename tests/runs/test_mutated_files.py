@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -24,7 +25,7 @@ from sparsona.export.card import card_of
 from sparsona.export.files import model_of
 from sparsona.export.predict import load_model
 from sparsona.report.measured import measure
-from sparsona.runs.directory import RunDirectory
+from sparsona.runs.directory import RunDirectory, checked_summary
 
 PROPERTY = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 
@@ -100,6 +101,20 @@ def test_a_damaged_run_directory_is_refused_or_read(run: Path, name: str, data: 
     (copy / name).write_bytes(data.draw(damaged((run / name).read_bytes())))
     survives(lambda: measure(copy))
     survives(lambda: sparsona.load(copy))
+
+
+@settings(PROPERTY, max_examples=25)
+@given(data=st.data())
+def test_a_mutated_summary_is_refused_or_read(run: Path, data: st.DataObject) -> None:
+    tree = data.draw(mutated(json.loads((run / "summary.json").read_text())))
+    with contextlib.suppress(ValueError):
+        assert checked_summary(tree) is tree
+
+
+def test_a_summary_whose_parts_are_a_list_is_refused(run: Path) -> None:
+    tree = json.loads((run / "summary.json").read_text())
+    with pytest.raises(ValueError, match="bytes"):
+        checked_summary({**tree, "bytes": {**tree["bytes"], "parts": [1]}})
 
 
 @pytest.mark.parametrize("name", ["experiment.toml", "records.jsonl"])

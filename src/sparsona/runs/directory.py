@@ -163,7 +163,8 @@ def checked_summary(found: Any) -> dict[str, Any]:
     parts = found["bytes"].get("parts")
     for way in ("up", "down"):
         counts = [found["bytes"].get(way), found["paper_bytes"].get(way)]
-        if not all(isinstance(count, int) for count in counts) or not isinstance((parts or {}).get(way), dict):
+        told = isinstance(parts, dict) and isinstance(parts.get(way), dict)
+        if not all(isinstance(count, int) for count in counts) or not told:
             raise ValueError(f"the bytes {way} are missing")
     return found
 
