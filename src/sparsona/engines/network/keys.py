@@ -6,6 +6,7 @@ import datetime
 import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from sparsona.engines.network.flower import need_flwr
 from sparsona.errors import InputError
@@ -80,11 +81,11 @@ def make_node_key(folder: Path, client: ClientId) -> Path:
     return folder / stem
 
 
-def _general(host: str, x509: object) -> object:
+def _general(host: str, x509: Any) -> Any:
     try:
-        return x509.IPAddress(ipaddress.ip_address(host))  # type: ignore[attr-defined]
+        return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
-        return x509.DNSName(host)  # type: ignore[attr-defined]
+        return x509.DNSName(host)
 
 
 def _pem(certificate: object) -> bytes:
