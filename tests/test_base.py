@@ -106,7 +106,7 @@ def test_another_base_is_another_digest_and_refused_where_it_is_named() -> None:
     other.first.weight.data.mul_(2)
     one = sparsona.run("local", data=rows(), model=net, rounds=1)
     assert one.summary["digest"] != sparsona.run("local", data=rows(), model=other, rounds=1).summary["digest"]
-    with pytest.raises(InputError, match="names the base"):
+    with pytest.raises(InputError, match="is needed"):
         sparsona.run("local", data=rows(), model=other, rounds=1, base=one.summary["base"])
 
 

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,7 @@ from sparsona.runs.scores import summarise
 from sparsona.runs.stopping import stopped_by_sigterm
 from sparsona.summary import client_scores, summary_of, whole_digest
 from sparsona.system import peak_rss_kb
+from sparsona.training.adapters import TrainedPart
 from sparsona.training.determinism import deterministic
 from sparsona.training.objective import Objective
 from sparsona.training.runner import ModelRunner
@@ -66,10 +68,13 @@ class Models(Mapping[ClientId, PersonalModel]):
     several clients share are held once: memory does not grow with the clients if it need not."""
 
     def __init__(
-        self, cards: Mapping[ClientId, ModelCard | None], folder: RunDirectory | None, module: nn.Module | None
+        self,
+        cards: Mapping[ClientId, ModelCard | None],
+        folder: RunDirectory | None,
+        module: Callable[[ModelCard], nn.Module],
     ) -> None:
-        """`cards` of clients whose models are files may be None: the files hold them. `module` is the clients' net,
-        None where its name on a card is enough."""
+        """`cards` of clients whose models are files may be None: the files hold them. `module` makes the clients'
+        net."""
         self._cards = dict(cards)
         self._folder = folder
         self._module = module
@@ -93,16 +98,16 @@ class Models(Mapping[ClientId, PersonalModel]):
         card = self._cards[client]
         if card is not None and client in self._held:
             model, buffers = self._held[client]
-            return PersonalModel(card, model, self._ready(card), buffers)
+            return PersonalModel(card, model, self.ready(card), buffers)
         assert self._folder is not None
         path = self._folder.need_model(client)
         file = read_model(path)
-        return model_in(file, path, self._ready(file.card))
+        return model_in(file, path, self.ready(file.card))
 
-    def _ready(self, card: ModelCard) -> ModelRunner:
+    def ready(self, card: ModelCard) -> ModelRunner:
         """One runner for all: clients differ in what is encoded before it."""
         if self._runner is None:
-            self._runner = runner_of(card, self._module if self._module is not None else module_of(card))
+            self._runner = runner_of(card, self._module(card))
         return self._runner
 
     def __iter__(self) -> Iterator[ClientId]:
@@ -128,6 +133,8 @@ class Result:
     artefacts: Mapping[str, Artefact] = field(default_factory=dict)
     clients: tuple[ClientScores, ...] = ()
     """Every client's rows, and its last scores with their intervals."""
+    shared: PersonalModel | None = None
+    """The model that all clients share, where the method has one. A run that was loaded has none."""
 
     def history_frame(self) -> pandas.DataFrame:
         """`history` as a DataFrame with one row per round; needs pandas."""
@@ -265,7 +272,7 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
     setup, experiment, run_log = prepared.setup, prepared.experiment, rounds.run_log
     cards = _cards(prepared)
     module = copied(setup.module)  # a runner takes its module's weights over: the engine still needs its own
-    models = Models({client: cards[client] for client in setup.task.clients}, folder, module)
+    models = Models({client: cards[client] for client in setup.task.clients}, folder, lambda _: module)
     statistics = Layout.of_buffers(module)
     answers: dict[ClientId, Answers] = {}
     for outcome in rounds.finish("personal", setup.task.clients):
@@ -296,13 +303,24 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
         write_clients(folder.clients_file, clients)
         folder.write_summary(summary)
     path = folder.path if folder else None
-    return Result(summary, tuple(run_log.rounds), models, run_log.scores, path, artefacts, clients)
+    shared = _shared(rounds, models, next(iter(cards.values())))
+    return Result(summary, tuple(run_log.rounds), models, run_log.scores, path, artefacts, clients, shared)
 
 
-def load(run: str | Path, model: nn.Module | None = None) -> Result:
+def _shared(rounds: Rounds, models: Models, card: ModelCard) -> PersonalModel | None:
+    """The server's model, if its state has `weights` for the whole vector."""
+    held, buffers = getattr(rounds.server, "weights", None), rounds.delivery.buffers
+    if not isinstance(held, np.ndarray) or held.shape != (rounds.setup.task.layout.size,):
+        return None
+    card = dataclasses.replace(card, client="(shared)")
+    return PersonalModel(card, held.copy(), models.ready(card), np.zeros(0, np.float32) if buffers is None else buffers)
+
+
+def load(run: str | Path, model: nn.Module | None = None, base: str | Path = "") -> Result:
     """The result of a finished run, from its directory: neither its data nor its engine are needed.
 
-    `model` is the clients' net where it was given in Python and has no name. A network of clients is in network.json.
+    `model` is the clients' net where it was given in Python and has no name. `base` is the file of its frozen weights,
+    where they are not those of `model`. A network of clients is in network.json.
 
     >>> import tempfile
     >>> out = Path(tempfile.mkdtemp()) / "run"
@@ -323,7 +341,8 @@ def load(run: str | Path, model: nn.Module | None = None) -> Result:
         raise RunError(f"the files of {folder.path} are not of one run: run it again into another --out")
     for number in range(1, summary["rounds"] + 1):
         replayed.write(line for line in lines if line.round == number)
-    models = Models({one.client: None for one in clients}, folder, None if model is None else copied(model))
+    made = partial(module_of, given=model, base=str(base), seed=experiment.seed)
+    models = Models({one.client: None for one in clients}, folder, made)
     rounds, scores = tuple(replayed.rounds), replayed.scores
     return Result(summary, rounds, models, scores, folder.path, kept.load(folder.path), clients)
 
@@ -351,8 +370,10 @@ def _cards(prepared: Prepared) -> Mapping[ClientId, ModelCard]:
     """What a user of each client's model must know besides the weights."""
     setup, experiment = prepared.setup, prepared.experiment
     numbers, chain = outputs(setup.federation.data), layers(setup.module)
+    named = experiment.method, experiment.data, experiment.model
+    trained = TrainedPart(experiment.trainable, experiment.lora, experiment.base)
     return {
-        client: ModelCard(client, experiment.method, experiment.data, experiment.model, numbers, schema, chain)
+        client: ModelCard(client, *named, numbers, schema, chain, trained=trained)
         for client, schema in prepared.agreement.schemas.items()
     }
 

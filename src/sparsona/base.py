@@ -4,15 +4,63 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import nn
 
+from sparsona.errors import InputError
 from sparsona.layout import base_of
+
+HASH = re.compile(r"[0-9a-f]{64}")
+LAYER = ".base_layer."
+"""peft puts this into the name of a weight that it adapts."""
+
+
+def is_file(base: str) -> bool:
+    """Whether the setting `base` names a file: it may be a hash, too, or empty."""
+    return bool(base) and HASH.fullmatch(base) is None
+
+
+def load_weights(module: nn.Module, path: str) -> None:
+    """Take over the tensors of a .safetensors file, all of the base among them.
+
+    The base gets the types that the file has; what is trained stays float32. A trained tensor that the file does not
+    have in this shape, such as a head for other classes, is left as it is.
+    """
+    places = module.state_dict(keep_vars=True)
+    frozen, found = {id(tensor): name for name, tensor in base_of(module)}, set[int]()
+    try:
+        with safe_open(path, framework="pt") as file:
+            held = set(file.keys())
+            for name, place in places.items():
+                key = name if name in held else name.replace(LAYER, ".")
+                if key in held and tuple(file.get_slice(key).get_shape()) == tuple(place.shape):
+                    tensor = file.get_tensor(key)
+                    place.data = tensor if id(place) in frozen else tensor.to(place.dtype)
+                    found.add(id(place))
+    except (OSError, SafetensorError) as error:
+        why = "there is no such file" if isinstance(error, FileNotFoundError) else "it is no whole safetensors file"
+        raise InputError(f"cannot read the base {path}: {why}") from None
+    known = {id(place) for place in places.values()}
+    missing = next((name for one, name in frozen.items() if one in known and one not in found), "")
+    if missing:
+        name = missing.replace(LAYER, ".")
+        raise InputError(f"the base {path} has no {name!r} of this model's shape: give the file of its architecture")
+
+
+def checked_base(named: str, module: nn.Module) -> str:
+    """The hash of the module's base. Raises `InputError` if `named` is another."""
+    found = base_hash(module)
+    if named and named != found:
+        had = f"this is {found[:12]}" if found else "the model has none"
+        raise InputError(f"the base {named[:12]} is needed, {had}: give it with --base FILE, or in Python with model=")
+    return found
 
 
 def base_hash(module: nn.Module) -> str:

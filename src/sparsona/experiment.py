@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from sparsona.data import absolute
-from sparsona.data.schema.columns import Columns
+from sparsona.data.schema.columns import Columns, Names
 from sparsona.errors import InputError, printable
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.resources import Cluster
@@ -80,7 +80,9 @@ class Experiment(BaseModel):
     method: Annotated[str, Field(description="name of the method, as `sparsona methods` lists it")]
     data: str = option("digits", "data set of `sparsona data list`, or your own files: folder:, csv:, parquet:, npz:")
     model: str = option("auto", "network (auto: the data set's own)")
-    base: str = option("", "sha256 of the model's frozen weights (filled in; given: they must have it)")
+    trainable: Names = option((), "what is trained: head, or names and patterns (not given: as the model says)")
+    lora: str = option("", "low-rank adapters on frozen layers: rank=8, or rank=8,targets=query|value,alpha=16")
+    base: str = option("", "the frozen weights: a .safetensors file, or the sha256 that they must have (filled in)")
     clients: int = option(10, "number of clients (0: all that the partition makes, as with your own data)", ge=0)
     partition: str = option(
         "dirichlet-classes:0.3", "how samples are split over clients (groups: by owner, as your own data)"

@@ -40,6 +40,7 @@ from sparsona.models._build import build_model
 from sparsona.partition._split import federate
 from sparsona.registry import GIVEN, split_spec
 from sparsona.system import cores
+from sparsona.training.adapters import TrainedPart
 from sparsona.training.config import TrainConfig
 from sparsona.training.fused import TrainerName, choose_trainer
 from sparsona.training.objective import Objective, multilabel
@@ -157,8 +158,9 @@ def prepare(
     if schedule is None:
         experiment = experiment.model_copy(update={"schedule": experiment.schedule.among(clients)})
     shape = _shape(dataset)
-    module = _module(experiment.model, model, shape, dataset, chance)
-    experiment = experiment.model_copy(update={"base": _checked_base(experiment.base, base_hash(module))})
+    trained = TrainedPart(experiment.trainable, experiment.lora, experiment.base)
+    module = trained.of(_module(experiment.model, model, shape, dataset, chance), chance)
+    experiment = experiment.model_copy(update={"base": base_hash(module)})
     flat = FlatModule(module)
     if experiment.training.class_weights != "none" and not dataset.classes:
         raise InputError("training.class_weights are for classification: leave them out")
@@ -341,15 +343,6 @@ def _module(
         if given is not None:
             return _complete(_called(given))
         return build_model(name, shape, outputs(data), data.vocabulary)
-
-
-def _checked_base(named: str, found: str) -> str:
-    """The hash of the base, if it is the one that the experiment names."""
-    if named and named != found:
-        raise InputError(
-            f"the experiment names the base {named[:12]}, the model has {found[:12] or 'none'}: give that one"
-        )
-    return found
 
 
 def _called(given: Callable[[], nn.Module]) -> nn.Module:

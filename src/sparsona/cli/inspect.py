@@ -74,6 +74,8 @@ def export(
     slim: Annotated[
         bool, typer.Option("--slim", help="the small net of a sparse model: rows without weights go")
     ] = False,
+    whole: Annotated[bool, typer.Option("--whole", help="with the frozen weights, too (.safetensors)")] = False,
+    base: Annotated[str, typer.Option(metavar="FILE", help="the model's frozen weights, if it has some")] = "",
 ) -> None:
     """Write one client's personal model to a file."""
     from sparsona.export.run import export_model
@@ -83,7 +85,14 @@ def export(
         sizes = export_slim(run, client, to)
         out.print(f"wrote {to}: {sizes.after} numbers instead of {sizes.before}", soft_wrap=True)
         return
-    export_model(run, client, to, format)
+    if whole:
+        from sparsona.api import load
+
+        if to.suffix != ".safetensors" or client not in (done := load(run, base=base)).models:
+            raise InputError(f"cannot write {to}: --whole takes a client of the run, and a name with .safetensors")
+        done.models[client].save(to, whole=True)
+    else:
+        export_model(run, client, to, format, base)
     out.print(f"wrote {to}", soft_wrap=True)
 
 
@@ -93,14 +102,15 @@ def predict(
     to: Annotated[Path | None, typer.Option("--out", help="the csv to write [to the screen]")] = None,
     id: Annotated[str, typer.Option("--id", metavar="COLUMN", help="repeat this column of the rows")] = "",
     exact: Annotated[bool, typer.Option("--probabilities", help="write probabilities with all digits")] = False,
+    base: Annotated[str, typer.Option(metavar="FILE", help="the model's frozen weights, if it has some")] = "",
 ) -> None:
     """Predict raw rows with an exported model, as csv."""
     from sparsona.export.predict import predict_file, write_predictions
 
     if to is None:
-        predict_file(model, rows, Screen(sys.stdout) if sys.stdout.isatty() else sys.stdout, id, exact)
+        predict_file(model, rows, Screen(sys.stdout) if sys.stdout.isatty() else sys.stdout, id, exact, base)
         return
-    count = write_predictions(model, rows, to, id, exact)
+    count = write_predictions(model, rows, to, id, exact, base)
     out.print(f"wrote {to}: {counted(count, 'prediction')}", soft_wrap=True)
 
 

@@ -41,6 +41,9 @@ class RunOptions:
 
     data: str | None = None
     model: str | None = None
+    trainable: List = None
+    lora: Annotated[str | None, Option(metavar="RANK")] = None
+    base: Annotated[str | None, Option(metavar="FILE")] = None
     clients: int | None = None
     partition: str | None = None
     rounds: int | None = None

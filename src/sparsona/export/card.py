@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from sparsona.base import is_file
 from sparsona.data.dataset import Array
 from sparsona.data.schema.schema import Category, Number, Schema
 from sparsona.data.schema.told import told_schema
 from sparsona.errors import InputError, WireError, printable
 from sparsona.files import json_of
+from sparsona.training.adapters import ALL, TrainedPart
 from sparsona.training.chain import chain_or_none
 from sparsona.version import __version__
 
@@ -44,6 +46,8 @@ class ModelCard:
     threshold: float | None = None
     """The probability from which on the class number `positive` is predicted; None: the likeliest class is."""
     positive: int = 1
+    trained: TrainedPart = ALL
+    """What of the net the file holds, and the hash of its base."""
 
     def predicted(self, probabilities: Array, likeliest: Array) -> Array:
         """The class numbers that a model predicts."""
@@ -72,6 +76,7 @@ class ModelCard:
             "chain": self.chain,
             **({} if self.threshold is None else {"threshold": self.threshold, "positive": self.positive}),
             **({"experts": list(experts)} if experts else {}),
+            **({} if self.trained == ALL else {"trained": asdict(self.trained)}),
         }
         return json.dumps(tree, ensure_ascii=False)
 
@@ -93,10 +98,20 @@ def card_of(text: str, where: str) -> ModelCard:
         if threshold is not None and not (0 <= float(threshold) <= 1 and positive in (0, 1)):
             raise ValueError("the threshold is not valid")
         card = ModelCard(**named, outputs=tree["outputs"], schema=schema, chain=tuple(tree["chain"]))
-        return replace(card, threshold=threshold, positive=positive)
+        part = tree.get("trained", {})
+        trained = TrainedPart(tuple(map(str, part.get("trainable", ()))), str(part.get("lora", "")), _hash(part))
+        return replace(card, threshold=threshold, positive=positive, trained=trained)
     except (ValueError, KeyError, TypeError, RecursionError, WireError) as error:
         why = printable(error if isinstance(error, WireError) else repr(error), 200)
         raise InputError(f"{where} holds no card of its model that can be read ({why}): export it again") from None
+
+
+def _hash(part: Mapping[str, Any]) -> str:
+    """The hash of the base. A file from outside must not name a path to read."""
+    base = str(part.get("base", ""))
+    if is_file(base):
+        raise ValueError("the base is named by no hash")
+    return base
 
 
 def layers(module: nn.Module) -> tuple[Mapping[str, Any], ...]:

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
+from safetensors import SafetensorError, deserialize
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
+from safetensors.torch import save as save_state
+from torch import nn
 
 from sparsona.data.dataset import Array
 from sparsona.errors import InputError
@@ -27,6 +29,8 @@ from sparsona.runs.state import pack
 
 HASH = "sha256"
 """Under this name a file holds the hash of its tensors and notes."""
+WHOLE = "whole"
+"""A file that holds a model's base, too, has a note of this name."""
 BROKEN = (
     ValueError, KeyError, TypeError, EOFError, AttributeError, OverflowError, NotImplementedError, RuntimeError,
     OSError, zlib.error,
@@ -68,6 +72,27 @@ def model_bytes(model: Model, layout: Layout, card: ModelCard, buffers: Mapping[
     return safetensors_bytes({**load_tensors(packed), **(buffers or {})}, card, notes_of(packed))
 
 
+def whole_bytes(module: nn.Module, trained: Mapping[str, Array], card: ModelCard) -> bytes:
+    """A safetensors file of a net's whole state, its base included, with the card of what is `trained`.
+
+    The file's hash is that of the trained part: the card holds the hash of the base.
+    """
+    state = {name: tensor.detach().clone().contiguous() for name, tensor in module.state_dict().items()}
+    held = {KEY: _text(card, trained), WHOLE: "yes"}
+    return _in_order(save_state(state, metadata=held | {HASH: _hash(trained, held)}))
+
+
+def _trained(data: bytes) -> dict[str, Array]:
+    """The tensors of a file that the card names: all, but for the base of a file that holds it."""
+    notes = notes_of(data)
+    if WHOLE not in notes:
+        return dict(load_tensors(data))
+    named = json_of(notes[KEY])["tensors"]
+    parts = deserialize(data)  # type: ignore[no-untyped-call]
+    found = {name: of for name, of in parts if name in named and of["dtype"] == "F32"}
+    return {name: np.frombuffer(of["data"], np.float32).reshape(of["shape"]) for name, of in found.items()}
+
+
 def npz_bytes(tensors: Mapping[str, Array], card: ModelCard, experts: Sequence[Mapping[str, Any]] = ()) -> bytes:
     """An npz file: the weights, and the card as a text. `experts` says what the arrays are of a model of several."""
     out = io.BytesIO()
@@ -92,9 +117,10 @@ def model_of(data: bytes, ending: str, path: str) -> ModelFile:
     if not data:
         raise InputError(f"{path} is empty: write it again with sparsona export")
     try:
+        tensors: dict[str, Array]
         if ending == ".safetensors":
             notes = notes_of(data)
-            tensors: dict[str, Array] = load_tensors(data)
+            tensors = _trained(data)
         elif not zipfile.is_zipfile(io.BytesIO(data)):
             raise zipfile.BadZipFile
         else:

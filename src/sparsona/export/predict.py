@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from sparsona.base import copied
 from sparsona.data._frame import from_frame, is_frame
 from sparsona.data.dataset import Array
 from sparsona.data.folder import read_table
@@ -21,7 +22,7 @@ from sparsona.data.schema.raw import encode_raw
 from sparsona.data.schema.table import Table
 from sparsona.errors import InputError
 from sparsona.export.card import ModelCard
-from sparsona.export.files import ModelFile, read_model
+from sparsona.export.files import WHOLE, ModelFile, holds_model, model_bytes, read_model, whole_bytes
 from sparsona.export.rebuild import module_of, runner_of
 from sparsona.files import json_of, read_outside, write_named
 from sparsona.layout import Layout
@@ -82,13 +83,31 @@ class PersonalModel:
             raise InputError(f"the model of {self.client} is a {type(self.model).__name__}, not one set of weights")
         return {**self.runner.layout.named(self.model), **self.runner.flat.buffer_layout.named(self.buffers)}
 
+    def module(self) -> nn.Module:
+        """A torch module of the client's own with its weights. It shares the memory of the base."""
+        self.tensors()
+        self.runner.flat.load(self.model)  # type: ignore[arg-type]  # a vector: `tensors` has checked it
+        self.runner.buffers = self.buffers
+        return copied(self.runner.flat.module).eval()
 
-def load_model(path: Path, module: nn.Module | None = None) -> PersonalModel:
-    """The model in a .safetensors or .npz file. `module` is its net, where that has no name."""
+    def save(self, path: Path | str, whole: bool = False) -> None:
+        """Write the model to a .safetensors file; if `whole`, with its base and under all names of its weights."""
+        layout, buffers = self.runner.layout, self.runner.flat.buffer_layout.named(self.buffers)
+        if whole:
+            data = whole_bytes(self.module(), self.tensors(), self.card)
+        else:
+            data = model_bytes(self.model, layout, self.card, buffers)
+        write_named(Path(path), data, "a model", holds_model)
+
+
+def load_model(path: Path, module: nn.Module | None = None, base: str = "") -> PersonalModel:
+    """The model in a .safetensors or .npz file. `module` is its net, where that has no name, `base` the file of the
+    frozen weights, where the net has some."""
     file = read_model(path)
     if "chain" in file.notes:
         raise InputError(f"{path} is a small net: read it with sparsona.export.slim.load_slim")
-    runner = runner_of(file.card, module if module is not None else module_of(file.card))
+    base = str(path) if WHOLE in file.notes else base
+    runner = runner_of(file.card, module_of(file.card, module, base))
     return model_in(file, path, runner)
 
 
@@ -166,7 +185,7 @@ def _classes(tree: Any) -> Iterator[str]:
         yield from _classes(one)
 
 
-def write_predictions(model: Path, rows: Path, to: Path, id: str = "", exact: bool = False) -> int:
+def write_predictions(model: Path, rows: Path, to: Path, id: str = "", exact: bool = False, base: str = "") -> int:
     """Predict the rows of a file into a csv file, which is written last and whole; returns how many they are.
 
     It replaces no file but one of predictions.
@@ -175,7 +194,7 @@ def write_predictions(model: Path, rows: Path, to: Path, id: str = "", exact: bo
         if to.exists() and given.exists() and to.samefile(given):
             raise InputError(f"--out {to} is the file of {what}: give another path")
     text = io.StringIO()
-    count = predict_file(model, rows, text, id, exact)
+    count = predict_file(model, rows, text, id, exact, base)
     known = (b"prediction,", b"prediction\n", text.getvalue().encode().partition(b"\n")[0] + b"\n")
     write_named(to, text.getvalue(), "a file of predictions", lambda there: there.startswith(known))
     return count
@@ -188,12 +207,12 @@ class Writable(Protocol):
         """Take a text."""
 
 
-def predict_file(model: Path, rows: Path, out: Writable, id: str = "", exact: bool = False) -> int:
+def predict_file(model: Path, rows: Path, out: Writable, id: str = "", exact: bool = False, base: str = "") -> int:
     """Write a csv of predictions, a line for each row of a csv, parquet or npz file; returns how many.
 
     The column `id` of the rows stands first, as it is. Probabilities have six digits, or if `exact` all of them.
     """
-    predictor = load_model(model)
+    predictor = load_model(model, base=base)
     table = read_rows(rows)
     schema = predictor.card.schema
     found = predictor.predict(table, str(rows))

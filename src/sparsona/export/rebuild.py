@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from torch import nn
 
+from sparsona.base import checked_base, copied
 from sparsona.chance import Chance
 from sparsona.data.dataset import Dataset
 from sparsona.data.schema.schema import Schema
@@ -23,15 +26,27 @@ def objective_of(schema: Schema) -> Objective:
     return multilabel() if schema.task == "multilabel" else regression(schema.center, schema.spread)
 
 
-def module_of(card: ModelCard) -> nn.Module:
-    """The net that the card names, with weights that mean nothing yet."""
+def module_of(card: ModelCard, given: nn.Module | None = None, base: str = "", seed: int = 0) -> nn.Module:
+    """The net of the card with its base; what is trained means nothing yet.
+
+    `given` is the net where it has no name. Its base, if it has one, is its own, or that of the file `base`, or what
+    the `seed` of the experiment makes.
+    """
+    part = replace(card.trained, base=base or card.trained.base)
+    found = part.of(_net(card, Chance(seed)) if given is None else copied(given), Chance(seed))
+    checked_base(card.trained.base, found)
+    return found
+
+
+def _net(card: ModelCard, chance: Chance) -> nn.Module:
     if card.model == GIVEN:
         raise InputError(
             f"the model of {card.client} was given in Python and has no name: "
             "give it again with sparsona.load(run, model=...)"
         )
     schema = card.schema
-    return build_model(card.model, schema.input_shape, card.outputs, schema.vocabulary)
+    with chance.torch("initial weights"):
+        return build_model(card.model, schema.input_shape, card.outputs, schema.vocabulary)
 
 
 def runner_of(card: ModelCard, module: nn.Module) -> ModelRunner:

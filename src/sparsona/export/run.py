@@ -15,8 +15,10 @@ from sparsona.runs.directory import RunDirectory
 FORMATS = ("safetensors", "npz", "onnx", "txt")
 
 
-def export_model(run: Path, client: ClientId, to: Path, format: str | None = None) -> None:
+def export_model(run: Path, client: ClientId, to: Path, format: str | None = None, base: str = "") -> None:
     """Write a client's model to `to`; its card comes with it. The format is `format`, or what the name ends in.
+
+    `base` is the file of the net's frozen weights. ONNX needs it; other formats hold what was trained.
 
     A name that ends in another format than `format` is refused: programs that read the file go by its name.
     """
@@ -37,5 +39,5 @@ def export_model(run: Path, client: ClientId, to: Path, format: str | None = Non
     if chosen == "onnx":
         from sparsona.export.onnx import onnx_bytes  # its packages are an extra, and slow to import
 
-        data = onnx_bytes(load_model(file))
+        data = onnx_bytes(load_model(file, base=base))
     write_named(to, data, "a model", holds_model)

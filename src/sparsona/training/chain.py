@@ -129,6 +129,8 @@ def traced(module: nn.Module) -> Chain | str:
 
 
 def _trace(module: nn.Module) -> Chain | str:
+    if any(layer._forward_hooks or layer._forward_pre_hooks for layer in module.modules()):
+        return "its layers have hooks"
     try:
         nodes = list(fx.symbolic_trace(module).graph.nodes)
     except Exception as error:  # noqa: BLE001 - the tracer raises whatever the module's code does
