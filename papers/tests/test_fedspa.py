@@ -155,7 +155,7 @@ def test_a_command_is_that_of_the_shortest_size_which_has_the_rows() -> None:
     command = COMMAND.of_rows
     assert "--size quick" in command("fashion-mnist-iid-rsm-different")
     assert command("fashion-mnist-iid-uniform") == ("`sparsona reproduce fedspa --only 'fashion-mnist-iid-uniform'`")
-    mine, rivals = "fashion-mnist-0.3-fedspa-dst", ("fashion-mnist-0.3-fedavg", "fashion-mnist-0.3-ditto")
+    mine, rivals = "fashion-mnist-0.3-fedspa-dst", ("fashion-mnist-0.3-fedavg", "fashion-mnist-0.3-local")
     assert "--size day" in command(mine, rivals[0], seeds=2, at_least="day")
     assert "--size" not in command(mine, rivals[1], seeds=2, at_least="day"), "a day has one seed of it"
     assert command("paper-cifar-100-B-ditto").endswith("`, after `sparsona data get cifar-100`")

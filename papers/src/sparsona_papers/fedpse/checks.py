@@ -25,7 +25,10 @@ def rising(clients: int, name: str, data: str = "fashion-mnist") -> Check:
         means = [values(runs, row, "pre", of).values() for row in rows]
         told = ", ".join(f"{ratio:g}: {sum(own) / len(own):.3g}" for ratio, own in zip(LAMBDAS, means, strict=True))
         words = [word_above(gap) for gap in steps]
-        each = ", then ".join(f"{gap.value:+.2g} ± {gap.high - gap.value:.2g}" for gap in steps)
-        return Verdict(worst(words), f"{told}; steps of {each}, {min(gap.seeds for gap in steps)} seeds")
+        seeds = min(gap.seeds for gap in steps)
+        each = ", then ".join(
+            f"{gap.value:+.2g} ± {gap.high - gap.value:.2g}" if seeds > 1 else f"{gap.value:+.2g}" for gap in steps
+        )
+        return Verdict(worst(words), f"{told}; steps of {each}, {f'{seeds} seeds' if seeds > 1 else 'one seed'}")
 
     return check

@@ -111,11 +111,11 @@ PRINTED: dict[str, dict[str, tuple[float, float, float]]] = {
 }
 SEEDS = (1, 2, 3)
 DAY = {
-    **dict.fromkeys(("fedspa-dst", "fedavg"), SEEDS),
-    **dict.fromkeys(("fedspa-rsm", "ditto", "sub-fedavg", "local", "uniform", "random", "count"), (1,)),
+    **dict.fromkeys(("fedspa-dst", "fedavg", "ditto", "sub-fedavg"), SEEDS),
+    **dict.fromkeys(("fedspa-rsm", "local", "uniform", "random", "count"), (1,)),
 }
 """The rows of the whole that a day of two cores can run, on Fashion-MNIST under the most skewed labels, and their
-seeds: three for the headline, one for all else."""
+seeds: three for the headline and its rivals, one for all else."""
 ROUNDS = {True: {"fashion-mnist": 30, "cifar-10": 20}, False: {"fashion-mnist": 150, "cifar-10": 200}}
 EVERY = 5
 """The rounds from one measurement to the next, but in `quick`, which measures five times in all."""
