@@ -83,8 +83,8 @@ class State:
 SAMPLES: dict[str, Callable[[Local], Any]] = {
     "leaks a sample": lambda local: local.runner.raw[local.split.train[0]].numpy().ravel(),
     "leaks a sample as float32": lambda local: local.runner.raw[local.split.train[0]].float().numpy().ravel(),
-    "leaks a prepared sample": lambda local: local.inputs(1).numpy().ravel(),
-    "leaks a prepared sample as float16": lambda local: local.inputs(1).half().numpy().ravel(),
+    "leaks a prepared sample": lambda local: local.inputs(slice(1)).numpy().ravel(),
+    "leaks a prepared sample as float16": lambda local: local.inputs(slice(1)).half().numpy().ravel(),
 }
 """A sample as a method may send it, by the flaw."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from sparsona.errors import InputError
 from sparsona.message import Vector
@@ -18,6 +18,16 @@ if TYPE_CHECKING:
     from torch import nn
 
 FLOAT32 = "torch.float32"
+
+
+class Forward(Protocol):
+    """The task's module, in evaluation mode: call it with weights and a batch of prepared inputs for its outputs."""
+
+    def __call__(self, weights: Vector, inputs: torch.Tensor, /) -> torch.Tensor:
+        """The outputs for a batch."""
+
+    def embed(self, weights: Vector, inputs: torch.Tensor, /) -> torch.Tensor:
+        """The embeddings of a batch: what the last trained layer gets, one flat row per input."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +107,12 @@ class Layout:
     def spans(self, scope: Literal["tensor", "model"]) -> list[slice]:
         """Where the entries stand that belong together: each tensor, or the whole model."""
         return [t.slice for t in self.tensors] if scope == "tensor" else [slice(0, self.size)]
+
+    @cached_property
+    def width(self) -> int:
+        """The length of an embedding: how many numbers a linear last layer gets per sample."""
+        first = next(t for t in self.tensors if t.name.rpartition(".")[0] == self.layers[-1])
+        return first.size // first.shape[0]
 
     @cached_property
     def layers(self) -> tuple[str, ...]:

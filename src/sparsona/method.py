@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsona.chance import Chance
-from sparsona.layout import Layout
+from sparsona.layout import Forward, Layout
 from sparsona.message import Message, Vector
 
 if TYPE_CHECKING:
@@ -33,10 +33,11 @@ C = TypeVar("C")
 class Predictor(Protocol):
     """A personal model that is more than one vector: a frozen dataclass of state that knows how to predict.
 
-    `forward` runs the task's module with the given weights, in evaluation mode.
+    `forward(weights, inputs)` gives the outputs of the task's module in evaluation mode, `forward.embed(weights,
+    inputs)` its embeddings.
     """
 
-    def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
+    def predict(self, forward: Forward, inputs: torch.Tensor) -> torch.Tensor:
         """The outputs of the model for a batch of inputs."""
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
 
+from sparsona.layout import Forward
 from sparsona.message import Vector
-
-Forward: TypeAlias = Callable[[Vector, torch.Tensor], torch.Tensor]
 
 
 class Predicting(Protocol):
@@ -62,6 +61,6 @@ class OutputMixture:
     models: tuple[Vector, ...]
     mixture: Vector
 
-    def predict(self, forward: Forward, inputs: torch.Tensor) -> torch.Tensor:
+    def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
         """Return the mixed outputs."""
         return mixed([forward(model, inputs) for model in self.models], self.mixture, "regression")

@@ -161,7 +161,7 @@ class PersonalLayer:
 
     def _averaged(self, old: tuple[Vector, ...] | None, new: tuple[Vector, ...]) -> tuple[Vector, ...]:
         """Return the running mean after one more model; one of other shapes begins anew."""
-        if not self.average or old is None or [len(v) for v in old] != [len(v) for v in new]:
+        if not self.average or old is None or [v.shape for v in old] != [v.shape for v in new]:
             return new
         share = np.float32(self.average)
         return tuple(share * before + (1 - share) * now for before, now in zip(old, new, strict=True))
@@ -207,7 +207,7 @@ def _with_prior(model: Model, local: Local) -> Model:
 
 def _shifted(vector: Vector, bias: slice, shift: Vector, size: int) -> Vector:
     """Return the weights of a net with `shift` added to its output bias; a vector of another size is no net."""
-    if len(vector) != size:
+    if vector.shape != (size,):
         return vector
     out = vector.copy()
     out[bias] += shift

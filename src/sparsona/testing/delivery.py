@@ -198,8 +198,8 @@ def _averages(client: ClientId, turns: Turns, personal: PersonalState | None) ->
     for (who, _, _), (_, _, fit) in turns.fits.items():
         if who == client and fit.model is not None:
             new = leaves(fit.model)
-            half = np.float32(0.5)
-            mean = new if mean is None else tuple(half * a + half * b for a, b in zip(mean, new, strict=True))
+            half, fresh = np.float32(0.5), mean is None or [v.shape for v in mean] != [v.shape for v in new]
+            mean = new if fresh else tuple(half * a + half * b for a, b in zip(mean or (), new, strict=True))
     held = None if personal is None else personal.mean
     if (mean is None) != (held is None) or not all(map(np.allclose, mean or (), held or ())):
         raise ContractError(f"the running mean of {client} is not that of the models that it has trained")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
 
 from sparsona.data.dataset import Array, Indices
 from sparsona.errors import Diverged
@@ -14,16 +17,19 @@ from sparsona.training.config import TrainConfig
 from sparsona.training.step import Proximal
 from sparsona.training.transform import WeightTransform
 
-__all__ = ["Proximal", "TrainJob", "Trained"]
+__all__ = ["LossTerm", "Proximal", "TrainJob", "Trained"]
+
+LossTerm: TypeAlias = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+"""A term of the loss: of outputs, embeddings and targets of a batch, one number per example."""
 
 
 @dataclass(frozen=True)
 class TrainJob:
     """One local training as a client asks for it.
 
-    `batches` gives the indices of each batch's samples and, where samples are weighted, their weights. `rate` is the
-    learning rate of this round, `transform_rate` that of the transform's own numbers. Within `seeded`, torch's
-    generator is the client's.
+    `batches` gives the indices of each batch's samples and, where samples are weighted, their weights. `loss` is added
+    to the loss of each example. `rate` is the learning rate of this round, `transform_rate` that of the transform's own
+    numbers. Within `seeded`, torch's generator is the client's.
     """
 
     start: Vector
@@ -36,11 +42,12 @@ class TrainJob:
     moments: Moments | None = None
     transform: WeightTransform | None = None
     transform_rate: float = 0.0
+    loss: LossTerm | None = None
 
     @property
     def is_descent(self) -> bool:
         """Whether the step rule leaves w <- w - rate * (g + weight_decay * w) within the mask, and nothing else."""
-        bare = self.proximal is None and self.transform is None
+        bare = self.proximal is None and self.transform is None and self.loss is None
         return bare and self.config.clip is None and not self.config.has_moments
 
     def diverged(self, loss: float, examples: int) -> Diverged:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -17,12 +17,17 @@ from sparsona.message import Mask, Vector
 from sparsona.method import TRAIN, ClientId, Model, Phase, Task
 from sparsona.ops.moments import Moments
 from sparsona.training.config import TrainConfig
-from sparsona.training.job import Proximal, Trained, TrainJob
+from sparsona.training.job import LossTerm, Proximal, Trained, TrainJob
 from sparsona.training.minibatch import Step, Vectors
 from sparsona.training.objective import Objective
 from sparsona.training.runner import EVAL_BATCH, ModelRunner
 from sparsona.training.transform import WeightTransform
 from sparsona.words import counted
+
+Rows: TypeAlias = Indices | slice
+"""Places among a client's training examples."""
+
+ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -54,14 +59,22 @@ class Local:
         """The number of local training examples."""
         return len(self.split.train)
 
-    def inputs(self, most: int = EVAL_BATCH) -> torch.Tensor:
-        """The inputs of the first `most` training examples, prepared for the model."""
-        return self.runner.batch(self.split.train[:most])[0]
+    def inputs(self, rows: Rows = ALL) -> torch.Tensor:
+        """The inputs of all training examples, or of those at the places `rows`, prepared for the model."""
+        return self.runner.batch(self.split.train[rows])[0]
 
-    def targets(self) -> Array:
-        """The training examples' targets."""
-        found: Array = self.runner.targets[torch.from_numpy(self.split.train)].numpy()
+    def targets(self, rows: Rows = ALL) -> Array:
+        """The targets of all training examples, or of those at the places `rows`."""
+        found: Array = self.runner.targets[torch.from_numpy(self.split.train[rows])].numpy()
         return found
+
+    def embed(self, weights: Vector, inputs: torch.Tensor) -> torch.Tensor:
+        """The embeddings of prepared inputs: what the last trained layer gets, one flat row per input.
+
+        Counted as one forward pass.
+        """
+        self.runner.count(len(inputs), passes=1)
+        return torch.cat([self.runner.embed(weights, part) for part in torch.split(inputs, EVAL_BATCH)])
 
     def rows(self, part: Literal["train", "validation"]) -> tuple[Array, Array]:
         """The training or validation examples for models that never travel: prepared inputs, and what is learnt."""
@@ -122,13 +135,15 @@ class Local:
         importance: Array | None = None,
         moments: Moments | None = None,
         transform: WeightTransform | None = None,
+        loss: LossTerm | None = None,
         stream: str = "train",
     ) -> Trained:
         """Train from `start`, by the experiment's config unless another is given.
 
         Only the weights of `mask` move. `proximal` pulls towards a vector, `importance` weighs the training examples,
         `moments` continues an earlier optimiser, and `transform` makes of the trained weights those that each batch
-        runs with. Two trainings in one turn need different `stream` names.
+        runs with. `loss(outputs, embeddings, targets)` gives one number per example, which is added to its loss. Two
+        trainings in one turn need different `stream` names.
         """
         config = self._allowed(config or self.config)
         if importance is not None and self.least_rows > 1:
@@ -144,6 +159,7 @@ class Local:
             proximal=proximal,
             moments=moments,
             transform=transform,
+            loss=loss,
             transform_rate=transform.config.rate(self.round, self.task.rounds)
             if transform is not None and transform.config is not None
             else 0.0,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
@@ -15,13 +16,14 @@ from torch import nn
 from sparsona.base import still_layers
 from sparsona.chance import Chance
 from sparsona.data.dataset import Array, Dataset, Indices
-from sparsona.errors import Diverged
+from sparsona.errors import Diverged, InputError
 from sparsona.layout import Layout, base_of
 from sparsona.message import Mask, Vector
 from sparsona.method import Model
 from sparsona.training.augment import crop_and_flip
 from sparsona.training.chain import linear_chain
 from sparsona.training.config import TrainConfig
+from sparsona.training.embedding import LastInput
 from sparsona.training.flops import TRAINING, costs, forward_flops
 from sparsona.training.fused import FusedTrainer, RawSamples, TrainerName
 from sparsona.training.job import Trained, TrainJob
@@ -199,7 +201,13 @@ class ModelRunner:
         if isinstance(model, np.ndarray):
             return self.forward(model, inputs)
         with torch.no_grad():
-            return model.predict(self.forward, inputs)
+            return model.predict(RunnerForward(self), inputs)
+
+    def embed(self, weights: Vector, inputs: torch.Tensor) -> torch.Tensor:
+        """The embeddings of a batch of prepared inputs with these weights, in evaluation mode."""
+        with LastInput(self.flat.module, self.layout) as last:
+            self.forward(weights, inputs)
+        return last.embeddings()
 
     def predict(self, model: Model, inputs: Array) -> Array:
         """Predictions for raw inputs, in the units of the data set."""
@@ -297,18 +305,22 @@ class ModelRunner:
 
     def train(self, job: TrainJob) -> Trained:
         """Train as the job says. Every local step of every method is taken here or in :meth:`iterate`."""
-        if self._fused is not None and job.transform is None and not job.config.augment:
+        if self._fused is not None and job.transform is None and job.loss is None and not job.config.augment:
             return self._train_fused(self._fused, job)
         self.flat.load(job.start)
         self.flat.train()
         steps = steps_of(self.flat, job)
         total, seen = torch.zeros((), device=self.device), 0
-        with job.seeded:
+        last = None if job.loss is None else LastInput(self.flat.module, self.layout)
+        with job.seeded, last or nullcontext():
             for indices, importance in job.batches:
                 inputs, targets = self.batch(indices, job.config.augment)
                 scale = None if importance is None else tensor_of(importance, self.device)
                 for _ in range(job.config.repeats):
-                    losses = self.loss_of(checked_outputs(steps.forward(inputs)), targets)
+                    outputs = checked_outputs(steps.forward(inputs))
+                    losses = self.loss_of(outputs, targets)
+                    if job.loss is not None and last is not None:
+                        losses = losses + _per_example(job.loss(outputs, last.embeddings(), targets), losses)
                     losses = losses if scale is None else losses * scale
                     torch.autograd.backward(losses.mean())
                     with torch.no_grad():
@@ -352,6 +364,30 @@ class ModelRunner:
         if not ((np.isfinite(loss) or not seen) and all(np.isfinite(vector).all() for vector in vectors)):
             raise Diverged(f"the loss is {loss:g} after {seen} samples: lower the learning rates, or set clip")
         return vectors
+
+
+@dataclass(frozen=True)
+class RunnerForward:
+    """What a predictor may ask of a runner: its module's outputs and embeddings."""
+
+    runner: ModelRunner
+
+    def __call__(self, weights: Vector, inputs: torch.Tensor) -> torch.Tensor:
+        """The outputs for a batch."""
+        return self.runner.forward(weights, inputs)
+
+    def embed(self, weights: Vector, inputs: torch.Tensor) -> torch.Tensor:
+        """The embeddings of a batch."""
+        return self.runner.embed(weights, inputs)
+
+
+def _per_example(term: torch.Tensor, losses: torch.Tensor) -> torch.Tensor:
+    """A term of the loss, if it has one number per example: a mean would weigh examples wrongly."""
+    if term.shape != losses.shape:
+        raise InputError(
+            f"a loss term has shape {tuple(term.shape)}: return one number per example, {len(losses)} here"
+        )
+    return term
 
 
 def _mean(total: torch.Tensor, seen: int) -> float:

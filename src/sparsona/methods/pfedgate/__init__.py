@@ -22,6 +22,7 @@ from sparsona.ops.moments import Moments
 from sparsona.options import option
 from sparsona.training.chain import Chain, chain_or_none
 from sparsona.training.local import Local
+from sparsona.training.runner import EVAL_BATCH
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
 
@@ -120,7 +121,7 @@ class PFedGate(Method[ServerState, ClientState]):
     def _model(self, state: ClientState, weights: Vector, local: Local) -> Gated:
         design, cut, budget = self._design(local.task), self._cut(local.layout), self._budget(state)
         gate = ready(design, state.gate, local.runner.device)
-        frozen = block_scales(gate, local.inputs(), cut, budget)
+        frozen = block_scales(gate, local.inputs(slice(EVAL_BATCH)), cut, budget)
         test, chain = (self.test_batch, self.logit_relu), self._chain(local)
         return Gated(weights, state.gate, frozen, design, cut, budget, *test, local.layout, chain)
 

@@ -55,7 +55,7 @@ def sketch_of(kind: Kind, local: Local, noise: float = 0.0) -> Vector:
     elif kind in ("label", "shares"):
         found = label_counts(local.countable_targets(), local.task.classes, kind == "shares")
     else:
-        inputs = local.inputs(local.examples)
+        inputs = local.inputs()
         if not inputs.is_floating_point():
             raise InputError(f"sketch={kind} needs samples of numbers, these are words: choose label, shares or model")
         samples = inputs.flatten(1).cpu().numpy()
