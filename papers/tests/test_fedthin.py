@@ -16,7 +16,7 @@ from sparsona_papers._paper import Kept
 from sparsona_papers._results import Results, results_file
 from sparsona_papers.fedthin import plan, ready
 from sparsona_papers.fedthin.analysis import Curve, area, bootstrap, bytes_to, not_inferior
-from sparsona_papers.fedthin.cells import CELLS, correct_of, curve_of, read_cells, work
+from sparsona_papers.fedthin.cells import CELLS, READING, correct_of, curve_of, read_cells, work
 from sparsona_papers.fedthin.plan import ROWS, SMALL, WHOLE, Cell, chosen, longest, trials, tuning
 from sparsona_papers.fedthin.tables import differences, report, runs, scores
 from sparsona_papers.fedthin.tasks import TASKS, rows_to_test, synthetic
@@ -102,7 +102,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> object:
 def study(tmp_path_factory: pytest.TempPathFactory, data: object) -> tuple[Path, Kept, list[str]]:
     """A tiny study: its folder, its runs and what was told. Tests may run in any order and in several processes."""
     folder, told = tmp_path_factory.mktemp("study"), list[str]()
-    return folder, work(lambda known: ready(known, TINY, "*"), folder, HERE, told.append, {}), told
+    return folder, work(lambda known: ready(known, TINY, "*"), folder, HERE, told.append, {}, READING), told
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_the_whole_way_of_a_tiny_study(study: tuple[Path, Kept, list[str]]) -> N
     assert {cell.row for cell in longest(found, TINY)} == {"local", "fedavg", "fedthin"}
     assert len(told) == len(found)
     again: list[str] = []
-    assert work(lambda known: ready(known, TINY, "*"), folder, HERE, again.append, {}) == found
+    assert work(lambda known: ready(known, TINY, "*"), folder, HERE, again.append, {}, READING) == found
     assert again == [], "nothing is run twice"
     assert [file.name for file in folder.iterdir()] == [CELLS], "run directories are removed"
     gap = differences(found, TINY, 0.2, "fedavg", "accuracy", lambda curve: curve.scores[-1])
@@ -137,7 +137,10 @@ def test_the_whole_way_of_a_tiny_study(study: tuple[Path, Kept, list[str]]) -> N
 
 def test_a_cell_is_the_same_whatever_else_is_run(folder: Path, tmp_path: Path) -> None:
     cell = tuning(TINY)[-1]
-    kept, again = read_cells(folder / CELLS)[cell.name], work(lambda known: [cell], tmp_path, HERE, [].append, {})
+    kept, again = (
+        read_cells(folder / CELLS)[cell.name],
+        work(lambda known: [cell], tmp_path, HERE, [].append, {}, READING),
+    )
     volatile = ("seconds", "date")
     assert {k: v for k, v in kept.items() if k not in volatile} == {
         k: v for k, v in again[cell.name].items() if k not in volatile
@@ -187,7 +190,7 @@ def test_a_run_that_diverges_is_kept_as_such(tmp_path: Path) -> None:
     cell = tuning(TINY)[0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "trials", lambda row, of: [{"lr": 1e38}])
-        found = work(lambda known: [cell], tmp_path, HERE, [].append, {})[cell.name]
+        found = work(lambda known: [cell], tmp_path, HERE, [].append, {}, READING)[cell.name]
     assert found["diverged"]
     assert found["validation"] == {"area": 0.0, "accuracy": 0.0}
 

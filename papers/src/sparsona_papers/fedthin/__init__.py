@@ -15,7 +15,7 @@ from sparsona_papers._paper import Kept, Size
 from sparsona_papers._registry import PAPERS, Job, MissingRuns, no_such_size
 from sparsona_papers._results import Results
 from sparsona_papers._tables import Part
-from sparsona_papers.fedthin.cells import CELLS, kept_cells, read_cells, work
+from sparsona_papers.fedthin.cells import CELLS, READING, kept_cells, read_cells, work
 from sparsona_papers.fedthin.plan import SMALL, WHOLE, Cell, StudyPlan, finals, longest, tuning
 from sparsona_papers.fedthin.tables import report
 
@@ -32,7 +32,7 @@ class Preregistered:
         """Make the cells that are missing, and those that become known by them."""
         known = {} if job.again else job.kept.runs
         try:
-            work(lambda found: ready(found, self.plan, job.only), job.out, job.where, job.say, known)
+            work(lambda found: ready(found, self.plan, job.only), job.out, job.where, job.say, known, READING)
         finally:  # also what was finished before an interruption
             found = kept_cells(read_cells(job.out / CELLS))
             if not found.items() <= job.kept.runs.items():

