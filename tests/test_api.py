@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -245,3 +246,33 @@ def test_an_object_that_is_none_of_its_kind_is_named(given: dict[str, Any], line
 def test_what_is_no_method_is_named() -> None:
     with pytest.raises(InputError, match="or a Method such as FedAvg\\(\\), not a dict"):
         sparsona.run({"method": "fedavg"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "where"),
+    [
+        ({"lr": 0.05}, {"training": {"lr": 0.05}}),
+        ({"mu": 0.5}, {"options": {"mu": 0.5}}),
+        ({"sample": 0.5, "schedule": {"dropout": 0.1}}, {"schedule": {"sample": 0.5, "dropout": 0.1}}),
+        ({"training.lr": 0.05}, {"training": {"lr": 0.05}}),
+        ({"training": TrainConfig(lr=0.05, batch=8), "epochs": 2}, {"training": {"lr": 0.05, "batch": 8, "epochs": 2}}),
+        ({"server.lr": 0.5}, {"options": {"server": {"lr": 0.5}}}),
+    ],
+)
+def test_any_key_of_the_settings_is_a_keyword(keywords: dict[str, Any], where: dict[str, Any], tmp_path: Path) -> None:
+    """Read back from the experiment that the run has written."""
+    sparsona.run("fedprox", clients=2, rounds=1, out=tmp_path / "run", **keywords)
+    written = tomllib.loads((tmp_path / "run" / "experiment.toml").read_text())
+    for section, keys in where.items():
+        for key, value in keys.items():
+            found = written[section][key]
+            assert (found if not isinstance(value, dict) else {k: found[k] for k in value}) == value
+
+
+def test_a_name_that_may_be_both_is_refused_with_both_names() -> None:
+    with pytest.raises(InputError, match=r"training\.steps.*options=.*training="):
+        sparsona.run("spfl", rounds=1, steps=3)
+    with pytest.raises(InputError, match="'lrr'"):
+        sparsona.run("fedavg", lrr=0.1)
+    with pytest.raises(InputError, match="mu"):
+        sparsona.run(FedProx(), mu=0.1)

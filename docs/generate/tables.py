@@ -32,7 +32,9 @@ def settings_page() -> str:
     parts = [
         "# All settings",
         "Every key may be given as `--set KEY=VALUE`, in an experiment file, or as a keyword of `sparsona.run`. A key "
-        "without a section is looked up among the method's options, then in `training`, in `columns`, and at the top. "
+        "without a section is looked up among the method's options, then in all sections and at the top: "
+        '`sparsona.run("fedprox", lr=0.05, mu=0.1)`. A Python keyword that could be both an option and a setting is '
+        "refused, with both names. "
         "`sparsona settings` prints these tables, and `sparsona methods NAME` the options of a method.",
         "This page is made from the program's own models.",
         "## At the top",

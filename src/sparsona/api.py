@@ -16,18 +16,16 @@ import numpy as np
 from torch import nn
 
 from sparsona.base import copied
-from sparsona.data import Columns
 from sparsona.data.dataset import Dataset
 from sparsona.data.doubts import listed
 from sparsona.engines import ENGINES
 from sparsona.errors import InputError, RunError
-from sparsona.experiment import assign, build, read
+from sparsona.experiment import assign, build, placed, read
 from sparsona.export.card import ModelCard, layers
 from sparsona.export.files import model_bytes, read_model
 from sparsona.export.predict import PersonalModel, model_in
 from sparsona.export.rebuild import module_of, runner_of
 from sparsona.federation.assembly import assemble
-from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.resources import Resources
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Schedule
@@ -35,6 +33,7 @@ from sparsona.federation.worker import Outcome
 from sparsona.layout import Layout
 from sparsona.message import Vector
 from sparsona.method import Artefact, ClientId, Method, Model
+from sparsona.methods import METHODS
 from sparsona.metrics import Answers
 from sparsona.prepare import Prepared, outputs, prepare
 from sparsona.registry import GIVEN
@@ -177,13 +176,11 @@ def run(
 
     ``metrics=["auc", "log-loss"]`` says what is measured; the first metric decides.
 
-    `settings` are those of the experiment file (clients, partition, rounds, seed, training={"lr": 0.05}, ...); `set`
-    takes the same ``key=value`` texts as the command line, one or several. Without `out` nothing is written to disk.
+    `settings` are any keys of the experiment file, and the method's options: ``run("fedprox", lr=0.05, mu=0.1)``. A
+    section may be given whole (training={"lr": 0.05}). `set` takes the same ``key=value`` texts as the command line,
+    one or several. Without `out` nothing is written to disk.
     """
-    for section, keys in {"columns": [f.name for f in dataclasses.fields(Columns)], "evaluation": ["metrics"]}.items():
-        declared = {key: settings.pop(key) for key in keys if key in settings}
-        if declared:
-            settings[section] = _with_declared(settings.get(section, {}), declared)
+    settings = placed(settings, METHODS.get(method) if isinstance(method, str) else None)
     if isinstance(data, str):
         settings["data"] = data
     settings["model"] = model if isinstance(model, str) else GIVEN
@@ -191,7 +188,7 @@ def run(
         settings["method"] = method
     _check_objects(method, data, model, objective, schedule)
     if isinstance(schedule, Mapping):
-        settings["schedule"] = schedule
+        settings["schedule"] = {**schedule, **settings.get("schedule", {})}
     prepared = prepare(
         assign(settings, (set,) if isinstance(set, str) else set),
         method=None if isinstance(method, str) else method,
@@ -208,12 +205,6 @@ def run(
     if resume and folder is not None:
         folder.need_run()
     return execute(prepared, folder, resume, on_round)
-
-
-def _with_declared(section: Any, declared: Mapping[str, Any]) -> Any:
-    """A section with what is declared beside it; what is no section is left for the check of settings."""
-    given = dataclasses.asdict(section) if isinstance(section, Columns | Evaluation) else section
-    return {**given, **declared} if isinstance(given, Mapping) else given
 
 
 def _check_objects(method: Any, data: Any, model: Any, objective: Any, schedule: Any) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -133,6 +133,10 @@ SECTIONS: dict[str, type] = {
 }
 
 
+SECTION_OF = {field.name: section for section, kind in SECTIONS.items() for field in dataclasses.fields(kind)}
+"""The section of each key: no two sections have a key of the same name."""
+
+
 def rounds_of(settings: Mapping[str, Any]) -> int:
     """The number of rounds that settings name, or the default.
 
@@ -180,7 +184,9 @@ def build(
 def _known(settings: Mapping[str, Any], origin: str) -> None:
     for key, value in settings.items():
         if key not in Experiment.model_fields:
-            raise InputError(f"{origin}: unknown setting {key!r}{suggest(key, Experiment.model_fields)}")
+            raise InputError(
+                f"{origin}: unknown setting {key!r}{suggest(key, [*Experiment.model_fields, *SECTION_OF])}"
+            )
         if key in SECTIONS and isinstance(value, Mapping):
             names = [f.name for f in dataclasses.fields(SECTIONS[key])]
             for inner in value:
@@ -301,6 +307,52 @@ def assign(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, An
     return out
 
 
+def placed(keywords: Mapping[str, Any], kind: type[Method[Any, Any]] | None) -> dict[str, Any]:
+    """Put each keyword where it belongs: any key of an experiment file, or an option of the method, alone or dotted.
+
+    A name that is both an option of the method and a key of the experiment is refused, unless it comes as a section.
+
+    >>> placed({"lr": 0.05, "mu": 0.5, "rounds": 3, "server.lr": 1.0}, METHODS.get("fedprox"))
+    {'training': {'lr': 0.05}, 'options': {'mu': 0.5, 'server': {'lr': 1.0}}, 'rounds': 3}
+    """
+    own = [] if kind is None else option_names(kind)
+    out: dict[str, Any] = {}
+    for key, value in sorted(
+        keywords.items(), key=lambda item: item[0] not in (*SECTIONS, "options")
+    ):  # sections first
+        *path, name = key.split(".")
+        held = isinstance(value, Mapping) or dataclasses.is_dataclass(value)
+        section = SECTION_OF.get(name, "")
+        if path:
+            path = ["options", *path] if path[0] in own else path
+        elif name in own and not (held and name in SECTIONS):
+            if section or name in Experiment.model_fields:
+                both = f"{section}.{name}" if section else f"the setting {name}"
+                fix = f"options={{{name!r}: ...}} or {f'{section}={{{name!r}: ...}}' if section else f'set={name!r}'}"
+                raise InputError(f"{name} may be the method's option or {both}: write {fix}")
+            path = ["options"]
+        elif name not in Experiment.model_fields and section:
+            path = [section]
+        _put(out, path, name, value)
+    return out
+
+
+def _put(tree: dict[str, Any], path: Sequence[str], name: str, value: Any) -> None:
+    """Set a key below sections, which are copied: they may be objects, and are the caller's."""
+    if not path:
+        tree[name] = value
+        return
+    inner = tree.get(path[0], {})
+    inner = {f.name: getattr(inner, f.name) for f in dataclasses.fields(inner)} if _is_object(inner) else inner
+    if isinstance(inner, Mapping):  # what is no section is left for the check of settings
+        tree[path[0]] = inner = dict(inner)
+        _put(inner, path[1:], name, value)
+
+
+def _is_object(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
 def _plain(value: Any, where: str) -> Any:
     """A copy of a setting as a file holds it: numbers of numpy are numbers, a section's object is its fields."""
     if isinstance(value, np.generic | np.ndarray):
@@ -319,13 +371,9 @@ def _plain(value: Any, where: str) -> Any:
 def _section(method: str, name: str) -> str:
     if method and name in option_names(METHODS.get(method)):
         return "options"
-    for section in ("training", "columns", "personal"):
-        if name in {f.name for f in dataclasses.fields(SECTIONS[section])}:
-            return section
-    if name in Experiment.model_fields:
-        return ""
-    options = option_names(METHODS.get(method)) if method else []
-    known = [*options, *(f.name for f in dataclasses.fields(TrainConfig)), *Experiment.model_fields]
+    if name in SECTION_OF or name in Experiment.model_fields:
+        return SECTION_OF.get(name, "")
+    known = [*(option_names(METHODS.get(method)) if method else []), *SECTION_OF, *Experiment.model_fields]
     raise InputError(f"--set: nothing is called {name!r}{suggest(name, known)}")
 
 
