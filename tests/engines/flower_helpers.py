@@ -14,7 +14,6 @@ import numpy as np
 from sparsona.api import execute
 from sparsona.engines.network.carrier import Parcel, Returned
 from sparsona.engines.network.consent import Consent, Terms
-from sparsona.engines.network.flower.server import KnownNode, write_nodes
 from sparsona.engines.network.flower.started.sparsona_records import Head
 from sparsona.engines.network.node import CONSENT, Node, Rules
 from sparsona.engines.network.owned import AS_AGREED, SHARE, OwnFormat, write_share
@@ -56,11 +55,13 @@ def spoiled(kind: str, head: Head, body: bytes, round: int) -> tuple[Head, bytes
 class Direct:
     """Carries parcels to node objects. `change` may replace an answer; None stands for one that never comes."""
 
-    def __init__(self, nodes: dict[int, Node]) -> None:
-        self.nodes = nodes
+    idle = 0.01
+
+    def __init__(self, nodes: dict[str, Node]) -> None:
+        self.nodes, self.clients, self.silence = nodes, sorted(nodes), 10.0
         self.sent: list[Parcel] = []
         self.change: Callable[[Parcel, Returned], Returned | None] = lambda parcel, answer: answer
-        self.delay: dict[int, float] = {}
+        self.delay: dict[str, float] = {}
         self.twice = False
         self._ready: dict[str, Returned] = {}
         self._lock = threading.Lock()
@@ -71,7 +72,7 @@ class Direct:
             name = str(len(self.sent))
             self.sent.append(parcel)
             names.append(name)
-            if parcel.head["kind"] == "turn" and parcel.head["job"] == "fit" and parcel.node in self.delay:
+            if parcel.head["kind"] == "turn" and parcel.head["job"] == "fit" and parcel.client in self.delay:
                 threading.Thread(target=self._work, args=(name, parcel), daemon=True).start()
             else:
                 self._work(name, parcel)
@@ -79,8 +80,8 @@ class Direct:
 
     def _work(self, name: str, parcel: Parcel) -> None:
         if parcel.head["kind"] == "turn" and parcel.head["job"] == "fit":
-            time.sleep(self.delay.get(parcel.node, 0.0))
-        head, body = self.nodes[parcel.node].answer(json.loads(json.dumps(parcel.head)), lambda most: parcel.body)
+            time.sleep(self.delay.get(parcel.client, 0.0))
+        head, body = self.nodes[parcel.client].answer(json.loads(json.dumps(parcel.head)), lambda most: parcel.body)
         answer = self.change(parcel, Returned(name, json.loads(json.dumps(head)), body))
         if answer is not None:
             with self._lock:
@@ -105,14 +106,13 @@ class Federation:
         self.clients = self.prepared.setup.task.clients
         self.home = folder / "server"
         (self.home / "runs").mkdir(parents=True)
-        write_nodes(self.home, {client: KnownNode(k, "") for k, client in enumerate(self.clients)})
         name, _, path = self.prepared.experiment.data.partition(":")
         self.data = Path(path) if name == "folder" else folder / "data"
         if name != "folder":
             self.data.mkdir()
             for client in self.clients:
                 write_share(self.data / f"{client}{SHARE}", self.prepared.setup.federation, client)
-        self.carrier = Direct({k: self.node(client) for k, client in enumerate(self.clients)})
+        self.carrier = Direct({client: self.node(client) for client in self.clients})
 
     def node(self, client: str, written: OwnFormat = AS_AGREED) -> Node:
         """A node's process, begun or begun again."""

@@ -56,7 +56,6 @@ QUESTIONS: list[Head] = [
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "SOON", 0.01)
-    monkeypatch.setattr(engine_module, "LATER", 0.01)
     monkeypatch.setattr(engine_module, "RETRY", 0.02)
 
 
@@ -127,7 +126,7 @@ def test_a_bad_greeting_names_its_client_and_nothing_else(
     federation = Federation(tmp_path, method="fedavg", rounds=1)
 
     def lie(parcel: Parcel, answer: Returned) -> Returned:
-        if parcel.head["kind"] != "hello" or parcel.node != 1:
+        if parcel.head["kind"] != "hello" or parcel.client != "c1":
             return answer
         return dataclasses.replace(answer, head={**(answer.head or {}), **change})
 
@@ -155,7 +154,7 @@ def test_a_bad_turn_costs_its_client_alone(change: dict[str, Any], tmp_path: Pat
     federation = Federation(tmp_path, method="fedavg", rounds=2)
 
     def lie(parcel: Parcel, answer: Returned) -> Returned:
-        if parcel.head["kind"] not in ("turn", "finish") or parcel.node != 1 or answer.head is None:
+        if parcel.head["kind"] not in ("turn", "finish") or parcel.client != "c1" or answer.head is None:
             return answer
         return dataclasses.replace(answer, head={**answer.head, **change})
 
@@ -172,7 +171,7 @@ def test_a_declared_size_takes_no_federation_over(tmp_path: Path) -> None:
     federation = Federation(tmp_path, method="fedavg", rounds=1, clients=4, partition="iid")
 
     def lie(parcel: Parcel, answer: Returned) -> Returned:
-        if parcel.head["kind"] == "hello" and parcel.node == 1:
+        if parcel.head["kind"] == "hello" and parcel.client == "c1":
             assert answer.head is not None
             return dataclasses.replace(answer, head={**answer.head, "sizes": [heads.MOST_ROWS, 5, 5]})
         return answer
@@ -209,7 +208,7 @@ def test_an_evil_owner_costs_the_others_nothing(
     federation = Federation(tmp_path_factory.mktemp("evil"), method="fedavg", rounds=2, clients=4, partition="iid")
 
     def lie(parcel: Parcel, answer: Returned) -> Returned:
-        if parcel.head["kind"] != kind or parcel.node != 1 or answer.head is None:
+        if parcel.head["kind"] != kind or parcel.client != "c1" or answer.head is None:
             return answer
         try:
             head = from_text(json.dumps(data.draw(mutated(answer.head))))

@@ -19,7 +19,6 @@ from sparsona.data.schema.text import pack_text, unpack_text
 from sparsona.engines.network import engine as engine_module
 from sparsona.engines.network import memory as memory_module
 from sparsona.engines.network.carrier import Parcel, Returned
-from sparsona.engines.network.flower.server import KnownNode, read_nodes, write_nodes
 from sparsona.engines.network.flower.started.sparsona_pauses import Pauses
 from sparsona.engines.network.node import Rules
 from sparsona.engines.network.owned import OwnFormat
@@ -36,13 +35,12 @@ from sparsona.wire import decode, encode
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "SOON", 0.01)
-    monkeypatch.setattr(engine_module, "LATER", 0.01)
     monkeypatch.setattr(engine_module, "RETRY", 0.02)
 
 
-def is_fit(parcel: Parcel, round: int, client: int) -> bool:
+def is_fit(parcel: Parcel, round: int, client: str) -> bool:
     head = parcel.head
-    return head["kind"] == "turn" and head["job"] == "fit" and head["round"] == round and parcel.node == client
+    return head["kind"] == "turn" and head["job"] == "fit" and head["round"] == round and parcel.client == client
 
 
 @pytest.mark.parametrize("method", ["fedavg", "fedpse", "fedspa", "pfednet", "pfedgate", "local"])
@@ -139,7 +137,7 @@ def test_an_experiment_cannot_name_a_file_of_the_owner(tmp_path: Path, caplog: p
     text = to_toml(federation.experiment).replace('"synthetic"', f'"folder:{tmp_path}"')
     assert str(tmp_path) in text
     head = {"kind": "hello", "run": "0" * 32, "experiment": text}
-    reply, body = federation.carrier.nodes[0].answer(head, lambda most: b"")
+    reply, body = federation.carrier.nodes["c0"].answer(head, lambda most: b"")
     assert (reply["kind"], body) == ("error", b"")
     assert "only --data is read" in reply["why"]
 
@@ -149,7 +147,7 @@ def test_a_node_that_starts_again_in_every_round_goes_on_from_its_disk(tmp_path:
     carrier = federation.carrier
 
     def restart(parcel: Parcel, answer: Returned) -> Returned:
-        carrier.nodes[parcel.node] = federation.node(federation.clients[parcel.node])
+        carrier.nodes[parcel.client] = federation.node(parcel.client)
         return answer
 
     carrier.change = restart
@@ -161,10 +159,10 @@ def test_a_reply_that_was_lost_on_the_way_comes_again_the_same(tmp_path: Path) -
     carrier, replies = federation.carrier, []
 
     def lose(parcel: Parcel, answer: Returned) -> Returned:
-        if not is_fit(parcel, 1, 2):
+        if not is_fit(parcel, 1, "c2"):
             return answer
         replies.append((answer.head, answer.body))
-        carrier.nodes[2] = federation.node("c2")
+        carrier.nodes["c2"] = federation.node("c2")
         return answer if len(replies) == 3 else dataclasses.replace(answer, lost=True)
 
     carrier.change = lose
@@ -175,15 +173,13 @@ def test_a_reply_that_was_lost_on_the_way_comes_again_the_same(tmp_path: Path) -
     assert found["bytes"] == simulated["bytes"]
 
 
-def test_an_order_that_vanished_without_a_word_is_sent_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(engine_module, "PING", 0.05)
+def test_an_order_that_vanished_without_a_word_is_sent_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     federation = Federation(tmp_path, method="fedspa")
+    federation.carrier.silence = 0.05
     orders = []
 
     def vanish(parcel: Parcel, answer: Returned) -> Returned | None:
-        if is_fit(parcel, 1, 2):
+        if is_fit(parcel, 1, "c2"):
             orders.append(parcel)
             return None if len(orders) == 1 else answer
         return answer
@@ -199,17 +195,17 @@ def test_a_node_that_has_lost_its_references_gets_the_whole(tmp_path: Path) -> N
     carrier, asked = federation.carrier, []
 
     def forget(parcel: Parcel, answer: Returned) -> Returned:
-        if is_fit(parcel, 1, 0):
+        if is_fit(parcel, 1, "c0"):
             for folder in (federation.folder / "c0").glob("*/references"):
                 shutil.rmtree(folder)
-            carrier.nodes[0] = federation.node("c0")
+            carrier.nodes["c0"] = federation.node("c0")
         if answer.head is not None and answer.head["kind"] == "whole":
-            asked.append(parcel.node)
+            asked.append(parcel.client)
         return answer
 
     carrier.change = forget
     found, simulated = federation.run(), federation.simulated()
-    assert asked == [0]
+    assert asked == ["c0"]
     assert found["digest"] == simulated["digest"]
     assert found["bytes"]["up"] == simulated["bytes"]["up"]
     assert found["bytes"]["down"] > simulated["bytes"]["down"]
@@ -226,7 +222,7 @@ def test_a_server_that_dies_in_a_round_goes_on_from_its_checkpoint(method: str, 
     carrier, died = federation.carrier, list[int]()
 
     def kill(parcel: Parcel, answer: Returned) -> Returned:
-        if not died and is_fit(parcel, at, 1):
+        if not died and is_fit(parcel, at, "c1"):
             died.append(at)
             raise Killed
         return answer
@@ -244,14 +240,14 @@ def test_who_registers_later_does_not_join_a_run_that_has_begun(tmp_path: Path) 
     simulated = federation.simulated()
 
     def kill(parcel: Parcel, answer: Returned) -> Returned:
-        if is_fit(parcel, 1, 1):
+        if is_fit(parcel, 1, "c1"):
             raise Killed
         return answer
 
     federation.carrier.change = kill
     with pytest.raises(Killed):
         federation.run()
-    write_nodes(federation.home, {**read_nodes(federation.home), "c9": KnownNode(9, "")})
+    federation.carrier.clients = [*federation.carrier.clients, "c9"]
     federation.carrier.change = lambda parcel, answer: answer
     assert federation.run()["digest"] == simulated["digest"]
 
@@ -272,7 +268,7 @@ def test_a_bad_reply_is_left_out_and_the_round_goes_on(
     federation = Federation(tmp_path, method="fedavg", evaluation={"every": 0})
 
     def bad(parcel: Parcel, answer: Returned) -> Returned:
-        if not is_fit(parcel, 1, 2):
+        if not is_fit(parcel, 1, "c2"):
             return answer
         assert answer.head is not None
         head, body = spoiled(kind, answer.head, answer.body, 1)
@@ -292,7 +288,7 @@ def test_a_bad_reply_is_left_out_and_the_round_goes_on(
 def test_a_reply_with_a_bad_head_is_left_out(head, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:  # type: ignore[no-untyped-def]
     federation = Federation(tmp_path, method="fedavg", rounds=2, evaluation={"every": 0})
     federation.carrier.change = lambda parcel, answer: (
-        dataclasses.replace(answer, head=head) if is_fit(parcel, 0, 1) else answer
+        dataclasses.replace(answer, head=head) if is_fit(parcel, 0, "c1") else answer
     )
     federation.run()
     assert "the reply of c1 is left out" in caplog.text
@@ -308,7 +304,7 @@ def test_two_replies_of_one_node_in_a_round_count_once(tmp_path: Path) -> None:
 
 def test_a_client_that_never_answers_is_lost_at_the_deadline(tmp_path: Path) -> None:
     federation = Federation(tmp_path, method="fedpse", schedule={"deadline": 1.5}, evaluation={"every": 0})
-    federation.carrier.change = lambda parcel, answer: None if is_fit(parcel, 1, 1) else answer
+    federation.carrier.change = lambda parcel, answer: None if is_fit(parcel, 1, "c1") else answer
     federation.run()
     lines = {(line.round, line.client): line for line in RunDirectory(federation.home / "runs" / "run").lines()}
     assert [lines[number, "c1"].arrived for number in (1, 2, 3)] == [True, False, True]
@@ -320,7 +316,7 @@ def test_a_silent_client_costs_one_deadline_a_round(tmp_path: Path) -> None:
     asked: list[str] = []
 
     def silent(parcel: Parcel, answer: Returned) -> Returned | None:
-        if parcel.node != 1 or parcel.head["kind"] not in ("turn", "finish"):
+        if parcel.client != "c1" or parcel.head["kind"] not in ("turn", "finish"):
             return answer
         asked.append(parcel.head.get("job", "finish"))
         return None
@@ -349,7 +345,7 @@ def test_a_full_disk_at_an_owner_is_a_line(
 def test_an_agreement_that_cannot_be_one_is_not_kept(tmp_path: Path) -> None:
     """Else each invented run would take 64 MB of the owner's disk."""
     federation = Federation(tmp_path, method="fedavg", rounds=1)
-    run, node = "ab" * 16, federation.carrier.nodes[0]
+    run, node = "ab" * 16, federation.carrier.nodes["c0"]
     head = {"kind": "agreed", "run": run, "experiment": to_toml(federation.experiment), "clients": ["c0", "c1"]}
     assert node.answer(head, lambda most: bytes(most))[0]["kind"] == "error"
     assert not (federation.folder / "c0" / run).exists()
@@ -359,7 +355,7 @@ def test_by_windows_a_slow_node_is_late_and_not_lost(tmp_path: Path) -> None:
     federation = Federation(
         tmp_path, method="plga", rounds=8, schedule={"window": 0.3}, evaluation={"every": 0, "post": "participants"}
     )
-    federation.carrier.delay = {2: 0.7}
+    federation.carrier.delay = {"c2": 0.7}
     federation.run()
     lines = RunDirectory(federation.home / "runs" / "run").lines()
     asked = {line.round for line in lines if line.client == "c2" and line.took_part}
@@ -409,7 +405,7 @@ def test_an_owner_may_write_its_file_otherwise_than_the_others(
     assert plain["kind"] == "error"
     assert caplog.text.strip().endswith("sparsona node has these options, too, for this file alone")
     said = OwnFormat(separator=";", decimal=",", missing="-9", encoding="utf-16")
-    federation.carrier.nodes[2] = federation.node("west", said)
+    federation.carrier.nodes["west"] = federation.node("west", said)
     assert federation.run()["digest"] == simulated["digest"]
     models = {ward: load_model(tmp_path / ward / f"{ward}.safetensors") for ward in ("east", "west")}
     assert {ward: model.card.schema.format.separator for ward, model in models.items()} == {"east": ",", "west": ";"}
@@ -428,7 +424,7 @@ def test_a_node_whose_rows_have_changed_does_not_go_on_with_a_run(
 
     def write(text: str) -> None:
         file.write_text(text)
-        carrier.nodes[1] = federation.node("north")
+        carrier.nodes["north"] = federation.node("north")
 
     def stop(when: Callable[[Parcel], bool]) -> None:
         def kill(parcel: Parcel, answer: Returned) -> Returned:
@@ -441,12 +437,12 @@ def test_a_node_whose_rows_have_changed_does_not_go_on_with_a_run(
             federation.run()
 
     write(new)
-    stop(lambda parcel: parcel.head["kind"] == "agreed" and parcel.node == 2)
+    stop(lambda parcel: parcel.head["kind"] == "agreed" and parcel.client == "west")
     write(old)
     with pytest.raises(RunError, match="north did not join"):
         federation.run(patience=1.0)
     federation.accept("north")
-    stop(lambda parcel: is_fit(parcel, 1, 1))
+    stop(lambda parcel: is_fit(parcel, 1, "north"))
     write(new)
     with pytest.raises(RunError, match="north did not join"):
         federation.run(patience=1.0)
@@ -467,9 +463,9 @@ def test_the_records_say_why_a_node_did_not_take_a_turn(tmp_path: Path) -> None:
     file, carrier = tmp_path / "tables" / "north.csv", federation.carrier
 
     def change(parcel: Parcel, answer: Returned) -> Returned:
-        if is_fit(parcel, 0, 1):
+        if is_fit(parcel, 0, "north"):
             file.write_text(file.read_text().replace("well", "ill", 1))
-            carrier.nodes[1] = federation.node("north")
+            carrier.nodes["north"] = federation.node("north")
         return answer
 
     carrier.change = change
@@ -507,7 +503,7 @@ def test_a_node_reads_no_more_than_a_frame_of_its_model_can_have(tmp_path: Path)
 
 def test_a_node_takes_no_schema_that_does_not_fit_its_rows(tmp_path: Path) -> None:
     federation = ward_tables(tmp_path)
-    node = federation.carrier.nodes[0]
+    node = federation.carrier.nodes["east"]
     head = {"run": "0" * 32, "experiment": to_toml(federation.experiment), "clients": list(federation.clients)}
     hello = {"kind": "hello", "run": head["run"], "experiment": head["experiment"]}
     reply, description = node.answer(hello, lambda most: b"")
@@ -544,7 +540,7 @@ def test_scores_of_few_rows_are_not_sent(tmp_path: Path) -> None:
 
     def note(parcel: Parcel, answer: Returned) -> Returned:
         if answer.head is not None and answer.head["kind"] == "turn":
-            told[federation.clients[parcel.node]] = next(iter(answer.head["scores"].values()))
+            told[parcel.client] = next(iter(answer.head["scores"].values()))
         return answer
 
     federation.carrier.change = note

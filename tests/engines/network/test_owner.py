@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparsona.engines.network import owner
+from sparsona.engines.network.carrier import Desk
 from sparsona.engines.network.flower import listener
 from sparsona.engines.network.flower.listener import serve
 from sparsona.engines.network.flower.processes import Child
@@ -58,7 +59,7 @@ def test_a_node_with_wrong_settings_ends_and_says_which(says: str, stays: bool, 
     supervisor.start()
     try:
         with pytest.raises(InputError, match=why):
-            serve(node, tmp_path / "socket", supervisor.check)
+            serve(Desk(node, tmp_path / "answered"), tmp_path / "socket", supervisor.check)
     finally:
         supervisor.close()
     assert len(begun.children) == 1

@@ -1,26 +1,42 @@
-"""How messages reach nodes: Flower's Grid behind two functions."""
+"""What the server's loop and an owner's node need of a network. Flower and the mailbox are carriers.
+
+A carrier may lose, repeat, delay and reorder messages, and say nothing of it. The loop numbers its messages, asks those
+who are silent and sends again; a node answers no message that comes after a newer one. Both are written once, here and
+in :mod:`sparsona.engines.network.engine`, and hold for every carrier.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Sequence
-from copy import copy
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
-from threading import Thread
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Protocol
 
-from sparsona.engines.network.flower.started.sparsona_records import BadParcel, Head, from_record, to_record
+from sparsona.engines.network.flower.started.sparsona_records import BadParcel, Head
+from sparsona.engines.network.heads import Behind
+from sparsona.errors import RunError
+from sparsona.files import write_atomically
+from sparsona.method import ClientId
 
-PATIENCE = 0.2
-"""Seconds that a pull takes at most; what comes later comes out of the next one."""
+Answer = tuple[Head, bytes]
+Body = Callable[[int], bytes]
+"""Reads the body of a message if it has at most that many bytes."""
+REMEMBERED = 64
+"""Numbers of answered messages that a node keeps."""
+HIGHEST = 2**53
+"""No number is larger: JSON keeps it exactly."""
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """A message to a node; nobody waits for its reply after `ttl` seconds."""
+    """A message to a client's node. The loop gives each client's messages growing numbers.
 
-    node: int
+    No reply is awaited after `ttl` seconds.
+    """
+
+    client: ClientId
+    number: int
     head: Head
     body: bytes
     ttl: float
@@ -40,102 +56,67 @@ class Returned:
 class Carrier(Protocol):
     """Takes parcels, and brings what has come back for those that are named."""
 
-    def push(self, parcels: Sequence[Parcel]) -> list[str | None]:
-        """The parcels' names; None for one that was not taken, since its node is not there."""
-
-    def pull(self, names: Sequence[str]) -> list[Returned]: ...
-
-
-class MessageGrid(Protocol):
-    """The part of Flower's Grid that is used."""
-
-    _client: Any
-    """What the Grid calls the SuperLink by, once it is connected."""
+    idle: float
+    """The longest pause between two pulls, in seconds."""
+    silence: float
+    """Seconds without a reply after which a node is asked whether it is there."""
 
     @property
-    def _runtime_client(self) -> Any:
-        """The same, after connecting if need be."""
-
-    def push_messages(self, messages: Iterable[Any]) -> Iterable[str | None]: ...
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Any]: ...
-
-
-class FlowerCarrier:
-    """Parcels as Flower messages. A reply belongs to the message that it answers, whoever it says it is from.
-
-    Flower blocks while a node uploads its reply, and for minutes if the node dies meanwhile. So the SuperLink is asked
-    which replies there are, and then each of them is fetched by a thread of its own: none waits for another's.
-    """
-
-    def __init__(self, grid: MessageGrid) -> None:
-        self._grid = grid
-        self._fetching: set[str] = set()
-        self._came: SimpleQueue[Returned | Exception] = SimpleQueue()
+    def clients(self) -> Sequence[ClientId]:
+        """The registered clients."""
 
     def push(self, parcels: Sequence[Parcel]) -> list[str | None]:
-        from flwr.app import Message
-
-        messages = [
-            Message(content=to_record(p.head, p.body), dst_node_id=p.node, message_type="query", ttl=p.ttl)
-            for p in parcels
-        ]
-        return [name or None for name in self._grid.push_messages(messages)] if messages else []
+        """Return the parcels' names; None for a parcel that was not taken and may be sent again."""
 
     def pull(self, names: Sequence[str]) -> list[Returned]:
-        asked = [name for name in names if name not in self._fetching]
-        for reply in self._named(asked) if asked else ():
-            self._fetching.add(reply.messages_list[0].metadata.reply_to_message_id)
-            Thread(target=self._fetch, args=(reply,), daemon=True).start()
-        found: list[Returned] = []
-        until = time.monotonic() + PATIENCE
-        while self._fetching and (left := until - time.monotonic()) > 0:
-            try:
-                came = self._came.get(timeout=left)
-            except Empty:
-                break
-            if isinstance(came, Exception):
-                raise came
-            self._fetching.discard(came.name)
-            found.append(came)
-        return found
-
-    def _named(self, names: Sequence[str]) -> list[Any]:
-        """The replies that there are, without their contents, each as an answer of the SuperLink of its own."""
-        from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
-
-        there = self._grid._runtime_client.PullMessages(PullAppMessagesRequest(message_ids=names))
-        pairs = zip(there.messages_list, there.message_object_trees, strict=True)
-        return [PullAppMessagesResponse(messages_list=[one], message_object_trees=[tree]) for one, tree in pairs]
-
-    def _fetch(self, reply: Any) -> None:
-        try:
-            grid = copy(self._grid)
-            grid._client = _Replayed(self._grid._runtime_client, reply)
-            (message,) = grid.pull_messages([])
-            self._came.put(self._answer(message))
-        except Exception as error:  # noqa: BLE001
-            self._came.put(error)
-
-    def _answer(self, message: Any) -> Returned:
-        name = message.metadata.reply_to_message_id
-        if message.has_error():
-            return Returned(name, why=f"Flower says: {message.error.reason or message.error.code}", lost=True)
-        try:
-            head, body = from_record(message.content)
-        except BadParcel as error:
-            return Returned(name, why=str(error))
-        return Returned(name, head, body)
+        """Return the replies that are there. A parcel that is not named any more needs no reply."""
 
 
-class _Replayed:
-    """A Grid's connection to the SuperLink that names one reply, which was named before."""
+class Answering(Protocol):
+    """Answering the server's messages: :class:`sparsona.engines.network.node.Node`."""
 
-    def __init__(self, client: Any, reply: Any) -> None:
-        self._client, self._reply = client, reply
+    def answer(self, head: Head, body: Body) -> Answer: ...
 
-    def PullMessages(self, request: Any) -> Any:
-        return self._reply
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
+class Desk:
+    """The owner's end of every carrier: hands messages to the node, but none that is older than one it has answered.
+
+    An old order would take the client's memory back to its round. `file` keeps the numbers over a restart.
+    """
+
+    def __init__(self, node: Answering, file: Path) -> None:
+        self._node, self._file = node, file
+        self._answered = _numbers(file)
+
+    def has_answered(self, number: int) -> bool:
+        """Whether this very message was answered."""
+        return number in self._answered
+
+    def answer(self, number: int, head: Head, body: Body) -> Answer:
+        """The node's answer to a message; `Behind` if a newer one was answered. Call `done` once it is on its way."""
+        newest = max(self._answered, default=0)
+        if number <= newest:
+            return Behind(number=newest).head, b""
+        return self._node.answer(head, body)
+
+    def done(self, number: int) -> None:
+        """Note that a message was answered."""
+        if number not in self._answered:
+            self._answered = sorted([*self._answered, number])[-REMEMBERED:]
+            write_atomically(self._file, json.dumps(self._answered))
+
+
+def checked_number(value: object) -> int:
+    """The number of a message; `BadParcel` if it is none."""
+    if type(value) is not int or not 0 < value <= HIGHEST:
+        raise BadParcel("the message has no number")
+    return value
+
+
+def _numbers(file: Path) -> list[int]:
+    if not file.exists():
+        return []
+    try:
+        return sorted(map(checked_number, json.loads(file.read_bytes())))
+    except (ValueError, TypeError, BadParcel) as error:
+        raise RunError(f"{file} is damaged ({error}): start the node with another --state") from None

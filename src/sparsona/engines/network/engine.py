@@ -1,18 +1,19 @@
-"""The engine on a network: jobs go out as Flower messages, outcomes come back until the deadline."""
+"""The engine on a network: jobs go out as messages, outcomes come back until the deadline."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from sparsona.engines.network.carrier import Carrier, Parcel, Returned
-from sparsona.engines.network.flower.started.sparsona_pauses import Pauses
+from sparsona.engines.network.carrier import HIGHEST, Carrier, Parcel, Returned
+from sparsona.engines.network.flower.started.sparsona_pauses import GROWTH, Pauses
 from sparsona.engines.network.flower.started.sparsona_records import Head
-from sparsona.engines.network.heads import Ping, TurnOrder, TurnReply, Whole, ledger_of, scores_of
+from sparsona.engines.network.heads import Behind, Ping, TurnOrder, TurnReply, Whole, ledger_of, scores_of
 from sparsona.engines.network.heads import answer as told
 from sparsona.engines.network.heads import why as why_of
 from sparsona.errors import WireError, one_line
@@ -26,12 +27,14 @@ from sparsona.wire import Frame, Ledger, decode, encode
 
 log = logging.getLogger(__name__)
 
-SOON, LATER = 0.1, 1.0
-"""Seconds between two questions for replies, after one has come and when none comes."""
+SOON = 0.1
+"""Seconds between two pulls after a reply has come. While none comes the pause grows, to the carrier's `idle`."""
 RETRY = 2.0
-"""Seconds before a node that was not reached is asked again."""
-PING, PING_TTL = 10.0, 60.0
-"""Seconds of silence before a node is asked whether it is there, and how long that question waits for it."""
+"""Seconds before a node that was not reached is asked again. The pause grows with each attempt, in the same way."""
+PING_TTL = 60.0
+"""Seconds that the question whether a node is there waits for it."""
+MOST_DOUBLED = 6
+"""How often the pause between two such questions doubles: a node may train for hours, or be away for days."""
 
 
 @dataclass(frozen=True)
@@ -48,18 +51,24 @@ class PendingMessage:
     job: Job | None = None
     resent: Ledger = field(default_factory=Ledger)
     silent_until: float = 0.0
+    attempts: int = 0
+    pings: int = 0
 
 
 class MessageExchange:
     """Messages to nodes and their replies, matched by the message that they answer.
 
     A message that did not reach its node (it was down, or restarts) is sent again until its time is over. A node that
-    was cut off while it had a message says nothing, and Flower neither. So a node that is silent for `PING` seconds is
+    was cut off while it had a message says nothing, and its carrier neither. So a node that is silent for a while is
     asked whether it is there. It does one thing after another: if it answers that first, it does not have the message.
+
+    Each client's messages have growing numbers, over restarts too: they begin at the clock. A node whose messages were
+    numbered higher before, by a clock that was ahead, says so.
     """
 
-    def __init__(self, carrier: Carrier, nodes: Mapping[ClientId, int]) -> None:
-        self._carrier, self._nodes = carrier, nodes
+    def __init__(self, carrier: Carrier) -> None:
+        self._carrier = carrier
+        self._numbers = dict.fromkeys(carrier.clients, time.time_ns() // 1000)
         self._awaited: dict[str, PendingMessage] = {}
         self._again: list[tuple[float, PendingMessage]] = []
         self._pings: dict[str, str] = {}
@@ -78,16 +87,20 @@ class MessageExchange:
     def send(self, several: Iterable[PendingMessage]) -> None:
         now = time.monotonic()
         out = [one for one in several if one.until > now]
-        parcels = [Parcel(self._nodes[one.client], one.head, one.body, max(1.0, one.until - now)) for one in out]
+        parcels = [self._parcel(one.client, one.head, one.body, max(1.0, one.until - now)) for one in out]
         for name, one in zip(self._carrier.push(parcels), out, strict=True):
             if name is None:
-                self._later(one, "its node is not there")
+                self._later(one, "the message is not taken")
             else:
-                self._awaited[name] = replace(one, silent_until=now + PING)
+                self._awaited[name] = replace(one, silent_until=now + self._carrier.silence, pings=0)
+
+    def _parcel(self, client: ClientId, head: Head, body: bytes, ttl: float) -> Parcel:
+        self._numbers[client] += 1
+        return Parcel(client, self._numbers[client], head, body, ttl)
 
     def receive(self, until: float) -> Iterator[tuple[PendingMessage, Head, bytes]]:
         """Replies as they come, until the second `until` or until none is awaited."""
-        pauses = Pauses(SOON, LATER)
+        pauses = Pauses(SOON, self._carrier.idle)
         while self._awaited or self._again:
             self._send_due(time.monotonic())
             returned = self._carrier.pull([*self._awaited, *self._pings])
@@ -110,11 +123,12 @@ class MessageExchange:
         due = [one for at, one in self._again if at <= now]
         self._again = [(at, one) for at, one in self._again if at > now]
         self.send(due)
-        asked = set(self._pings.values())
-        silent = {k: one for k, one in self._awaited.items() if one.silent_until <= now and k not in asked}
-        pings = [Parcel(self._nodes[one.client], Ping().head, b"", PING_TTL) for one in silent.values()]
+        silent = {k: one for k, one in self._awaited.items() if one.silent_until <= now}
+        self._pings = {name: message for name, message in self._pings.items() if message not in silent}
+        pings = [self._parcel(one.client, Ping().head, b"", PING_TTL) for one in silent.values()]
         for name, (message, one) in zip(self._carrier.push(pings), silent.items(), strict=True):
-            self._awaited[message] = replace(one, silent_until=now + PING)
+            pause = self._carrier.silence * 2 ** min(one.pings, MOST_DOUBLED)
+            self._awaited[message] = replace(one, silent_until=now + pause, pings=one.pings + 1)
             if name is not None:
                 self._pings[name] = message
 
@@ -122,8 +136,9 @@ class MessageExchange:
         """Send a message again whose node answers, but not the message. A ping that got lost says nothing."""
         for answer in returned:
             message = self._pings.pop(answer.name, "")
-            there = answer.head is not None and answer.head["kind"] == "pong"
-            if there and (asked := self._awaited.pop(message, None)) is not None:
+            said = "" if answer.head is None else answer.head["kind"]
+            if said in ("pong", "behind") and (asked := self._awaited.pop(message, None)) is not None:
+                self._lift(asked.client, answer.head)
                 self._later(asked, "it was cut off")
 
     def _forget_late(self, now: float) -> None:
@@ -133,12 +148,20 @@ class MessageExchange:
         self.late |= {one.client for one in several if one.until <= now}
         self._awaited = {name: one for name, one in self._awaited.items() if one.until > now}
         self._again = [(at, one) for at, one in self._again if one.until > now]
+        self._pings = {name: message for name, message in self._pings.items() if message in self._awaited}
+
+    def _lift(self, client: ClientId, head: Head | None) -> None:
+        """Number the messages to a client above those that it has answered, if it says that they are not."""
+        with contextlib.suppress(WireError):
+            if head is not None and head["kind"] == "behind":
+                self._numbers[client] = max(self._numbers[client], min(told(head, Behind).number, HIGHEST // 2))
 
     def _read(self, asked: PendingMessage, answer: Returned) -> Head | None:
         """The head of a reply that can be used."""
         head = answer.head
-        if answer.lost or (head is not None and head["kind"] == "away"):
-            self._later(asked, answer.why or "its owner's process does not answer")
+        if answer.lost or (head is not None and head["kind"] in ("away", "behind")):
+            self._lift(asked.client, head)
+            self._later(asked, answer.why or "its owner's process does not take the message")
             return None
         if head is not None and head["kind"] == "waits":
             if asked.client not in self._away:
@@ -165,10 +188,11 @@ class MessageExchange:
         if one.client not in self._away:
             log.warning("%s is not reached (%s); it is asked again and again", one.client, why)
             self._away.add(one.client)
-        self._again.append((time.monotonic() + RETRY, one))
+        pause = min(max(RETRY, self._carrier.idle), RETRY * GROWTH**one.attempts)
+        self._again.append((time.monotonic() + pause, replace(one, attempts=one.attempts + 1)))
 
 
-class FlowerEngine:
+class NetworkEngine:
     """Runs turns on nodes. Clients that do not answer by the deadline are lost.
 
     With a `window`, training goes on without those who are not done after so many seconds: what they answer later,

@@ -136,6 +136,13 @@ class Whole(_Told):
     kind: Literal["whole"] = "whole"
 
 
+class Behind(_Told):
+    """A node has answered a message with this larger number: the one that came now is too old."""
+
+    kind: Literal["behind"] = "behind"
+    number: Count
+
+
 class Finished(_Told):
     """A node has written its model; the body is the model, if its owner sends it."""
 

@@ -6,16 +6,27 @@ import datetime
 import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from sparsona.engines.network.flower import need_flwr
 from sparsona.errors import InputError
 from sparsona.files import write_new
 from sparsona.method import ClientId
 from sparsona.runs.names import file_stem
 
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+
 YEARS = 2
 CA, CERTIFICATE, KEY = "ca.crt", "server.pem", "server.key"
+
+
+def need_cryptography() -> None:
+    """Refuse to go on without cryptography, and say how to get it."""
+    try:
+        import cryptography  # noqa: F401
+    except ImportError:
+        raise InputError('keys need cryptography: pip install "sparsona[mailbox]", or "sparsona[flower]"') from None
 
 
 def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
@@ -23,7 +34,7 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
 
     The authority's private key is not kept: for another certificate all is made anew.
     """
-    need_flwr()
+    need_cryptography()
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -54,7 +65,7 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
 
     usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
     root = begun("sparsona", authority.public_key(), True).add_extension(usage, critical=True)
-    names = [_general(host, x509) for host in dict.fromkeys([*hosts, "localhost", "127.0.0.1"])]
+    names = [_general(host) for host in dict.fromkeys([*hosts, "localhost", "127.0.0.1"])]
     leaf = (
         begun(hosts[0], own.public_key(), False)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
@@ -67,7 +78,7 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
 
 def make_node_key(folder: Path, client: ClientId) -> Path:
     """A client's key pair, ``NAME`` for its owner and ``NAME.pub`` for the organiser; returns the private one."""
-    need_flwr()
+    need_cryptography()
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -81,26 +92,27 @@ def make_node_key(folder: Path, client: ClientId) -> Path:
     return folder / stem
 
 
-def _general(host: str, x509: Any) -> Any:
+def _general(host: str) -> x509.GeneralName:
+    from cryptography import x509
+
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
 
 
-def _pem(certificate: object) -> bytes:
+def _pem(certificate: x509.Certificate) -> bytes:
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    data: bytes = certificate.public_bytes(Encoding.PEM)  # type: ignore[attr-defined]
-    return data
+    return certificate.public_bytes(Encoding.PEM)
 
 
-def _write_private(path: Path, key: object, openssh: bool) -> None:
+def _write_private(path: Path, key: ec.EllipticCurvePrivateKey, openssh: bool) -> None:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     kind = PrivateFormat.OpenSSH if openssh else PrivateFormat.PKCS8
     path.touch(mode=0o600, exist_ok=False)
-    path.write_bytes(key.private_bytes(Encoding.PEM, kind, NoEncryption()))  # type: ignore[attr-defined]
+    path.write_bytes(key.private_bytes(Encoding.PEM, kind, NoEncryption()))
 
 
 def _refuse_old(folder: Path, names: Sequence[str]) -> None:

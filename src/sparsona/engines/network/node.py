@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ from sparsona.data.schema.agreed import schema_of
 from sparsona.data.schema.exchange import LIMIT
 from sparsona.data.schema.schema import Schema
 from sparsona.engines.network.answers import Tells, description_of, kinds_of_bytes, may_tell, reply_to_turn, report_of
+from sparsona.engines.network.carrier import Answer, Body
 from sparsona.engines.network.consent import Consent, Question, Terms, Waiting, rows_hash
 from sparsona.engines.network.flower.started.sparsona_records import BadParcel, Head
 from sparsona.engines.network.heads import (
@@ -72,10 +72,6 @@ CONSENT = "owner"
 """The folder of the owner's decisions, beside the folders of runs."""
 MOST_AGREED = 2**26
 """Bytes of the schema that is agreed on."""
-
-Answer = tuple[Head, bytes]
-Body = Callable[[int], bytes]
-"""Reads the body of a message, if it has at most so many bytes."""
 
 
 @dataclass(frozen=True)

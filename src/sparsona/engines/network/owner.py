@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sparsona.engines.network.carrier import Desk
 from sparsona.engines.network.consent import Consent, Terms
 from sparsona.engines.network.flower.checks import clock_problem
 from sparsona.engines.network.flower.listener import serve
@@ -22,7 +23,7 @@ from sparsona.terminal import LineFormatter
 
 log = logging.getLogger("sparsona.node")
 
-RUNS = "runs"
+RUNS, NUMBERS = "runs", "answered.json"
 LEASE = 5.0
 """Seconds between two attempts to join. The SuperLink holds a dead node's place for up to half a minute."""
 LOOK = 0.5
@@ -83,7 +84,7 @@ class Owner:
             supervisor.start()
             data, runs = self.data.resolve(), state / RUNS
             node = Node(self.client, data, runs, self.rules, self.device, self.written, self.terms)
-            serve(node, listener, supervisor.check)
+            serve(Desk(node, state / NUMBERS), listener, supervisor.check)
         finally:
             supervisor.close()
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,10 +16,8 @@ from sparsona.data.schema.agreed import schema_of
 from sparsona.data.schema.exchange import LIMIT, agree
 from sparsona.data.schema.schema import Schema
 from sparsona.data.schema.told import told_schema
-from sparsona.engines.network.carrier import Carrier, FlowerCarrier, MessageGrid
-from sparsona.engines.network.engine import FlowerEngine, MessageExchange, PendingMessage
-from sparsona.engines.network.flower.processes import PROBLEM
-from sparsona.engines.network.flower.server import read_nodes
+from sparsona.engines.network.carrier import Carrier
+from sparsona.engines.network.engine import MessageExchange, NetworkEngine, PendingMessage
 from sparsona.engines.network.flower.started.sparsona_records import Head
 from sparsona.engines.network.heads import (
     Agreed,
@@ -34,7 +31,7 @@ from sparsona.engines.network.heads import (
     ledger_of,
 )
 from sparsona.engines.network.setup import RealTime, check_networkable, fingerprint, setup_of, without_data
-from sparsona.errors import InputError, RunError, SparsonaError, WireError, one_line
+from sparsona.errors import InputError, RunError, WireError, one_line
 from sparsona.experiment import Experiment, build, parsed, read, to_toml
 from sparsona.export.files import model_of
 from sparsona.federation.assembly import assemble
@@ -59,8 +56,6 @@ from sparsona.words import counted
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-HOME = "SPARSONA_SERVER"
-"""The environment variable that names the folder of `sparsona server`: nodes.json and runs/ are in it."""
 OWNERS = "(the owners' own)"
 DEADLINE = 3600.0
 ENDING = 30.0
@@ -91,7 +86,6 @@ class NetworkRun:
 
     def __init__(self, carrier: Carrier, home: Path, text: str, name: str, patience: float) -> None:
         self._carrier, self._text, self._patience = carrier, text, patience
-        self._home = home
         self._folder = RunDirectory(home / "runs" / file_stem(name))
         self._run = ""
 
@@ -99,8 +93,8 @@ class NetworkRun:
         experiment, _ = build(parsed(self._text, "the experiment"), "the experiment")
         check_networkable(experiment)
         resume = self._folder.experiment_file.exists()
-        experiment = experiment.model_copy(update={"data": OWNERS, "engine": "flower"})
-        # The loop of a SuperLink that was killed may still be ending.
+        experiment = experiment.model_copy(update={"data": OWNERS, "engine": "network"})
+        # The loop of a server that was killed may still be ending.
         with self._folder.open(to_toml(experiment), lambda file: self._same(experiment, file), resume, ENDING):
             self._run = self._identity()
             return self._run_rounds(experiment, resume)
@@ -125,9 +119,8 @@ class NetworkRun:
 
     def _run_rounds(self, experiment: Experiment, resume: bool) -> dict[str, Any]:
         make_deterministic()
-        nodes = {client: node.number for client, node in read_nodes(self._home).items()}
-        post = MessageExchange(self._carrier, nodes)
-        greetings = self._greet(post, self._wanted(nodes), experiment)
+        post = MessageExchange(self._carrier)
+        greetings = self._greet(post, self._wanted(self._carrier.clients), experiment)
         clients = tuple(sorted(greetings))
         if experiment.model == "auto":
             experiment = experiment.model_copy(update={"model": _common_model(greetings)})
@@ -149,7 +142,7 @@ class NetworkRun:
         write_about(self._folder.path, _about(setup, schema, greetings))
         schedule = experiment.schedule
         silent = frozenset(client for client, one in greetings.items() if not one.told.scores)
-        engine = FlowerEngine(setup, post, self._run, schedule.deadline or DEADLINE, schedule.window, silent)
+        engine = NetworkEngine(setup, post, self._run, schedule.deadline or DEADLINE, schedule.window, silent)
         try:
             rounds = assemble(
                 setup,
@@ -168,12 +161,12 @@ class NetworkRun:
         finally:
             engine.close()
 
-    def _wanted(self, nodes: Mapping[ClientId, int]) -> list[ClientId]:
+    def _wanted(self, registered: Sequence[ClientId]) -> list[ClientId]:
         """The clients of this run: all that are registered when it begins, and the same when it goes on."""
         if not (self._folder.path / ABOUT).exists():
-            return sorted(nodes)
+            return sorted(registered)
         clients = sorted(read_about(self._folder.path).clients)
-        gone = [client for client in clients if client not in nodes]
+        gone = [client for client in clients if client not in registered]
         if gone:
             raise RunError(f"{', '.join(gone)} took part and is not registered any more: choose another --name")
         return clients
@@ -317,7 +310,7 @@ def _say(report: RoundReport, rounds: int, metric: str) -> None:
 
 
 def _log_to_output() -> None:
-    """What the loop notes goes to the organiser with the lines of the rounds; what Flower notes stays where it is."""
+    """What the loop notes goes to the organiser with the lines of the rounds; what others note stays where it is."""
     notes = logging.getLogger("sparsona")
     notes.setLevel(logging.INFO)
     notes.propagate = False
@@ -326,33 +319,11 @@ def _log_to_output() -> None:
     notes.addHandler(handler)
 
 
-def app(grid: MessageGrid, context: Any) -> None:
-    """What the SuperLink runs: the experiment of a submission, whose settings are all that is read of it.
-
-    An error is raised on, so that the run counts as failed. Its line is what `deploy run` shows of it.
-    """
+def carry_out(run: NetworkRun) -> None:
+    """Execute a run, and print its rounds and results on standard output."""
     _log_to_output()
-    config = context.run_config
     began = time.monotonic()
-    try:
-        home = os.environ.get(HOME)
-        if not home:
-            raise InputError("this SuperLink was not started by sparsona server: start that, and deploy again")
-        run = NetworkRun(
-            FlowerCarrier(grid),
-            Path(home),
-            str(config["experiment"]),
-            str(config["name"]),
-            float(config.get("patience", 300.0)),
-        )
-        summary = run.execute()
-    except SparsonaError as error:
-        print(f"{PROBLEM}{one_line(error)}", flush=True)
-        raise
-    except OSError as error:
-        where = one_line(error.filename or "a file")
-        print(f"{PROBLEM}cannot read or write {where}: {error.strerror}; mend it, and deploy again", flush=True)
-        raise
+    summary = run.execute()
     from sparsona.report import console as show
     from sparsona.report.words import runaway
 

@@ -14,9 +14,10 @@ from mood import SPOILING, TWICE, mood, second_reply
 
 from sparsona.cli import main
 from sparsona.engines.network import owner
+from sparsona.engines.network.carrier import Answer, Body
 from sparsona.engines.network.flower import processes
 from sparsona.engines.network.flower.started.sparsona_records import Head
-from sparsona.engines.network.node import Answer, Body, Node
+from sparsona.engines.network.node import Node
 
 honest = processes.environment
 

@@ -14,7 +14,7 @@ import time
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-from sparsona.engines.network.flower import need_flwr
+from sparsona.engines.network.keys import need_cryptography
 from sparsona.errors import InputError
 
 PORTS = range(1, 65536)
@@ -86,7 +86,7 @@ def clock_problem(address: str, ca: Path, seconds: float = 10.0) -> str:
 
 def check_private_key(path: Path) -> None:
     """Refuse what is not a private key by which a node can sign; the same that Flower reads is read here."""
-    need_flwr()
+    need_cryptography()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import load_ssh_private_key

@@ -7,8 +7,8 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from sparsona.engines.network.flower.started.sparsona_records import BadParcel, Incoming, write
-from sparsona.engines.network.node import Node
+from sparsona.engines.network.carrier import Desk, checked_number
+from sparsona.engines.network.flower.started.sparsona_records import NUMBER, BadParcel, Incoming, write
 from sparsona.errors import InputError
 from sparsona.training.determinism import make_deterministic
 
@@ -18,7 +18,7 @@ LOOK = 0.5
 """Seconds between two looks at whether the node can go on."""
 
 
-def serve(node: Node, path: Path, check: Callable[[], None] = lambda: None) -> None:
+def serve(desk: Desk, path: Path, check: Callable[[], None] = lambda: None) -> None:
     """Answer on a socket that only the owner can open, one message after another, until `check` raises an error."""
     make_deterministic()
     path.unlink(missing_ok=True)
@@ -37,14 +37,16 @@ def serve(node: Node, path: Path, check: Callable[[], None] = lambda: None) -> N
             except TimeoutError:
                 continue
             with stream:
-                _serve_one(node, stream)
+                _serve_one(desk, stream)
 
 
-def _serve_one(node: Node, stream: socket.socket) -> None:
+def _serve_one(desk: Desk, stream: socket.socket) -> None:
     try:
         asked = Incoming(stream)
-        reply = node.answer(asked.head, asked.body)
+        number = checked_number(asked.head.pop(NUMBER, None))
+        reply = desk.answer(number, asked.head, asked.body)
         asked.drop()
+        desk.done(number)
     except BadParcel as error:
         log.error("a message is refused: %s", error)
         reply = {"kind": "error", "why": str(error)}, b""

@@ -15,7 +15,7 @@ from typing import Any
 import flwr.superlink.runtime.run_serverapp  # noqa: F401
 from flwr.superlink.cli import flwr_serverapp
 
-from sparsona.engines.network.serverapp import app
+from sparsona.engines.network.flower.grid import app
 
 
 def _end_with_superlink() -> None:

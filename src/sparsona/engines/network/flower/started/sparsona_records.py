@@ -12,6 +12,8 @@ from typing import Any
 
 STYPE = "sparsona.frame"
 HEAD, BODY = "head", "body"
+NUMBER = "number"
+"""The key of a head that holds the message's number on its way to a node."""
 SMALL = 2**20
 """Bytes. A longer body is an array."""
 MOST_HEAD = 2**20

@@ -1,0 +1,153 @@
+"""Flower as a carrier: messages over its Grid, and the app that a SuperLink runs for a submission."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, Protocol
+
+from sparsona.engines.network.carrier import Parcel, Returned
+from sparsona.engines.network.flower.processes import PROBLEM
+from sparsona.engines.network.flower.server import read_nodes
+from sparsona.engines.network.flower.started.sparsona_records import NUMBER, BadParcel, from_record, to_record
+from sparsona.engines.network.serverapp import NetworkRun, carry_out
+from sparsona.errors import InputError, SparsonaError, one_line
+from sparsona.method import ClientId
+
+HOME = "SPARSONA_SERVER"
+"""The environment variable that names the folder of `sparsona server`: nodes.json and runs/ are in it."""
+PATIENCE = 0.2
+"""Seconds that a pull takes at most; what comes later comes out of the next one."""
+
+
+class MessageGrid(Protocol):
+    """The part of Flower's Grid that is used."""
+
+    _client: Any
+    """What the Grid calls the SuperLink by, once it is connected."""
+
+    @property
+    def _runtime_client(self) -> Any:
+        """The same, after connecting if need be."""
+
+    def push_messages(self, messages: Iterable[Any]) -> Iterable[str | None]: ...
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Any]: ...
+
+
+class FlowerCarrier:
+    """Parcels as Flower messages. A reply belongs to the message that it answers, whoever it says it is from.
+
+    Flower blocks while a node uploads its reply, and for minutes if the node dies meanwhile. So the SuperLink is asked
+    which replies there are, and then each of them is fetched by a thread of its own: none waits for another's.
+    """
+
+    idle, silence = 1.0, 10.0
+
+    def __init__(self, grid: MessageGrid, nodes: Mapping[ClientId, int]) -> None:
+        """`nodes` are the registered clients' numbers at the SuperLink."""
+        self._grid, self._nodes = grid, nodes
+        self._fetching: set[str] = set()
+        self._came: SimpleQueue[Returned | Exception] = SimpleQueue()
+
+    @property
+    def clients(self) -> Sequence[ClientId]:
+        return sorted(self._nodes)
+
+    def push(self, parcels: Sequence[Parcel]) -> list[str | None]:
+        from flwr.app import Message
+
+        messages = [
+            Message(
+                content=to_record({**one.head, NUMBER: one.number}, one.body),
+                dst_node_id=self._nodes[one.client],
+                message_type="query",
+                ttl=one.ttl,
+            )
+            for one in parcels
+        ]
+        return [name or None for name in self._grid.push_messages(messages)] if messages else []
+
+    def pull(self, names: Sequence[str]) -> list[Returned]:
+        asked = [name for name in names if name not in self._fetching]
+        for reply in self._named(asked) if asked else ():
+            self._fetching.add(reply.messages_list[0].metadata.reply_to_message_id)
+            Thread(target=self._fetch, args=(reply,), daemon=True).start()
+        found: list[Returned] = []
+        until = time.monotonic() + PATIENCE
+        while self._fetching and (left := until - time.monotonic()) > 0:
+            try:
+                came = self._came.get(timeout=left)
+            except Empty:
+                break
+            if isinstance(came, Exception):
+                raise came
+            self._fetching.discard(came.name)
+            found.append(came)
+        return found
+
+    def _named(self, names: Sequence[str]) -> list[Any]:
+        """The replies that there are, without their contents, each as an answer of the SuperLink of its own."""
+        from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
+
+        there = self._grid._runtime_client.PullMessages(PullAppMessagesRequest(message_ids=names))
+        pairs = zip(there.messages_list, there.message_object_trees, strict=True)
+        return [PullAppMessagesResponse(messages_list=[one], message_object_trees=[tree]) for one, tree in pairs]
+
+    def _fetch(self, reply: Any) -> None:
+        try:
+            grid = copy(self._grid)
+            grid._client = _Replayed(self._grid._runtime_client, reply)
+            (message,) = grid.pull_messages([])
+            self._came.put(self._answer(message))
+        except Exception as error:  # noqa: BLE001
+            self._came.put(error)
+
+    def _answer(self, message: Any) -> Returned:
+        name = message.metadata.reply_to_message_id
+        if message.has_error():
+            return Returned(name, why=f"Flower says: {message.error.reason or message.error.code}", lost=True)
+        try:
+            head, body = from_record(message.content)
+        except BadParcel as error:
+            return Returned(name, why=str(error))
+        return Returned(name, head, body)
+
+
+class _Replayed:
+    """A Grid's connection to the SuperLink that names one reply, which was named before."""
+
+    def __init__(self, client: Any, reply: Any) -> None:
+        self._client, self._reply = client, reply
+
+    def PullMessages(self, request: Any) -> Any:
+        return self._reply
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+def app(grid: MessageGrid, context: Any) -> None:
+    """What the SuperLink runs: the experiment of a submission, whose settings are all that is read of it.
+
+    An error is raised on, so that the run counts as failed. Its line is what `deploy run` shows of it.
+    """
+    try:
+        config, home = context.run_config, os.environ.get(HOME)
+        if not home:
+            raise InputError("this SuperLink was not started by sparsona server: start that, and deploy again")
+        nodes = {client: node.number for client, node in read_nodes(Path(home)).items()}
+        experiment, name, patience = str(config["experiment"]), str(config["name"]), float(config["patience"])
+        carry_out(NetworkRun(FlowerCarrier(grid, nodes), Path(home), experiment, name, patience))
+    except SparsonaError as error:
+        print(f"{PROBLEM}{one_line(error)}", flush=True)
+        raise
+    except OSError as error:
+        where = one_line(error.filename or "a file")
+        print(f"{PROBLEM}cannot read or write {where}: {error.strerror}; mend it, and deploy again", flush=True)
+        raise
