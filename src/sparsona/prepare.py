@@ -22,6 +22,7 @@ from sparsona.data import PATHS, Columns, absolute, from_python, load
 from sparsona.data._tables import agreed_dataset
 from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.data.doubts import Doubt, Sites, doubts_of
+from sparsona.data.fields import unpacking
 from sparsona.data.schema import Agreement, ColumnSplit, Rows, Schema, along_of, exchange, published_schema
 from sparsona.data.schema.rare import without_rare
 from sparsona.data.schema.understood import Line, understood
@@ -34,6 +35,7 @@ from sparsona.export.rebuild import objective_of
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.schedule import Schedule
 from sparsona.federation.setup import Setup
+from sparsona.layout import parameters_of
 from sparsona.method import ClientId, Method, Task
 from sparsona.methods import METHODS
 from sparsona.models._build import build_model
@@ -43,6 +45,7 @@ from sparsona.system import cores
 from sparsona.training.adapters import TrainedPart
 from sparsona.training.config import TrainConfig
 from sparsona.training.fused import TrainerName, choose_trainer
+from sparsona.training.minibatch import checked_outputs
 from sparsona.training.objective import Objective, multilabel
 from sparsona.training.prior import output_bias
 from sparsona.training.runner import ModelRunner
@@ -161,6 +164,10 @@ def prepare(
     trained = TrainedPart(experiment.trainable, experiment.lora, experiment.base)
     module = trained.of(_module(experiment.model, model, shape, dataset, chance), chance)
     experiment = experiment.model_copy(update={"base": base_hash(module)})
+    unpacking(module, dataset.fields)
+    scaled = rows is not None and rows.scaling == "agreed" and rows.inputs != "tokens"
+    if experiment.base and scaled and "scaling" not in settings.get("columns", {}):
+        log.warning("inputs are standardised before the net: scaling='none' gives them to it as they are")
     flat = FlatModule(module)
     if experiment.training.class_weights != "none" and not dataset.classes:
         raise InputError("training.class_weights are for classification: leave them out")
@@ -380,14 +387,34 @@ def _probe(runner: ModelRunner, federation: Federation, shape: tuple[int, ...]) 
         inputs, targets = runner.batch(np.resize(next(iter(federation.splits.values())).train, 2))
         answer = runner.forward(runner.flat.read(), inputs)
         losses = runner.objective.loss(answer, targets)
+        still = _without_gradient(runner, inputs, targets)
     except (RuntimeError, ValueError, TypeError, IndexError) as error:
         reason = str(error).partition("\n")[0]
         raise InputError(f"the model does not fit {data.name}, whose samples have shape {shape}: {reason}") from None
-    if data.classes and (answer.ndim != 2 or answer.shape[1] < data.classes):
+    if data.classes and (answer.ndim != 2 or answer.shape[1] != data.classes):
         found = tuple(answer.shape[1:])
-        raise InputError(f"the model gives outputs of shape {found}, but {data.name} has {data.classes} classes")
+        raise InputError(
+            f"the model gives outputs of shape {found}, but {data.name} has {data.classes} classes: "
+            "give it one output per class, or declare all classes with classes="
+        )
     if losses.shape != (2,):
         raise InputError(f"the loss must be one number an example, not of shape {tuple(losses.shape)} for two examples")
+    if len(still) == len(runner.layout.tensors):
+        raise InputError("no weight of the model gets a gradient: its forward detaches them, or does not use them")
+    if still:
+        more = f" and {len(still) - 1} more" if len(still) > 1 else ""
+        log.warning("the outputs do not depend on %s%s: freeze what is not used, so that it stays", still[0], more)
+
+
+def _without_gradient(runner: ModelRunner, inputs: torch.Tensor, targets: torch.Tensor) -> list[str]:
+    """The trained weights on which the loss does not depend, in evaluation mode."""
+    named = list(parameters_of(runner.flat.module))
+    with torch.enable_grad():
+        loss = runner.objective.loss(checked_outputs(runner.flat.module(inputs)), targets).sum()
+    if not loss.requires_grad:
+        return [name for name, _ in named]
+    found = torch.autograd.grad(loss, [parameter for _, parameter in named], allow_unused=True)
+    return [name for (name, _), gradient in zip(named, found, strict=True) if gradient is None]
 
 
 def _check_device(device: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,33 @@ from sparsona.data.dataset import Array
 from sparsona.data.schema.table import Table, check_width
 from sparsona.errors import DataError, one_line
 
+IDS, MASK = "input_ids", "attention_mask"
 Pair = tuple[Any, Any]
 """Inputs and targets: numpy arrays, torch tensors, or lists of numbers."""
+
+
+def is_several(inputs: Any) -> bool:
+    """Whether inputs are several: a mapping or tuple of arrays, or lists of tokens of different lengths."""
+    if isinstance(inputs, Mapping | tuple):
+        return True
+    return is_ragged(inputs) and all(plain_array(one).dtype.kind in "iu" for one in inputs)
+
+
+def is_ragged(values: Any) -> bool:
+    """Whether these are lists or arrays of different lengths."""
+    if isinstance(values, np.ndarray | torch.Tensor) or not isinstance(values, Sequence) or not len(values):
+        return False
+    return all(hasattr(one, "__len__") for one in values) and len({len(one) for one in values}) > 1
+
+
+def by_name(inputs: Any) -> dict[str, Any]:
+    """The inputs by keyword; those by place, or lists alone, have the names 0, 1, ..."""
+    if isinstance(inputs, Mapping):
+        given = {str(name): values for name, values in inputs.items()}
+        if IDS in given and MASK not in given and is_ragged(given[IDS]):
+            given[MASK] = [np.ones(len(one), np.int32) for one in given[IDS]]
+        return given
+    return {str(k): values for k, values in enumerate(inputs if isinstance(inputs, tuple) else [inputs])}
 
 
 def from_pairs(train: Pair, test: Pair | None, owner: str, where: str, called: Sequence[str] = ()) -> Table:
@@ -23,6 +48,8 @@ def from_pairs(train: Pair, test: Pair | None, owner: str, where: str, called: S
     >>> from_pairs(([[0.5, 1.0]], [3]), None, "a", "client 'a'").columns
     {'x0': array([0.5]), 'x1': array([1.]), 'y': array([3])}
     """
+    if isinstance(train, tuple | list) and len(train) == 2 and is_several(train[0]):
+        return _several(train, test, owner, where)
     x, y = checked_pair(train, where)
     rows = 0
     if test is not None:
@@ -48,12 +75,30 @@ def from_pairs(train: Pair, test: Pair | None, owner: str, where: str, called: S
         check_width(x.shape[1], where)
         names = called or [f"x{k}" for k in range(x.shape[1])]
         columns = {str(name): x[:, k] for k, name in enumerate(names)}
+    targets, raw = _targets(y)
+    return Table(owner, where, columns | targets, None if table else x, rows, target=tuple(targets), raw=raw)
+
+
+def _targets(y: Array) -> tuple[dict[str, Array], frozenset[str]]:
+    """The columns of the targets, and those of them that are texts."""
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     several = [y] if y.ndim == 1 else [y[:, k] for k in range(y.shape[1])]
     targets = {"y" if y.ndim == 1 else f"y{k}": one for k, one in enumerate(several)}
     raw = frozenset(name for name, one in targets.items() if one.dtype.kind in "US")
-    targets |= {name: targets[name].astype(np.str_) for name in raw}
-    return Table(owner, where, columns | targets, None if table else x, rows, target=tuple(targets), raw=raw)
+    return targets | {name: targets[name].astype(np.str_) for name in raw}, raw
+
+
+def _several(train: Pair, test: Pair | None, owner: str, where: str) -> Table:
+    """A table of samples that have several inputs each, or lists of different lengths."""
+    (x, y), rows = (by_name(train[0]), as_array(train[1], f"{where}, targets")), 0
+    if test is not None:
+        x_test, y_test = by_name(test[0]), as_array(test[1], f"{where} (test), targets")
+        x, y, rows = {name: [*x[name], *x_test.get(name, ())] for name in x}, np.concatenate([y, y_test]), len(y_test)
+    for name, values in x.items():
+        if len(values) != len(y) or not len(y):
+            raise DataError(f"{where}, input {name!r}: {len(values)} samples, {len(y)} targets; give one target each")
+    targets, raw = _targets(y)
+    return Table(owner, where, targets, None, rows, target=tuple(targets), raw=raw, several=x)
 
 
 def as_array(values: Any, what: str) -> Array:
@@ -96,21 +141,45 @@ def checked_pair(given: Any, who: str) -> tuple[Array, Array]:
     return x, y
 
 
-def read_torch(data: torch.utils.data.Dataset[Any], who: str) -> tuple[Array, Array]:
+def read_torch(data: torch.utils.data.Dataset[Any], who: str) -> tuple[Any, Array]:
     """All samples of a torch Dataset, at once where it is made of tensors."""
     if isinstance(data, torch.utils.data.TensorDataset):
         return checked_pair(data.tensors, who)
-    xs, ys = [], []
+    xs: list[Any] = []
+    ys: list[Any] = []
     for sample in _samples(data, who):
-        if not isinstance(sample, tuple | list) or len(sample) != 2:
-            raise DataError(f"{who}: a sample is not a pair; let the torch Dataset give (input, target)")
-        xs.append(as_array(sample[0], f"{who}, inputs"))
-        ys.append(as_array(sample[1], f"{who}, targets"))
-    for arrays in (xs, ys):
-        odd = next((array.shape for array in arrays if array.shape != arrays[0].shape), None)
-        if odd is not None:
-            raise DataError(f"{who}: samples have shapes {arrays[0].shape} and {odd}; give all the same shape")
-    return checked_pair((np.array(xs), np.array(ys)), who)
+        x, y = _pair(sample, who)
+        xs.append(x if isinstance(x, Mapping | tuple) else as_array(x, f"{who}, inputs"))
+        ys.append(as_array(y, f"{who}, targets"))
+    if xs and isinstance(xs[0], Mapping | tuple):
+        names = list(xs[0]) if isinstance(xs[0], Mapping) else range(len(xs[0]))
+        listed = [_uniform([as_array(x[name], f"{who}, input {name!r}") for x in xs]) for name in names]
+        several = dict(zip(names, listed, strict=True)) if isinstance(xs[0], Mapping) else tuple(listed)
+        return several, np.array(ys)
+    flat = all(x.ndim == 1 for x in xs) and all(x.dtype.kind in "iu" for x in xs)
+    odd = next((x.shape for x in xs if x.shape != xs[0].shape), None)
+    if odd is not None and not flat:
+        raise DataError(f"{who}: samples have shapes {xs[0].shape} and {odd}; give all the same shape")
+    return (xs, np.array(ys)) if odd is not None else checked_pair((np.array(xs), np.array(ys)), who)
+
+
+def _uniform(values: list[Array]) -> Any:
+    return np.array(values) if len({one.shape for one in values}) == 1 else values
+
+
+LABELS = ("labels", "label", "target", "y")
+
+
+def _pair(sample: Any, who: str) -> tuple[Any, Any]:
+    """A sample's inputs and target. A mapping names its target as Hugging Face does."""
+    if isinstance(sample, Mapping):
+        named = next((name for name in LABELS if name in sample), None)
+        if named is None or len(sample) < 2:
+            raise DataError(f"{who}: a sample has {', '.join(map(str, sample))}; call its target labels or label")
+        return {name: value for name, value in sample.items() if name != named}, sample[named]
+    if not isinstance(sample, tuple | list) or len(sample) != 2:
+        raise DataError(f"{who}: a sample is not a pair; let the torch Dataset give (input, target)")
+    return sample[0], sample[1]
 
 
 def _samples(data: torch.utils.data.Dataset[Any], who: str) -> Iterator[Any]:

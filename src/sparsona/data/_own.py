@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch.utils.data
@@ -12,6 +13,7 @@ from sparsona.data._arrow import from_huggingface
 from sparsona.data._frame import from_frame, is_frame
 from sparsona.data._tables import dataset_of
 from sparsona.data.dataset import Dataset
+from sparsona.data.fields import fields_of, packed
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.roles import ColumnSplit
 from sparsona.data.schema.table import Table, Tables
@@ -118,6 +120,8 @@ def _client(client: str, given: Any) -> Table:
 
 
 def _one(given: Any, owner: str, where: str) -> Table:
+    if isinstance(given, torch.utils.data.DataLoader):
+        raise DataError(f"{where} is a DataLoader; give its dataset, and its batch size as training={{'batch': 32}}")
     if is_frame(given):
         return from_frame(given, owner, where)
     if isinstance(given, torch.utils.data.Dataset):
@@ -127,8 +131,23 @@ def _one(given: Any, owner: str, where: str) -> Table:
     return from_pairs(given, None, owner, where)
 
 
+def _packed(tables: list[Table]) -> list[Table]:
+    """The tables with several inputs as bytes, in rows of the same length for all."""
+    where = [table.where for table in tables]
+    found = [table.several for table in tables if table.several is not None]
+    if len(found) < len(tables):
+        raise DataError(f"{where[0]}: some clients have several inputs and some one array; give all the same")
+    fields = fields_of(found, where)
+    return [
+        replace(table, block=packed(one, fields, table.where), several=None, fields=fields)
+        for table, one in zip(tables, found, strict=True)
+    ]
+
+
 def _dataset(
     name: str, tables: list[Table], owned: bool, model: str | None, columns: Columns | None, along: ColumnSplit | None
 ) -> Dataset:
+    if any(table.several is not None for table in tables):
+        tables = _packed(tables)
     given = Tables(name, tuple(tables), owned, model or "mlp")
     return dataset_of(given, columns or Columns(), along, whole=True)

@@ -59,6 +59,7 @@ def dataset_of(given: Tables, columns: Columns, along: ColumnSplit | None = None
         model="text-embedding" if tokens else given.model,
         vocabulary=int(rows.block.max()) + 1 if tokens and rows.block is not None else 0,
         rows=rows,
+        fields=rows.fields,
         places=tuple(table.where for table in given.tables) if given.owned and not columns.client else (),
     )
 

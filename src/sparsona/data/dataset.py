@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,27 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
+
+
+FIELD_TYPES = ("uint8", "int32", "float32")
+
+
+@dataclass(frozen=True)
+class Field:
+    """One of several inputs. `name` is the keyword, empty for one that is given by place.
+
+    Lists of different lengths are filled up with zeros to `shape`; their lengths stand behind them.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    lengths: bool = False
+
+    @property
+    def size(self) -> int:
+        """The bytes of one sample."""
+        return prod(self.shape) * np.dtype(self.dtype).itemsize + 4 * self.lengths
 
 
 @dataclass(frozen=True)
@@ -41,6 +63,8 @@ class Dataset:
     """Raw rows whose schema is still to be agreed on. `inputs` and `targets` are then for dealing out only."""
     places: tuple[str, ...] = ()
     """Where the samples of each group were read, for messages: a file each; empty where that is not known."""
+    fields: tuple[Field, ...] = ()
+    """The inputs of a sample where there are several: `inputs` are then rows of bytes, see `sparsona.data.fields`."""
 
     def __len__(self) -> int:
         return len(self.inputs)

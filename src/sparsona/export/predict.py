@@ -17,6 +17,7 @@ from torch import nn
 from sparsona.base import copied
 from sparsona.data._frame import from_frame, is_frame
 from sparsona.data.dataset import Array
+from sparsona.data.fields import without_unpacking
 from sparsona.data.folder import read_table
 from sparsona.data.schema.raw import encode_raw
 from sparsona.data.schema.table import Table
@@ -88,7 +89,7 @@ class PersonalModel:
         self.tensors()
         self.runner.flat.load(self.model)  # type: ignore[arg-type]  # a vector: `tensors` has checked it
         self.runner.buffers = self.buffers
-        return copied(self.runner.flat.module).eval()
+        return without_unpacking(copied(self.runner.flat.module)).eval()
 
     def save(self, path: Path | str, whole: bool = False) -> None:
         """Write the model to a .safetensors file; if `whole`, with its base and under all names of its weights."""

@@ -10,6 +10,7 @@ from torch import nn
 from sparsona.base import checked_base, copied
 from sparsona.chance import Chance
 from sparsona.data.dataset import Dataset
+from sparsona.data.fields import unpacking
 from sparsona.data.schema.schema import Schema
 from sparsona.errors import InputError
 from sparsona.export.card import ModelCard
@@ -35,7 +36,7 @@ def module_of(card: ModelCard, given: nn.Module | None = None, base: str = "", s
     part = replace(card.trained, base=base or card.trained.base)
     found = part.of(_net(card, Chance(seed)) if given is None else copied(given), Chance(seed))
     checked_base(card.trained.base, found)
-    return found
+    return unpacking(found, card.schema.fields)
 
 
 def _net(card: ModelCard, chance: Chance) -> nn.Module:
@@ -62,4 +63,6 @@ def _one_sample(schema: Schema) -> Dataset:
     mean, std = schema.batch_scaling
     classes = len(schema.classes)
     targets = np.zeros(1, np.int64) if classes else np.zeros((1, len(schema.targets)), np.float32)
-    return Dataset("", np.zeros((1, *schema.input_shape), kind), targets, classes, mean=mean, std=std)
+    kind = np.uint8 if schema.fields else kind
+    inputs = np.zeros((1, *schema.input_shape), kind)
+    return Dataset("", inputs, targets, classes, mean=mean, std=std, fields=schema.fields)

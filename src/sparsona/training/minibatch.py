@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -118,7 +118,9 @@ Step: TypeAlias = Callable[[Vectors, tuple[Minibatch, ...]], Vectors]
 
 
 def checked_outputs(outputs: object) -> torch.Tensor:
-    """What a model has returned, if it is one tensor."""
-    if not isinstance(outputs, torch.Tensor):
-        raise InputError(f"the model returns a {type(outputs).__name__}: its forward must return one tensor of outputs")
-    return outputs
+    """What a model has returned: a tensor, or what holds one under `logits`. Half precision becomes float32."""
+    found = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", outputs)
+    if not isinstance(found, torch.Tensor):
+        kind = type(outputs).__name__
+        raise InputError(f"the model returns a {kind} without logits: let its forward return one tensor of outputs")
+    return found.float() if found.dtype in (torch.float16, torch.bfloat16) else found

@@ -59,6 +59,7 @@ class ModelRunner:
         self._learnt = torch.from_numpy(objective.learnt(data.targets))
         self._missing = data.has_missing
         self._image = data.inputs.ndim == 4
+        self._packed = bool(data.fields)
         raw = data.inputs.dtype == np.uint8
         ones = (1,) * (data.inputs.ndim - 2)
         std = torch.tensor(data.std or 1.0).reshape(-1, *ones)
@@ -179,7 +180,7 @@ class ModelRunner:
     def prepare(self, inputs: torch.Tensor) -> torch.Tensor:
         """Raw inputs as the model wants them: on the device, normalised, missing values marked."""
         inputs = inputs.to(self.device)
-        if not (inputs.is_floating_point() or inputs.dtype == torch.uint8):
+        if self._packed or not (inputs.is_floating_point() or inputs.dtype == torch.uint8):
             return inputs
         inputs = torch.addcmul(self._shift, inputs.float(), self._scale)
         if self._missing:

@@ -90,7 +90,7 @@ def _shared(told: Told) -> Message:
 def scaled_alone(schema: Schema, rows: Rows, train: Indices) -> Schema:
     """The schema of an owner whose rows are written as they are. Where the scaling is not agreed on, it is by its own
     training rows."""
-    schema = replace(schema, format=rows.format)
+    schema = replace(schema, format=rows.format, fields=rows.fields)
     if schema.scaling != "own" or schema.inputs == "tokens":
         return schema
     found = input_moments(rows.take(train))

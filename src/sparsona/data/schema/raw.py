@@ -9,8 +9,9 @@ from weakref import WeakSet
 
 import numpy as np
 
-from sparsona.data._arrays import as_array, plain_array
+from sparsona.data._arrays import as_array, by_name, plain_array
 from sparsona.data.dataset import Array
+from sparsona.data.fields import packed
 from sparsona.data.schema.columns import in_capitals
 from sparsona.data.schema.rows import Rows, features_of
 from sparsona.data.schema.schema import Category, Schema
@@ -31,6 +32,8 @@ def encode_raw(schema: Schema, given: Any, where: str = "the rows") -> Array:
     >>> encode_raw(schema, {"a": 5, "b": "v"}).tolist()
     [[2.0, 0.0, 1.0]]
     """
+    if schema.fields:
+        return packed(by_name(given), schema.fields, where)
     if schema.inputs != "table":
         return _block(schema, given, where)
     table = (given if isinstance(given, Table) else _table(schema, given, where)).read(schema.format, settled=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from sparsona.data.dataset import Array, Indices
+from sparsona.data.dataset import Array, Field, Indices
 from sparsona.data.schema.alike import same_category_kind, same_columns, same_inputs, same_kinds
 from sparsona.data.schema.cells import names
 from sparsona.data.schema.columns import Columns, InputKind, Scaling, TaskName, as_option, as_option_list
@@ -53,6 +53,8 @@ class Rows:
     aside: Mapping[str, Array] = field(default_factory=dict)
     """Columns that are no features and may say to whom a row belongs, as texts: for a look at the split."""
     format: Format = field(default_factory=Format)
+    fields: tuple[Field, ...] = ()
+    """The inputs of a sample where there are several; `block` is then their bytes."""
 
     def __len__(self) -> int:
         return len(self.target)
@@ -115,13 +117,14 @@ def understand(table: Table, columns: Columns, along: ColumnSplit | None = None)
         targets=roles.target,
         target=target,
         task=columns.task,
-        scaling=columns.scaling,
+        scaling="none" if table.fields else columns.scaling,
         spelling=columns.spelling,
         classes=columns.classes,
         along=_along(table, along),
         dropped=roles.dropped,
         aside={n: names(table.columns[n]) for n in roles.dropped if n != columns.client and names_somebody(n)},
         format=table.format,
+        fields=table.fields,
     )
 
 
@@ -350,6 +353,8 @@ def _block(table: Table, kind: InputKind) -> Array:
     x = table.block
     assert x is not None
     where = table.where
+    if table.fields:
+        return x
     if kind == "tokens":
         if x.dtype.kind not in "iuf" or x.ndim != 2 or not ((x >= 0) & (x < 2**31) & (x == np.floor(x))).all():
             raise DataError(f"{where}: tokens are whole numbers from 0, a row a text; leave --inputs tokens out")

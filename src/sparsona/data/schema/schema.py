@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from sparsona.data.dataset import Array, Dataset
+from sparsona.data.dataset import Array, Dataset, Field
 from sparsona.data.schema.cells import in_order, names
 from sparsona.data.schema.columns import InputKind, Scaling
 from sparsona.data.schema.format import Format
@@ -81,6 +81,8 @@ class Schema:
     """Of tokens: how many numbers of words there are. A higher one is read as 1, the word that is not known."""
     format: Format = field(default_factory=Format)
     """How the owners' files are written, and those that hold rows to predict."""
+    fields: tuple[Field, ...] = ()
+    """The inputs of a sample where there are several."""
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -133,6 +135,8 @@ class Schema:
 
     def encode_block(self, block: Array) -> Array:
         """Samples of several axes, scaled here or, so that images stay bytes, when a batch is made."""
+        if self.fields:
+            return block
         if self.inputs == "tokens":
             known: Array = np.where(block < self.vocabulary, block, UNKNOWN).astype(np.int32)
             return known
@@ -177,6 +181,8 @@ class Schema:
             for feature in self.features
         ]
         tree.pop("format")
+        if not self.fields:
+            tree.pop("fields")
         return tree if self.format == Format() else tree | {"format": self.format.to_json()}
 
     @classmethod
@@ -191,6 +197,7 @@ class Schema:
             key: tuple(value) if isinstance(value, list | tuple) else value for key, value in tree.items()
         }
         given["features"] = tuple(_feature(one) for one in tree["features"])
+        given["fields"] = tuple(Field(**{**one, "shape": tuple(one["shape"])}) for one in tree.get("fields", ()))
         if "format" in tree:
             given["format"] = Format.from_json(tree["format"])
         return cls(**given)
@@ -212,6 +219,7 @@ def published_schema(data: Dataset) -> Schema:
         std=data.std,
         scaling="published",
         vocabulary=data.vocabulary,
+        fields=data.fields,
     )
 
 

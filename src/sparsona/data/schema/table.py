@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from sparsona.data.dataset import Array, Indices
+from sparsona.data.dataset import Array, Field, Indices
 from sparsona.data.schema.cells import EXACT, name, names, numbers_or_texts, plainly_written, without_codes
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.format import Format
@@ -43,6 +44,9 @@ class Table:
     file: Callable[[Format, bool], Table] | None = None
     written: Mapping[str, Array] = field(default_factory=dict)
     format: Format = field(default_factory=Format)
+    several: Mapping[str, Any] | None = None
+    """The inputs by name where a sample has several. They become a `block` of bytes when all owners' are there."""
+    fields: tuple[Field, ...] = ()
 
     def read(self, written: Format, settled: bool = False) -> Table:
         """The table with its cells read as numbers or texts. Where it is `settled` how it must be written, an error

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from sparsona.data.dataset import FIELD_TYPES, Field
 from sparsona.data.schema.format import Format, known_separator
 from sparsona.data.schema.schema import Category, Number, Schema
 from sparsona.errors import WireError, printable
@@ -19,7 +20,7 @@ MOST_NAMES = 10**6
 LONGEST_NAME = 10_000
 
 _SCHEMA = TypeAdapter(Schema)
-_CHECKED: dict[type, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in (Number, Category, Format)}
+_CHECKED: dict[type, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in (Number, Category, Format, Field)}
 
 
 def told_schema(tree: Any) -> Schema:
@@ -35,7 +36,8 @@ def told_schema(tree: Any) -> Schema:
         # pydantic takes an object of a class as it is: so each is given by its fields
         features = tuple(_CHECKED[type(one)].validate_python(vars(one)) for one in found.features)
         written = _CHECKED[Format].validate_python(vars(found.format))
-        schema = _SCHEMA.validate_python({**vars(found), "features": features, "format": written})
+        fields = tuple(_CHECKED[Field].validate_python(vars(one)) for one in found.fields)
+        schema = _SCHEMA.validate_python({**vars(found), "features": features, "format": written, "fields": fields})
     except ValidationError as error:
         raise WireError(f"the schema is not valid: {first_problem(error)}") from None
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -69,6 +71,8 @@ def _problem(schema: Schema) -> str:
         return "a mean is not finite, or a deviation is not above 0"
     if any(size < 1 for size in schema.shape) or not 0 <= schema.vocabulary <= MOST_INPUTS:
         return "a size is below 1, or too large"
+    if any(one.dtype not in FIELD_TYPES or any(size < 1 for size in one.shape) for one in schema.fields):
+        return "an input is of an unknown type or shape"
     if math.prod(schema.input_shape) > MOST_INPUTS:
         return f"a sample of {math.prod(schema.input_shape)} numbers, at most {MOST_INPUTS} can be used"
     if len(schema.center) != len(schema.spread) or len(schema.mean) != len(schema.std):
