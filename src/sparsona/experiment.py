@@ -97,8 +97,8 @@ class Experiment(BaseModel):
         "auto", "plain torch, or compiled code for tiny networks (fused; auto: where it supports the model)"
     )
     packing: PackingName = option("tight", "encode for few bytes (tight) or little time (plain)")
-    max_update_norm: float | None = option(
-        None, "reject updates whose norm exceeds N times the median (not given: accept all)", gt=0
+    max_update_norm: float = option(
+        3.0, "reject updates whose norm exceeds N times the median of the others (0: accept all)", ge=0
     )
     least_rows: int = option(
         1, "least number of a client's rows behind each batch, category and other value that it sends", ge=1

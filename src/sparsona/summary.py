@@ -81,6 +81,8 @@ def summary_of(
     small = [one.client for one in clients if one.test < experiment.split.fewest]
     if small:
         summary["too_few_test_rows"] = {"fewest": experiment.split.fewest, "clients": small}
+    if run_log.refused:
+        summary["refused"] = dict(sorted(run_log.refused.items()))
     _add_pooled(summary, setup, run_log, answers or {})
     constant = _constant(setup, experiment.split.fewest)
     if constant is not None:

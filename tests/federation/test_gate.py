@@ -25,15 +25,16 @@ from sparsona.method import Arrival
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.fedstc import FedSTC
+from sparsona.prepare import prepare
 from sparsona.runs.records import read_records
 from sparsona.runs.state import digest
 from sparsona.testing import tiny_setup
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from attacks import ATTACKS, BAD, MESSAGES, Attacker, largest, run, verdict
+from attacks import ATTACKS, BAD, MESSAGES, Attacker, each, largest, run, scaled, verdict
 
-GATE = ReplyGate({"a": 10}, initial=1.0)
+GATE = ReplyGate({"a": 10, **{str(k): 10 for k in range(9)}}, initial=1.0)
 
 
 def arrival(message: Message, sent: Message | None = None, order: tuple[int, int] = (2, 0)) -> Arrival:
@@ -81,8 +82,10 @@ def test_an_old_reply_is_no_answer() -> None:
 def test_norms() -> None:
     message = Message(weights=vector(3, 4), extra=12.0, count=1000, kept=Positions(9, np.array([8])))
     assert norm_of(message.parts.values()) == 13.0
-    assert norm_of_update(message, Message(weights=vector(3, 1))) == math.sqrt(9 + 144)
-    assert norm_of_update(message, Message(weights=vector(3))) == 13.0, "another length: nothing to compare with"
+    assert norm_of_update(message, lambda: Message(weights=vector(3, 1))) == math.sqrt(9 + 144)
+    assert norm_of_update(message, lambda: Message(weights=vector(3))) == 13.0, (
+        "another length: nothing to compare with"
+    )
     assert [len(n) for n in numbers_of(5)] == []
 
 
@@ -129,6 +132,22 @@ def test_the_bound_of_the_user_goes_by_the_median_of_the_others() -> None:
         "nobody else has moved: no measure"
     )
     assert left_out(bounded, Size(1, 0, 50.0)) == []
+    assert left_out(bounded, Size(1, 0, 50.0), Size(1, 0, 1.0)) == [], "of two, either may be the honest one"
+
+
+def test_a_client_with_more_rows_may_move_further_but_not_without_end() -> None:
+    sizes = [Size(1, 0, norm) for norm in (1.0, 1.0, 1.0, 8.0)]
+    for rows, refused in ((10, [3]), (40, [3]), (80, []), (10**9, [])):
+        gate = replace(GATE, max_update_norm=3.0, declared={**GATE.declared, "3": rows})
+        assert left_out(gate, *sizes) == refused, f"{rows} rows"
+        assert left_out(gate, *sizes[:3], Size(1, 0, 10.0)) == [3], "three times the root of ten, at most"
+
+
+def test_the_bound_is_on_by_default_and_leaves_honest_clients_alone() -> None:
+    setup = prepare({"method": "fedavg", "clients": 5, "rounds": 3, "engine": "inprocess"}).setup
+    assert run(setup, InProcess(setup))[1:] == (set(), 0)
+    turned = replace(setup, method=Attacker(setup.method, each(scaled(30.0))))  # type: ignore[arg-type]
+    assert run(turned, InProcess(turned))[1:] == ({BAD}, 3)
 
 
 def screening() -> Screening[list[str]]:
@@ -221,9 +240,12 @@ def test_the_norm_bound_is_an_option_of_the_experiment() -> None:
 
     with pytest.raises(SparsonaError, match="max_update_norm"):
         sparsona.run("fedavg", clients=2, rounds=1, max_update_norm=-1.0)
-    free = sparsona.run("fedavg", clients=4, rounds=2, max_update_norm=1000.0).summary["digest"]
-    assert free == sparsona.run("fedavg", clients=4, rounds=2).summary["digest"]
-    assert free != sparsona.run("fedavg", clients=4, rounds=2, max_update_norm=0.5).summary["digest"]
+    free = sparsona.run("fedavg", clients=4, rounds=2, max_update_norm=0).summary
+    assert free["digest"] == sparsona.run("fedavg", clients=4, rounds=2).summary["digest"], "honest clients"
+    tight = sparsona.run("fedavg", clients=4, rounds=2, max_update_norm=0.5).summary
+    assert free["digest"] != tight["digest"]
+    assert "refused" not in free
+    assert set(tight["refused"].values()) <= {1, 2}
 
 
 def test_a_client_counts_by_no_more_than_all_the_others() -> None:

@@ -25,6 +25,7 @@ from sparsona.export.card import card_of
 from sparsona.export.files import model_of
 from sparsona.export.predict import load_model
 from sparsona.report.measured import measure
+from sparsona.runs.answers import read_answers
 from sparsona.runs.directory import RunDirectory, checked_summary
 
 PROPERTY = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
@@ -101,6 +102,15 @@ def test_a_damaged_run_directory_is_refused_or_read(run: Path, name: str, data: 
     (copy / name).write_bytes(data.draw(damaged((run / name).read_bytes())))
     survives(lambda: measure(copy))
     survives(lambda: sparsona.load(copy))
+
+
+def test_answers_with_one_wrong_byte_are_refused_or_read(run: Path, tmp_path: Path) -> None:
+    whole = (run / "answers.npz").read_bytes()
+    refused = 0
+    for at in range(0, len(whole), 3):
+        (tmp_path / "answers.npz").write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        refused += not survives(lambda: read_answers(tmp_path))
+    assert refused > 100, "the sums of the archive find nearly all"
 
 
 @settings(PROPERTY, max_examples=25)

@@ -10,7 +10,7 @@ import pytest
 import sparsona
 from sparsona.errors import RunError
 from sparsona.runs.directory import RunDirectory
-from sparsona.runs.records import ClientRecord, RoundReport, RunLog, by_round, read_records
+from sparsona.runs.records import AGAIN, ClientRecord, RoundReport, RunLog, by_round, read_records
 from sparsona.wire import Ledger
 
 
@@ -41,6 +41,23 @@ def test_reports_and_the_picked_round() -> None:
     last = run_log.kept("pre")
     assert last is not None
     assert last["worst"] == 0.4
+
+
+def test_the_organiser_is_told_once_of_a_client_that_is_refused_again_and_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "records.jsonl"
+    run_log = RunLog({"a": 1, "b": 1}, higher_is_better=True, file=file)
+    for round in range(1, 13):
+        bad = line(round, "b", 0.5, 0.5)
+        bad.refused = "" if round == 4 else "too large"
+        run_log.write([line(round, "a", 0.5, 0.5), bad])
+        assert len(caplog.records) == (round >= 4 + AGAIN), f"round {round}"
+    assert "b" in caplog.text
+    assert run_log.refused == {"b": 11}
+    again = RunLog({"a": 1, "b": 1}, higher_is_better=True, file=file)
+    again.rewind(file.stat().st_size, 12)
+    assert again.refused == {"b": 11}, "a resumed run counts on"
 
 
 def test_losses_are_compared_with_the_first_round_that_trained(tmp_path: Path) -> None:

@@ -32,6 +32,13 @@ PROPORTION = 1e3
 both are nothing, as in a round of one reply to a model of zeros, there is nothing to compare it with."""
 
 
+FEWEST = 3
+"""Least number of replies whose updates are compared: of two, neither can be called out of proportion."""
+
+LARGEST_SHARE = 10.0
+"""A client may move further than the median client if it has more rows, but not beyond this many times the rows."""
+
+
 class Refused(SparsonaError):
     """A reply that does not count."""
 
@@ -52,13 +59,14 @@ class ReplyGate:
 
     `declared` is how many examples each client may claim, by the samples that it has told at the start and the passes
     over them; `initial` the norm of the initial model.
-    `max_update_norm`, where it is set, bounds an update's norm to so many times the others' median. `heaviest` is the
+    `max_update_norm` times the median of the others bounds an update's norm (0: no bound). A client with n times the
+    median's examples may move the square root of n times as far: it takes n times as many steps. `heaviest` is the
     most examples by which each client counts in a mean; a client that is not in it counts by all that it claims.
     """
 
     declared: Mapping[ClientId, int]
     initial: float
-    max_update_norm: float | None = None
+    max_update_norm: float = 0.0
     heaviest: Mapping[ClientId, int] = field(default_factory=dict)
 
     def check(self, arrival: Arrival, order: Order) -> Size:
@@ -78,7 +86,7 @@ class ReplyGate:
             raise Refused(
                 f"it claims {message.integer('examples')} examples, and the client has declared at most {most}"
             )
-        update = norm_of_update(message, arrival.sent) if self.max_update_norm is not None else 0.0
+        update = norm_of_update(message, arrival.find_sent) if self.max_update_norm else 0.0
         whole = norm_of(part for name, part in message.parts.items() if name not in (BUFFERS, POOL))
         buffers = norm_of(part for name, part in message.parts.items() if name == BUFFERS)
         return Size(whole, buffers, update)
@@ -103,11 +111,16 @@ class ReplyGate:
             elif size.buffers > PROPORTION * buffer > 0:
                 most = PROPORTION * buffer
                 found[reply] = f"the norm of its buffers is {size.buffers:.3g}, and {most:.3g} is in proportion"
-            elif self.max_update_norm is not None and len(sizes) > 1:
-                most = self.max_update_norm * update
+            elif self.max_update_norm and len(sizes) >= FEWEST:
+                most = self.max_update_norm * update * self._reach(reply.client, sizes)
                 if size.update > most > 0:
                     found[reply] = f"the norm of its update is {size.update:.3g}, and {most:.3g} is allowed"
         return found
+
+    def _reach(self, client: ClientId, among: Iterable[PendingReply]) -> float:
+        """How many times as far as the median client this one may move."""
+        usual = max(1, statistics.median(self.declared[reply.client] for reply in among))
+        return math.sqrt(min(max(1.0, self.declared[client] / usual), LARGEST_SHARE))
 
 
 def heaviest(declared: Mapping[ClientId, int], factor: float) -> dict[ClientId, int]:
@@ -127,15 +140,18 @@ def norm_of(parts: Iterable[Part]) -> float:
     return math.sqrt(sum(_square(values) for part in parts for values in numbers_of(part)))
 
 
-def norm_of_update(message: Message, sent: Message) -> float:
-    """The norm of what a reply changes: of its difference to the downlink where both hold a vector of one name."""
+def norm_of_update(message: Message, sent: Callable[[], Message]) -> float:
+    """The norm of what a reply changes: of its difference to the downlink where both hold a vector of one name.
+
+    `sent` makes the downlink. It is called only for a reply that holds a vector.
+    """
+    parts = {name: part for name, part in message.parts.items() if name not in (BUFFERS, POOL)}
+    bases = sent().parts if any(isinstance(part, np.ndarray) for part in parts.values()) else {}
     total = 0.0
-    for name, part in message.parts.items():
-        base = sent.parts.get(name)
-        if name in (BUFFERS, POOL):
-            continue
+    for name, part in parts.items():
+        base = bases.get(name)
         if isinstance(part, np.ndarray) and isinstance(base, np.ndarray) and part.shape == base.shape:
-            total += _square(part.astype(np.float64) - base)
+            total += _square(part - base)
         else:
             total += sum(_square(values) for values in numbers_of(part))
     return math.sqrt(total)
@@ -155,15 +171,15 @@ def _square(values: Numbers) -> float:
 
 
 def _medians_of_others(values: Sequence[float]) -> list[float]:
-    """For each value the lower median of all the others: 0 where there are none.
+    """For each value the upper median of all the others: 0 where there are none.
 
-    >>> _medians_of_others([5.0, 1.0, 3.0, 9.0])
-    [3.0, 5.0, 5.0, 3.0]
+    >>> _medians_of_others([5.0, 1.0, 3.0])
+    [3.0, 5.0, 5.0]
     """
     if len(values) < 2:
         return [0.0] * len(values)
     order = sorted(range(len(values)), key=values.__getitem__)
-    middle, out = (len(values) - 2) // 2, [0.0] * len(values)
+    middle, out = (len(values) - 1) // 2, [0.0] * len(values)
     for rank, place in enumerate(order):
         out[place] = values[order[middle if middle < rank else middle + 1]]
     return out

@@ -23,7 +23,7 @@ from sparsona.wire import Limit, PackingName
 class Setup:
     """All that a worker needs to run any client of an experiment, and the server to check their replies.
 
-    `max_update_norm`: a reply whose update exceeds this many times the others' median is left out.
+    `max_update_norm`: a reply whose update exceeds this many times the others' median is left out (0: none is).
     `max_weight`: in a mean no client counts more than so many times the median client, nor more than all the others
     together, by the rows that they have declared. None: by its rows alone.
     `max_epochs`: no training on a client's own samples takes more passes, whatever the method asks for.
@@ -41,7 +41,7 @@ class Setup:
     device: str = "cpu"
     trainer: TrainerName = "plain"
     packing: PackingName = "tight"
-    max_update_norm: float | None = None
+    max_update_norm: float = 0.0
     max_weight: float | None = None
     max_epochs: int | None = None
     personal: PersonalLayer = METHOD_ALONE

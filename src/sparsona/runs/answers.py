@@ -6,7 +6,6 @@ It stands beside the models: in a simulation in the run directory, on a network 
 from __future__ import annotations
 
 import io
-import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -15,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from sparsona.data.dataset import Federation
-from sparsona.errors import RunError
+from sparsona.data.npz import read_npz
+from sparsona.errors import DataError, RunError
 from sparsona.files import write_atomically
 from sparsona.method import ClientId
 from sparsona.metrics import Answers, TaskName
@@ -65,9 +65,10 @@ def write_answers(folder: Path, answers: Mapping[ClientId, Answers]) -> None:
 def read_answers(folder: Path) -> dict[ClientId, Answers]:
     """The answers of a run by client; empty where it has kept none."""
     file = folder / FILE
+    if not file.exists():
+        return {}
     try:
-        with np.load(file, allow_pickle=False) as stored:
-            held = {name: stored[name] for name in stored.files}
+        held = read_npz(file)
         given = held["probabilities"].astype(np.float64)
         whole = Answers(TASKS[int(held["task"])], held["predictions"], given, held["targets"], int(held["positive"]))
         spans = pairwise(held["bounds"].tolist())
@@ -75,7 +76,5 @@ def read_answers(folder: Path) -> dict[ClientId, Answers]:
             str(client): whole.take(np.arange(start, stop))
             for client, (start, stop) in zip(held["clients"].tolist(), spans, strict=True)
         }
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, KeyError, IndexError, EOFError, zipfile.BadZipFile) as error:
+    except (DataError, ValueError, KeyError, IndexError, TypeError, OverflowError) as error:
         raise RunError(f"{file} is damaged ({error}): run it again into another --out") from None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +25,11 @@ from sparsona.wire import Ledger
 
 if TYPE_CHECKING:
     from sparsona.personal.kept import KeepName
+
+log = logging.getLogger(__name__)
+
+AGAIN = 5
+"""Replies of a client that were left out one after another when the organiser is told."""
 
 
 @dataclass(slots=True)
@@ -180,6 +187,9 @@ class RunLog:
         self.scores: dict[ClientId, dict[str, float]] = {}
         self.others: dict[str, dict[ClientId, dict[str, float]]] = {}
         self.losses = Losses()
+        self.refused: Counter[ClientId] = Counter()
+        """The rounds in which a reply of the client was left out."""
+        self._in_a_row: Counter[ClientId] = Counter()
 
     def write(self, lines: Iterable[ClientRecord]) -> RoundReport:
         """Append a round. Nothing of it is valid until the checkpoint that follows names the file's new length."""
@@ -187,7 +197,15 @@ class RunLog:
         if self._file is not None:
             with self._file.open("a", encoding="utf-8") as out:
                 out.writelines(line.text() for line in lines)
-        return self._count(lines)
+        report = self._count(lines)
+        for client in (line.client for line in lines if line.refused and self._in_a_row[line.client] == AGAIN):
+            log.warning(
+                "the last %d replies of %s were left out; if the client is honest and only different, "
+                "raise --max-update-norm, or turn the bound off with 0",
+                AGAIN,
+                client,
+            )
+        return report
 
     def length(self) -> int:
         """The bytes of records.jsonl as they are now."""
@@ -222,6 +240,12 @@ class RunLog:
                 scores[point] = summarise(found, self._sizes, self._higher)
                 checked = {line.client: line.validation[point] for line in lines if point in line.validation}
                 validation[point] = summarise(checked, self._sizes, self._higher)["mean"]
+        for line in lines:
+            if line.refused:
+                self.refused[line.client] += 1
+                self._in_a_row[line.client] += 1
+            elif line.arrived:
+                del self._in_a_row[line.client]
         better = {point for point, mean in validation.items() if self._improved("", point, mean)}
         for line in lines:
             for point, test in line.test.items():
