@@ -36,6 +36,20 @@ def _index_set(indices: npt.ArrayLike, size: int) -> IndexSet:
     return out
 
 
+class Valued:
+    """A part whose float32 `values` are its numbers, of which papers count 32 bits each, and no positions."""
+
+    values: Vector
+
+    def numbers(self) -> tuple[Numbers, ...]:
+        """The values."""
+        return (self.values,)
+
+    def paper_bytes(self) -> int:
+        """32 bits per value; positions are not counted."""
+        return self.values.nbytes
+
+
 @dataclass(frozen=True, eq=False)
 class Positions:
     """A set of positions among `size`: a mask, or the places where a mask changes.
@@ -78,7 +92,7 @@ class Positions:
 
 
 @dataclass(frozen=True, eq=False)
-class Sparse:
+class Sparse(Valued):
     """A vector of length `size` that is given on `indices` and absent elsewhere. A value may be an exact zero.
 
     >>> Sparse(4, np.array([1, 3]), np.array([5, 7], np.float32)).dense()
@@ -113,17 +127,9 @@ class Sparse:
         out[self.indices] = self.values
         return out
 
-    def numbers(self) -> tuple[Numbers, ...]:
-        """The values."""
-        return (self.values,)
-
-    def paper_bytes(self) -> int:
-        """32 bits per value; positions are not counted."""
-        return self.values.nbytes
-
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
+class Blocks(Valued):
     """Some of `count` blocks whose bounds both sides know, and the kept blocks' values one after the other."""
 
     count: int
@@ -133,14 +139,6 @@ class Blocks:
     def __post_init__(self) -> None:
         object.__setattr__(self, "kept", _index_set(self.kept, self.count))
         object.__setattr__(self, "values", np.ascontiguousarray(self.values, dtype=np.float32))
-
-    def numbers(self) -> tuple[Numbers, ...]:
-        """The values."""
-        return (self.values,)
-
-    def paper_bytes(self) -> int:
-        """32 bits per value; which blocks are kept is not counted."""
-        return self.values.nbytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +175,7 @@ class Ternary:
 
 
 @dataclass(frozen=True, eq=False)
-class Levels:
+class Levels(Valued):
     """A vector whose entries take few values in long runs; `sizes` are the lengths of its tensors."""
 
     sizes: tuple[int, ...]
@@ -188,14 +186,6 @@ class Levels:
         object.__setattr__(self, "values", np.ascontiguousarray(self.values, dtype=np.float32))
         if self.values.shape != (sum(self.sizes),):
             raise WireError(f"the tensors hold {sum(self.sizes)} entries but {len(self.values)} are given")
-
-    def numbers(self) -> tuple[Numbers, ...]:
-        """The values."""
-        return (self.values,)
-
-    def paper_bytes(self) -> int:
-        """32 bits per value."""
-        return self.values.nbytes
 
 
 Structured: TypeAlias = Sparse | Positions | Blocks | Ternary | Levels

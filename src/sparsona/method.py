@@ -165,7 +165,7 @@ class Fit(Generic[C]):
 
 @dataclass(frozen=True)
 class Method(ABC, Generic[S, C]):
-    """A federated method. Subclasses are frozen dataclasses of options, and final."""
+    """A federated method. Subclasses are frozen dataclasses of options: final, or abstract families that share code."""
 
     private: ClassVar[tuple[str, ...]] = ()
     """The fields of the client's state that never travel: :func:`sparsona.testing.check_method` looks for them."""

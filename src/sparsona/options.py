@@ -111,7 +111,9 @@ def groups(kind: type) -> dict[str, dict[str, Any]]:
 def _defaults(kind: type) -> dict[str, Any]:
     """The fields of a dataclass or a pydantic model, with their defaults; :data:`NEEDED` where there is none."""
     if dataclasses.is_dataclass(kind):
-        found = {field.name: field.default for field in dataclasses.fields(kind)}
+        # The options that a method shares with its family, which are given by name only, come last.
+        declared = sorted(dataclasses.fields(kind), key=lambda field: bool(field.kw_only))
+        found = {field.name: field.default for field in declared}
         return {name: NEEDED if default is dataclasses.MISSING else default for name, default in found.items()}
     fields: dict[str, FieldInfo] = getattr(kind, "model_fields", {})
     return {name: NEEDED if field.is_required() else field.default for name, field in fields.items()}

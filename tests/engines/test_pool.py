@@ -97,8 +97,8 @@ class OneLoop(InProcess):
             self.references.publish(JobGroup((job,)).references)
             tickets = (self.store.ticket(job.client),)
             response = self.loop.work(Request((job,), tickets, self.store.files.scratch, self.references.files.folder))
-            if response.wrote[0] is not None:
-                self.store.written(job.client, response.wrote[0])
+            if isinstance(kept := response.kept[0], str):
+                self.store.written(job.client, kept)
             yield response.outcomes[0]
 
     def close(self) -> None:
@@ -275,7 +275,7 @@ def test_jobs_are_made_when_a_worker_is_free(workers: WorkerPool[JobGroup], monk
 
 def thirty(pool: Pool) -> Iterator[Outcome]:
     """The outcomes of five evaluations of six clients, as they come."""
-    setup = pool._setup
+    setup = pool.setup
     loop = assemble(setup, pool, Half())
     return pool.run(loop._jobs("personal", (0, 0), setup.task.clients * 5, EncodeCache()))
 

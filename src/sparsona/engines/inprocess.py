@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 from sparsona.engines import ENGINES
 from sparsona.engines.memory import keep_freed_memory
-from sparsona.federation.delivery import ClientMemory
-from sparsona.federation.references import ReferenceStore
+from sparsona.federation.engine import LocalEngine
 from sparsona.federation.resources import Resources
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome, Worker
-from sparsona.method import ClientId
-from sparsona.runs.store import ClientStore
 
 
-class InProcess:
+class InProcess(LocalEngine):
     """One worker, no parallelism."""
-
-    working: frozenset[ClientId] = frozenset()
 
     def __init__(self, setup: Setup) -> None:
         keep_freed_memory()
-        self.store = ClientStore(partial(ClientMemory.fresh, setup))
-        self.references = ReferenceStore()
+        super().__init__(setup)
         self._worker = Worker(setup, self.references)
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
@@ -35,11 +28,6 @@ class InProcess:
             if job.writes and memory.worth_writing(before):
                 self.store.put(job.client, memory)
             yield outcome
-
-    def close(self) -> None:
-        """Give back what is held."""
-        self.store.files.close()
-        self.references.files.close()
 
 
 @ENGINES.add

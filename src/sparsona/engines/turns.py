@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing.reduction import ForkingPickler
@@ -13,6 +13,8 @@ from typing import NoReturn, TypeVar
 
 from sparsona.errors import RunError, SparsonaError
 from sparsona.federation.delivery import ClientMemory
+from sparsona.federation.engine import LocalEngine
+from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome, Worker
 from sparsona.runs.state import pack, unpack_like
 from sparsona.wire import reference_in
@@ -91,6 +93,38 @@ class Pace:
     def depth(self) -> int:
         """How many requests a worker may have at a time."""
         return DEPTH if self._seconds < SHORT else 1
+
+
+@dataclass(frozen=True)
+class Response:
+    """The outcomes of one request, and what became of each client's state.
+
+    `kept` is for each turn the sha256 of the file that was written, or the state itself where it is handed over; None
+    where a client has none. `memory` is the most that the worker held, in kilobytes.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    kept: tuple[str | bytes | None, ...]
+    memory: int
+
+
+class WorkerEngine(LocalEngine):
+    """What engines with workers share: how many turns go to one, and what becomes of its responses."""
+
+    def __init__(self, setup: Setup, pace: Pace) -> None:
+        super().__init__(setup)
+        self.peak_rss_mb = 0.0
+        self.pace = pace
+
+    def accept(self, group: JobGroup, response: Response) -> Iterator[Outcome]:
+        """The outcomes of a response, after the clients' new states are noted."""
+        self.peak_rss_mb = max(self.peak_rss_mb, response.memory / 1024)
+        for job, outcome, kept in zip(group.jobs, response.outcomes, response.kept, strict=True):
+            sha256 = self.store.ticket(job.client).keep(kept) if isinstance(kept, bytes) else kept
+            if sha256 is not None:
+                self.store.written(job.client, sha256)
+            self.pace.took(outcome.seconds)
+            yield outcome
 
 
 class TurnQueue:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from functools import partial
 from typing import Protocol
 
+from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.references import ReferenceStore
+from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.method import ClientId
 from sparsona.runs.store import ClientStore
@@ -29,3 +32,19 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """Give back what is held."""
+
+
+class LocalEngine:
+    """What engines on this side of a network share: they own the clients' states and the references."""
+
+    working: frozenset[ClientId] = frozenset()
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.store = ClientStore(partial(ClientMemory.fresh, setup))
+        self.references = ReferenceStore()
+
+    def close(self) -> None:
+        """Give back what is held."""
+        self.store.files.close()
+        self.references.files.close()

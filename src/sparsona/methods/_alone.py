@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+from abc import ABC
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from sparsona.experts.alone import ExpertName, constant_answer, train_expert
 from sparsona.experts.refitted import Refitted
 from sparsona.message import Message
-from sparsona.method import Fit, Model
+from sparsona.method import Arrival, C, ClientId, Fit, Method, Model, ServerContext, Task
 from sparsona.training.local import Local
+
+
+@dataclass(frozen=True)
+class LocalMethod(Method[None, C], ABC):
+    """A method whose clients train alone: the server has nothing to say and nothing to learn."""
+
+    alone: ClassVar[bool] = True
+
+    def start_server(self, task: Task) -> None:
+        """The server remembers nothing."""
+        return None
+
+    def send(self, server: None, to: ClientId, context: ServerContext) -> Message:
+        """Send nothing."""
+        return Message()
+
+    def aggregate(self, server: None, arrivals: Sequence[Arrival], context: ServerContext) -> None:
+        """Learn nothing."""
+        return None
 
 
 @dataclass(frozen=True)
@@ -18,12 +40,21 @@ class AloneState:
     expert: Refitted | None = None
 
 
-def fit_alone(name: ExpertName, state: AloneState, local: Local) -> Fit[AloneState]:
-    """Train the expert in the client's first turn; later turns change nothing."""
-    expert = state.expert or train_expert(name, local)
-    return Fit(AloneState(expert), Message(), expert)
+@dataclass(frozen=True)
+class LocalExpert(LocalMethod[AloneState], ABC):
+    """A method whose clients train the expert of a name."""
 
+    expert: ClassVar[ExpertName]
 
-def model_alone(state: AloneState, local: Local) -> Model:
-    """Return the client's expert; the constant answer of its rows before its first turn."""
-    return state.expert or constant_answer(local)
+    def start_client(self, task: Task, client: ClientId) -> AloneState:
+        """A client begins without an expert."""
+        return AloneState()
+
+    def fit(self, state: AloneState, down: Message, local: Local) -> Fit[AloneState]:
+        """Train the expert in the client's first turn; later turns change nothing."""
+        expert = state.expert or train_expert(self.expert, local)
+        return Fit(AloneState(expert), Message(), expert)
+
+    def personal_model(self, state: AloneState, down: Message, local: Local) -> Model:
+        """Use the client's expert; the constant answer of its rows before its first turn."""
+        return state.expert or constant_answer(local)

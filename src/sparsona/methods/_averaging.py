@@ -1,13 +1,15 @@
-"""What methods with one averaged model share: reading it from a downlink, and the step towards the replies' mean."""
+"""What methods with one global model share: its server, which all clients download, and FedAvg's clients."""
 
 from __future__ import annotations
 
+from abc import ABC
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ServerContext
+from sparsona.method import Arrival, C, ClientId, Fit, Method, Model, ServerContext, Task
 from sparsona.ops.robust import MergeRule, merged
-from sparsona.ops.server import ServerState, ServerStep
+from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.training.local import Local
 
 
@@ -22,8 +24,48 @@ def mean_weights(arrivals: Sequence[Arrival], context: ServerContext, rule: Merg
     return merged(rule, ((a.message.examples(), a.message.vector("weights", size)) for a in arrivals))
 
 
-def averaged(
-    server: ServerState, arrivals: Sequence[Arrival], context: ServerContext, rule: MergeRule, step: ServerStep
-) -> ServerState:
-    """The server after a step towards the mean of the models that came."""
-    return server.towards(mean_weights(arrivals, context, rule), step)
+@dataclass(frozen=True)
+class GlobalModel(Method[ServerState, C], ABC):
+    """A method whose server sends one global model to all, and whose clients use it unless the method says otherwise.
+
+    How clients train and what becomes of their replies is up to the method.
+    """
+
+    server: ServerStep = field(default=PLAIN_STEP, kw_only=True)
+
+    def start_server(self, task: Task) -> ServerState:
+        """The server has the initial model."""
+        return ServerState(task.initial)
+
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        """Send the global model."""
+        return Message(weights=server.weights)
+
+    def personal_model(self, state: C, down: Message, local: Local) -> Model:
+        """Use the global model."""
+        return received(down, local)
+
+
+@dataclass(frozen=True)
+class Averaging(GlobalModel[C], ABC):
+    """A method whose global model is the mean of the clients' models, as FedAvg's."""
+
+    merge: MergeRule = field(default="mean", kw_only=True)
+
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        """Step towards the mean of the models that came."""
+        return server.towards(mean_weights(arrivals, context, self.merge), self.server)
+
+
+@dataclass(frozen=True)
+class Stateless(Averaging[None], ABC):
+    """FedAvg, of which a method replaces the training or the use. Its clients remember nothing."""
+
+    def start_client(self, task: Task, client: ClientId) -> None:
+        """A client remembers nothing."""
+        return None
+
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
+        """Train the global model and send it back."""
+        trained = local.train(received(down, local)).weights
+        return Fit(None, Message(weights=trained, examples=local.examples), trained)

@@ -5,14 +5,16 @@ The first mask follows from the seed, so neither side sends it; later a client s
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 
 from sparsona.by_client import ByClient
 from sparsona.message import Mask, Message, Vector
-from sparsona.method import Arrival
-from sparsona.ops.masks import Bits, flipped, scatter, unpack
+from sparsona.method import Arrival, ClientId, Method, Task
+from sparsona.ops.masks import Bits, flipped, pack, scatter, unpack
+from sparsona.training.local import Local
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,27 @@ def mask_of(state: ClientState, down: Message, size: int) -> Mask:
 def received(down: Message, mask: Mask) -> Vector:
     """The sparse model of a downlink."""
     return scatter(mask, down.vector("values", int(np.count_nonzero(mask))))
+
+
+@dataclass(frozen=True)
+class Masked(Method[ServerState, ClientState], ABC):
+    """A method whose clients have a mask each, and a dense global model on the server."""
+
+    @abstractmethod
+    def first_mask(self, task: Task, client: ClientId) -> Mask:
+        """A client's mask before its first turn; it follows from the seed."""
+
+    def start_server(self, task: Task) -> ServerState:
+        """The server has the initial model."""
+        return ServerState(task.initial, ByClient())
+
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
+        """A client has its first mask."""
+        return ClientState(pack(self.first_mask(task, client)))
+
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
+        """Use the sparse model that came."""
+        return received(down, mask_of(state, down, local.layout.size))
 
 
 def next_mask_of(arrival: Arrival, mask: Mask) -> Mask:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from sparsona.by_client import ByClient
 from sparsona.layout import Layout
 from sparsona.message import Vector
-from sparsona.method import Arrival, ClientId, ServerContext
+from sparsona.method import Arrival, C, ClientId, Method, ServerContext, Task
 from sparsona.ops.rebase import agreement, by_span, correction, share
 from sparsona.ops.stages import stage_spans, whole_net
+from sparsona.options import option
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,26 @@ class Correction:
         size = float(np.linalg.norm(delta))
         ratio = float(np.linalg.norm(moved)) / size if size else 0.0
         return (now if self.eq == 11 else start) + moved + delta, shares, ratio
+
+
+@dataclass(frozen=True)
+class Rebasing(Method[ServerState, C], ABC):
+    """A method that corrects late models: its options, and its server, which starts from the initial model."""
+
+    eq: Literal[10, 11] = option(
+        11, "the paper's equation: add a late update to the current model (11) or its start (10)"
+    )
+    per: Literal["tensor", "stages", "net"] = option("tensor", "one cosine per tensor, per stage, or for the whole net")
+    raw: bool = option(False, "scale the correction by the cosine itself")
+    lambda_dc: float = option(1.0, "scale of the correction", ge=0)
+
+    def start_server(self, task: Task) -> ServerState:
+        """The server has the initial model."""
+        return ServerState(task.initial)
+
+    def correction(self, layout: Layout) -> Correction:
+        """The correction that these options ask for."""
+        return Correction(self.eq, self.raw, self.lambda_dc, spans_of(layout, self.per))
 
 
 def spans_of(layout: Layout, per: str) -> list[list[slice]]:

@@ -4,15 +4,18 @@ it is thrown away."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 from sparsona.by_client import ByClient
 from sparsona.layout import Layout
 from sparsona.message import Message, Vector
-from sparsona.method import TRAIN, Arrival, Artefact, ClientId, ClientMatrices, Fit, Phase, ServerContext, Task
+from sparsona.method import TRAIN, Arrival, Artefact, ClientId, ClientMatrices, Fit, Method, Phase, ServerContext, Task
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.pairwise import LazyVectors, Similarity, Vectors, fits
+from sparsona.options import option
 from sparsona.training.local import Local
 
 
@@ -79,48 +82,65 @@ MEASURE = Phase("measure")
 """The pass that measures who is like whom."""
 
 
-def phases(round: int, gamma: int) -> tuple[Phase, ...]:
-    """Every `gamma` rounds a measuring pass comes before the training."""
-    return (MEASURE, TRAIN) if round % gamma == 0 else (TRAIN,)
+@dataclass(frozen=True)
+class BySimilarity(Method[ServerState, None], ABC):
+    """A method that mixes the clients' models by how alike their gradients are."""
 
+    buffers: ClassVar[Literal["averaged", "own"]] = "own"
+    unused: ClassVar[tuple[str, ...]] = ("repeats",)
 
-def start_server(task: Task) -> ServerState:
-    """The server's state before the first round."""
-    return ServerState(task.initial, task.initial, ByClient(), Similarity((), {}))
+    gamma: int = option(10, "rounds between two measurements of similarity", ge=1)
+    steps: Literal["two", "one"] = option("two", "gradient steps per batch")
 
+    @abstractmethod
+    def measured(self, old: Similarity, replies: Replies, layout: Layout) -> Similarity:
+        """The similarity after the replies of a measuring pass."""
 
-def send(server: ServerState, to: ClientId, context: ServerContext) -> Message:
-    """Its own model for a client; for a measuring pass the mean of all."""
-    return Message(weights=server.mean if context.phase == MEASURE else server.model(to))
+    @abstractmethod
+    def mixed(self, server: ServerState, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
+        """The clients' new models after the replies of training."""
 
+    def phases(self, round: int) -> tuple[Phase, ...]:
+        """Every `gamma` rounds a measuring pass comes before the training."""
+        return (MEASURE, TRAIN) if round % self.gamma == 0 else (TRAIN,)
 
-def fit(down: Message, local: Local, steps: int) -> Fit[None]:
-    """The client's training, `steps` on every batch. What a measuring pass has learned is only sent."""
-    config = replace(local.config, repeats=steps)
-    stream = "measure" if local.phase == MEASURE else "train"
-    trained = local.train(down.vector("weights", local.layout.size), config, stream=stream).weights
-    if local.phase == MEASURE:
-        return Fit(None, Message(weights=trained, measured=1), None)
-    return Fit(None, Message(weights=trained, examples=local.examples), trained)
+    def start_server(self, task: Task) -> ServerState:
+        """All clients stand at the initial model."""
+        return ServerState(task.initial, task.initial, ByClient(), Similarity((), {}))
 
+    def start_client(self, task: Task, client: ClientId) -> None:
+        """A client remembers nothing."""
+        return None
 
-def aggregate(
-    server: ServerState,
-    arrivals: Sequence[Arrival],
-    layout: Layout,
-    measured: Callable[[Similarity, Replies], Similarity],
-    mixed: Callable[[ServerState, Replies], dict[ClientId, Vector]],
-) -> ServerState:
-    """After the replies: a new similarity from a measuring pass, new models from training."""
-    measuring, training = sorted_out(arrivals, layout.size)
-    if measuring.clients:
-        server = server.measured(measuring.clients, measured(server.similarity, measuring))
-    if training.clients:
-        server = server.moved(mixed(server, training))
-    return server.averaged()
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        """Send a client its own model; for a measuring pass the mean of all."""
+        return Message(weights=server.mean if context.phase == MEASURE else server.model(to))
 
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
+        """Train, once or twice on every batch. What a measuring pass has learned is only sent."""
+        config = replace(local.config, repeats=2 if self.steps == "two" else 1)
+        stream = "measure" if local.phase == MEASURE else "train"
+        trained = local.train(self.personal_model(state, down, local), config, stream=stream).weights
+        if local.phase == MEASURE:
+            return Fit(None, Message(weights=trained, measured=1), None)
+        return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
-def artefacts(server: ServerState) -> dict[str, Artefact]:
-    """Who is like whom, once it was measured."""
-    found = server.similarity
-    return {"similarity": ClientMatrices(found.clients, found.stages)} if found.clients else {}
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        """Take a new similarity from a measuring pass, new models from training."""
+        layout = context.task.layout
+        measuring, training = sorted_out(arrivals, layout.size)
+        if measuring.clients:
+            similarity = self.measured(server.similarity, measuring, layout)
+            server = server.measured(measuring.clients, similarity)
+        if training.clients:
+            server = server.moved(self.mixed(server, training, layout))
+        return server.averaged()
+
+    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
+        """Use the client's model on the server."""
+        return down.vector("weights", local.layout.size)
+
+    def artefacts(self, server: ServerState) -> dict[str, Artefact]:
+        """Who is like whom, once it was measured."""
+        found = server.similarity
+        return {"similarity": ClientMatrices(found.clients, found.stages)} if found.clients else {}

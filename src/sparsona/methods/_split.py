@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
 
+from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
-from sparsona.method import Arrival, Fit
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.ops.parts import joined
 from sparsona.ops.robust import MergeRule, merged
-from sparsona.ops.server import ServerState, ServerStep
+from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.training.local import Local
 
 
@@ -20,25 +23,51 @@ class ClientState:
     kept: Vector
 
 
-def assembled(state: ClientState, down: Message, shared: Mask) -> Vector:
-    """The client's model: the part that came, and its own."""
-    return joined(shared, down.vector("shared", int(shared.sum())), state.kept)
+@dataclass(frozen=True)
+class SplitModel(Method[ServerState, ClientState], ABC):
+    """A method whose clients share some weights and keep the others. Which ones is up to the method."""
 
+    private: ClassVar[tuple[str, ...]] = ("kept",)
 
-def answer(trained: Vector, shared: Mask, local: Local) -> Fit[ClientState]:
-    """The shared part goes back, the other one is kept."""
-    return Fit(ClientState(trained[~shared]), Message(shared=trained[shared], examples=local.examples), trained)
+    merge: MergeRule = field(default="mean", kw_only=True)
+    server: ServerStep = field(default=PLAIN_STEP, kw_only=True)
 
+    @abstractmethod
+    def shared(self, layout: Layout) -> Mask:
+        """The weights that all clients have in common."""
 
-def mean_shared(
-    server: ServerState,
-    arrivals: Sequence[Arrival],
-    rule: MergeRule,
-    step: ServerStep,
-    weight: Callable[[Message], float] = Message.examples,
-) -> ServerState:
-    """After a step towards the mean of the shared parts, by examples unless another `weight` is given; or towards what
-    another rule makes of them."""
-    size = len(server.weights)
-    mean = merged(rule, ((weight(a.message), a.message.vector("shared", size)) for a in arrivals))
-    return server.towards(mean, step)
+    def weight(self, reply: Message) -> float:
+        """The weight of a reply in the mean of the shared parts: its examples."""
+        return reply.examples()
+
+    def start_server(self, task: Task) -> ServerState:
+        """The server has the shared part of the initial model."""
+        return ServerState(task.initial[self.shared(task.layout)])
+
+    def start_client(self, task: Task, client: ClientId) -> ClientState:
+        """A client has its own part of the initial model."""
+        return ClientState(task.initial[~self.shared(task.layout)])
+
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        """Send the shared part."""
+        return Message(shared=server.weights)
+
+    def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
+        """Train both parts together."""
+        return self.answer(local.train(self.personal_model(state, down, local)).weights, local)
+
+    def answer(self, trained: Vector, local: Local) -> Fit[ClientState]:
+        """Send the shared part of a trained model back, and keep the other one."""
+        shared = self.shared(local.layout)
+        return Fit(ClientState(trained[~shared]), Message(shared=trained[shared], examples=local.examples), trained)
+
+    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
+        """Step towards the mean of the shared parts."""
+        size = len(server.weights)
+        replies = ((self.weight(a.message), a.message.vector("shared", size)) for a in arrivals)
+        return server.towards(merged(self.merge, replies), self.server)
+
+    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
+        """Join the part that came and the client's own."""
+        shared = self.shared(local.layout)
+        return joined(shared, down.vector("shared", int(shared.sum())), state.kept)

@@ -6,19 +6,16 @@ The paper mixes weights. Its authors' code (FedTorch) mixes the two models' outp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, Model, ServerContext, Task
+from sparsona.method import ClientId, Fit, Model, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import averaged, received
+from sparsona.methods._averaging import Averaging, received
 from sparsona.ops.mixture import OutputMixture
-from sparsona.ops.robust import MergeRule
-from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.options import option
 from sparsona.training.local import Local
 from sparsona.training.minibatch import Minibatch, Vectors
@@ -34,7 +31,7 @@ class ClientState:
 
 @METHODS.add
 @dataclass(frozen=True)
-class APFL(Method[ServerState, ClientState]):
+class APFL(Averaging[ClientState]):
     """FedAvg plus one own model per client, used as a mixture with the global model."""
 
     private: ClassVar[tuple[str, ...]] = ("own",)
@@ -43,17 +40,9 @@ class APFL(Method[ServerState, ClientState]):
     alpha: float = option(0.5, "share of the client's own model in the mixture", ge=0, le=1)
     adaptive: bool = option(True, "each client adapts its alpha by one gradient step per round, within 0 and 1")
     mix: Literal["weights", "outputs"] = option("weights", "what is mixed: weights (paper) or outputs (authors' code)")
-    merge: MergeRule = "mean"
-    server: ServerStep = PLAIN_STEP
-
-    def start_server(self, task: Task) -> ServerState:
-        return ServerState(task.initial)
 
     def start_client(self, task: Task, client: ClientId) -> ClientState:
         return ClientState(task.initial, self.alpha)
-
-    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
-        return Message(weights=server.weights)
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         start, rate = received(down, local), np.float32(local.rate)
@@ -71,9 +60,6 @@ class APFL(Method[ServerState, ClientState]):
         w, v = local.iterate((start, state.own), step)
         reply = Message(weights=w, examples=local.examples)
         return Fit(ClientState(v, alpha), reply, self._used(v, w, alpha))
-
-    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return averaged(server, arrivals, context, self.merge, self.server)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Model:
         return self._used(state.own, received(down, local), state.alpha)

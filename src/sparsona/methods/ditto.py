@@ -3,16 +3,13 @@ FedAvg, and beside it a personal model v of every client, which lam/2 |v - w|^2 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.method import ClientId, Fit, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import averaged, received
-from sparsona.ops.robust import MergeRule
-from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.methods._averaging import Averaging, received
 from sparsona.options import option
 from sparsona.training.config import TrainConfig
 from sparsona.training.job import Proximal
@@ -28,7 +25,7 @@ class ClientState:
 
 @METHODS.add
 @dataclass(frozen=True)
-class Ditto(Method[ServerState, ClientState]):
+class Ditto(Averaging[ClientState]):
     """FedAvg plus one personal model per client, which a proximal term keeps near the global model."""
 
     private: ClassVar[tuple[str, ...]] = ("own",)
@@ -40,17 +37,9 @@ class Ditto(Method[ServerState, ClientState]):
     )
     global_epochs: int | None = option(None, "epochs of the global model (not given: training.epochs)", ge=1)
     personal_epochs: int | None = option(None, "epochs of the personal model (not given: training.epochs)", ge=1)
-    merge: MergeRule = "mean"
-    server: ServerStep = PLAIN_STEP
-
-    def start_server(self, task: Task) -> ServerState:
-        return ServerState(task.initial)
 
     def start_client(self, task: Task, client: ClientId) -> ClientState:
         return ClientState(task.initial)
-
-    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
-        return Message(weights=server.weights)
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         w = received(down, local)
@@ -58,9 +47,6 @@ class Ditto(Method[ServerState, ClientState]):
         towards = Proximal(w, self.lam, apart=self.form == "shrink")
         own = local.train(state.own, _config(local, self.personal_epochs), proximal=towards, stream="personal").weights
         return Fit(ClientState(own), Message(weights=trained, examples=local.examples), own)
-
-    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return averaged(server, arrivals, context, self.merge, self.server)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         return state.own

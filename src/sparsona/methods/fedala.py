@@ -16,12 +16,10 @@ from typing import ClassVar
 import numpy as np
 
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.method import ClientId, Fit, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import averaged, received
+from sparsona.methods._averaging import Averaging, received
 from sparsona.ops.parts import last_layers
-from sparsona.ops.robust import MergeRule
-from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.options import option
 from sparsona.training.local import Local
 from sparsona.training.minibatch import Minibatch, Vectors
@@ -37,7 +35,7 @@ class ClientState:
 
 @METHODS.add
 @dataclass(frozen=True)
-class FedALA(Method[ServerState, ClientState]):
+class FedALA(Averaging[ClientState]):
     """FedAvg whose clients learn, entry by entry in the last layers, how much of the global model to take."""
 
     private: ClassVar[tuple[str, ...]] = ("weights",)
@@ -49,26 +47,15 @@ class FedALA(Method[ServerState, ClientState]):
     ala_settled: float = option(0.1, "standard deviation of these losses below which they are settled", gt=0)
     ala_most: int = option(100, "most epochs of W the first time, settled or not", ge=1)
     ala_lr: float = option(1.0, "learning rate of W", gt=0)
-    merge: MergeRule = "mean"
-    server: ServerStep = PLAIN_STEP
-
-    def start_server(self, task: Task) -> ServerState:
-        return ServerState(task.initial)
 
     def start_client(self, task: Task, client: ClientId) -> ClientState:
         return ClientState()
-
-    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
-        return Message(weights=server.weights)
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         start, weights = self._aggregated(state, down, local)
         trained = local.train(start).weights
         reply = Message(weights=trained, examples=local.examples)
         return Fit(ClientState(trained, weights), reply, trained)
-
-    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return averaged(server, arrivals, context, self.merge, self.server)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         return self._aggregated(state, down, local)[0]

@@ -5,43 +5,21 @@ next training, so that its step reaches the server; their text has it as here.""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import averaged, received
-from sparsona.ops.robust import MergeRule
-from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.methods._averaging import Stateless, received
 from sparsona.options import option
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class FedUpdate(Method[ServerState, None]):
+class FedUpdate(Stateless):
     """FedAvg whose clients take a few steps on local batches before they use the global model."""
 
     ft_steps: int = option(1, "number of steps", ge=1)
-    merge: MergeRule = "mean"
-    server: ServerStep = PLAIN_STEP
-
-    def start_server(self, task: Task) -> ServerState:
-        return ServerState(task.initial)
-
-    def start_client(self, task: Task, client: ClientId) -> None:
-        return None
-
-    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
-        return Message(weights=server.weights)
-
-    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
-        trained = local.train(received(down, local)).weights
-        return Fit(None, Message(weights=trained, examples=local.examples), trained)
-
-    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return averaged(server, arrivals, context, self.merge, self.server)
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return local.train(received(down, local), replace(local.config, steps=self.ft_steps), stream="update").weights

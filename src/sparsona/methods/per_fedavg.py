@@ -4,18 +4,15 @@ a good place to take one step from, and a client uses what it becomes by that st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.method import Fit
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import averaged, received
-from sparsona.ops.robust import MergeRule
-from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.methods._averaging import Stateless, received
 from sparsona.options import option
 from sparsona.training.local import Local
 from sparsona.training.minibatch import Minibatch, Vectors
@@ -26,7 +23,7 @@ ALPHA = 0.01
 
 @METHODS.add
 @dataclass(frozen=True)
-class PerFedAvg(Method[ServerState, None]):
+class PerFedAvg(Stateless):
     """A global model to start from: each client takes one step of its own before use."""
 
     alpha: float | None = option(None, "inner step size (not given: 0.01; variant repository: training.lr)", gt=0)
@@ -35,17 +32,6 @@ class PerFedAvg(Method[ServerState, None]):
     variant: Literal["paper", "repository"] = option(
         "paper", "repository: as SPFL's authors, two plain steps of training.lr per batch, and none before use"
     )
-    merge: MergeRule = "mean"
-    server: ServerStep = PLAIN_STEP
-
-    def start_server(self, task: Task) -> ServerState:
-        return ServerState(task.initial)
-
-    def start_client(self, task: Task, client: ClientId) -> None:
-        return None
-
-    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
-        return Message(weights=server.weights)
 
     def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         usual = local.rate if self.variant == "repository" else ALPHA
@@ -65,9 +51,6 @@ class PerFedAvg(Method[ServerState, None]):
         (trained,) = local.iterate((received(down, local),), step, batches=batches)
         model = trained if self.variant == "repository" else self._adapted(trained, local)
         return Fit(None, Message(weights=trained, examples=local.examples), model)
-
-    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return averaged(server, arrivals, context, self.merge, self.server)
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         start = received(down, local)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import received
-from sparsona.methods._rebasing import Correction, ServerState, spans_of
+from sparsona.methods._rebasing import Rebasing, ServerState, spans_of
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.rebase import agreement, by_span, share
 from sparsona.options import option
@@ -32,19 +32,10 @@ class ClientState:
 
 @METHODS.add
 @dataclass(frozen=True)
-class PLGA(Method[ServerState, ClientState]):
+class PLGA(Rebasing[ClientState]):
     """LGA plus one personal model per client: its own and the global model, mixed as far as they agree."""
 
     start_from: Literal["global", "personalised"] = option("global", "model from which the next training starts")
-    eq: Literal[10, 11] = option(
-        11, "the paper's equation: add a late update to the current model (11) or its start (10)"
-    )
-    per: Literal["tensor", "stages", "net"] = option("tensor", "one cosine per tensor, per stage, or for the whole net")
-    raw: bool = option(False, "scale the correction by the cosine itself")
-    lambda_dc: float = option(1.0, "scale of the correction", ge=0)
-
-    def start_server(self, task: Task) -> ServerState:
-        return ServerState(task.initial)
 
     def start_client(self, task: Task, client: ClientId) -> ClientState:
         return ClientState()
@@ -62,7 +53,7 @@ class PLGA(Method[ServerState, ClientState]):
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         layout, term = context.task.layout, dict(server.term)
         served, late = set(context.unanswered), dict[ClientId, Vector]()  # who has got a personal model, who gets one
-        correction = Correction(self.eq, self.raw, self.lambda_dc, spans_of(layout, self.per))
+        correction = self.correction(layout)
 
         def models() -> Iterator[tuple[float, Vector]]:
             for a in arrivals:

@@ -12,33 +12,26 @@ import numpy as np
 from sparsona.errors import WireError
 from sparsona.layout import Layout
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import received
+from sparsona.methods._averaging import GlobalModel, received
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.quantise import Quantised, quantise, restored
-from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.ops.server import ServerState
 from sparsona.options import option
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class QSGD(Method[ServerState, None]):
+class QSGD(GlobalModel[None]):
     """FedAvg whose updates are rounded at random to a few levels of a norm; integers travel, entropy-coded."""
 
     levels: int = option(7, "number of levels of the norm", ge=1, le=32767)
     bucket: int = option(512, "number of entries that share a norm (0: the whole tensor)", ge=0)
-    server: ServerStep = PLAIN_STEP
-
-    def start_server(self, task: Task) -> ServerState:
-        return ServerState(task.initial)
 
     def start_client(self, task: Task, client: ClientId) -> None:
         return None
-
-    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
-        return Message(weights=server.weights)
 
     def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         start, layout = received(down, local), local.layout
@@ -51,9 +44,6 @@ class QSGD(Method[ServerState, None]):
         layout = context.task.layout
         mean = weighted_mean((a.message.examples(), self._update(a.message, layout)) for a in arrivals)
         return server.moved(mean, self.server)
-
-    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
-        return received(down, local)
 
     def _update(self, message: Message, layout: Layout) -> Vector:
         steps = message.numbers("steps")

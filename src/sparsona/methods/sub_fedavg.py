@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sparsona.by_client import ByClient
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Positions, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._masked import ClientState, ServerState, mask_of, next_mask_of, received
+from sparsona.methods._masked import ClientState, Masked, ServerState, mask_of, next_mask_of, received
 from sparsona.ops.masks import Bits, masked_mean, pack, scatter
 from sparsona.options import option
 from sparsona.training.job import Trained
@@ -24,7 +23,7 @@ from sparsona.training.local import Local
 
 @METHODS.add
 @dataclass(frozen=True)
-class SubFedAvg(Method[ServerState, ClientState]):
+class SubFedAvg(Masked):
     """Clients prune their models step by step; each weight is averaged over the clients that still have it.
 
     One local epoch gives one mask, so nothing is ever pruned then: use at least two.
@@ -41,12 +40,6 @@ class SubFedAvg(Method[ServerState, ClientState]):
     def first_mask(self, task: Task, client: ClientId) -> Mask:
         """A client's mask before it prunes: all weights."""
         return np.ones(task.layout.size, np.bool_)
-
-    def start_server(self, task: Task) -> ServerState:
-        return ServerState(task.initial, ByClient())
-
-    def start_client(self, task: Task, client: ClientId) -> ClientState:
-        return ClientState(pack(self.first_mask(task, client)))
 
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message(values=server.weights[server.mask(to, self.first_mask(context.task, to))])
@@ -85,9 +78,6 @@ class SubFedAvg(Method[ServerState, ClientState]):
 
         weights = masked_mean(server.weights, replies(), everyone=False)
         return ServerState(weights, server.masks | changed)
-
-    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        return received(down, mask_of(state, down, local.layout.size))
 
 
 def _train(start: Vector, mask: Mask, local: Local) -> tuple[Trained, Trained]:

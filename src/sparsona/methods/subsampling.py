@@ -10,33 +10,26 @@ import numpy as np
 
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import received
+from sparsona.methods._averaging import GlobalModel, received
 from sparsona.ops.masks import scatter
 from sparsona.ops.mean import weighted_mean
-from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.ops.server import ServerState
 from sparsona.options import option
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class Subsampling(Method[ServerState, None]):
+class Subsampling(GlobalModel[None]):
     """FedAvg whose clients upload a fresh random share of their update; the download is dense."""
 
     keep: float = option(0.5, "share of entries that is uploaded", gt=0, le=1)
     rescale: bool = option(False, "multiply uploaded entries by 1 / keep, so that the update is unbiased")
-    server: ServerStep = PLAIN_STEP
-
-    def start_server(self, task: Task) -> ServerState:
-        return ServerState(task.initial)
 
     def start_client(self, task: Task, client: ClientId) -> None:
         return None
-
-    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
-        return Message(weights=server.weights)
 
     def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         start = received(down, local)
@@ -65,6 +58,3 @@ class Subsampling(Method[ServerState, None]):
         if self.rescale:
             step /= np.float32(self.keep)
         return server.moved(step, self.server)
-
-    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
-        return received(down, local)

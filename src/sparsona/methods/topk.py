@@ -10,14 +10,14 @@ from typing import ClassVar
 import numpy as np
 
 from sparsona.message import Message, Sparse, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import received
+from sparsona.methods._averaging import GlobalModel, received
 from sparsona.methods._feedback import trained_with
 from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.packed import without
 from sparsona.ops.rounding import Values, rounded
-from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.ops.server import ServerState
 from sparsona.ops.topk import top_supports
 from sparsona.options import option
 from sparsona.training.local import Local
@@ -32,23 +32,16 @@ class ClientState:
 
 @METHODS.add
 @dataclass(frozen=True)
-class TopK(Method[ServerState, ClientState]):
+class TopK(GlobalModel[ClientState]):
     """FedAvg with top-k updates and error feedback."""
 
     feedback: ClassVar[str] = "residual"
 
     density: float = option(0.1, "share of each tensor's entries that is uploaded", gt=0, le=1)
     values: Values = "float32"
-    server: ServerStep = PLAIN_STEP
-
-    def start_server(self, task: Task) -> ServerState:
-        return ServerState(task.initial)
 
     def start_client(self, task: Task, client: ClientId) -> ClientState:
         return ClientState(np.zeros_like(task.initial))
-
-    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
-        return Message(weights=server.weights)
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         start, layout = received(down, local), local.layout
@@ -65,6 +58,3 @@ class TopK(Method[ServerState, ClientState]):
         size = context.task.layout.size
         replies = ((a.message.examples(), a.message.sparse("update", size)) for a in arrivals)
         return server.moved(elementwise_mean(size, replies, absent=True), self.server)
-
-    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        return received(down, local)

@@ -9,33 +9,26 @@ turn may be another worker's. Memory grows with the workers, not with the client
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 from sparsona.engines import ENGINES
 from sparsona.engines.memory import keep_freed_memory
 from sparsona.engines.pool import loop as worker
-from sparsona.engines.pool.loop import Configured, Request, Response
+from sparsona.engines.pool.loop import Configured, Request
 from sparsona.engines.pool.processes import WorkerDied, WorkerPool, WorkerProcess
 from sparsona.engines.pool.shared import share_setup
-from sparsona.engines.turns import Failure, JobGroup, Pace, TurnQueue
+from sparsona.engines.turns import Failure, JobGroup, Pace, TurnQueue, WorkerEngine
 from sparsona.errors import InputError, SparsonaError
-from sparsona.federation.delivery import ClientMemory
-from sparsona.federation.references import ReferenceStore
 from sparsona.federation.resources import Resources
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
-from sparsona.method import ClientId
-from sparsona.runs.store import ClientStore
 from sparsona.system import cores
 
 WORTHWHILE, MOST = 0.002, 16
 """Seconds of work that are worth a way to a worker and back, and the most turns that go together."""
 
 
-class Pool:
+class Pool(WorkerEngine):
     """Many workers, the same results. A `worker_pool` that is given is used and left running when this one closes."""
-
-    working: frozenset[ClientId] = frozenset()
 
     def __init__(self, setup: Setup, workers: int = 0, worker_pool: WorkerPool[JobGroup] | None = None) -> None:
         if worker.INSIDE:
@@ -44,14 +37,10 @@ class Pool:
                 "`if __name__ == '__main__':`, or choose --engine inprocess"
             )
         keep_freed_memory()
-        self.store = ClientStore(partial(ClientMemory.fresh, setup))
-        self.references = ReferenceStore()
-        self.peak_rss_mb = 0.0
+        super().__init__(setup, Pace(WORTHWHILE, MOST))
         self._owns_workers = worker_pool is None
         self._size = min(workers or cores(), max(1, len(setup.federation.splits)))
         self._workers: WorkerPool[JobGroup] = WorkerPool(self._size) if worker_pool is None else worker_pool
-        self._setup = setup
-        self._pace = Pace(WORTHWHILE, MOST)
         shared, self._block = share_setup(setup)
         try:
             self._workers.configure(shared, self._block)
@@ -71,7 +60,7 @@ class Pool:
             raise SparsonaError("these workers were configured for another pool meanwhile: make a new pool")
         self._workers.assign(caller)
         try:
-            yield from self._run(TurnQueue(jobs, self._pace), caller)
+            yield from self._run(TurnQueue(jobs, self.pace), caller)
         finally:
             if self._workers.is_assigned(caller):
                 self._workers.assign(None)
@@ -81,7 +70,7 @@ class Pool:
         while True:
             self._workers.start_missing()
             for process in sorted(self.processes, key=lambda process: len(process.groups)):
-                while not process.configuring and len(process.groups) < self._pace.depth and queue:
+                while not process.configuring and len(process.groups) < self.pace.depth and queue:
                     if not self._submit(process, queue.take(), queue):
                         break
             yield from outcomes
@@ -119,23 +108,14 @@ class Pool:
                 process.groups.popleft()
             message.raise_again()
         else:
-            yield from self._accept(process.groups.popleft(), message)
-
-    def _accept(self, group: JobGroup, response: Response) -> Iterator[Outcome]:
-        self.peak_rss_mb = max(self.peak_rss_mb, response.memory / 1024)
-        for job, outcome, wrote in zip(group.jobs, response.outcomes, response.wrote, strict=True):
-            if wrote is not None:
-                self.store.written(job.client, wrote)
-            self._pace.took(outcome.seconds)
-            yield outcome
+            yield from self.accept(process.groups.popleft(), message)
 
     def close(self) -> None:
         """End the workers, if they are this pool's own, and give back the memory."""
         if self._owns_workers:
             self._workers.close()
         self._block.close()
-        self.store.files.close()
-        self.references.files.close()
+        super().close()
 
 
 @ENGINES.add

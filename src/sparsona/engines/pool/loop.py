@@ -13,10 +13,10 @@ from typing import Any
 
 from sparsona.engines.child import end_with_parent
 from sparsona.engines.pool.shared import SharedSetup, Slot, attach_setup
-from sparsona.engines.turns import DEPTH, Failure, caught, run_turn
+from sparsona.engines.turns import DEPTH, Failure, Response, caught, run_turn
 from sparsona.federation.references import ReferenceStore
 from sparsona.federation.setup import Setup
-from sparsona.federation.worker import Job, Outcome, Worker
+from sparsona.federation.worker import Job, Worker
 from sparsona.runs.store import Ticket
 from sparsona.system import peak_rss_kb
 from sparsona.training.determinism import make_deterministic
@@ -46,18 +46,6 @@ class Request:
     tickets: tuple[Ticket, ...]
     scratch: Path | None
     references: Path
-
-
-@dataclass(frozen=True)
-class Response:
-    """The outcomes of one request. `wrote` is for each turn the sha256 of the client's new state, None without one.
-
-    `memory` is the most the worker held, in kilobytes.
-    """
-
-    outcomes: tuple[Outcome, ...]
-    wrote: tuple[str | None, ...]
-    memory: int
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
 from sparsona.engines.child import ChildProcess, check_system
-from sparsona.engines.pool.loop import Configure, Configured, InSlot, Request, Response, Stop
+from sparsona.engines.pool.loop import Configure, Configured, InSlot, Request, Stop
 from sparsona.engines.pool.shared import SharedBlock, SharedSetup, Slot
-from sparsona.engines.turns import DEPTH, MAX_DEATHS, Failure
+from sparsona.engines.turns import DEPTH, MAX_DEATHS, Failure, Response
 from sparsona.errors import SparsonaError
 
 T = TypeVar("T")

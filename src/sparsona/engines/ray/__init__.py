@@ -13,7 +13,6 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +25,19 @@ from sparsona.engines.ray.actor import (
     InlineStates,
     Ready,
     RemoteRequest,
-    RemoteResponse,
     RemoteWorker,
     SharedFiles,
 )
 from sparsona.engines.ray.cluster import Membership, need_ray, room, without_room
 from sparsona.engines.ray.sources import loaded_sources
 from sparsona.engines.shipping import setup_arrays
-from sparsona.engines.turns import MAX_DEATHS, Failure, JobGroup, Pace, TurnQueue
+from sparsona.engines.turns import MAX_DEATHS, Failure, JobGroup, Pace, Response, TurnQueue, WorkerEngine
 from sparsona.errors import InputError, SparsonaError, one_line
-from sparsona.federation.delivery import ClientMemory
-from sparsona.federation.references import ReferenceStore
 from sparsona.federation.resources import Resources
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.message import Part
-from sparsona.method import ClientId
-from sparsona.runs.store import ClientStore, Ticket
+from sparsona.runs.store import Ticket
 from sparsona.version import __version__
 
 log = logging.getLogger(__name__)
@@ -78,10 +73,8 @@ class Remote:
         return list(self.groups) if self.starting is None else [self.starting]
 
 
-class RayEngine:
+class RayEngine(WorkerEngine):
     """Workers on a cluster, the same results."""
-
-    working: frozenset[ClientId] = frozenset()
 
     def __init__(self, setup: Setup, resources: Resources | None = None) -> None:
         self._ray = need_ray()
@@ -89,12 +82,8 @@ class RayEngine:
         gpus = self._resources.cluster.gpus_per_worker
         if setup.device != "cpu" and not gpus:
             raise InputError("on Ray, say how much of a GPU a worker has: --gpus-per-worker 1, or 0.25 for a quarter")
-        self.store = ClientStore(partial(ClientMemory.fresh, setup))
-        self.references = ReferenceStore()
-        self.peak_rss_mb = 0.0
+        super().__init__(setup, Pace(WORTHWHILE, MOST))
         self.workers: list[Remote] = []
-        self._setup = setup
-        self._pace = Pace(WORTHWHILE, MOST)
         self._mark: Path | None = None
         self._pieces: dict[int, tuple[bytes, Any]] = {}
         self._sent_references: dict[bytes, Any] = {}
@@ -118,7 +107,7 @@ class RayEngine:
         """Run the turns on the cluster; outcomes come in the order in which they are done."""
         self._stop([worker for worker in self.workers if worker.groups])
         try:
-            yield from self._run(TurnQueue(jobs, self._pace))
+            yield from self._run(TurnQueue(jobs, self.pace))
         finally:
             self._stop([worker for worker in self.workers if worker.groups])
             self._pieces.clear()
@@ -130,7 +119,7 @@ class RayEngine:
         self._fit_cluster()
         while True:
             for worker in sorted(self.workers, key=lambda worker: len(worker.groups)):
-                while worker.starting is None and len(worker.groups) < self._pace.depth and queue:
+                while worker.starting is None and len(worker.groups) < self.pace.depth and queue:
                     self._submit(worker, queue.take())
             yield from outcomes
             if not (queue or any(worker.groups for worker in self.workers)):
@@ -150,7 +139,7 @@ class RayEngine:
 
     def _fit_cluster(self) -> None:
         """Have as many workers as the cluster has room for, and no more than there are clients."""
-        wanted = min(max(1, room(self._resources)), max(1, len(self._setup.federation.splits)))
+        wanted = min(max(1, room(self._resources)), max(1, len(self.setup.federation.splits)))
         starting = [worker for worker in self.workers if worker.starting is not None]
         self._stop(starting[: max(0, len(self.workers) - wanted)])
         while len(self.workers) < wanted:
@@ -229,17 +218,8 @@ class RayEngine:
         elif isinstance(message, FilesNotShared) and group is not None:
             worker.sees_files = False
             queue.put_back([group])
-        elif isinstance(message, RemoteResponse) and group is not None:
-            yield from self._accept(group, message)
-
-    def _accept(self, group: JobGroup, response: RemoteResponse) -> Iterator[Outcome]:
-        self.peak_rss_mb = max(self.peak_rss_mb, response.memory / 1024)
-        for job, outcome, kept in zip(group.jobs, response.outcomes, response.kept, strict=True):
-            sha256 = self.store.ticket(job.client).keep(kept) if isinstance(kept, bytes) else kept
-            if sha256 is not None:
-                self.store.written(job.client, sha256)
-            self._pace.took(outcome.seconds)
-            yield outcome
+        elif isinstance(message, Response) and group is not None:
+            yield from self.accept(group, message)
 
     def _lost(self, worker: Remote, error: Exception, queue: TurnQueue) -> None:
         """A worker is gone, or its node: others take its place and its turns."""
@@ -258,8 +238,7 @@ class RayEngine:
         self._stop(list(self.workers))
         self._unmark()
         self._membership.leave()
-        self.store.files.close()
-        self.references.files.close()
+        super().close()
 
 
 def _compare(ready: Ready) -> None:

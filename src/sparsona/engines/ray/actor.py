@@ -14,7 +14,7 @@ import torch
 
 from sparsona.engines.ray.sources import Sources
 from sparsona.engines.shipping import setup_of
-from sparsona.engines.turns import Failure, caught, run_turn
+from sparsona.engines.turns import Failure, Response, caught, run_turn
 from sparsona.errors import MissingReference
 from sparsona.federation.references import HOT_BYTES, ReferenceStore
 from sparsona.federation.worker import Job, Outcome, Worker
@@ -61,19 +61,6 @@ class RemoteRequest:
 
 
 @dataclass(frozen=True)
-class RemoteResponse:
-    """The outcomes of one request, and what became of each client's state.
-
-    `kept` is the hash of the file that was written, or the state itself where it is handed over; None where a client
-    has none. `memory` is the most that the worker held, in kilobytes.
-    """
-
-    outcomes: tuple[Outcome, ...]
-    kept: tuple[str | bytes | None, ...]
-    memory: int
-
-
-@dataclass(frozen=True)
 class FilesNotShared:
     """The worker does not see the server's files: it must be handed the states."""
 
@@ -102,7 +89,7 @@ class RemoteWorker:
             return self._worker
         return Ready(socket.gethostname(), __version__, torch.backends.cpu.get_cpu_capability())
 
-    def work(self, request: RemoteRequest, *sent: Any) -> RemoteResponse | FilesNotShared | Failure:
+    def work(self, request: RemoteRequest, *sent: Any) -> Response | FilesNotShared | Failure:
         """Run the turns. `sent` holds large pieces of downlinks, and the parts of each reference that is handed over
         at its end."""
         states = request.states
@@ -112,7 +99,7 @@ class RemoteWorker:
         missing = isinstance(done, Failure) and isinstance(done.error, MissingReference)
         return FilesNotShared() if missing and isinstance(states, SharedFiles) else done
 
-    def _respond(self, request: RemoteRequest, sent: tuple[Any, ...]) -> RemoteResponse:
+    def _respond(self, request: RemoteRequest, sent: tuple[Any, ...]) -> Response:
         assert isinstance(self._worker, Worker)
         states, references = request.states, self._worker.references
         if isinstance(states, SharedFiles):
@@ -138,7 +125,7 @@ class RemoteWorker:
             outcomes.append(outcome)
         if isinstance(states, InlineStates):
             references.files.keep(())
-        return RemoteResponse(tuple(outcomes), tuple(kept), peak_rss_kb())
+        return Response(tuple(outcomes), tuple(kept), peak_rss_kb())
 
 
 def _worker(device: str, sources: Sources, arrays: Any) -> Worker:

@@ -15,13 +15,12 @@ from typing import Literal
 
 import numpy as np
 
-from sparsona.by_client import ByClient
 from sparsona.chance import Chance
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Positions, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._masked import ClientState, ServerState, mask_of, next_mask_of, received
+from sparsona.methods._masked import ClientState, Masked, ServerState, mask_of, next_mask_of, received
 from sparsona.methods.fedspa.erk import active_counts
 from sparsona.ops.masks import Bits, annealed, gather, majority, masked_mean, pack, random_mask, regrown, unpack
 from sparsona.options import option
@@ -30,7 +29,7 @@ from sparsona.training.local import Local
 
 @METHODS.add
 @dataclass(frozen=True)
-class FedSpa(Method[ServerState, ClientState]):
+class FedSpa(Masked):
     """One sparse model per client, cut out of a global model by a mask that the client searches for."""
 
     density: float = option(0.5, "share of weights that is active", gt=0, le=1)
@@ -47,12 +46,6 @@ class FedSpa(Method[ServerState, ClientState]):
         """A client's mask before its first search; it follows from the seed."""
         owner = "" if self.same_init else client
         return _first_mask(task.layout, task.chance, owner, self.density, self.init == "uniform", self.mask_1d)
-
-    def start_server(self, task: Task) -> ServerState:
-        return ServerState(task.initial, ByClient())
-
-    def start_client(self, task: Task, client: ClientId) -> ClientState:
-        return ClientState(pack(self.first_mask(task, client)))
 
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         joins = to not in context.task.clients and to not in server.masks
@@ -107,9 +100,6 @@ class FedSpa(Method[ServerState, ClientState]):
 
         weights = masked_mean(server.weights, replies(), everyone=self.agg == "mean")
         return ServerState(weights, server.masks | changed)
-
-    def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        return received(down, mask_of(state, down, local.layout.size))
 
 
 @lru_cache(maxsize=4)
