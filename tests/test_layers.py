@@ -15,7 +15,7 @@ import sparsona
 ROOT = Path(sparsona.__file__).parent
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "chance", "compiled", "system", "version", "words"),
+    ("errors", "chance", "compiled", "system", "tree", "version", "words"),
     ("registry", "by_client", "files", "message", "bits", "options", "terminal"),
     ("layout", "models", "wire"),
     ("base", "data", "ops"),
@@ -50,7 +50,7 @@ KNOWS = {
         "words",
     },
     "experts": {"data", "errors", "message", "method", "training"},
-    "personal": {"errors", "experts", "message", "method", "ops", "options", "training"},
+    "personal": {"errors", "experts", "message", "method", "ops", "options", "training", "tree"},
     "methods": {
         "by_client", "chance", "compiled", "data", "errors", "experts", "layout", "message", "method", "ops", "options",
         "registry", "training",

@@ -48,9 +48,8 @@ from sparsona.runs.directory import RunDirectory
 from sparsona.runs.names import file_stem
 from sparsona.runs.records import RoundReport, RunLog
 from sparsona.runs.scores import summarise
-from sparsona.runs.stopping import stopped_by_sigterm
 from sparsona.summary import client_scores, summary_of, whole_digest
-from sparsona.system import peak_rss_kb
+from sparsona.system import peak_rss_kb, stopped_by_sigterm
 from sparsona.training.adapters import TrainedPart
 from sparsona.training.determinism import deterministic
 from sparsona.training.objective import Objective

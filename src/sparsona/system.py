@@ -1,4 +1,4 @@
-"""What operating systems do differently: locks, the cores of a process, and how much memory it has held.
+"""What operating systems do differently: locks, signals, the cores of a process, and how much memory it has held.
 
 POSIX has :mod:`fcntl` and :mod:`resource`, Windows has neither. They are imported where they are used, so that
 ``import sparsona`` works everywhere.
@@ -7,9 +7,13 @@ POSIX has :mod:`fcntl` and :mod:`resource`, Windows has neither. They are import
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from contextlib import ExitStack
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import FrameType
 
 
 def take_lock(path: Path) -> ExitStack:
@@ -64,3 +68,25 @@ def free_memory() -> int:
             return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         except (AttributeError, ValueError, OSError):
             return sys.maxsize
+
+
+@contextmanager
+def stopped_by_sigterm() -> Iterator[None]:
+    """Within this block SIGTERM raises KeyboardInterrupt, so that a run is closed and can be resumed.
+
+    Systems send SIGTERM before they end a process.
+    A handler of the caller's own stays, and so does everything in a thread, where Python allows no handlers.
+    """
+    default = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not default or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -11,8 +11,8 @@ import pytest
 
 from sparsona.federation.resources import Resources
 from sparsona.many import Planned, RunEnded, Watcher, run_many
+from sparsona.many.choice import Sequential
 from sparsona.many.plan import Loader, RunPlan, StopCondition, advance
-from sparsona.many.sequential import Sequential
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'sparsona[ray]', or make test-cluster")
 pytestmark = pytest.mark.network

@@ -15,9 +15,9 @@ import pytest
 
 from sparsona.errors import InputError, RunError, SparsonaError
 from sparsona.many import Planned, RunEnded, Watcher, run_many
+from sparsona.many.choice import Sequential
 from sparsona.many.plan import Loader, RunPlan, StopCondition, advance
 from sparsona.many.processes import Processes
-from sparsona.many.sequential import Sequential
 from sparsona.runs.budget import Budget
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import RoundReport

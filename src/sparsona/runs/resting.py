@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from sparsona.by_client import ByClient, Resting
-from sparsona.errors import RunError
-from sparsona.files import read_regular, write_new
+from sparsona.files import write_new
 from sparsona.runs.spill import SpillStore
-from sparsona.runs.state import SCALARS, pack, unpack
-from sparsona.runs.store import state_bytes
+from sparsona.runs.state import pack, unpack
+from sparsona.runs.store import check_sha256, state_bytes
+from sparsona.tree import leaves, replaced
 
 BUDGET = 256 * 2**20
 """Bytes of what a server has for its clients that stay in memory."""
@@ -38,13 +37,7 @@ NAMES = "[0-9a-f]{64}|rows-[0-9]+"
 
 def read_resting(folder: Path, name: str) -> bytes:
     """The bytes of a value at rest. One that is missing or not as it was written is refused."""
-    try:
-        data = read_regular(folder / name)
-    except FileNotFoundError:
-        raise RunError(f"{folder / name}, a part of the server's state, is missing: run it again") from None
-    if hashlib.sha256(data).hexdigest() != name:
-        raise RunError(f"{folder / name}, a part of the server's state, is damaged: run it again into another --out")
-    return data
+    return check_sha256(folder / name, name, f"{folder / name}, a part of the server's state,")
 
 
 def resting_names(state: Any) -> set[str]:
@@ -94,11 +87,11 @@ class RestingStore:
                     now[id(value)] = value, self._put(value)
             changed[id(part)] = ByClient({k: now[id(v)][1] if k in own else v for k, v in part.held.items()})
         self._written = now
-        return _replaced(state, changed)
+        return replaced(state, lambda leaf: changed.get(id(leaf), leaf), ByClient)
 
     def rested(self, state: Any) -> Any:
         """The same state within the budget."""
-        parts = list(_parts(state))
+        parts = _parts(state)
         by_client = [part for part in parts if isinstance(part, ByClient)]
         arrays = [part for part in parts if isinstance(part, np.ndarray) and id(part) not in self._mapped_files]
         sizes = [self._measured(number, part) for number, part in enumerate(by_client)]
@@ -118,7 +111,7 @@ class RestingStore:
                 values[client] = put[id(value)]
             if values:
                 changed[id(part)] = ByClient({client: values.get(client, old) for client, old in part.held.items()})
-        return _replaced(state, changed)
+        return replaced(state, lambda leaf: changed.get(id(leaf), leaf), ByClient)
 
     def _measured(self, number: int, part: ByClient[Any]) -> dict[str, tuple[Any, int]]:
         """The values of a part that are in memory, with their bytes; those of the last state were measured then."""
@@ -172,31 +165,6 @@ def _values(part: ByClient[Any], kind: type) -> Iterator[Any]:
     return (value for value in part.held.values() if isinstance(value, kind))
 
 
-def _parts(state: Any) -> Iterator[Any]:
+def _parts(state: Any) -> list[Any]:
     """The mappings by client and the arrays that a state is made of."""
-    if isinstance(state, ByClient | np.ndarray):
-        yield state
-    elif is_dataclass(state) and not isinstance(state, type):
-        for field in fields(state):
-            yield from _parts(getattr(state, field.name))
-    elif isinstance(state, tuple | list | dict):
-        for item in state.values() if isinstance(state, dict) else state:
-            if type(item) not in SCALARS:  # there may be one for each client
-                yield from _parts(item)
-
-
-def _replaced(state: Any, changed: dict[int, Any]) -> Any:
-    """The state with some of its parts replaced, by their identity."""
-    if id(state) in changed:
-        return changed[id(state)]
-
-    def inner(value: Any) -> Any:
-        return value if type(value) in SCALARS else _replaced(value, changed)
-
-    if is_dataclass(state) and not isinstance(state, type):
-        new = {field.name: inner(getattr(state, field.name)) for field in fields(state)}
-        moved = {name: value for name, value in new.items() if value is not getattr(state, name)}
-        return replace(state, **moved) if moved else state
-    if isinstance(state, tuple | list):
-        return type(state)(map(inner, state))
-    return {key: inner(value) for key, value in state.items()} if isinstance(state, dict) else state
+    return [leaf for leaf in leaves(state, ByClient) if isinstance(leaf, ByClient | np.ndarray)]

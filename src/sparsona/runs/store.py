@@ -12,18 +12,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sparsona.by_client import ByClient
 from sparsona.errors import RunError
 from sparsona.files import read_regular, write_new
 from sparsona.method import ClientId
 from sparsona.runs.names import VERSIONED, file_stem
 from sparsona.runs.spill import SpillStore
 from sparsona.runs.state import digest, pack, unpack_like
+from sparsona.tree import leaves
 
 HOT_BYTES = 256 * 2**20
 """How much state is kept in memory before the states used longest ago go to disk."""
@@ -181,10 +183,4 @@ def read_state(path: Path, fresh: Any, client: ClientId) -> Any:
 
 def state_bytes(state: Any) -> int:
     """About how much memory a state takes."""
-    if isinstance(state, np.ndarray):
-        return int(state.nbytes)
-    if is_dataclass(state):
-        return sum(state_bytes(getattr(state, f.name)) for f in fields(state))
-    if isinstance(state, dict):
-        return sum(map(state_bytes, state.values()))
-    return sum(map(state_bytes, state)) if isinstance(state, tuple | list) else 64
+    return sum(int(leaf.nbytes) if isinstance(leaf, np.ndarray) else 64 for leaf in leaves(state, ByClient))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any
 
@@ -19,6 +19,7 @@ from sparsona.registry import suggest
 from sparsona.testing.tiny import run, tiny_setup
 from sparsona.training.config import TrainConfig
 from sparsona.training.runner import ModelRunner
+from sparsona.tree import leaves
 from sparsona.wire import decode
 
 
@@ -118,20 +119,8 @@ def _check_buffers(method: Method[Any, Any]) -> None:
 
 def arrays(value: Any) -> Iterator[Any]:
     """All arrays in a message, a state, or what these hold."""
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, Message):
-        for part in value.parts.values():
-            yield from arrays(part)
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from arrays(inner)
-    elif isinstance(value, tuple | list):
-        for inner in value:
-            yield from arrays(inner)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for field in dataclasses.fields(value):
-            yield from arrays(getattr(value, field.name))
+    tree = value.parts if isinstance(value, Message) else value
+    return (leaf for leaf in leaves(tree) if isinstance(leaf, np.ndarray))
 
 
 def _chunks(array: Vector, length: int = 16) -> Iterator[bytes]:

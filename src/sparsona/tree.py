@@ -1,0 +1,52 @@
+"""A state or a model as a tree: dataclasses, tuples, lists and mappings around arrays and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+SCALARS = frozenset({type(None), bool, int, float, str})
+"""Numbers and texts. A state may hold a hundred thousand of them, one for each client."""
+
+
+def leaves(tree: Any, whole: type | tuple[type, ...] = ()) -> Iterator[Any]:
+    """What a tree is made of, in its order. A value of a type in `whole` is one leaf.
+
+    >>> list(leaves({"a": (1, 2.5), "b": [None]}))
+    [1, 2.5, None]
+    """
+    if type(tree) in SCALARS or isinstance(tree, whole):
+        yield tree
+    elif is_dataclass(tree) and not isinstance(tree, type):
+        for field in fields(tree):
+            yield from leaves(getattr(tree, field.name), whole)
+    elif isinstance(tree, tuple | list | Mapping):
+        for item in tree.values() if isinstance(tree, Mapping) else tree:
+            if type(item) in SCALARS:  # without a generator of its own
+                yield item
+            else:
+                yield from leaves(item, whole)
+    else:
+        yield tree
+
+
+def replaced(tree: Any, new: Callable[[Any], Any], whole: type | tuple[type, ...] = ()) -> Any:
+    """The tree with `new(leaf)` in the place of each leaf that is no number and no text; what stays is not copied.
+
+    >>> replaced({"a": (b"x", 2)}, bytes.decode)
+    {'a': ('x', 2)}
+    """
+    if type(tree) in SCALARS:
+        return tree
+    if isinstance(tree, whole):
+        return new(tree)
+    if is_dataclass(tree) and not isinstance(tree, type):
+        held = {field.name: getattr(tree, field.name) for field in fields(tree)}
+        moved = {name: found for name, old in held.items() if (found := replaced(old, new, whole)) is not old}
+        return replace(tree, **moved) if moved else tree
+    if isinstance(tree, tuple | list):
+        return type(tree)(replaced(item, new, whole) for item in tree)
+    if isinstance(tree, Mapping):
+        return {key: replaced(value, new, whole) for key, value in tree.items()}
+    return new(tree)
