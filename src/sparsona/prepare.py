@@ -23,8 +23,11 @@ from sparsona.data._tables import agreed_dataset
 from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.data.doubts import Doubt, Sites, doubts_of
 from sparsona.data.fields import unpacking
-from sparsona.data.schema import Agreement, ColumnSplit, Rows, Schema, along_of, exchange, published_schema
+from sparsona.data.schema.exchange import Agreement, exchange
 from sparsona.data.schema.rare import without_rare
+from sparsona.data.schema.roles import ColumnSplit, along_of
+from sparsona.data.schema.rows import Rows
+from sparsona.data.schema.schema import Schema, published_schema
 from sparsona.data.schema.understood import Line, understood
 from sparsona.engines import ENGINES
 from sparsona.engines.child import POSIX

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sparsona.data.schema import Agreement
+from sparsona.data.schema.exchange import Agreement
 from sparsona.experiment import Experiment
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.setup import Setup

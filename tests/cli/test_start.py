@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from sparsona.cli import app
 from sparsona.cli.app import PANELS
-from sparsona.cli.options import RunOptions, keys
+from sparsona.cli.options import RunOptions, declared, keys
 from sparsona.experiment import all_settings
 from sparsona.version import __version__
 
@@ -25,6 +25,8 @@ HEAVY = {"torch", "scipy", "sklearn", "numba", "pandas", "matplotlib"}
     ("words", "code"),
     [
         (["--help"], 0),
+        (["run", "--help"], 0),
+        (["compare", "--help"], 0),
         (["--version"], 0),
         (["methods"], 0),
         (["runn"], 2),
@@ -93,6 +95,7 @@ def test_help_says_of_an_option_what_the_setting_says(name: str) -> None:
     assert settings.keys() >= set(keys().values())
     for option, key in keys().items():
         assert f"--{option.replace('_', '-')} " in shown
+        assert (settings[key].text, settings[key].default) == declared()[key]
         assert settings[key].text in shown
     assert f"{settings['rounds'].text} [{settings['rounds'].default}]" in shown
 

@@ -12,8 +12,9 @@ from bad_tables import disguised_files
 from sparsona import data
 from sparsona.data import Columns
 from sparsona.data._csv import parse_csv
-from sparsona.data.schema import along_of, exchange
+from sparsona.data.schema.exchange import exchange
 from sparsona.data.schema.format import Format
+from sparsona.data.schema.roles import along_of
 from sparsona.errors import DataError, InputError
 
 GOOD = "age,weight,label\n31,70,0\n42,81,1\n55,64,0\n29,77,1\n"

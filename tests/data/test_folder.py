@@ -11,7 +11,7 @@ from sparsona import data
 from sparsona.data import Columns
 from sparsona.data._tables import dataset_of
 from sparsona.data.folder import read_table
-from sparsona.data.schema import Tables
+from sparsona.data.schema.table import Tables
 from sparsona.errors import DataError
 
 GOOD = "age,weight,label\n31,70,0\n42,81,1\n55,64,0\n29,77,1\n"

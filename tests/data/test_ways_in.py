@@ -14,6 +14,7 @@ import torch.utils.data
 import sparsona
 from sparsona import data
 from sparsona.data import Columns, from_arrays, from_python, from_torch
+from sparsona.data.schema.roles import along_of
 from sparsona.data.schema.schema import Category, Number
 from sparsona.errors import DataError, InputError
 
@@ -439,7 +440,7 @@ def test_npz_with_clients(tmp_path: Path) -> None:
 
 def test_npz_with_names_and_a_column_to_split_by(tmp_path: Path) -> None:
     spec = save(tmp_path / "a.npz", x=X, y=Y, columns=["u", "v"], session=[1, 1, 2, 2, 3, 3])
-    loaded = data.load(spec, along=data.schema.along_of("group:session"))
+    loaded = data.load(spec, along=along_of("group:session"))
     assert loaded.rows is not None
     assert loaded.rows.order == ("u", "v")
     assert loaded.rows.along is not None

@@ -13,7 +13,7 @@ import sparsona
 from sparsona.chance import Chance
 from sparsona.data import Columns, from_python
 from sparsona.data.dataset import ClientSplit, Dataset
-from sparsona.data.schema import along_of
+from sparsona.data.schema.roles import along_of
 from sparsona.errors import InputError
 from sparsona.partition._split import federate
 

@@ -65,7 +65,7 @@ def show(
     """
     from sparsona import data as datasets
     from sparsona.data.doubts import listed
-    from sparsona.data.schema import along_of
+    from sparsona.data.schema.roles import along_of
     from sparsona.experiment import build
     from sparsona.partition._split import class_counts
     from sparsona.prepare import prepare

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache, wraps
+from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from typer import Option
@@ -113,20 +115,48 @@ def keys() -> dict[str, str]:
     return found
 
 
+def _literal(default: ast.expr) -> Any:
+    """A default as it is written; None, which help does not show, where it is a name."""
+    return None if isinstance(default, ast.Name) else ast.literal_eval(default)
+
+
+@cache
+def declared() -> dict[str, tuple[str, Any]]:
+    """The text and the default of every setting, read from the sources: importing them would load torch."""
+    root, found = Path(__file__).parents[1], dict[str, tuple[str, Any]]()
+    tree = ast.parse((root / "experiment.py").read_text(encoding="utf-8"))
+    imports = (node for node in tree.body if isinstance(node, ast.ImportFrom))
+    homes = {alias.name: str(node.module) for node in imports for alias in node.names}
+
+    def read(within: ast.Module, kind: str, section: str) -> None:
+        (owner,) = (node for node in within.body if isinstance(node, ast.ClassDef) and node.name == kind)
+        for field in owner.body:
+            if not (isinstance(field, ast.AnnAssign) and isinstance(field.value, ast.Call)):
+                continue
+            name, called, given = ast.unparse(field.target), ast.unparse(field.value.func), field.value.args
+            if called == "option":
+                found[section + name] = ast.literal_eval(given[1]), _literal(given[0])
+            elif not section and called in homes:
+                file = root.parent / f"{homes[called].replace('.', '/')}.py"
+                read(ast.parse(file.read_text(encoding="utf-8")), called, f"{name}.")
+            elif not section:
+                read(tree, called, f"{name}.")
+
+    read(tree, "Experiment", "")
+    return found
+
+
 class RunCommand(TyperCommand):
     """A command with run options, whose help shows the texts and defaults of the experiment's settings."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Fill in the texts of the options. The settings load torch, so this waits until help is asked for."""
-        from sparsona.experiment import all_settings
-
-        settings = {setting.name: setting for setting in all_settings()}
+        """Fill in the texts of the options."""
         for parameter in self.params:
             key = keys().get(parameter.name or "")
             if key is not None:
-                found = settings[key]
-                shown = "" if found.default in (None, "", ()) else f" [{found.default}]"
-                parameter.help = f"{found.text}{shown}"  # type: ignore[attr-defined]
+                text, default = declared()[key]
+                shown = "" if default in (None, "", ()) else f" [{default}]"
+                parameter.help = f"{text}{shown}"  # type: ignore[attr-defined]
         super().format_help(ctx, formatter)
 
 

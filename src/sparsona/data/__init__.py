@@ -17,7 +17,9 @@ from sparsona.data._source import DATASETS, File, Source, source
 from sparsona.data._store import Store, roots
 from sparsona.data._tables import dataset_of
 from sparsona.data.dataset import Dataset
-from sparsona.data.schema import Columns, ColumnSplit, Tables
+from sparsona.data.schema.columns import Columns
+from sparsona.data.schema.roles import ColumnSplit
+from sparsona.data.schema.table import Tables
 from sparsona.errors import InputError
 from sparsona.registry import bind, split_spec
 

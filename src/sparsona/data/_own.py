@@ -38,7 +38,7 @@ def from_arrays(
 
     Inputs of two axes are a table, whose columns are called x0, x1, ...; uint8 with more axes are images, (n, height,
     width) or (n, channels, height, width); others are (n, channels, ...). Targets are texts, whole numbers or numbers,
-    as :class:`~sparsona.data.schema.Columns` declares them; a matrix of 0 and 1 is multi-label.
+    as :class:`~sparsona.data.Columns` declares them; a matrix of 0 and 1 is multi-label.
     """
     return from_python(clients, name=name, model=model, columns=columns or Columns())
 

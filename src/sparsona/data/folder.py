@@ -1,7 +1,7 @@
 """``folder:PATH``: the user's own data in a folder, one file a client, named after it.
 
 ``berlin.csv`` and ``berlin.parquet`` have columns, ``berlin.npz`` holds `x` and `y`, perhaps `x_test` and `y_test`.
-All are understood as :class:`sparsona.data.schema.Columns` declares them. What else the folder holds is refused: a
+All are understood as :class:`sparsona.data.Columns` declares them. What else the folder holds is refused: a
 client must not be left out unsaid. Hidden files and those that describe the folder (README, .md) are passed over.
 """
 

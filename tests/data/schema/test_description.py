@@ -10,8 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparsona.data.schema import Columns, Table, agree, describe_rows, understand
+from sparsona.data.schema.columns import Columns
+from sparsona.data.schema.description import describe_rows
+from sparsona.data.schema.exchange import agree
 from sparsona.data.schema.limits import MOST_CATEGORIES, MOST_CHARACTERS
+from sparsona.data.schema.rows import understand
+from sparsona.data.schema.table import Table
 from sparsona.data.schema.text import pack_doubles, pack_text, unpack_text
 from sparsona.errors import DataError, SparsonaError, WireError
 from sparsona.message import Message, Part

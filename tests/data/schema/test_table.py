@@ -9,7 +9,7 @@ import pytest
 
 from sparsona import data
 from sparsona.data import Columns
-from sparsona.data.schema import along_of
+from sparsona.data.schema.roles import along_of
 from sparsona.data.schema.table import Table
 from sparsona.errors import DataError
 

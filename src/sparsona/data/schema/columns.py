@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
-from sparsona.data.schema.format import UTF8, Format, known_encoding, known_separator
+from sparsona.data.schema.format import Format, known_encoding, known_separator
 from sparsona.data.schema.spelling import Spelling
 from sparsona.options import option
 
@@ -71,7 +71,7 @@ class Columns:
         ",", "character that separates the columns of a csv file, or tab"
     )
     decimal: Literal[".", ","] = option(".", "decimal sign of a csv file")
-    encoding: Annotated[str, BeforeValidator(known_encoding)] = option(UTF8, "encoding of a csv file")
+    encoding: Annotated[str, BeforeValidator(known_encoding)] = option("utf-8", "encoding of a csv file")
 
     @property
     def format(self) -> Format:

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sparsona.data.schema import Agreement
 from sparsona.data.schema.agreed import schema_of
-from sparsona.data.schema.exchange import LIMIT, agree
+from sparsona.data.schema.exchange import LIMIT, Agreement, agree
 from sparsona.data.schema.schema import Schema
 from sparsona.data.schema.told import told_schema
 from sparsona.engines.network.carrier import Carrier
