@@ -3,7 +3,6 @@ FedAvg; a client mixes the global model's probabilities with the votes of its ne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,11 +12,10 @@ from sparsona.data.dataset import Array, Indices
 from sparsona.errors import InputError
 from sparsona.layout import Forward
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.method import Fit, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import averaged, received
-from sparsona.ops.robust import MergeRule
-from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
+from sparsona.methods._averaging import Stateless, received
+from sparsona.ops.server import ServerState
 from sparsona.options import option
 from sparsona.training.local import Local
 
@@ -49,33 +47,22 @@ class Neighbours:
 
 @METHODS.add
 @dataclass(frozen=True)
-class KnnPer(Method[ServerState, None]):
+class KnnPer(Stateless):
     """A global model, and votes of the client's nearest training examples among its embeddings."""
 
     neighbours: int = option(10, "number of nearest training examples that vote", ge=1)
     share: float | None = option(
         None, "weight of the votes (not given: each client chooses 0, 0.1, ... or 1 on its validation rows)", ge=0, le=1
     )
-    merge: MergeRule = "mean"
-    server: ServerStep = PLAIN_STEP
 
     def start_server(self, task: Task) -> ServerState:
         if not task.classes:
             raise InputError("knn-per votes for classes: it needs a data set with classes")
-        return ServerState(task.initial)
-
-    def start_client(self, task: Task, client: ClientId) -> None:
-        return None
-
-    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
-        return Message(weights=server.weights)
+        return super().start_server(task)
 
     def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         trained = local.train(received(down, local)).weights
         return Fit(None, Message(weights=trained, examples=local.examples), self._model(trained, local))
-
-    def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        return averaged(server, arrivals, context, self.merge, self.server)
 
     def personal_model(self, state: None, down: Message, local: Local) -> Neighbours:
         return self._model(received(down, local), local)
