@@ -39,3 +39,15 @@ def trained_with(
         warnings.warn(f"{problem}; nothing is sent", stacklevel=2)
         return None
     return trained, wanted
+
+
+def still_wanted(residual: Vector, moved: Vector) -> Vector:
+    """What waits, less what the others have moved the model there since: a mean over the senders counts no silent wish,
+    so a wish that one sender has fulfilled for all would be fulfilled once more by each that still has it.
+
+    >>> still_wanted(np.float32([2, 2, -2, 2]), np.float32([1, 3, 1, 0]))
+    array([ 1.,  0., -2.,  2.], dtype=float32)
+    """
+    done = np.where(residual * moved > 0, np.minimum(np.abs(residual), np.abs(moved)), np.float32(0))
+    out: Vector = residual - np.copysign(done, residual)
+    return out

@@ -1,11 +1,15 @@
 """FedThin: one shared model over a thin channel, and a personal one that never travels. Clients send the largest
 entries of their updates as powers of two, the server moves by their element-wise mean with momentum and broadcasts its
-step likewise, and both sides keep what was not sent for later. A client uses the running mean of its trained models."""
+step likewise, and both sides keep what was not sent for later. A client uses the running mean of its trained models.
+
+Three things keep the channel from running away: momentum is cleared where an entry was broadcast (Lin and others, "Deep
+Gradient Compression", ICLR 2018), no step is longer than two median replies, and what waits at a client is dropped as
+far as the others have moved the model there meanwhile."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -14,18 +18,20 @@ from sparsona.layout import Layout
 from sparsona.message import Message, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._feedback import trained_with
+from sparsona.methods._feedback import still_wanted, trained_with
 from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.moments import EMPTY, Moments
-from sparsona.ops.packed import without
+from sparsona.ops.packed import with_added, without
 from sparsona.ops.rounding import Values, rounded
-from sparsona.ops.server import ServerStep
+from sparsona.ops.server import ServerStep, shortened
 from sparsona.ops.topk import top_supports
 from sparsona.options import option
 from sparsona.training.local import Local
 
 FINEST = 2.0**-18
 """Smaller steps of a weight wait. So sums of steps are exact in float32: a client that missed some gets their sum."""
+LONGEST = 2.0
+"""The longest step in median replies, times `server.lr`. More than 1: the largest entries of replies lie apart."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +45,10 @@ class ServerState:
 
 @dataclass(frozen=True)
 class ClientState:
-    """What was not sent yet."""
+    """What was not sent yet, and how far the model would have moved by the client's last reply alone."""
 
     residual: Vector
+    seen: Vector
 
 
 @METHODS.add
@@ -60,28 +67,34 @@ class FedThin(Method[ServerState, ClientState]):
         return ServerState(np.zeros_like(task.initial), np.zeros_like(task.initial))
 
     def start_client(self, task: Task, client: ClientId) -> ClientState:
-        return ClientState(np.zeros_like(task.initial))
+        return ClientState(np.zeros_like(task.initial), np.zeros_like(task.initial))
 
     def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
         return Message(moved=server.moved)
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        start = self.personal_model(state, down, local)
-        learnt = trained_with(state.residual, start, local)
+        start, moved = self.personal_model(state, down, local), down.vector("moved", local.layout.size)
+        learnt = trained_with(still_wanted(state.residual, moved - state.seen), start, local)
         if learnt is None:
             return Fit(state, Message(), start)
         trained, wanted = learnt
         sent = self._thinned(wanted, local.layout)
         reply = Message(update=sent, examples=local.examples)
-        return Fit(ClientState(without(wanted, sent)), reply, trained.weights, if_lost=ClientState(wanted))
+        state = ClientState(without(wanted, sent), with_added(moved, sent))
+        return Fit(state, reply, trained.weights, if_lost=ClientState(wanted, moved))
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        layout = context.task.layout
-        replies = ((a.message.examples(), a.message.sparse("update", layout.size)) for a in arrivals)
-        step, moments = self.server.direction(elementwise_mean(layout.size, replies), server.moments)
-        wanted = server.residual + step
+        layout, norms = context.task.layout, list[float]()
+
+        def weighed(arrival: Arrival) -> tuple[int, Sparse]:
+            update = arrival.message.sparse("update", layout.size)
+            norms.append(float(np.linalg.norm(update.values.astype(np.float64))))
+            return arrival.message.examples(), update
+
+        step, moments = self.server.direction(elementwise_mean(layout.size, map(weighed, arrivals)), server.moments)
+        wanted = server.residual + shortened(step, LONGEST * self.server.lr * float(np.median(norms)))
         sent = self._thinned(np.where(np.abs(wanted) < FINEST, np.float32(0), wanted), layout)
-        return ServerState(server.moved + sent.dense(), without(wanted, sent), moments)
+        return ServerState(server.moved + sent.dense(), without(wanted, sent), _cleared(moments, sent))
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         return local.task.initial + down.vector("moved", local.layout.size)
@@ -89,3 +102,11 @@ class FedThin(Method[ServerState, ClientState]):
     def _thinned(self, wanted: Vector, layout: Layout) -> Sparse:
         places = top_supports(wanted, layout.spans("tensor"), 1 - self.density)
         return rounded(Sparse.take(wanted, places), layout.lengths, self.values)
+
+
+def _cleared(moments: Moments, sent: Sparse) -> Moments:
+    """The server's memory without momentum where an entry was broadcast."""
+    first = moments.first.copy()
+    if len(first):
+        first[sent.indices] = 0
+    return replace(moments, first=first)

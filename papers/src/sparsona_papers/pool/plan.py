@@ -38,6 +38,8 @@ class Row:
     options: tuple[str, ...] = ()
     models: int = 1
     together: bool = False
+    classes: bool = False
+    """Whether it is for tasks with classes only."""
 
 
 DECISIVE: dict[str, Row] = {
@@ -63,7 +65,7 @@ OTHERS: dict[str, Row] = {
     "fedstc": Row("fedstc", {**BOTH, "sparsity": (0.8, 0.9)}),
     "topk": Row("topk", {**BOTH, "density": (0.1, 0.2)}),
     "pfed1bs": Row("pfed1bs", RATES),
-    "knn-per": Row("knn-per", STEP),
+    "knn-per": Row("knn-per", STEP, classes=True),
 }
 """Rows that are told beside."""
 ROWS = {**DECISIVE, **OTHERS}
@@ -146,7 +148,7 @@ def trials(row: str, plan: PoolPlan) -> list[dict[str, Any]]:
 
 def tuning(plan: PoolPlan, rows: Sequence[str]) -> list[Cell]:
     """The trials of some rows."""
-    every = [(task, row) for row in rows for task in plan.tasks]
+    every = [(task, row) for row in rows for task in plan.tasks if not (ROWS[row].classes and task.regression)]
     return [Cell(task, row, trial, 0, plan) for task, row in every for trial in range(len(trials(row, plan)))]
 
 
