@@ -77,9 +77,8 @@ def test_no_step_is_longer_than_two_median_replies() -> None:
 
 def test_a_wish_that_others_have_fulfilled_waits_no_longer() -> None:
     method, nothing = thin(values="float32"), Scripted(SMALL, floats(0, 0, 0, 0, 0))
-    first = method.fit(
-        method.start_client(SMALL, "a"), Message(moved=floats(0, 0, 0, 0, 0)), Scripted(SMALL, floats(4, 3, 2, -1, 0))
-    )  # type: ignore[arg-type]
+    begin, wish = method.start_client(SMALL, "a"), Scripted(SMALL, floats(4, 3, 2, -1, 0))
+    first = method.fit(begin, Message(moved=floats(0, 0, 0, 0, 0)), wish)  # type: ignore[arg-type]
     assert first.state.residual.tolist() == [0, 0, 2, -1, 0]
     # the model has moved by the client's own reply (4, 3) and, through others, by 1.5 and 3 where it still waits
     later = method.fit(first.state, Message(moved=floats(4, 3, 1.5, 3, 0)), nothing)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ def test_the_contract() -> None:
 
 def test_the_sketch_is_the_papers_matrix() -> None:
     rng = np.random.default_rng(0)
-    flips, rows = rng.choice(np.float32([-1, 1]), 8), np.array([1, 4, 6])
+    flips, rows = rng.choice(np.array([-1, 1], np.float32), 8), np.array([1, 4, 6])
     sketch, w, u = Sketch(flips, rows, 5), rng.normal(size=5).astype(np.float32), rng.normal(size=3).astype(np.float32)
     phi = np.sqrt(8 / 3) * (matrix(8) / np.sqrt(8) * flips)[rows][:, :5]  # sqrt(n'/m) S H D on padded weights
     np.testing.assert_allclose(sketch.of(w), phi @ w, rtol=1e-5)

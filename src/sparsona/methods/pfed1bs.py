@@ -62,7 +62,7 @@ def hadamard(values: Vector) -> Vector:
 @lru_cache(maxsize=4)
 def _drawn(seed: int, size: int, count: int) -> Sketch:
     rng, padded = np.random.default_rng(seed), 1 << (size - 1).bit_length()
-    flips = rng.choice(np.float32([-1, 1]), padded)
+    flips = rng.choice(np.array([-1, 1], np.float32), padded)
     return Sketch(flips, np.sort(rng.permutation(padded)[:count]), size)
 
 
