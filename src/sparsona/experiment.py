@@ -33,6 +33,7 @@ from sparsona.method import Method
 from sparsona.methods import METHODS
 from sparsona.options import Option, groups, option, options_of
 from sparsona.personal.layer import PersonalLayer
+from sparsona.privacy.settings import PrivacySettings
 from sparsona.registry import suggest
 from sparsona.training.config import TrainConfig
 from sparsona.wire import PackingName
@@ -111,6 +112,7 @@ class Experiment(BaseModel):
     split: Split = Split()
     evaluation: Evaluation = Evaluation()
     personal: PersonalLayer = PersonalLayer()
+    privacy: PrivacySettings = PrivacySettings()
     cluster: Cluster = Cluster()
 
     def same_work(self, other: Experiment) -> str | None:
@@ -129,6 +131,7 @@ SECTIONS: dict[str, type] = {
     "split": Split,
     "evaluation": Evaluation,
     "personal": PersonalLayer,
+    "privacy": PrivacySettings,
     "cluster": Cluster,
 }
 

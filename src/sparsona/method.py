@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from sparsona.training.local import Local
 
 ClientId: TypeAlias = str
+Steps: TypeAlias = Callable[..., int]
+"""Counts the steps of a training on a client's rows; keywords change settings of its config, such as epochs."""
 S = TypeVar("S")
 C = TypeVar("C")
 
@@ -102,6 +104,19 @@ class Phase:
 
 
 TRAIN = Phase("train")
+
+
+@dataclass(frozen=True)
+class Queries:
+    """How many gradients of its rows a method asks a client for: in each round, in each use of its model, and once.
+
+    With a privacy budget each is a query, and the noise is chosen for as many as are planned here. A client that has
+    answered more takes part no longer, so a method that plans too few loses clients, not privacy.
+    """
+
+    round: float
+    use: int = 0
+    once: int = 0
 
 
 @dataclass(frozen=True)
@@ -224,6 +239,14 @@ class Method(ABC, Generic[S, C]):
     def artefacts(self, server: S) -> Mapping[str, Artefact]:
         """What the server has found out and a report can draw, by name: a network, a similarity."""
         return {}
+
+    def queries(self, steps: Steps) -> Queries:
+        """The gradients that the method plans with a privacy budget. By default: one training in each round.
+
+        Raises `InputError` with the reason if the method, with its options, sends anything that is no function of
+        gradients and trainings. `steps` counts the steps of a training.
+        """
+        return Queries(steps())
 
     def max_numbers(self, task: Task) -> int:
         """The most numbers that one message may hold: a peer that sends more is refused before memory is taken."""

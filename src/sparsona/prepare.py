@@ -35,6 +35,7 @@ from sparsona.engines.shipping import picklable
 from sparsona.errors import InputError, one_line
 from sparsona.experiment import Experiment, build
 from sparsona.export.rebuild import objective_of
+from sparsona.federation.budget import mechanisms
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.schedule import Schedule
 from sparsona.federation.setup import Setup
@@ -195,6 +196,10 @@ def prepare(
         least_rows=experiment.least_rows,
         keep=experiment.evaluation.keep,
     )
+    if experiment.privacy.is_on:
+        sample = experiment.schedule.sample if schedule is None else 1.0
+        planned = mechanisms(setup, experiment.privacy, experiment.evaluation, sample)
+        setup = dataclasses.replace(setup, privacy=planned)
     runner = ModelRunner(module, dataset, setup.objective, chance, experiment.device)
     _probe(runner, federation, shape)
     seconds = _seconds(experiment, setup, runner)

@@ -20,6 +20,7 @@ from torch import nn
 from sparsona.errors import InputError
 from sparsona.message import Mask, Vector
 from sparsona.methods.fedavg import FedAvg
+from sparsona.privacy.mechanism import Mechanism, Meter
 from sparsona.training.config import TrainConfig
 from sparsona.training.fused import TrainerName
 from sparsona.training.job import Proximal
@@ -63,6 +64,7 @@ class Case:
         )
 
 
+TRAINERS: tuple[TrainerName, ...] = ("plain", "fused")
 CASES = [Case(*words) for words in product(OPTIMIZERS, CLIPS, DECAYS, MASKS, PROXIMALS)]
 TAKEN = [case for case in CASES if case.optimizer == "sgd" and case.proximal != "apart"]
 """The cases that own steps can take: `iterate` has no moments, and a gradient has no step after it."""
@@ -74,9 +76,9 @@ SETUP = perceptron_setup(
 START = SETUP.task.initial
 
 
-def local_of(case: Case, trainer: TrainerName) -> Local:
+def local_of(case: Case, trainer: TrainerName, meter: Meter | None = None) -> Local:
     runner = ModelRunner(SETUP.module, SETUP.federation.data, SETUP.objective, SETUP.task.chance, trainer=trainer)
-    return Local("c1", 0, SETUP.task, case.config, SETUP.federation.splits["c1"], runner)
+    return Local("c1", 0, SETUP.task, case.config, SETUP.federation.splits["c1"], runner, meter=meter)
 
 
 def mask_of(case: Case) -> Mask | None:
@@ -105,8 +107,38 @@ def by_rule(case: Case) -> Vector:
     return flat.read()
 
 
-def by_training(case: Case, trainer: TrainerName, transform: WeightTransform | None = None) -> Vector:
-    local = local_of(case, trainer)
+MECHANISM = Mechanism(clip=0.7, noise=0.2, rate=0.3, delta=1e-5, most=10**6)
+"""Some examples' gradients are shorter than its clip, most are longer."""
+
+
+def metered() -> Meter:
+    return Meter(MECHANISM, SETUP.task.chance, "c1", len(SETUP.federation.splits["c1"].train))
+
+
+def by_private_rule(case: Case) -> Vector:
+    """The reference with a privacy budget: torch's gradient of each sampled example by itself, clipped and noised."""
+    local, mask, train = local_of(case, "plain"), mask_of(case), SETUP.federation.splits["c1"].train
+    flat = local.runner.flat
+    flat.load(START)
+    rule = StepRule(flat.weights, case.config, local.rate, mask=mask, proximal=proximal_of(case))
+    for query in metered().ask(case.config.batches(len(train))):
+        total = np.zeros(len(START))
+        for row in train[query.sampled]:
+            inputs, targets = local.runner.batch(np.array([row]))
+            flat.gradient.zero_()
+            torch.autograd.backward(SETUP.objective.loss(flat.module(inputs), targets).sum())
+            gradient = flat.gradient.numpy().astype(np.float64) * (1.0 if mask is None else mask)
+            total += gradient * min(1.0, MECHANISM.clip / float(np.linalg.norm(gradient)))
+        answer = (total + query.noise(len(START)) * (1 if mask is None else mask)) / (MECHANISM.rate * len(train))
+        with torch.no_grad():
+            rule.step(torch.from_numpy(answer.astype(np.float32)))
+    return flat.read()
+
+
+def by_training(
+    case: Case, trainer: TrainerName, transform: WeightTransform | None = None, meter: Meter | None = None
+) -> Vector:
+    local = local_of(case, trainer, meter)
     return local.train(START, mask=mask_of(case), proximal=proximal_of(case), transform=transform).weights
 
 
@@ -123,8 +155,8 @@ class InSpans(WeightTransform):
         return [(slice(a, b), flat.gradient[a:b]) for a, b in pairwise(cuts)]
 
 
-def by_own_steps(case: Case, trainer: TrainerName) -> Vector:
-    local, mask, proximal = local_of(case, trainer), mask_of(case), proximal_of(case)
+def by_own_steps(case: Case, trainer: TrainerName, meter: Meter | None = None) -> Vector:
+    local, mask, proximal = local_of(case, trainer, meter), mask_of(case), proximal_of(case)
 
     def step(vectors: Vectors, batches: tuple[Minibatch, ...]) -> Vectors:
         gradient = batches[0].gradient(vectors[0], mask=mask, proximal=proximal)
@@ -156,6 +188,33 @@ def test_every_form_takes_the_steps_of_the_rule(case: Case) -> None:
         mask = mask_of(case)
         if mask is not None:
             assert np.array_equal(found[~mask], START[~mask]), name
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.clip != "within"], ids=str)
+def test_with_a_privacy_budget_every_form_takes_the_steps_of_the_rule(case: Case) -> None:
+    wanted, mask = by_private_rule(case), mask_of(case)
+    forms = {str(trainer): by_training(case, trainer, meter=metered()) for trainer in TRAINERS}
+    if case in TAKEN:
+        forms |= {f"own steps, {trainer}": by_own_steps(case, trainer, metered()) for trainer in TRAINERS}
+    assert np.abs(wanted - by_rule(case)).max() > 1e-3
+    for name, found in forms.items():
+        assert found == pytest.approx(wanted, abs=5e-5), name
+        if mask is not None:
+            assert np.array_equal(found[~mask], START[~mask]), name
+
+
+def test_a_row_without_finite_gradient_counts_as_zero() -> None:
+    data = replace(SETUP.federation.data, inputs=SETUP.federation.data.inputs.astype(np.float32))
+    train = SETUP.federation.splits["c1"].train
+    data.inputs[train[0]] = np.inf
+    answers = []
+    for trainer in TRAINERS:
+        runner = ModelRunner(SETUP.module, data, SETUP.objective, SETUP.task.chance, trainer=trainer)
+        runner.flat.load(START)
+        with_it, without = (runner.answer(rows, next(metered().ask())) for rows in (train[:4], train[1:4]))
+        assert with_it.numpy() == pytest.approx(without.numpy(), abs=1e-6)
+        answers.append(with_it.numpy())
+    assert answers[0] == pytest.approx(answers[1], abs=1e-5)
 
 
 @pytest.mark.parametrize("form", OWN_STEPS.values(), ids=OWN_STEPS)

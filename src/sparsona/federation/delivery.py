@@ -33,6 +33,7 @@ class ClientMemory:
     `order` is the client's last turn. `if_lost` is None where both states are the same. `buffers` are the client's own
     (BatchNorm's statistics), where the method leaves them to it. `personal` is the state of the personal layer; a lost
     reply does not undo it, since the client has trained. `kept` are the models of the best rounds, if they are kept.
+    `queries` counts those that the client has answered in this run, where it has a privacy budget.
 
     >>> memory = ClientMemory("a").after(Fit("b", Message(), None, if_lost="c"), Stamp(4))
     >>> memory.resolved(Stamp(5, acked=(4, 0))), memory.resolved(Stamp(5, acked=(2, 0)))
@@ -45,6 +46,7 @@ class ClientMemory:
     buffers: Vector | None = None
     personal: PersonalState | None = field(default=None, metadata=OMIT_NONE)
     kept: KeptModels | None = field(default=None, metadata=OMIT_NONE)
+    queries: int | None = field(default=None, metadata=OMIT_NONE)
 
     @classmethod
     def fresh(cls, setup: Setup, client: ClientId) -> ClientMemory:
@@ -61,7 +63,7 @@ class ClientMemory:
 
     @property
     def _holds_something(self) -> bool:
-        others = self.if_lost, self.buffers, self.personal, self.kept
+        others = self.if_lost, self.buffers, self.personal, self.kept, self.queries
         return not _nothing(self.state) or any(one is not None for one in others)
 
     def resolved(self, stamp: Stamp) -> Any:
@@ -79,7 +81,7 @@ class ClientMemory:
     ) -> ClientMemory:
         """The memory after a turn."""
         lost = None if fit.lost is fit.state else (fit.lost,)
-        return ClientMemory(fit.state, lost, stamp.order, buffers, personal, self.kept)
+        return ClientMemory(fit.state, lost, stamp.order, buffers, personal, self.kept, self.queries)
 
 
 def _nothing(state: Any) -> bool:

@@ -231,6 +231,9 @@ class Rounds:
         awaited: dict[ClientId, float] = {}
         for outcome in self.engine.run(jobs()):
             client, sent, asked = outcome.client, outcome.frame.data, outcome.order
+            if outcome.refused:
+                self.leave_out(client, outcome.refused)
+                continue
             if score:
                 self._known[client] = outcome.known
             delay = plan.delay.get(client, 0)
@@ -377,6 +380,7 @@ def _note(record: ClientRecord, outcome: Outcome, took: float) -> None:
     record.seconds += outcome.seconds
     record.flops += outcome.flops
     record.took += took
+    record.queries = outcome.queries
 
 
 def _note_scores(record: ClientRecord, outcome: Outcome) -> None:

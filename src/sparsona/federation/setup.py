@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from sparsona.layout import Layout
 from sparsona.method import ClientId, Method, Task
 from sparsona.personal.kept import KeepName
 from sparsona.personal.layer import METHOD_ALONE, PersonalLayer
+from sparsona.privacy.mechanism import Mechanism
 from sparsona.training.config import TrainConfig
 from sparsona.training.fused import TrainerName
 from sparsona.training.objective import Objective
@@ -29,6 +31,7 @@ class Setup:
     `max_epochs`: no training on a client's own samples takes more passes, whatever the method asks for.
     `least_rows`: no batch of a client's own samples is smaller, and no label is counted that fewer samples have.
     `keep`: which of the models that a client has used is its model in the end.
+    `privacy`: the mechanism of each client with a privacy budget; None: no run of this set-up has one.
     `client_chance`: the source of a client's own randomness, such as the order of its batches; None: the task's.
     """
 
@@ -48,6 +51,7 @@ class Setup:
     least_rows: int = 1
     client_chance: Chance | None = None
     keep: KeepName = "last"
+    privacy: Mapping[ClientId, Mechanism] | None = None
 
     @property
     def test_rows(self) -> dict[ClientId, int]:

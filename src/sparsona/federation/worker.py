@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, TypeAlias
@@ -20,6 +20,7 @@ from sparsona.message import Message, Part, Stamp, Vector, paper_bytes
 from sparsona.method import TRAIN, ClientId, Fit, Model, Phase
 from sparsona.metrics import Answers
 from sparsona.personal.kept import KeptModels, kept_model
+from sparsona.privacy.mechanism import BudgetSpent, Meter
 from sparsona.runs.answers import are_kept
 from sparsona.runs.state import digest
 from sparsona.training.local import Local
@@ -107,6 +108,10 @@ class Outcome:
     known: tuple[ScoredModel, ...] = ()
     resent: Ledger = field(default_factory=Ledger)
     """What was sent once more, whole, since the client did not have what its downlink was coded against."""
+    queries: int = 0
+    """With a privacy budget: how many queries the client has answered in this run."""
+    refused: str = ""
+    """Why the client has not taken its turn: its privacy budget is spent."""
 
 
 NOTHING = Frame((), Ledger())
@@ -127,8 +132,31 @@ class Worker:
         self._first_buffers = self.runner.buffers
         self._has_buffers = len(self._first_buffers) > 0
 
-    def run(self, job: Job, memory: ClientMemory) -> tuple[ClientMemory, Outcome]:
-        """The client's memory after the turn, and its outcome."""
+    def run(self, job: Job, memory: ClientMemory, meter: Meter | None = None) -> tuple[ClientMemory, Outcome]:
+        """The client's memory after the turn, and its outcome. A `meter` is the owner's; by default the memory counts.
+
+        A turn that the privacy budget does not allow is refused, and the memory stays as it is.
+        """
+        meter = meter or self.meter(job.client, memory.queries or 0)
+        try:
+            memory, outcome = self._run(job, memory, meter)
+        except BudgetSpent as error:
+            if job.kind == "personal":
+                raise
+            outcome = Outcome(job.client, job.kind, job.stamp.order, 0, NOTHING, 0, {}, float("nan"), 0.0)
+            outcome = replace(outcome, known=job.known, refused=str(error))
+        if meter is None or meter.used == memory.queries:
+            return memory, outcome if meter is None else replace(outcome, queries=meter.used)
+        return replace(memory, queries=meter.used), replace(outcome, queries=meter.used)
+
+    def meter(self, client: ClientId, used: int, charge: Callable[[int], None] = lambda used: None) -> Meter | None:
+        """The meter of a turn after so many queries of the client; None without a privacy budget."""
+        if self.setup.privacy is None:
+            return None
+        examples = len(self.setup.federation.splits[client].train)
+        return Meter(self.setup.privacy[client], self.runner.chance, client, examples, used, charge)
+
+    def _run(self, job: Job, memory: ClientMemory, meter: Meter | None) -> tuple[ClientMemory, Outcome]:
         began = time.perf_counter()
         runner = self.runner
         setup, method = self.setup, self.setup.method
@@ -142,7 +170,7 @@ class Worker:
             runner.buffers = self._starting(memory, buffers)
         phase = self._phase(down.stamp)
         bounds = setup.max_epochs, setup.least_rows
-        local = Local(job.client, down.round, setup.task, setup.config, split, runner, phase, *bounds)
+        local = Local(job.client, down.round, setup.task, setup.config, split, runner, phase, *bounds, meter)
         evaluator = Evaluator(runner, split, job.known)
         scores: dict[str, Scores] = {}
         fit: Fit[object] | None = None

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from sparsona.errors import InputError
 from sparsona.experts.alone import ExpertName, constant_answer, train_expert
 from sparsona.experts.refitted import Refitted
 from sparsona.message import Message
-from sparsona.method import Arrival, C, ClientId, Fit, Method, Model, ServerContext, Task
+from sparsona.method import Arrival, C, ClientId, Fit, Method, Model, Queries, ServerContext, Steps, Task
 from sparsona.training.local import Local
 
 
@@ -54,6 +55,10 @@ class LocalExpert(LocalMethod[AloneState], ABC):
         """Train the expert in the client's first turn; later turns change nothing."""
         expert = state.expert or train_expert(self.expert, local)
         return Fit(AloneState(expert), Message(), expert)
+
+    def queries(self, steps: Steps) -> Queries:
+        """Refuse a privacy budget."""
+        raise InputError(f"a {self.expert} model is not trained by gradients: it has no private form, choose local")
 
     def personal_model(self, state: AloneState, down: Message, local: Local) -> Model:
         """Use the client's expert; the constant answer of its rows before its first turn."""

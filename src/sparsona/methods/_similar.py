@@ -12,7 +12,20 @@ from typing import ClassVar, Literal
 from sparsona.by_client import ByClient
 from sparsona.layout import Layout
 from sparsona.message import Message, Vector
-from sparsona.method import TRAIN, Arrival, Artefact, ClientId, ClientMatrices, Fit, Method, Phase, ServerContext, Task
+from sparsona.method import (
+    TRAIN,
+    Arrival,
+    Artefact,
+    ClientId,
+    ClientMatrices,
+    Fit,
+    Method,
+    Phase,
+    Queries,
+    ServerContext,
+    Steps,
+    Task,
+)
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.pairwise import LazyVectors, Similarity, Vectors, fits
 from sparsona.options import option
@@ -135,6 +148,11 @@ class BySimilarity(Method[ServerState, None], ABC):
         if training.clients:
             server = server.moved(self.mixed(server, training, layout))
         return server.averaged()
+
+    def queries(self, steps: Steps) -> Queries:
+        """Plan a training in each round, and one more in each measuring pass."""
+        one = steps(repeats=2 if self.steps == "two" else 1)
+        return Queries(one * (1 + 1 / self.gamma), once=one)
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         """Use the client's model on the server."""

@@ -11,8 +11,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from sparsona.errors import InputError
 from sparsona.message import Message, Vector
-from sparsona.method import ClientId, Fit, Model, Task
+from sparsona.method import ClientId, Fit, Model, Queries, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import Averaging, received
 from sparsona.ops.mixture import OutputMixture
@@ -60,6 +61,11 @@ class APFL(Averaging[ClientState]):
         w, v = local.iterate((start, state.own), step)
         reply = Message(weights=w, examples=local.examples)
         return Fit(ClientState(v, alpha), reply, self._used(v, w, alpha))
+
+    def queries(self, steps: Steps) -> Queries:
+        if self.mix == "outputs":
+            raise InputError("apfl with mix=outputs needs more than gradients of one model: set mix=weights")
+        return Queries(2 * steps() + self.adaptive)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Model:
         return self._used(state.own, received(down, local), state.alpha)

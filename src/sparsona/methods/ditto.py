@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from sparsona.message import Message, Vector
-from sparsona.method import ClientId, Fit, Task
+from sparsona.method import ClientId, Fit, Queries, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import Averaging, received
 from sparsona.options import option
@@ -47,6 +47,10 @@ class Ditto(Averaging[ClientState]):
         towards = Proximal(w, self.lam, apart=self.form == "shrink")
         own = local.train(state.own, _config(local, self.personal_epochs), proximal=towards, stream="personal").weights
         return Fit(ClientState(own), Message(weights=trained, examples=local.examples), own)
+
+    def queries(self, steps: Steps) -> Queries:
+        chosen = (self.global_epochs, self.personal_epochs)
+        return Queries(sum(steps() if epochs is None else steps(epochs=epochs, steps=None) for epochs in chosen))
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         return state.own

@@ -15,8 +15,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from sparsona.errors import InputError
 from sparsona.message import Message, Vector
-from sparsona.method import ClientId, Fit, Task
+from sparsona.method import ClientId, Fit, Queries, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import Averaging, received
 from sparsona.ops.parts import last_layers
@@ -56,6 +57,9 @@ class FedALA(Averaging[ClientState]):
         trained = local.train(start).weights
         reply = Message(weights=trained, examples=local.examples)
         return Fit(ClientState(trained, weights), reply, trained)
+
+    def queries(self, steps: Steps) -> Queries:
+        raise InputError("fedala stops by raw losses: it has no private form")
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         return self._aggregated(state, down, local)[0]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sparsona.message import Message, Vector
+from sparsona.method import Queries, Steps
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import Stateless, received
 from sparsona.options import option
@@ -18,6 +19,9 @@ class FedAvgFT(Stateless):
     """FedAvg whose clients fine-tune the global model before they use it."""
 
     ft_epochs: int = option(1, "epochs of fine-tuning", ge=1)
+
+    def queries(self, steps: Steps) -> Queries:
+        return Queries(steps(), use=steps(epochs=self.ft_epochs, steps=None))
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         config = replace(local.config, epochs=self.ft_epochs, steps=None)

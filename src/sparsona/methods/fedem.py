@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sparsona.errors import InputError
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.ops.initial import initial_models
 from sparsona.ops.mean import weighted_mean
@@ -81,6 +81,9 @@ class FedEM(Method[ServerState, ClientState]):
             for m in range(self.learners)
         )
         return ServerState(tuple(means))
+
+    def queries(self, steps: Steps) -> Queries:
+        raise InputError("fedem weighs each row by its raw losses: it has no private form")
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Mixture:
         return Mixture(self._models(down, local), state.mixture)

@@ -16,7 +16,7 @@ from sparsona.data import load
 from sparsona.data.dataset import Array
 from sparsona.errors import InputError
 from sparsona.message import Message, Positions, Vector
-from sparsona.method import TRAIN, Arrival, ClientId, Fit, Method, Phase, ServerContext, Task
+from sparsona.method import TRAIN, Arrival, ClientId, Fit, Method, Phase, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.ops.mean import weighted_mean
 from sparsona.options import option
@@ -134,6 +134,9 @@ class FedMD(Method[ServerState, ClientState]):
         asked = self._asked(context)
         size = len(asked.indices) * _outputs(context.task)
         return ServerState(asked, weighted_mean((1.0, a.message.vector("logits", size)) for a in answers))
+
+    def queries(self, steps: Steps) -> Queries:
+        return Queries(steps(), once=steps(epochs=self.pretrain, steps=None) if self.pretrain else 0)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         return state.weights

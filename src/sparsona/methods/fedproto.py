@@ -14,7 +14,7 @@ from sparsona.data.dataset import Array, Indices
 from sparsona.errors import InputError, WireError
 from sparsona.layout import Forward
 from sparsona.message import Message, Positions, Sparse, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.options import option
 from sparsona.training.local import Local
@@ -111,6 +111,9 @@ class FedProto(Method[ServerState, ClientState]):
         prototypes[found] = sums[found] / counts[found, None]
         found[server.known.indices] = True
         return ServerState(prototypes, Positions(len(found), np.flatnonzero(found)))
+
+    def queries(self, steps: Steps) -> Queries:
+        raise InputError("fedproto sends mean embeddings and counts of its rows: it has no private form")
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Prototypes:
         return self._model(state.weights, down, local)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
-from sparsona.method import Fit
+from sparsona.method import Fit, Queries, Steps
 from sparsona.methods import METHODS
 from sparsona.methods._split import ClientState, SplitModel
 from sparsona.ops.parts import last_layers
@@ -36,6 +36,9 @@ class FedRep(SplitModel):
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         headed = self._head(state, down, local, self.head_epochs)
         return self.answer(local.train(headed, mask=self.shared(local.layout), stream="body").weights, local)
+
+    def queries(self, steps: Steps) -> Queries:
+        return Queries(steps(epochs=self.head_epochs, steps=None) + steps())
 
     def adapt(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
         return self.answer(self._head(state, down, local, self.new_epochs), local)

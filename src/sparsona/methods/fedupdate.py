@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sparsona.message import Message, Vector
+from sparsona.method import Queries, Steps
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import Stateless, received
 from sparsona.options import option
@@ -20,6 +21,9 @@ class FedUpdate(Stateless):
     """FedAvg whose clients take a few steps on local batches before they use the global model."""
 
     ft_steps: int = option(1, "number of steps", ge=1)
+
+    def queries(self, steps: Steps) -> Queries:
+        return Queries(steps(), use=steps(steps=self.ft_steps))
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return local.train(received(down, local), replace(local.config, steps=self.ft_steps), stream="update").weights

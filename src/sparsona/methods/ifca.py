@@ -12,7 +12,7 @@ import numpy as np
 
 from sparsona.errors import WireError
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.ops.initial import initial_models
 from sparsona.ops.mean import weighted_mean
@@ -60,6 +60,9 @@ class IFCA(Method[ServerState, None]):
             models[cluster] = weighted_mean((m.examples(), m.vector("weights", size)) for m in mine)
         return ServerState(tuple(models))
 
+    def queries(self, steps: Steps) -> Queries:
+        return Queries(steps() + 1, use=1)
+
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return self._best(down, local)[1]
 
@@ -69,5 +72,5 @@ class IFCA(Method[ServerState, None]):
     def _best(self, down: Message, local: Local) -> tuple[int, Vector]:
         """The cluster of the lowest training loss, the first of equals."""
         models = [down.vector(f"model{j}", local.layout.size) for j in range(self.clusters)]
-        best = int(np.argmin([local.losses(model).mean() for model in models]))
+        best = int(np.argmin(local.mean_losses(models)))
         return best, models[best]

@@ -12,7 +12,7 @@ from sparsona.data.dataset import Array, Indices
 from sparsona.errors import InputError
 from sparsona.layout import Forward
 from sparsona.message import Message, Vector
-from sparsona.method import Fit, Task
+from sparsona.method import Fit, Queries, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import Stateless, received
 from sparsona.ops.server import ServerState
@@ -63,6 +63,9 @@ class KnnPer(Stateless):
     def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         trained = local.train(received(down, local)).weights
         return Fit(None, Message(weights=trained, examples=local.examples), self._model(trained, local))
+
+    def queries(self, steps: Steps) -> Queries:
+        raise InputError("knn-per keeps its training rows in the model: it has no private form")
 
     def personal_model(self, state: None, down: Message, local: Local) -> Neighbours:
         return self._model(received(down, local), local)

@@ -4,6 +4,7 @@ on the own data and one towards the mean. The latter leaves the mean where it is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
@@ -12,7 +13,7 @@ import numpy as np
 
 from sparsona.errors import InputError
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.ops.mean import weighted_mean
 from sparsona.options import option
@@ -65,6 +66,9 @@ class L2GD(Method[ServerState, ClientState]):
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         size = context.task.layout.size
         return ServerState(weighted_mean((1, a.message.vector("weights", size)) for a in arrivals))
+
+    def queries(self, steps: Steps) -> Queries:
+        return Queries(steps(steps=1) / self.p, once=math.ceil(steps(steps=20) / self.p))
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         """w_n after the steps towards the mean that stand at the beginning of this round."""

@@ -9,8 +9,9 @@ from typing import Literal
 
 import numpy as np
 
+from sparsona.errors import InputError
 from sparsona.message import Message, Vector
-from sparsona.method import Fit
+from sparsona.method import Fit, Queries, Steps
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import Stateless, received
 from sparsona.options import option
@@ -51,6 +52,12 @@ class PerFedAvg(Stateless):
         (trained,) = local.iterate((received(down, local),), step, batches=batches)
         model = trained if self.variant == "repository" else self._adapted(trained, local)
         return Fit(None, Message(weights=trained, examples=local.examples), model)
+
+    def queries(self, steps: Steps) -> Queries:
+        if self.order == "hessian":
+            raise InputError("per-fedavg with order=hessian needs products with Hessians: set order=first")
+        own = int(self.variant == "paper")
+        return Queries(2 * steps() + own, use=own)
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         start = received(down, local)

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.methods._averaging import mean_weights, received
 from sparsona.ops.robust import MergeRule
@@ -83,6 +83,9 @@ class PFedMe(Method[ServerState, ClientState]):
         if self.beta == 1.0:
             return ServerState(mean)
         return ServerState(np.float32(1 - self.beta) * server.weights + np.float32(self.beta) * mean)
+
+    def queries(self, steps: Steps) -> Queries:
+        return Queries(steps() * (self.inner if self.variant == "paper" else 1))
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         return state.theta if len(state.theta) else received(down, local)

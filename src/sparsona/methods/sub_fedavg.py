@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from sparsona.errors import InputError
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Positions, Vector
-from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.methods._masked import ClientState, Masked, ServerState, mask_of, next_mask_of, received
 from sparsona.ops.masks import Bits, masked_mean, pack, scatter
@@ -51,6 +52,9 @@ class SubFedAvg(Masked):
         trained = np.where(following, late.weights, np.float32(0))
         reply = Message(values=trained[following], change=Positions.of(mask ^ following))
         return Fit(ClientState(pack(following)), reply, trained, if_lost=ClientState(pack(mask)))
+
+    def queries(self, steps: Steps) -> Queries:
+        raise InputError("sub-fedavg prunes by the raw score on the training rows: it has no private form")
 
     def next_mask(self, mask: Mask, early: Vector, late: Vector, local: Local) -> Mask:
         """The mask after this round: pruned by a step, if the conditions hold."""

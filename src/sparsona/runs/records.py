@@ -40,7 +40,8 @@ class ClientRecord:
 
     `pre` is measured after the round's aggregation, `post` after the local training of the round. `took` are the
     simulated seconds of the client's turns, `clock` is the simulated second in which the round ended. `refused` says
-    why a reply that came in this round was left out.
+    why a reply that came in this round was left out. `queries` are those that the client has answered so far, where
+    it has a privacy budget.
     """
 
     round: int
@@ -61,10 +62,12 @@ class ClientRecord:
     validation: dict[str, float] = field(default_factory=dict)
     others: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
     """By metric and point, the scores (test, validation) by the metrics that do not decide."""
+    queries: int = 0
 
     def text(self) -> str:
         """One line of JSON; what is not a number is null."""
-        return _LINE.encode({name: _plain(getattr(self, name)) for name in self.__slots__}) + "\n"
+        held = {name: getattr(self, name) for name in self.__slots__}
+        return _LINE.encode({name: _plain(value) for name, value in held.items() if name != "queries" or value}) + "\n"
 
     @classmethod
     def parse(cls, text: str) -> ClientRecord:

@@ -25,7 +25,7 @@ from sparsona.method import Method, ServerContext
 from sparsona.runs.state import digest, pack, unpack, unpack_like
 from sparsona.testing.delivery import SCRIPTS, check_delivery, equal
 from sparsona.testing.guard import GuardedMethod, ModelKey, check_same_models
-from sparsona.testing.privacy import check_privacy, check_private
+from sparsona.testing.privacy import check_budget, check_privacy, check_private
 from sparsona.testing.tiny import run, tiny_setup
 
 
@@ -63,6 +63,8 @@ def check_method(method: Method[Any, Any]) -> None:
         _newcomer(reference.rounds)
     with _check("privacy"):
         check_privacy(method)
+    with _check("privacy budget"):
+        check_budget(method)
     with _check("no memory in the method"):
         _unchanged(before, _fields(method))
 

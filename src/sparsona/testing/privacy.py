@@ -1,4 +1,4 @@
-"""Whether anything that a method declares private, or a sample, travels in a message."""
+"""Whether anything that a method declares private, or a sample, travels; and what a privacy budget lets through."""
 
 from __future__ import annotations
 
@@ -9,14 +9,21 @@ from typing import Any
 
 import numpy as np
 
+from sparsona.data.dataset import Federation
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import ContractError, InputError
+from sparsona.federation.assembly import assemble
+from sparsona.federation.budget import mechanisms
+from sparsona.federation.evaluation import LAST_ROUND
+from sparsona.federation.schedule import EVERYONE
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Method
+from sparsona.privacy.settings import PrivacySettings
 from sparsona.registry import suggest
-from sparsona.testing.tiny import run, tiny_setup
+from sparsona.runs.state import digest
+from sparsona.testing.tiny import MEAN, none_refused, run, tiny_setup
 from sparsona.training.config import TrainConfig
 from sparsona.training.runner import ModelRunner
 from sparsona.tree import leaves
@@ -29,10 +36,12 @@ class Tap(InProcess):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.sent: list[tuple[ClientId, Message]] = []
+        self.losses: list[float] = []
         self._limit, self._lengths = setup.limit(), setup.task.layout.lengths
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         for outcome in super().run(jobs):
+            self.losses.append(outcome.loss)
             if outcome.kind == "fit" and outcome.frame.data:
                 message = decode(outcome.frame.data, self._limit, self._lengths, references=self.references.find)
                 self.sent.append((outcome.client, message))
@@ -83,6 +92,52 @@ def check_privacy(method: Method[Any, Any]) -> None:
             for array in arrays(getattr(state, field)):
                 if any(chunk in held and chunk not in known for chunk in _chunks(array)):
                     raise ContractError(f"{field!r} of {client} is declared private but travels in a message")
+
+
+NOISE, BLIND = 0.01, 1e-20
+"""The noise of answers to queries, and a clip so small that a gradient has no influence on them."""
+
+
+def check_budget(method: Method[Any, Any]) -> None:
+    """With a privacy budget, a client's rows have influence on messages and models through queries alone.
+
+    Two runs on neighbouring data sets have the same noise, and gradients clipped so far that no answer to a query
+    depends on the rows. So if anything differs, it has found another way. A method may refuse a budget.
+    """
+    setup = tiny_setup(method, personal=MEAN)
+    try:
+        planned = mechanisms(setup, PrivacySettings(noise=1.0), LAST_ROUND)
+    except InputError:
+        return
+    blind = {client: dataclasses.replace(one, clip=BLIND, noise=NOISE / BLIND) for client, one in planned.items()}
+    setup = dataclasses.replace(setup, privacy=blind)
+    one, other = _budgeted(setup), _budgeted(dataclasses.replace(setup, federation=_neighbour(setup.federation)))
+    for number, (mine, yours) in enumerate(zip(one, other, strict=True)):
+        if mine != yours:
+            raise ContractError(
+                f"with a privacy budget, one row changes what a client sends or uses (turn {number + 1}) in another "
+                "way than by local.train(), iterate() and gradient(): send only what follows from these"
+            )
+
+
+def _budgeted(setup: Setup) -> list[str]:
+    """The digests of all messages that clients send, of the losses that they tell, and of their models."""
+    engine = Tap(setup)
+    rounds = assemble(setup, engine, EVERYONE, LAST_ROUND)
+    rounds.run()
+    none_refused(rounds)
+    models = [digest({"model": outcome.model}) for outcome in rounds.finish("personal", setup.task.clients)]
+    sent = [f"{client} {digest({'parts': dict(message.parts)})}" for client, message in engine.sent]
+    return [*sent, *map(repr, engine.losses), *models]
+
+
+def _neighbour(federation: Federation) -> Federation:
+    """The federation with another row in the place of the first client's first training row."""
+    data, split = federation.data, federation.splits[min(federation.splits)]
+    inputs, targets = data.inputs.copy(), data.targets.copy()
+    inputs[split.train[0]] = 255 - inputs[split.train[0]]
+    targets[split.train[0]] = (targets[split.train[0]] + 1) % data.classes
+    return dataclasses.replace(federation, data=dataclasses.replace(data, inputs=inputs, targets=targets))
 
 
 def _samples(setup: Setup, client: ClientId) -> list[bytes]:

@@ -61,6 +61,15 @@ class TrainConfig:
         seen = self.epochs * samples if self.steps is None else self.steps * self.batch
         return max(samples, self.repeats * seen)
 
+    def batches(self, samples: int) -> int:
+        """The number of steps of a training on so many samples.
+
+        >>> TrainConfig(epochs=2, batch=4).batches(10), TrainConfig(steps=3, repeats=2).batches(10)
+        (6, 6)
+        """
+        whole = samples // self.batch if self.drop_last and samples >= self.batch else -(-samples // self.batch)
+        return self.repeats * (self.epochs * whole if self.steps is None else self.steps)
+
     def check_least(self, least: int) -> None:
         """Refuse a training in which fewer than `least` samples can be told apart from the others."""
         if self.order == "stored":

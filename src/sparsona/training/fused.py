@@ -183,8 +183,30 @@ class FusedTrainer:
                     rule.step(gradient)
         return total, rule.moments()
 
+    def clipped_sum(self, weights: Vector, chosen: Indices, most: float, mask: Mask | None) -> Vector:
+        """The sum of the samples' gradients within the mask, each scaled to norm at most `most`.
+
+        Their norms follow from inputs and errors of the layers (ghost clipping): no gradient of a sample is stored.
+        """
+        out, samples = np.zeros(len(weights), np.float32), self._samples
+        within = EVERYWHERE if mask is None else np.require(mask, np.bool_, KERNEL)
+        for first in range(0, len(chosen), PIECE):
+            piece = chosen[first : first + PIECE]
+            values, errors = self._room(len(piece))
+            kernels.gather(samples.raw, samples.scale, samples.shift, samples.missing, piece, values)
+            start, _ = self._slopes(weights, piece, np.ones(len(piece), np.float32))
+            kernels.add_clipped(weights, out, self._layers, values, errors, start, len(piece), np.float32(most), within)
+        return out if mask is None else out * mask
+
     def _add_gradient(self, weights: Vector, chosen: Indices, share: Vector, out: Vector) -> float:
         """Add the gradient of the gathered samples' loss; return the sum of their losses."""
+        start, total = self._slopes(weights, chosen, share)
+        one = np.float32(1)
+        kernels.backward(weights, out, self._layers, self._values, self._errors, start, len(chosen), one, one)
+        return total
+
+    def _slopes(self, weights: Vector, chosen: Indices, share: Vector) -> tuple[int, float]:
+        """Write the errors of the gathered samples' outputs; return where these begin, and the sum of the losses."""
         values, errors = self._values, self._errors
         start = kernels.forward(weights, self._layers, values, len(chosen))
         labels = self._samples.targets[chosen]
@@ -197,9 +219,7 @@ class FusedTrainer:
             (slope,) = torch.autograd.grad(losses, outputs, torch.from_numpy(share))
             errors[: len(chosen), place] = slope.numpy()
             total = float(losses.detach() @ torch.from_numpy(share)) * len(chosen)
-        one = np.float32(1)
-        kernels.backward(weights, out, self._layers, values, errors, start, len(chosen), one, one)
-        return float(total)
+        return start, float(total)
 
     def gradient(self, weights: Vector, chosen: Indices) -> tuple[Vector, float]:
         """The gradient of the mean loss over some samples, and that loss."""

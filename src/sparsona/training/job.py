@@ -13,6 +13,7 @@ from sparsona.data.dataset import Array, Indices
 from sparsona.errors import Diverged
 from sparsona.message import Mask, Vector
 from sparsona.ops.moments import Moments
+from sparsona.privacy.mechanism import Query
 from sparsona.training.config import TrainConfig
 from sparsona.training.step import Proximal
 from sparsona.training.transform import WeightTransform
@@ -29,7 +30,8 @@ class TrainJob:
 
     `batches` gives the indices of each batch's samples and, where samples are weighted, their weights. `loss` is added
     to the loss of each example. `rate` is the learning rate of this round, `transform_rate` that of the transform's own
-    numbers. Within `seeded`, torch's generator is the client's.
+    numbers. Within `seeded`, torch's generator is the client's. With a privacy budget, `queries` take the place of the
+    batches, one for each step.
     """
 
     start: Vector
@@ -43,6 +45,7 @@ class TrainJob:
     transform: WeightTransform | None = None
     transform_rate: float = 0.0
     loss: LossTerm | None = None
+    queries: Iterator[tuple[Indices, Query]] | None = None
 
     @property
     def is_descent(self) -> bool:

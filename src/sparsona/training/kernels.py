@@ -150,6 +150,78 @@ def backward(
 
 
 @compiled_sums
+def add_clipped(
+    weights: Floats,
+    into: Floats,
+    layers: Ints,
+    values: Floats,
+    errors: Floats,
+    start: int,
+    count: int,
+    most: np.float32,
+    mask: Mask,
+) -> None:
+    """Add each sample's gradient to `into`, scaled so that its norm within the mask is at most `most`.
+
+    `errors` holds the derivatives of each sample's own loss by the last layer's outputs. The squared norm of a layer's
+    gradient is the sum over its weights of squared error times squared input. What is added is not masked.
+    """
+    squares = np.zeros(count, np.float64)
+    end = start
+    for layer in range(len(layers) - 1, -1, -1):
+        weight, bias, outputs, inputs, activation = layers[layer]
+        before = start - inputs
+        for k in range(count):
+            if layer:
+                errors[k, before:start] = 0
+            whole = np.float64(_dot(values[k, before:start], values[k, before:start]))
+            for unit in range(outputs):
+                value = values[k, start + unit]
+                error = errors[k, start + unit]
+                if activation == RELU:
+                    error = np.float32(0) if value <= 0 else error
+                elif activation == TANH:
+                    error *= 1 - value * value
+                elif activation == SIGMOID:
+                    error *= value * (1 - value)
+                errors[k, start + unit] = error
+                if error == 0:
+                    continue
+                first = weight + unit * inputs
+                if layer:
+                    _add(errors[k, before:start], weights[first : first + inputs], error)
+                held = whole
+                if len(mask):
+                    held = np.float64(0)
+                    for i in range(inputs):
+                        if mask[first + i]:
+                            held += values[k, before + i] * values[k, before + i]
+                if bias >= 0 and (len(mask) == 0 or mask[bias + unit]):
+                    held += 1
+                squares[k] += np.float64(error) * error * held
+        start = before
+    for k in range(count):
+        norm = np.sqrt(squares[k])
+        if not np.isfinite(norm):
+            squares[k] = 0.0
+        else:
+            squares[k] = most / norm if norm > most else 1.0
+    start = end
+    for layer in range(len(layers) - 1, -1, -1):
+        weight, bias, outputs, inputs, activation = layers[layer]
+        before = start - inputs
+        for unit in range(outputs):
+            row = into[weight + unit * inputs : weight + (unit + 1) * inputs]
+            for k in range(count):
+                step = np.float32(squares[k]) * errors[k, start + unit] if squares[k] > 0 else np.float32(0)
+                if step != 0:
+                    _add(row, values[k, before:start], step)
+                    if bias >= 0:
+                        into[bias + unit] += step
+        start = before
+
+
+@compiled_sums
 def descend(
     weights: Floats,
     layers: Ints,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -16,11 +17,13 @@ from sparsona.layout import Layout
 from sparsona.message import Mask, Vector
 from sparsona.method import TRAIN, ClientId, Model, Phase, Task
 from sparsona.ops.moments import Moments
+from sparsona.privacy.mechanism import Meter, Query
 from sparsona.training.config import TrainConfig
 from sparsona.training.job import LossTerm, Proximal, Trained, TrainJob
 from sparsona.training.minibatch import Step, Vectors
 from sparsona.training.objective import Objective
 from sparsona.training.runner import EVAL_BATCH, ModelRunner
+from sparsona.training.step import clipped_sum, privatised
 from sparsona.training.transform import WeightTransform
 from sparsona.words import counted
 
@@ -37,6 +40,10 @@ class Local:
     `max_epochs`, where the client's owner sets it, is the most passes over the samples in one training. With
     `least_rows`, whatever may travel is computed on that many samples, and no batch leaves fewer out of a pass: else
     the difference of two replies would tell about single samples.
+
+    With a `meter`, the client has a privacy budget: training and gradients are answers to queries, which the meter
+    counts, samples and noises, and what is a raw function of the rows is refused. So all that a method makes of its
+    turns is differentially private.
     """
 
     client: ClientId
@@ -48,6 +55,7 @@ class Local:
     phase: Phase = TRAIN
     max_epochs: int | None = None
     least_rows: int = 1
+    meter: Meter | None = None
 
     @property
     def layout(self) -> Layout:
@@ -61,10 +69,12 @@ class Local:
 
     def inputs(self, rows: Rows = ALL) -> torch.Tensor:
         """The inputs of all training examples, or of those at the places `rows`, prepared for the model."""
+        self._refuse("inputs")
         return self.runner.batch(self.split.train[rows])[0]
 
     def targets(self, rows: Rows = ALL) -> Array:
         """The targets of all training examples, or of those at the places `rows`."""
+        self._refuse("targets")
         found: Array = self.runner.targets[torch.from_numpy(self.split.train[rows])].numpy()
         return found
 
@@ -78,16 +88,19 @@ class Local:
 
     def rows(self, part: Literal["train", "validation"]) -> tuple[Array, Array]:
         """The training or validation examples for models that never travel: prepared inputs, and what is learnt."""
+        self._refuse("rows")
         inputs, targets = self.runner.batch(self.split.train if part == "train" else self.split.validation)
         return inputs.flatten(1).cpu().numpy(), targets.cpu().numpy()
 
     def validation_outputs(self, model: Model) -> torch.Tensor:
         """The outputs of `model` for the validation examples, for what never travels but in sums over many of them."""
+        self._refuse("validation outputs")
         pieces = torch.split(torch.from_numpy(self.split.validation), EVAL_BATCH)
         return torch.cat([self.runner.outputs(model, self.runner.batch(piece.numpy())[0]) for piece in pieces]).cpu()
 
     def validation_targets(self) -> Array:
         """What is learnt of the validation examples."""
+        self._refuse("validation targets")
         found: Array = self.runner.batch(self.split.validation)[1].cpu().numpy()
         return found
 
@@ -105,18 +118,18 @@ class Local:
         return common
 
     def on(self, inputs: Array, targets: Array, objective: Objective) -> Local:
-        """The same client with other training samples, such as public ones."""
+        """The same client with other training samples, such as public ones, which no budget protects."""
         none = np.zeros(0, np.int64)
         split = ClientSplit(self.client, np.arange(len(inputs)), none, none)
-        return replace(self, split=split, least_rows=1, runner=self.runner.on(inputs, targets, objective))
+        return replace(self, split=split, least_rows=1, meter=None, runner=self.runner.on(inputs, targets, objective))
 
     def some(self, share: float, purpose: str) -> Local:
         """The same client with a random share of its training examples, at least one.
 
-        All of them, where fewer than `least_rows` would be taken or left out.
+        All of them, where fewer than `least_rows` would be taken or left out, or with a privacy budget.
         """
         count = max(1, int(share * self.examples))
-        if min(count, self.examples - count) < self.least_rows:
+        if self.meter is not None or min(count, self.examples - count) < self.least_rows:
             return self
         chosen = self.rng(f"some/{purpose}").choice(self.split.train, count, replace=False)
         return replace(self, split=replace(self.split, train=chosen))
@@ -146,6 +159,10 @@ class Local:
         trainings in one turn need different `stream` names.
         """
         config = self._allowed(config or self.config)
+        raw = {"weighted examples": importance, "gradients through a transform": transform, "loss term": loss}
+        for what, given in raw.items():
+            if given is not None:
+                self._refuse(what)
         if importance is not None and self.least_rows > 1:
             self._check_spread(importance)
         pairs = self.runner.needs_pairs or (transform is not None and transform.needs_pairs)
@@ -163,11 +180,13 @@ class Local:
             transform_rate=transform.config.rate(self.round, self.task.rounds)
             if transform is not None and transform.config is not None
             else 0.0,
+            queries=None if self.meter is None else self._queries(self.meter, config.batches(self.examples)),
         )
-        try:
-            return self.runner.train(job)
-        except Diverged as error:
-            raise Diverged(f"client {self.client}, round {self.round + 1}: {error}") from None
+        with self._named():
+            trained = self.runner.train(job)
+        if self.meter is not None:
+            return replace(trained, examples=min(trained.examples, config.most_examples(self.examples)))
+        return trained
 
     def iterate(
         self, start: Vectors, step: Step, config: TrainConfig | None = None, *, batches: int = 1, stream: str = "train"
@@ -180,16 +199,18 @@ class Local:
         config = self._allowed(config or self.config)
         if config.has_moments:
             raise InputError("this method takes plain gradient steps: set optimizer=sgd and momentum=0")
+        if (meter := self.meter) is not None:
+            none = np.zeros(0, np.int64)
+            counted_only = ((none,) * batches for _ in range(config.batches(self.examples) // config.repeats))
+            with self._named(), self._seeded(stream):
+                return self.runner.iterate(start, step, counted_only, config, lambda: next(self._queries(meter)))
         names = [stream if i == 0 else f"{stream}/{i}" for i in range(batches)]
         drawn = [
             (indices for indices, _ in self._batches(config, None, name, turn=(i, batches)))
             for i, name in enumerate(names)
         ]
-        try:
-            with self._seeded(stream):
-                return self.runner.iterate(start, step, zip(*drawn, strict=True), config)
-        except Diverged as error:
-            raise Diverged(f"client {self.client}, round {self.round + 1}: {error}") from None
+        with self._named(), self._seeded(stream):
+            return self.runner.iterate(start, step, zip(*drawn, strict=True), config)
 
     @property
     def rate(self) -> float:
@@ -197,21 +218,63 @@ class Local:
         return self.config.rate(self.round, self.task.rounds)
 
     def gradient(self, weights: Vector, batch: int | None = None) -> Vector:
-        """The gradient over all training examples, or over one random batch of that size."""
+        """The gradient over all training examples, or over one random batch of that size.
+
+        With a privacy budget, one query answers it, of the budget's own sampling rate.
+        """
+        if self.meter is not None:
+            with self._seeded("gradient"):
+                return self.runner.private_gradient(weights, *next(self._queries(self.meter)))
         chosen = self.split.train
         if batch is not None and len(chosen) - (batch := max(batch, self.least_rows)) >= self.least_rows:
             chosen = self.rng("gradient").choice(chosen, batch, replace=False)
         return self.runner.gradient(weights, chosen)
 
+    def mean_losses(self, models: Sequence[Vector]) -> Array:
+        """The mean loss of each model on the training examples.
+
+        With a privacy budget, one query answers it: an example's losses, together, have at most the norm that as many
+        models have that guess.
+        """
+        if self.meter is None:
+            return np.array([self.losses(model).mean() for model in models])
+        indices, query = next(self._queries(self.meter))
+        # Each example by itself: a model may mix those of a batch.
+        found = [self.runner.losses(model, indices[i : i + 1]) for i in range(len(indices)) for model in models]
+        self.runner.count(len(models) * round(query.expected), passes=1)
+        bound = math.sqrt(len(models)) * math.log(max(self.task.classes, 3))
+        losses = torch.tensor(np.array(found, np.float32)).reshape(len(indices), len(models))
+        total = clipped_sum(losses, bound)
+        return privatised(total * query.clip / bound, query).numpy() * bound / query.clip
+
     def losses(self, model: Model) -> Array:
         """The loss of `model` on each training example, in evaluation mode."""
+        self._refuse("losses")
         self.runner.count(self.examples, passes=1)
         return self.runner.losses(model, self.split.train)
 
     def score(self, model: Model) -> float:
         """The metric of `model` on the client's training examples."""
+        self._refuse("scores")
         self.runner.count(self.examples, passes=1)
         return self.runner.score(model, self.split.train)
+
+    def _refuse(self, what: str) -> None:
+        """Refuse a raw function of the rows, where there is a privacy budget."""
+        if self.meter is not None:
+            raise InputError(f"with a privacy budget a client gives no {what}: choose a method that needs none")
+
+    def _queries(self, meter: Meter, count: int = 1) -> Iterator[tuple[Indices, Query]]:
+        """So many queries, which are charged now, with the samples that each takes."""
+        return ((self.split.train[query.sampled], query) for query in meter.ask(count))
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """A training that diverges in this block is named by client and round."""
+        try:
+            yield
+        except Diverged as error:
+            raise Diverged(f"client {self.client}, round {self.round + 1}: {error}") from None
 
     def _allowed(self, config: TrainConfig) -> TrainConfig:
         """The config, unless it asks for more passes than the owner allows."""
@@ -222,6 +285,8 @@ class Local:
             )
         if self.least_rows > 1:
             config.check_least(self.least_rows)
+        if self.meter is not None and config.order == "stored":
+            raise InputError("training.order=stored is not possible with a privacy budget: choose shuffled")
         return config
 
     def _check_spread(self, importance: Array) -> None:

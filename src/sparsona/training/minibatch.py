@@ -12,6 +12,7 @@ from sparsona.data.dataset import Indices
 from sparsona.errors import InputError
 from sparsona.layout import parameters_of
 from sparsona.message import Mask, Vector
+from sparsona.privacy.mechanism import Query
 from sparsona.training.config import TrainConfig
 from sparsona.training.step import Proximal, StepRule
 from sparsona.training.vector import tensor_of, view_of
@@ -20,13 +21,21 @@ if TYPE_CHECKING:
     from sparsona.training.runner import ModelRunner
 
 
+NextQuery: TypeAlias = Callable[[], tuple[Indices, Query]]
+"""Gives the next query of a turn, and the samples that it takes."""
+
+
 class Minibatch:
     """The samples of one step, and derivatives of their mean loss in training mode.
 
-    The config's weight decay is part of the loss. Gradients are the fused trainer's where there is one.
+    The config's weight decay is part of the loss. Gradients are the fused trainer's where there is one. With `ask`,
+    each gradient is the answer to a query of its own, with samples of its own, and there is no other derivative.
     """
 
-    def __init__(self, runner: ModelRunner, indices: Indices, config: TrainConfig) -> None:
+    def __init__(
+        self, runner: ModelRunner, indices: Indices, config: TrainConfig, ask: NextQuery | None = None
+    ) -> None:
+        self._ask = ask
         self._runner = runner
         self._config = config
         self._indices = indices
@@ -46,7 +55,13 @@ class Minibatch:
         """
         if proximal is not None and proximal.apart:
             raise InputError("a gradient has no proximal term apart from the loss: take its step in your own step")
-        if self._fused is not None:
+        if self._ask is not None:
+            flat = self._runner.flat
+            flat.load(weights)
+            indices, query = self._ask()
+            at, gradient = flat.weights, self._runner.answer(indices, query, mask, self._config.augment)
+            self._runner.count(round(query.expected))
+        elif self._fused is not None:
             found, loss = self._fused.gradient(weights, self._indices)
             self._count(len(self._indices), loss * len(self._indices))
             at, gradient = view_of(weights), torch.from_numpy(found)
@@ -67,7 +82,7 @@ class Minibatch:
         f are the model's outputs. The gradient has the config's clipping and decay, as that of :meth:`gradient`.
         """
         runner, flat = self._runner, self._runner.flat
-        inputs, targets = self._samples
+        inputs, targets = self._raw()
         flat.load(shared)
         with torch.no_grad():
             fixed = checked_outputs(flat.module(inputs)).clone()
@@ -99,9 +114,14 @@ class Minibatch:
         found: Vector = product.detach().cpu().numpy()
         return found
 
+    def _raw(self) -> tuple[torch.Tensor, torch.Tensor]:
+        if self._ask is not None:
+            raise InputError("with a privacy budget a batch gives gradients only: this method has no private form")
+        return self._samples
+
     def _loss(self) -> torch.Tensor:
         runner = self._runner
-        inputs, targets = self._samples
+        inputs, targets = self._raw()
         losses = runner.loss_of(checked_outputs(runner.flat.module(inputs)), targets)
         self._count(len(losses), losses.detach().sum())
         return losses.mean()

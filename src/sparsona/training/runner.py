@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,14 +12,16 @@ from itertools import accumulate
 import numpy as np
 import torch
 from torch import nn
+from torch.func import functional_call, grad, vmap
 
 from sparsona.base import still_layers
 from sparsona.chance import Chance
 from sparsona.data.dataset import Array, Dataset, Indices
-from sparsona.errors import Diverged, InputError
-from sparsona.layout import Layout, base_of
+from sparsona.errors import Diverged, InputError, one_line
+from sparsona.layout import Layout, base_of, parameters_of
 from sparsona.message import Mask, Vector
 from sparsona.method import Model
+from sparsona.privacy.mechanism import Query
 from sparsona.training.augment import crop_and_flip
 from sparsona.training.chain import linear_chain
 from sparsona.training.config import TrainConfig
@@ -27,13 +29,16 @@ from sparsona.training.embedding import LastInput
 from sparsona.training.flops import TRAINING, costs, forward_flops
 from sparsona.training.fused import FusedTrainer, RawSamples, TrainerName
 from sparsona.training.job import Trained, TrainJob
-from sparsona.training.loop import steps_of
-from sparsona.training.minibatch import Minibatch, Step, Vectors, checked_outputs
+from sparsona.training.loop import rule_of, steps_of
+from sparsona.training.minibatch import Minibatch, NextQuery, Step, Vectors, checked_outputs
 from sparsona.training.objective import Objective
+from sparsona.training.step import clipped_sum, privatised
 from sparsona.training.transform import WeightTransform
 from sparsona.training.vector import FlatModule, tensor_of, view_of
 
 EVAL_BATCH = 512
+MOST_GRADIENTS = 2**24
+"""Numbers in the examples' gradients that are held at a time."""
 SCORE_BATCH = 128
 """The batch of a test. More samples are slower: the activations of a small ConvNet leave the cache."""
 
@@ -306,6 +311,8 @@ class ModelRunner:
 
     def train(self, job: TrainJob) -> Trained:
         """Train as the job says. Every local step of every method is taken here or in :meth:`iterate`."""
+        if job.queries is not None:
+            return self._train_private(job, job.queries)
         if self._fused is not None and job.transform is None and job.loss is None and not job.config.augment:
             return self._train_fused(self._fused, job)
         self.flat.load(job.start)
@@ -346,22 +353,89 @@ class ModelRunner:
         _refuse_diverged(job, trained.loss, trained.examples, trained.weights)
         return trained
 
+    def _train_private(self, job: TrainJob, queries: Iterator[tuple[Indices, Query]]) -> Trained:
+        """Train by the answers to queries. No loss is told, and samples are counted as expected: both are secret."""
+        self.flat.load(job.start)
+        self.flat.train()
+        rule, seen = rule_of(job, self.flat.weights), 0.0
+        with job.seeded:
+            for indices, query in queries:
+                with torch.no_grad():
+                    rule.step(self.answer(indices, query, job.mask, job.config.augment))
+                seen += query.expected
+        self.count(round(seen), job.mask)
+        weights, self.loss = self.flat.read(), math.nan
+        if not is_finite(weights):
+            raise job.diverged(self.loss, round(seen))
+        return Trained(weights, self.loss, round(seen), rule.moments())
+
+    def answer(self, indices: Indices, query: Query, mask: Mask | None = None, augment: bool = False) -> torch.Tensor:
+        """The answer to a query about these samples, at the weights that the module has now (part 0 of the rule)."""
+        mask = None if mask is None or mask.all() else mask
+        within = None if mask is None else tensor_of(mask, self.device)
+        if self._fused is not None and not augment:
+            total = torch.from_numpy(self._fused.clipped_sum(self.flat.weights.numpy(), indices, query.clip, mask))
+        else:
+            total = torch.zeros(self.layout.size, device=self.device)
+            for piece in torch.split(torch.from_numpy(indices), max(1, MOST_GRADIENTS // self.layout.size)):
+                total += clipped_sum(self.example_gradients(piece.numpy(), augment), query.clip, within)
+        return privatised(total, query, within)
+
+    def private_gradient(self, weights: Vector, indices: Indices, query: Query) -> Vector:
+        """The answer to a query about these samples at `weights`, in evaluation mode."""
+        self.flat.load(weights)
+        self.flat.module.eval()
+        self.count(round(query.expected))
+        with torch.no_grad():
+            return self.answer(indices, query).cpu().numpy()
+
+    def example_gradients(self, indices: Indices, augment: bool = False) -> torch.Tensor:
+        """The gradient of each sample's loss, a row each. Every sample runs by itself, whatever the model mixes."""
+        if not len(indices):
+            return torch.zeros(0, self.layout.size, device=self.device)
+        weights = {name: parameter.detach() for name, parameter in parameters_of(self.flat.module)}
+        try:
+            found = self._per_example(weights, *self.batch(indices, augment))
+        except (RuntimeError, ValueError) as error:
+            reason = one_line(error)[:200]
+            raise InputError(
+                f"the model has no gradient of one example by itself, which privacy needs: {reason}"
+            ) from None
+        return torch.cat([found[name].reshape(len(indices), -1) for name in weights], 1)
+
+    @cached_property
+    def _per_example(self) -> Callable[..., dict[str, torch.Tensor]]:
+        def loss(weights: dict[str, torch.Tensor], inputs: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            outputs = checked_outputs(functional_call(self.flat.module, weights, (inputs[None],)))
+            return self.loss_of(outputs, target[None])[0]
+
+        return vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
+
     def iterate(
-        self, start: Vectors, step: Step, batches: Iterator[tuple[Indices, ...]], config: TrainConfig
+        self,
+        start: Vectors,
+        step: Step,
+        batches: Iterator[tuple[Indices, ...]],
+        config: TrainConfig,
+        ask: NextQuery | None = None,
     ) -> Vectors:
-        """Move vectors by a method's own `step`, batch by batch, as often on each as the config says."""
+        """Move vectors by a method's own `step`, batch by batch, as often on each as the config says.
+
+        With `ask`, each gradient is the answer to a query of its own, and the batches only count.
+        """
         vectors = start
         total, seen = torch.zeros((), device=self.device), 0
         self.flat.load(start[0])
         self.flat.train()
         for chosen in batches:
-            drawn = tuple(Minibatch(self, indices, config) for indices in chosen)
+            drawn = tuple(Minibatch(self, indices, config, ask) for indices in chosen)
             with np.errstate(over="ignore", invalid="ignore"):  # divergence is named below
                 for _ in range(config.repeats):
                     vectors = step(vectors, drawn)
             total += sum((batch.total for batch in drawn), torch.zeros((), device=self.device))
             seen += sum(batch.seen for batch in drawn)
-        self.loss = loss = _mean(total, seen)
+        self.loss = loss = _mean(total, seen) if ask is None else math.nan
+        seen = seen if ask is None else 0
         if not ((np.isfinite(loss) or not seen) and all(np.isfinite(vector).all() for vector in vectors)):
             raise Diverged(f"the loss is {loss:g} after {seen} samples: lower the learning rates, or set clip")
         return vectors

@@ -4,7 +4,11 @@ This module defines the rule. :class:`StepRule` is its torch form, and the refer
 the compiled trainer (:func:`sparsona.training.kernels.descend`) and the gradients of a method's own steps
 (:meth:`sparsona.training.minibatch.Minibatch.gradient`). ``tests/training/test_step_rule.py`` compares all of them.
 
-One step turns the gradient `g` of a batch's mean loss into new weights `w`:
+One step turns the gradient `g` of a batch's mean loss into new weights `w`. With a privacy budget, `g` is the answer to
+a query (:mod:`sparsona.privacy`) in the place of that gradient, and all that follows is post-processing:
+
+0. Privacy: the gradient of each sampled example, within the mask, is scaled to norm at most `clip`; then
+   ``g <- (sum of these + noise * mask) / expected batch size``. A gradient that is not finite counts as zero.
 
 1. Proximal term in the loss: ``g <- g + strength * (w - towards)``.
 2. Mask: ``g <- g * mask``.
@@ -27,6 +31,7 @@ import torch
 
 from sparsona.message import Mask, Vector
 from sparsona.ops.moments import EMPTY, Moments
+from sparsona.privacy.mechanism import Query
 from sparsona.training.config import TrainConfig
 from sparsona.training.optimizer import Optimizer
 from sparsona.training.vector import tensor_of
@@ -164,3 +169,23 @@ def clip(gradients: Sequence[torch.Tensor], most: float) -> None:
     scale = (most / (norm + 1e-6)).clamp(max=1.0)
     for gradient in gradients:
         gradient.mul_(scale)
+
+
+def clipped_sum(gradients: torch.Tensor, most: float, mask: torch.Tensor | None = None) -> torch.Tensor:
+    """The sum of examples' gradients, a row each, within the mask and each scaled to norm at most `most`.
+
+    >>> clipped_sum(torch.tensor([[3.0, 4.0], [0.0, 0.5], [torch.inf, 0.0]]), 1.0)
+    tensor([0.6000, 1.3000])
+    """
+    if mask is not None:
+        gradients = gradients * mask
+    norms = gradients.norm(dim=1)
+    finite = norms.isfinite()
+    scale = torch.where(finite, (most / norms.clamp(min=1e-12)).clamp(max=1.0), 0.0)
+    return scale @ torch.where(finite[:, None], gradients, 0.0)
+
+
+def privatised(total: torch.Tensor, query: Query, mask: torch.Tensor | None = None) -> torch.Tensor:
+    """The answer to a query, given the clipped sum of the sampled examples' gradients."""
+    noise = torch.from_numpy(query.noise(len(total))).to(total.device)
+    return (total + (noise if mask is None else noise * mask)) / query.expected

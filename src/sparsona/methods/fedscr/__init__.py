@@ -11,10 +11,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from sparsona.errors import WireError
+from sparsona.errors import InputError, WireError
 from sparsona.layout import Layout
 from sparsona.message import Message, Part, Positions, Sparse, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import trained_with
 from sparsona.methods.fedscr.structures import above, keep_structures, sent_entries, share
@@ -106,6 +106,11 @@ class FedSCR(Method[ServerState, ClientState]):
         moved = {**server.moved, **{a.client: a.message.real("moved") for a in arrivals}}
         variance = server.variance + float(np.var([a.message.real("loss") for a in arrivals]))
         return ServerState(weights, moved, variance, server.rounds + 1, moments)
+
+    def queries(self, steps: Steps) -> Queries:
+        if self.rule == "adaptive":
+            raise InputError("fedscr with rule=adaptive sends the training loss: set rule=share")
+        return Queries(steps())
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         return down.vector("weights", local.layout.size)

@@ -18,7 +18,7 @@ import numpy as np
 from sparsona.chance import Chance
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Positions, Vector
-from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.methods._masked import ClientState, Masked, ServerState, mask_of, next_mask_of, received
 from sparsona.methods.fedspa.erk import active_counts
@@ -70,6 +70,9 @@ class FedSpa(Masked):
         following = self.next_mask(mask, trained, rate, local)
         reply = Message(values=gather(mask, trained), change=Positions.of(mask ^ following))
         return Fit(ClientState(pack(following)), reply, trained, if_lost=ClientState(pack(mask)))
+
+    def queries(self, steps: Steps) -> Queries:
+        return Queries(steps() + (self.search == "dst" and self.regrow == "gradient"))
 
     def next_mask(self, mask: Mask, trained: Vector, rate: float, local: Local) -> Mask:
         """Tensor by tensor, a share `rate` of the active weights gives way to the inactive ones that want most to move.

@@ -11,8 +11,9 @@ from typing import Literal
 
 import numpy as np
 
+from sparsona.errors import InputError
 from sparsona.message import Mask, Message, Positions, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.methods.heterofl.widths import Narrow, narrow, output_rows
 from sparsona.ops.masks import scatter
@@ -74,6 +75,9 @@ class HeteroFL(Method[ServerState, None]):
             holders += mask
         np.divide(total, holders, out=total, where=holders > 0)
         return ServerState(np.where(holders > 0, total, server.weights).astype(np.float32))
+
+    def queries(self, steps: Steps) -> Queries:
+        raise InputError("heterofl trains through a weight transform, which has no gradient of one row by itself")
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return self._used(self._received(down, local), local)

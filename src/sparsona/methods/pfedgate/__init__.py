@@ -11,9 +11,10 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from sparsona.errors import InputError
 from sparsona.layout import Layout
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.methods.pfedgate.blocks import Cut, blockwise_mean
 from sparsona.methods.pfedgate.gate import Design, Gated, Gating, block_scales, cut_of, ready
@@ -114,6 +115,9 @@ class PFedGate(Method[ServerState, ClientState]):
         cut = self._cut(context.task.layout)
         mean = blockwise_mean(cut, ((a.message.examples(), a.message.blocks("update")) for a in arrivals))
         return ServerState(server.weights + mean)
+
+    def queries(self, steps: Steps) -> Queries:
+        raise InputError("pfedgate's gate looks at a whole batch: it has no private form")
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Gated:
         return self._model(state, down.vector("weights", local.layout.size), local)

@@ -12,8 +12,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from sparsona.errors import InputError
 from sparsona.message import Message, Part, Vector
-from sparsona.method import TRAIN, Arrival, Artefact, ClientId, Fit, Method, Phase, ServerContext, Task
+from sparsona.method import TRAIN, Arrival, Artefact, ClientId, Fit, Method, Phase, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.methods.pfednet.cluster import clustered, slowed, step_of, typical
 from sparsona.methods.pfednet.mixture import mixture_of
@@ -114,6 +115,11 @@ class PFedNet(Method[ServerState, None]):
         prox = partial(network_prox, strength=self.lam * own * clients, p=self.p, rho=self.rho)
         ended = partial(prox, iterations=self.iterations, tolerance=self.tolerance)
         return server.stepped(replies, mixture, eta, own, ended)
+
+    def queries(self, steps: Steps) -> Queries:
+        if self.sketch != "model":
+            raise InputError(f"pfednet's sketch={self.sketch} is a raw statistic of the rows: set sketch=model")
+        return Queries(steps() if self.local_steps else 1, once=2 * steps(epochs=1, steps=None))
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         mixture = mixture_of(self.layout, local.layout, self.own)

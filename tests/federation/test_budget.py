@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from torch import nn
+
+from sparsona.engines.inprocess import InProcess
+from sparsona.errors import ContractError, InputError
+from sparsona.experiment import make_method
+from sparsona.federation.assembly import assemble
+from sparsona.federation.budget import mechanisms
+from sparsona.federation.evaluation import EVERY_ROUND, LAST_ROUND, Evaluation
+from sparsona.federation.schedule import EVERYONE
+from sparsona.federation.setup import Setup
+from sparsona.message import Message
+from sparsona.method import Fit
+from sparsona.methods.fedavg import FedAvg
+from sparsona.personal.layer import PersonalLayer
+from sparsona.privacy.settings import PrivacySettings
+from sparsona.testing import tiny_setup
+from sparsona.testing.privacy import Tap, check_budget
+from sparsona.training.config import TrainConfig
+from sparsona.training.local import Local
+
+NOISY = PrivacySettings(noise=1.0)
+
+
+def with_config(**changes: Any) -> Callable[[Setup], Setup]:
+    return lambda setup: replace(setup, config=replace(setup.config, **changes))
+
+
+REFUSED: dict[str, Callable[[Setup], Setup]] = {
+    "BatchNorm": lambda setup: replace(setup, module=nn.Sequential(nn.Flatten(), nn.BatchNorm1d(36), nn.Linear(36, 4))),
+    "logit_prior": with_config(logit_prior=True),
+    "class_weights": with_config(class_weights="balanced"),
+    "stored": with_config(order="stored"),
+    "trees": lambda setup: replace(setup, personal=PersonalLayer(pool=("own", "trees"), weights="equal")),
+    "validation rows": lambda setup: replace(setup, personal=PersonalLayer(pool=("own", "shared"))),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_depends_on_rows_beside_queries_is_refused(reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        mechanisms(REFUSED[reason](tiny_setup(FedAvg())), NOISY, LAST_ROUND)
+    with pytest.raises(InputError, match="ft trains"):
+        mechanisms(tiny_setup(FedAvg()), NOISY, Evaluation(ft=True))
+
+
+def test_a_plan_counts_trainings_uses_and_the_expert_alone() -> None:
+    setup = tiny_setup(make_method("fedavg-ft", {"ft_epochs": 2}), rounds=4)
+    setup = replace(setup, config=TrainConfig(batch=8))
+    for client, found in mechanisms(setup, NOISY, EVERY_ROUND).items():
+        rows = len(setup.federation.splits[client].train)
+        epoch = -(-rows // 8)
+        assert found.most == 4 * epoch + 5 * 2 * epoch
+        assert found.rate == 8 / rows
+    alone = replace(setup, method=FedAvg(), personal=PersonalLayer(pool=("alone", "own"), weights="equal"))
+    epochs = {client: -(-len(split.train) // 8) for client, split in setup.federation.splits.items()}
+    assert {k: m.most for k, m in mechanisms(alone, NOISY, EVERY_ROUND).items()} == {
+        k: 8 * epoch for k, epoch in epochs.items()
+    }
+    few = mechanisms(
+        replace(alone, personal=PersonalLayer(), task=replace(setup.task, rounds=100)), NOISY, LAST_ROUND, 0.1
+    )
+    assert {k: m.most for k, m in few.items()} == {k: 19 * epoch for k, epoch in epochs.items()}
+
+
+def budgeted(setup: Setup, **changes: Any) -> Setup:
+    found = mechanisms(setup, NOISY, LAST_ROUND)
+    return replace(setup, privacy={client: replace(one, **changes) for client, one in found.items()})
+
+
+def test_a_run_counts_queries_and_goes_on_without_clients_whose_budget_is_spent() -> None:
+    setup = budgeted(tiny_setup(FedAvg(), rounds=3))
+    assert setup.privacy is not None
+    planned = setup.privacy["c1"]
+    spent = replace(setup, privacy={**setup.privacy, "c1": replace(planned, most=planned.most - 1)})
+    engine = InProcess(spent)
+    rounds = assemble(spent, engine, EVERYONE, LAST_ROUND)
+    rounds.run()
+    assert {(round, client) for round, client, _ in rounds.refused} == {(2, "c1")}
+    for client in ("c0", "c2"):
+        assert engine.store.get(client).queries == setup.privacy[client].most
+    assert engine.store.get("c1").queries == planned.most * 2 // 3
+
+
+def test_no_loss_is_told_and_without_a_budget_there_are_no_queries() -> None:
+    for setup, told in ((budgeted(tiny_setup(FedAvg(), rounds=1)), False), (tiny_setup(FedAvg(), rounds=1), True)):
+        engine = Tap(setup)
+        assemble(setup, engine, EVERYONE, LAST_ROUND).run()
+        assert np.isfinite(engine.losses[:3]).all() == told
+        assert (engine.store.get("c0").queries is None) == told
+
+
+@dataclass(frozen=True)
+class Telling(FedAvg):
+    """Tells the sum of its rows' targets, past the queries."""
+
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
+        fit = super().fit(state, down, local)
+        told = int(local.runner.targets[local.split.train].sum())
+        return replace(fit, reply=Message(**fit.reply.parts, told=told))
+
+
+def test_the_canary_finds_a_method_that_tells_about_a_row_past_its_budget() -> None:
+    with pytest.raises(ContractError, match="one row changes"):
+        check_budget(Telling())
