@@ -30,7 +30,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("prepare",),
     ("resume",),
     ("api",),
-    ("many",),
+    ("many", "sklearn"),
     ("studies", "skeleton", "testing"),
     ("cli",),
     ("__main__", "__init__"),

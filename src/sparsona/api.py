@@ -108,6 +108,10 @@ class Models(Mapping[ClientId, PersonalModel]):
             self._runner = runner_of(card, self._module(card))
         return self._runner
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The runner's buffers are views of one vector, which a pickle would cut apart: it is made again."""
+        return {**self.__dict__, "_runner": None}
+
     def __iter__(self) -> Iterator[ClientId]:
         return iter(self._cards)
 
@@ -262,7 +266,7 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
     setup, experiment, run_log = prepared.setup, prepared.experiment, rounds.run_log
     cards = _cards(prepared)
     module = copied(setup.module)  # a runner takes its module's weights over: the engine still needs its own
-    models = Models({client: cards[client] for client in setup.task.clients}, folder, lambda _: module)
+    models = Models({client: cards[client] for client in setup.task.clients}, folder, partial(_given, module))
     statistics = Layout.of_buffers(module)
     answers: dict[ClientId, Answers] = {}
     for outcome in rounds.finish("personal", setup.task.clients):
@@ -295,6 +299,11 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
     path = folder.path if folder else None
     shared = _shared(rounds, models, next(iter(cards.values())))
     return Result(summary, tuple(run_log.rounds), models, run_log.scores, path, artefacts, clients, shared)
+
+
+def _given(module: nn.Module, card: ModelCard) -> nn.Module:
+    """The clients' net, whatever the card says: a function that can be pickled, as scikit-learn asks of a result."""
+    return module
 
 
 def _shared(rounds: Rounds, models: Models, card: ModelCard) -> PersonalModel | None:

@@ -50,6 +50,9 @@ class PersonalModel:
     buffers: Vector = field(default_factory=lambda: np.zeros(0, np.float32), repr=False)
     """The float buffers of the client's net (BatchNorm's statistics), empty where it has none."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (self.card, self.model, copied(self.runner.flat.module), self.buffers)
+
     @property
     def client(self) -> ClientId:
         """Whose model it is."""
@@ -99,6 +102,11 @@ class PersonalModel:
         else:
             data = model_bytes(self.model, layout, self.card, buffers)
         write_named(Path(path), data, "a model", holds_model)
+
+
+def _rebuilt(card: ModelCard, model: Model, module: nn.Module, buffers: Vector) -> PersonalModel:
+    """A model from its pickle. Its runner is made again: the views that it consists of do not survive a pickle."""
+    return PersonalModel(card, model, runner_of(card, module), buffers)
 
 
 def load_model(path: Path, module: nn.Module | None = None, base: str = "") -> PersonalModel:
