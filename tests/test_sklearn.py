@@ -19,7 +19,7 @@ from sparsona.sklearn import FederatedClassifier, FederatedRegressor
 ROUNDED = {"check_methods_sample_order_invariance": "float32: a row's last bits depend on its place in the batch"}
 
 
-@parametrize_with_checks(
+@parametrize_with_checks(  # type: ignore[untyped-decorator]  # scikit-learn has no types
     [FederatedClassifier(rounds=30), FederatedRegressor(rounds=30)], expected_failed_checks=lambda estimator: ROUNDED
 )
 def test_the_checks_of_scikit_learn_pass(estimator: Any, check: Any) -> None:
