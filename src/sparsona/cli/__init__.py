@@ -8,28 +8,39 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 import typer
 
 from sparsona.cli import compare, data, deploy, inspect, new, node, plugins, run, search, server, sweep, watch
 from sparsona.cli.app import app
+from sparsona.cli.options import RunCommand, takes_run_options
 from sparsona.errors import SparsonaError, one_line
 from sparsona.terminal import LineFormatter
 
 __all__ = ["app", "main"]
 
-run.add_to(app)
-compare.add_to(app)
-sweep.add_to(app)
-search.add_to(app)
-inspect.add_to(app)
-watch.add_to(app)
-data.add_to(app)
-new.add_to(app)
-deploy.add_to(app)
-server.add_to(app)
-node.add_to(app)
+COMMANDS: dict[str, tuple[Any, ...]] = {
+    "Run": (run.run, compare.compare, compare.demo, sweep.sweep),
+    "Choose": (
+        search.choose, search.tune, inspect.methods, inspect.settings, inspect.report, inspect.draw, watch.watch,
+        data.data,
+    ),
+    "Use a model": (inspect.export, inspect.predict),
+    "Network": (inspect.wire, deploy.deploy, server.server, node.node),
+    "Extend": (new.new,),
+}  # fmt: skip
+"""The commands by the panel of `sparsona --help` that lists them. Those of plug-ins follow."""
+
+for panel, commands in COMMANDS.items():
+    for command in commands:
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, rich_help_panel=panel)
+        elif "options" in signature(command).parameters:
+            app.command(cls=RunCommand, rich_help_panel=panel)(takes_run_options(command))
+        else:
+            app.command(rich_help_panel=panel)(command)
 plugins.add_to(app)
 
 

@@ -30,6 +30,12 @@ class CommandGroup(TyperGroup):
 PANELS = ("Run", "Choose", "Use a model", "Network", "Extend")
 """The panels of `sparsona --help`, in their order; those of plug-ins follow."""
 
+
+def group(name: str, about: str) -> typer.Typer:
+    """A command that has commands of its own."""
+    return typer.Typer(name=name, cls=CommandGroup, help=about, no_args_is_help=True, rich_markup_mode=None)
+
+
 app = typer.Typer(
     cls=CommandGroup,
     help="Sparse, personalised federated learning over thin networks.",

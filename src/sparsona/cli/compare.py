@@ -10,18 +10,12 @@ import typer
 
 from sparsona.cli.app import err, out
 from sparsona.cli.folders import folder_for, resumable, stem
-from sparsona.cli.options import RunCommand, RunOptions, takes_run_options
+from sparsona.cli.options import RunOptions
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
 from sparsona.words import counted
 
 SYSTEMS = ("fedpse", "pfednet", "spfl", "plga", "fedspa", "pfedgate")
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this file to the application."""
-    app.command(cls=RunCommand, rich_help_panel="Run")(takes_run_options(compare))
-    app.command(rich_help_panel="Run")(demo)
 
 
 def compare(

@@ -7,21 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from sparsona.cli.app import CommandGroup, err, out
+from sparsona.cli.app import err, group, out
 from sparsona.cli.options import ABOUT_DATA, RunCommand, RunOptions, takes_run_options
 from sparsona.errors import DataError
 
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this file to the application."""
-    about = "List, download and inspect data sets."
-    group = typer.Typer(cls=CommandGroup, help=about, no_args_is_help=True, rich_markup_mode=None)
-    group.command("list")(list_)
-    group.command("get")(get)
-    group.command("show", cls=RunCommand)(takes_run_options(show, ABOUT_DATA))
-    app.add_typer(group, name="data", rich_help_panel="Choose")
+data = group("data", "List, download and inspect data sets.")
 
 
+@data.command("list")
 def list_() -> None:
     """List the data sets, and which are on this machine."""
     from sparsona import data as datasets
@@ -33,6 +26,7 @@ def list_() -> None:
     out.print(table("data sets", ("name", "about", "here", "download"), rows))
 
 
+@data.command()
 def get(name: str) -> None:
     """Download a data set from its publisher, or continue a download."""
     from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
@@ -105,3 +99,6 @@ def show(
     if to is not None:
         draw_classes(counts, names, to)
         out.print(f"drawn to {to}", soft_wrap=True)
+
+
+data.command(cls=RunCommand)(takes_run_options(show, ABOUT_DATA))

@@ -8,18 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from sparsona.cli.app import CommandGroup, err, out
+from sparsona.cli.app import err, group, out
 from sparsona.cli.options import RunCommand, RunOptions, takes_run_options
 from sparsona.words import counted
 
-deploy = typer.Typer(
-    cls=CommandGroup, help="Run experiments on a real network.", no_args_is_help=True, rich_markup_mode=None
-)
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this file to the application."""
-    app.add_typer(deploy, name="deploy", rich_help_panel="Network")
+deploy = group("deploy", "Run experiments on a real network.")
 
 
 @deploy.command()

@@ -18,14 +18,6 @@ from sparsona.terminal import Screen
 from sparsona.words import counted
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this file to the application."""
-    panels = {"Choose": (methods, settings, report, draw), "Use a model": (export, predict), "Network": (wire,)}
-    for panel, commands in panels.items():
-        for command in commands:
-            app.command(rich_help_panel=panel)(command)
-
-
 def methods(
     name: Annotated[str | None, typer.Argument(metavar="[METHOD]", help="one of them, with its options")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="as JSON, all with their options")] = False,

@@ -7,21 +7,17 @@ from typing import Annotated
 
 import typer
 
-from sparsona.cli.app import CommandGroup, out
+from sparsona.cli.app import group, out
+
+new = group("new", "Write a package for a method of your own.")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this file to the application."""
-    group = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
-    group.command()(method)
-    group.callback()(_group)
-    app.add_typer(group, name="new", rich_help_panel="Extend")
-
-
+@new.callback()
 def _group() -> None:
     """Write a package for a method of your own."""
 
 
+@new.command()
 def method(
     name: Annotated[str, typer.Argument(help="the method's name on the command line, as in my-method")],
     folder: Annotated[Path | None, typer.Option("--out", help="the new folder [NAME]")] = None,

@@ -10,11 +10,6 @@ import typer
 from sparsona.cli.app import out
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this file to the application."""
-    app.command(rich_help_panel="Network")(node)
-
-
 def node(
     state: Annotated[Path, typer.Option(help="folder for what the client remembers, its log and its model")],
     superlink: Annotated[str, typer.Option(metavar="HOST:PORT", help="the organiser's SuperLink")] = "",

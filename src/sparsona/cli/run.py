@@ -12,7 +12,7 @@ import typer
 
 from sparsona.cli.app import err, out
 from sparsona.cli.folders import folder_for, resumable, stem
-from sparsona.cli.options import RunCommand, RunOptions, takes_run_options
+from sparsona.cli.options import RunOptions
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
 
@@ -21,12 +21,6 @@ if TYPE_CHECKING:
     from sparsona.prepare import Prepared
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this file to the application."""
-    app.command(cls=RunCommand, rich_help_panel="Run")(run)
-
-
-@takes_run_options
 def run(
     options: RunOptions,
     what: Annotated[

@@ -10,11 +10,6 @@ import typer
 from sparsona.cli.app import out
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this file to the application."""
-    app.command(rich_help_panel="Network")(server)
-
-
 def server(
     certificates: Annotated[Path, typer.Option(help="folder of ca.crt, server.pem and server.key")],
     keys: Annotated[Path, typer.Option(help="folder of the nodes' public keys, NAME.pub")],

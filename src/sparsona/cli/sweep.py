@@ -10,14 +10,9 @@ import typer
 
 from sparsona.cli.app import err, out
 from sparsona.cli.folders import folder_for, resumable
-from sparsona.cli.options import RunCommand, RunOptions, takes_run_options
+from sparsona.cli.options import RunOptions
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(cls=RunCommand, rich_help_panel="Run")(takes_run_options(sweep))
 
 
 def sweep(

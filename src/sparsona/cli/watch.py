@@ -12,11 +12,6 @@ from sparsona.cli.app import out
 from sparsona.errors import InputError
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this file to the application."""
-    app.command(rich_help_panel="Choose")(watch)
-
-
 def watch(
     folder: Annotated[
         Path, typer.Argument(metavar="RUN_OR_FOLDER", help="a run, a study, a server's --home or a node's --state")
