@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import logging
 import tempfile
 import tomllib
@@ -30,7 +31,7 @@ from sparsona.data.dataset import Dataset
 from sparsona.data.schema.agreed import schema_of
 from sparsona.data.schema.exchange import LIMIT, agree
 from sparsona.data.schema.schema import Number
-from sparsona.data.schema.text import unpack_doubles, unpack_text
+from sparsona.data.schema.text import text_in, unpack_doubles
 from sparsona.engines.network import node as node_module
 from sparsona.engines.network.node import Node, Rules
 from sparsona.engines.network.setup import setup_of, without_data
@@ -136,7 +137,9 @@ class Organiser:
         if answer["kind"] != "hello":
             return run, text, None
         message = decode(body, LIMIT)
-        self.found.texts |= {str(unpack_text(message, part)) for part in ("categories", "classes") if part in message}
+        self.found.texts |= {
+            str(json.loads(text_in(message, part))) for part in ("categories", "classes") if part in message
+        }
         return run, text, message
 
     def joined(self, **settings: Any) -> Run | None:

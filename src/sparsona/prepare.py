@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,8 +29,7 @@ from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import Schema, published_schema
 from sparsona.data.schema.understood import Line, understood
 from sparsona.engines import ENGINES
-from sparsona.engines.child import POSIX
-from sparsona.engines.shipping import picklable
+from sparsona.engines.choice import choose_engine, training_seconds
 from sparsona.errors import InputError, one_line
 from sparsona.experiment import Experiment, build
 from sparsona.export.rebuild import objective_of
@@ -45,10 +43,9 @@ from sparsona.methods import METHODS
 from sparsona.models._build import build_model
 from sparsona.partition._split import federate
 from sparsona.registry import GIVEN, split_spec
-from sparsona.system import cores
 from sparsona.training.adapters import TrainedPart
 from sparsona.training.config import TrainConfig
-from sparsona.training.fused import TrainerName, choose_trainer
+from sparsona.training.fused import choose_trainer
 from sparsona.training.minibatch import checked_outputs
 from sparsona.training.objective import Objective, multilabel
 from sparsona.training.prior import output_bias
@@ -202,8 +199,8 @@ def prepare(
         setup = dataclasses.replace(setup, privacy=planned)
     runner = ModelRunner(module, dataset, setup.objective, chance, experiment.device)
     _probe(runner, federation, shape)
-    seconds = _seconds(experiment, setup, runner)
-    engine = _engine(experiment, setup, seconds) if experiment.engine == "auto" else experiment.engine
+    seconds = training_seconds(experiment, setup, runner)
+    engine = choose_engine(experiment, setup, seconds) if experiment.engine == "auto" else experiment.engine
     experiment = experiment.model_copy(update={"engine": engine, "trainer": setup.trainer})
     return Prepared(experiment, setup, newcomers, schedule or experiment.schedule, agreement, source, seconds, rows)
 
@@ -288,37 +285,6 @@ def _whose_rows(spec: str) -> str:
     if kind == "npz":
         how = "add an array client to it"
     return f"{what} is one {'file' if kind in PATHS else 'table'}: {how}, or --partition to deal its rows out"
-
-
-def _engine(experiment: Experiment, setup: Setup, seconds: float) -> str:
-    """The pool, unless it would take longer than it saves. Results do not depend on the choice."""
-    if not POSIX or experiment.device != "cpu":
-        return "inprocess"
-    if min(experiment.workers or cores(), cores()) < FEWEST[setup.trainer]:
-        return "inprocess"
-    return "pool" if seconds > WORTHWHILE and picklable(setup) else "inprocess"
-
-
-def _seconds(experiment: Experiment, setup: Setup, runner: ModelRunner) -> float:
-    """About how long the training takes on one core."""
-    config, evaluation = setup.config, experiment.evaluation
-    turns = experiment.schedule.sample
-    if evaluation.every and evaluation.post == "everyone":
-        turns += (1 - turns) / evaluation.every
-    examples = [len(share.train) for share in setup.federation.splits.values()]
-    steps = sum(config.steps or config.epochs * math.ceil(n / config.batch) for n in examples) * config.repeats
-    runner.flops = 0
-    runner.count(1)
-    return turns * experiment.rounds * steps * (SECONDS_A_STEP + config.batch * runner.flops * SECONDS_A_FLOP)
-
-
-SECONDS_A_STEP, SECONDS_A_FLOP = 3e-4, 1e-11
-FEWEST: Mapping[TrainerName, int] = {"plain": 2, "fused": 4}
-"""Workers from which on the pool pays. A turn of a tiny net is shorter than the way to a worker and back: two workers
-were no faster than one process (docs/speed.md), and for more than two it is a guess."""
-
-WORTHWHILE = 10.0
-"""Seconds of work on one core from which on worker processes, which take two or three to start, pay."""
 
 
 def _objective(given: Objective | None, data: Dataset, schema: Schema, evaluation: Evaluation) -> Objective:

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from sparsona.engines.choice import WORTHWHILE
 from sparsona.errors import SparsonaError
 from sparsona.federation.resources import Resources
 from sparsona.many import RunEnded, RunPlace
 from sparsona.many.plan import Loader, RunPlan, advance
 from sparsona.many.processes import Processes
-from sparsona.prepare import WORTHWHILE, Prepared
+from sparsona.prepare import Prepared
 from sparsona.runs.records import RoundReport
 from sparsona.system import cores
 

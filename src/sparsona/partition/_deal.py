@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,12 +30,6 @@ def check_clients(samples: Samples, clients: int) -> None:
         raise InputError(f"{clients} clients asked for; ask for at least 1 (0 means all with partition groups)")
     if clients > total:
         raise InputError(f"{clients} clients asked for, but only {total} samples to deal out; ask for fewer")
-
-
-def check_ratio(partition: str, ratio: float) -> None:
-    """A non-IID ratio is a share."""
-    if not 0 <= ratio <= 1:
-        raise InputError(f"partition {partition!r}: the non-IID ratio must be from 0 to 1, not {ratio}")
 
 
 def check_alpha(partition: str, alpha: float) -> None:
@@ -97,6 +92,18 @@ def cut(order: Indices, sizes: Indices) -> list[Indices]:
     """`order` cut into consecutive pieces of these sizes; what is left over is left out."""
     ends = np.cumsum(sizes)
     return [order[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+
+
+def alike_and_sorted(
+    partition: str, samples: Samples, clients: int, ratio: float, rng: np.random.Generator
+) -> tuple[Indices, Indices]:
+    """All samples but a share `ratio`, with the class proportions of the whole; and that share, sorted by label."""
+    check_clients(samples, clients)
+    if not 0 <= ratio <= 1:
+        raise InputError(f"partition {partition!r}: the non-IID ratio must be from 0 to 1, not {ratio}")
+    classes = class_numbers(partition, samples)
+    alike, rest = np.split(interleaved(classes, rng), [math.floor((1 - ratio) * len(classes) + 0.5)])
+    return alike, rest[np.argsort(classes[rest], kind="stable")]
 
 
 def cut_both(alike: Indices, skewed: Indices, clients: int) -> list[Indices]:

@@ -8,14 +8,12 @@ is `sorted`).
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from sparsona.chance import Chance
 from sparsona.data.dataset import Indices, Samples
 from sparsona.partition import PARTITIONS
-from sparsona.partition._deal import check_clients, check_ratio, class_numbers, cut_both, interleaved, named
+from sparsona.partition._deal import alike_and_sorted, cut_both, named
 
 
 @PARTITIONS.add
@@ -31,12 +29,7 @@ def shift(samples: Samples, clients: int, chance: Chance, ratio: float = 1.0) ->
     >>> [np.unique(labels[part]).tolist() for part in parts.values()]
     [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
     """
-    check_clients(samples, clients)
-    check_ratio("shift", ratio)
-    classes = class_numbers("shift", samples)
     rng = chance.rng("partition")
-    order = interleaved(classes, rng)
-    alike, rest = np.split(order, [math.floor((1 - ratio) * len(order) + 0.5)])
-    rest = rest[np.argsort(classes[rest], kind="stable")]
+    alike, rest = alike_and_sorted("shift", samples, clients, ratio, rng)
     low, high = np.split(rest, [len(rest) // 2])
     return named(cut_both(alike, np.concatenate([rng.permutation(low), rng.permutation(high)]), clients))

@@ -8,14 +8,10 @@ made with `shift`.)
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
 from sparsona.chance import Chance
 from sparsona.data.dataset import Indices, Samples
 from sparsona.partition import PARTITIONS
-from sparsona.partition._deal import check_clients, check_ratio, class_numbers, cut_both, interleaved, named
+from sparsona.partition._deal import alike_and_sorted, cut_both, named
 
 
 @PARTITIONS.add
@@ -24,16 +20,12 @@ def sorted_by_label(samples: Samples, clients: int, chance: Chance, ratio: float
 
     The paper does not say which samples are in the even part; here it has the class proportions of the whole.
 
+    >>> import numpy as np
     >>> labels = np.repeat(np.arange(3), 4)
     >>> parts = sorted_by_label(Samples(labels, 3), 3, Chance(0))
     >>> [labels[part].tolist() for part in parts.values()]
     [[0, 0, 0, 0], [1, 1, 1, 1], [2, 2, 2, 2]]
     """
-    check_clients(samples, clients)
-    check_ratio("sorted", ratio)
-    classes = class_numbers("sorted", samples)
     rng = chance.rng("partition")
-    order = interleaved(classes, rng)
-    alike, rest = np.split(order, [math.floor((1 - ratio) * len(order) + 0.5)])
-    rest = rest[np.argsort(classes[rest], kind="stable")]
+    alike, rest = alike_and_sorted("sorted", samples, clients, ratio, rng)
     return named(cut_both(rng.permutation(alike), rest, clients))

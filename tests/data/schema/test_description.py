@@ -16,7 +16,7 @@ from sparsona.data.schema.exchange import agree
 from sparsona.data.schema.limits import MOST_CATEGORIES, MOST_CHARACTERS
 from sparsona.data.schema.rows import understand
 from sparsona.data.schema.table import Table
-from sparsona.data.schema.text import pack_doubles, pack_text, unpack_text
+from sparsona.data.schema.text import pack_doubles, pack_text, text_in
 from sparsona.errors import DataError, SparsonaError, WireError
 from sparsona.message import Message, Part
 
@@ -70,7 +70,7 @@ def mutated(tree: Any, data: st.DataObject) -> Any:
 @settings(max_examples=200, deadline=None)
 @given(data=st.data(), part=st.sampled_from(TEXTS))
 def test_any_other_text_is_refused_by_name_or_harmless(data: st.DataObject, part: str) -> None:
-    tree = mutated(unpack_text(HONEST["c"], part), data)
+    tree = mutated(json.loads(text_in(HONEST["c"], part)), data)
     said = np.frombuffer(json.dumps(tree).encode(), np.uint8)
     agreed, line = answer(said_with(part, said))
     assert (agreed is None) == bool(line)

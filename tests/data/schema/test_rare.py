@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from sparsona.data.schema.description import describe_rows
 from sparsona.data.schema.rare import without_rare
 from sparsona.data.schema.rows import Rows, understand
 from sparsona.data.schema.table import Table
-from sparsona.data.schema.text import unpack_text
+from sparsona.data.schema.text import text_in
 from sparsona.errors import DataError
 
 NONE = np.zeros(0, np.int64)
@@ -35,7 +37,9 @@ def test_no_category_and_no_missing_flag_of_few_rows_is_described(wards, least, 
     ages = [random.choice([1.0, 2.0, float("nan")]) for _ in wards]
     rows = table_of(wards, ages, ["x", "y"] * (len(wards) // 2) + ["x"] * (len(wards) % 2))
     told = describe_rows(without_rare(rows, [whole(rows)], least), whole(rows).train)
-    assert set(unpack_text(told, "categories")["ward"]) == {w for w in set(wards) - {""} if wards.count(w) >= least}
+    assert set(json.loads(text_in(told, "categories"))["ward"]) == {
+        w for w in set(wards) - {""} if wards.count(w) >= least
+    }
     known = sum(age == age for age in ages)
     missing = len(ages) - known
     assert told.numbers("inputs.known").tolist() == [0 if known < least else len(ages) if missing < least else known]
@@ -61,7 +65,7 @@ def test_a_rare_class_is_refused_unless_the_experiment_names_the_classes() -> No
         without_rare(rows, [whole(rows)], 3)
     declared = table_of(wards, ages, labels, classes=("z", "y", "x"))
     told = describe_rows(without_rare(declared, [whole(declared)], 3), whole(declared).train)
-    assert unpack_text(told, "classes") == ["x", "y", "z"]
+    assert json.loads(text_in(told, "classes")) == ["x", "y", "z"]
     unnamed = table_of(wards, ages, labels, classes=("x", "z"))
     with pytest.raises(DataError, match=r"holds 'y', which columns\.classes does not name"):
         describe_rows(unnamed, whole(unnamed).train)

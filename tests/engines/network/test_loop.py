@@ -15,7 +15,7 @@ import pytest
 from flower_helpers import SPOILED, Federation, spoiled
 
 from sparsona.data.schema.exchange import LIMIT, agree
-from sparsona.data.schema.text import pack_text, unpack_text
+from sparsona.data.schema.text import pack_text, text_in
 from sparsona.engines.network import engine as engine_module
 from sparsona.engines.network import memory as memory_module
 from sparsona.engines.network.carrier import Parcel, Returned
@@ -510,7 +510,7 @@ def test_a_node_takes_no_schema_that_does_not_fit_its_rows(tmp_path: Path) -> No
     assert reply["kind"] == "hello"
     told = agree({"east": decode(description, LIMIT)})
     for name in ("age", "sex", "f", "ill", "label"):
-        tree = json.dumps(unpack_text(told, "schema")).replace(f'"{name}"', '"other"')
+        tree = json.dumps(json.loads(text_in(told, "schema"))).replace(f'"{name}"', '"other"')
         frame = encode(Message(**{**told.parts, "schema": pack_text(json.loads(tree))})).data
         reply, _ = node.answer({**head, "kind": "agreed"}, partial(bounded, frame))
         assert reply == {"kind": "error", "why": "the owner's data do not fit this experiment; its log says more"}

@@ -18,12 +18,11 @@ from sparsona.data.schema.limits import (
     Targets,
     Travelling,
     read_json,
-    text_in,
 )
 from sparsona.data.schema.moments import Doubles
 from sparsona.data.schema.schema import Category, Feature, Number, Schema
 from sparsona.data.schema.target import Task
-from sparsona.data.schema.text import pack_doubles, pack_text, unpack_doubles
+from sparsona.data.schema.text import pack_doubles, pack_text, text_in, unpack_doubles
 from sparsona.errors import WireError
 from sparsona.message import Message
 

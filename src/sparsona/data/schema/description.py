@@ -31,14 +31,13 @@ from sparsona.data.schema.limits import (
     Targets,
     Travelling,
     read_json,
-    text_in,
 )
 from sparsona.data.schema.moments import ColumnMoments, moments, pooled
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import class_names
 from sparsona.data.schema.spelling import Spelling
-from sparsona.data.schema.target import Kind
-from sparsona.data.schema.text import pack_doubles, pack_text, unpack_doubles
+from sparsona.data.schema.target import Kind, tells_classes
+from sparsona.data.schema.text import pack_doubles, pack_text, text_in, unpack_doubles
 from sparsona.data.schema.told import MOST_INPUTS
 from sparsona.errors import DataError, WireError
 from sparsona.message import Message
@@ -90,9 +89,7 @@ class Head(Travelling):
     @property
     def tells_classes(self) -> bool:
         """Whether the target may be classes, as :attr:`Rows.tells_classes`."""
-        if self.task == "classification":
-            return True
-        return self.task == "auto" and len(self.targets) == 1 and self.kind != "decimal"
+        return tells_classes(self.task, self.targets, self.kind)
 
     @property
     def scales(self) -> bool:

@@ -25,8 +25,8 @@ class Format:
     `missing` are the words that mean a missing value, in capitals or not; None: :data:`MISSING`, where they leave no
     doubt. Numbers among them are compared as numbers: -9 is also written -9.0.
 
-    >>> Format(missing=("-9",)).is_missing("-9.0"), Format(missing=("-9",)).is_missing("NA")
-    (True, False)
+    >>> Format(missing=("-9",)).number("-9.0"), Format(missing=("-9",)).number("NA")
+    (nan, None)
     """
 
     separator: str = ","
@@ -44,11 +44,6 @@ class Format:
         """The numbers that mean a missing value."""
         found = (self._float(word) for word in self.words)
         return frozenset(code for code in found if code is not None and code == code)
-
-    def is_missing(self, text: str) -> bool:
-        """Whether a cell means that its value is not known."""
-        found = self.number(text)
-        return found is not None and found != found
 
     def number(self, text: str) -> float | None:
         """The number that a cell holds; NaN where it is missing, None where it is something else.

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from sparsona.data.schema.told import first_problem
 from sparsona.errors import WireError
-from sparsona.message import Message
 
 MOST_CHARACTERS = 1_000
 """Characters in the name of a column, a category or a class."""
@@ -51,14 +50,6 @@ class Travelling(BaseModel):
     """What travels as JSON: no other fields, no value of another type, never changed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-def text_in(message: Message, part: str) -> bytes:
-    """The bytes of the text that a part holds."""
-    found = message.numbers(part)
-    if found.dtype != np.uint8:
-        raise WireError(f"{part!r} is {found.dtype}, expected the bytes of a text")
-    return found.tobytes()
 
 
 def read_json(kind: TypeAdapter[T], data: bytes, part: str) -> T:

@@ -21,7 +21,7 @@ from sparsona.data.schema.identifiers import MANY, names_somebody
 from sparsona.data.schema.roles import ColumnSplit, Roles, roles_of
 from sparsona.data.schema.spelling import Spelling
 from sparsona.data.schema.table import Table
-from sparsona.data.schema.target import Kind, kind_of, target_of
+from sparsona.data.schema.target import Kind, kind_of, target_of, tells_classes
 from sparsona.errors import DataError
 
 
@@ -72,9 +72,7 @@ class Rows:
     @property
     def tells_classes(self) -> bool:
         """Whether the target may be classes, whose names all owners must know."""
-        if self.task == "classification":
-            return True
-        return self.task == "auto" and len(self.targets) == 1 and self.kind != "decimal"
+        return tells_classes(self.task, self.targets, self.kind)
 
     def take(self, chosen: Indices) -> Rows:
         """Some of the rows."""

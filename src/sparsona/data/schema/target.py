@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -33,6 +34,11 @@ def kind_of(target: Array) -> Kind:
     if target.dtype.kind in "US":
         return "text"
     return "whole" if bool((np.isnan(target) | (target == np.floor(target))).all()) else "decimal"
+
+
+def tells_classes(task: TaskName, targets: Sequence[str], kind: Kind) -> bool:
+    """Whether a target may be classes, whose names all owners must know."""
+    return task == "classification" or (task == "auto" and len(targets) == 1 and kind != "decimal")
 
 
 def target_of(table: Table, roles: Roles, task: TaskName) -> Array:

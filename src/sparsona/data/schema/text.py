@@ -22,19 +22,16 @@ def pack_text(tree: Any) -> Numbers:
     return np.frombuffer(text.encode(), np.uint8)
 
 
-def unpack_text(message: Message, part: str) -> Any:
-    """The tree that the part holds.
+def text_in(message: Message, part: str) -> bytes:
+    """The bytes of the text that a part holds.
 
-    >>> unpack_text(Message(names=pack_text({"a": [1, "ö"]})), "names")
+    >>> json.loads(text_in(Message(names=pack_text({"a": [1, "ö"]})), "names"))
     {'a': [1, 'ö']}
     """
     found = message.numbers(part)
     if found.dtype != np.uint8:
         raise WireError(f"{part!r} is {found.dtype}, expected the bytes of a text")
-    try:
-        return json.loads(found.tobytes().decode())
-    except ValueError as error:
-        raise WireError(f"{part!r} is not a text that can be read: {error}") from None
+    return found.tobytes()
 
 
 def pack_doubles(values: npt.ArrayLike) -> Numbers:
