@@ -15,6 +15,7 @@ from sparsona.data import Columns
 from sparsona.errors import InputError, RunError
 from sparsona.federation.schedule import Sampled
 from sparsona.methods.fedprox import FedProx
+from sparsona.runs.about import read_about
 from sparsona.training.config import TrainConfig
 
 
@@ -108,7 +109,7 @@ def test_a_module_that_returns_a_tuple_is_named() -> None:
         def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
             return self.layer(x.flatten(1)), 1
 
-    with pytest.raises(InputError, match="returns a tuple: its forward must return one tensor"):
+    with pytest.raises(InputError, match="returns a tuple without logits: its forward must return one tensor"):
         sparsona.run("fedavg", data="digits", model=Pair(), rounds=1)
 
 
@@ -276,3 +277,40 @@ def test_a_name_that_may_be_both_is_refused_with_both_names() -> None:
         sparsona.run("fedavg", lrr=0.1)
     with pytest.raises(InputError, match="mu"):
         sparsona.run(FedProx(), mu=0.1)
+
+
+def _ward(rows: int, seed: int) -> tuple[Any, Any]:
+    inputs = np.random.default_rng(seed).normal(size=(rows, 4))
+    return inputs, np.where(inputs[:, 0] > 0, "ill", "well")
+
+
+@pytest.mark.parametrize("method", ["fedavg", "ditto", "fedpse"])
+def test_a_client_that_comes_late_gets_its_own_model(method: str, tmp_path: Path) -> None:
+    wards = {"east": _ward(60, 0), "west": _ward(60, 1)}
+    sparsona.run(method, data=wards, rounds=3, out=tmp_path / "run")
+    before = sorted((path, path.read_bytes()) for path in (tmp_path / "run").rglob("*") if path.is_file())
+    rows, labels = _ward(60, 2)
+    found = sparsona.adapt(tmp_path / "run", {"north": (rows, labels)}, epochs=5)["north"]
+    assert np.mean(found.predict(rows) == labels) > 0.7
+    assert before == sorted((path, path.read_bytes()) for path in (tmp_path / "run").rglob("*") if path.is_file())
+    with pytest.raises(InputError, match="east"):
+        sparsona.adapt(tmp_path / "run", {"east": (rows, labels)})
+    with pytest.raises(InputError, match="x3"):
+        sparsona.adapt(tmp_path / "run", (rows[:, :3], labels))
+
+
+def test_a_finished_run_goes_on_with_more_clients_and_says_so(tmp_path: Path) -> None:
+    wards, out = {"east": _ward(60, 0), "west": _ward(60, 1)}, tmp_path / "run"
+    first = sparsona.run("fedavg", data=wards, rounds=2, out=out)
+    more = {**wards, "north": _ward(60, 2)}
+    with pytest.raises(RunError, match="other data"):
+        sparsona.run("fedavg", data=more, rounds=4, clients=0, out=out, resume=True)
+    done = sparsona.run("fedavg", data=more, rounds=4, out=out, resume=True, add=True)
+    assert len(done.history) == 4
+    assert sorted(done.models) == ["east", "north", "west"]
+    assert [report.round for report in done.history[:2]] == [report.round for report in first.history]
+    assert read_about(out).added == ("after round 2: new clients north",)
+    assert done.models["east"].card.schema == first.models["east"].card.schema, "inputs are scaled as before"
+    for data, problem in (({"north": more["north"]}, "east"), (more, "have not changed")):
+        with pytest.raises(RunError, match=problem):
+            sparsona.run("fedavg", data=data, rounds=6, out=out, resume=True, add=True)

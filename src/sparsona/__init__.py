@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sparsona.version import __version__
 
 if TYPE_CHECKING:
-    from sparsona.api import Result, load, run
+    from sparsona.api import Result, adapt, load, run
     from sparsona.data.dataset import Dataset
     from sparsona.export.predict import PersonalModel
     from sparsona.layout import Layout
@@ -46,6 +46,7 @@ __all__ = [
     "Ternary",
     "Vector",
     "__version__",
+    "adapt",
     "classification",
     "load",
     "multilabel",
@@ -55,7 +56,7 @@ __all__ = [
 ]  # fmt: skip
 
 _FROM = {
-    "sparsona.api": ("Result", "load", "run"),
+    "sparsona.api": ("Result", "adapt", "load", "run"),
     "sparsona.export.predict": ("PersonalModel",),
     "sparsona.data.dataset": ("Dataset",),
     "sparsona.layout": ("Layout",),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import logging
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -39,7 +41,7 @@ from sparsona.prepare import Prepared, outputs, prepare
 from sparsona.registry import GIVEN
 from sparsona.report.drawings import draw
 from sparsona.report.frames import clients_frame, history_frame
-from sparsona.resume import opened
+from sparsona.resume import earlier_run, opened
 from sparsona.runs import artefacts as kept
 from sparsona.runs.about import read_about
 from sparsona.runs.answers import write_answers
@@ -156,6 +158,7 @@ def run(
     schedule: Schedule | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     resume: bool = False,
+    add: bool = False,
     on_round: Callable[[RoundReport], bool | None] = lambda report: None,
     set: str | Sequence[str] = (),
     **settings: Any,
@@ -181,7 +184,8 @@ def run(
 
     `settings` are any keys of the experiment file, and the method's options: ``run("fedprox", lr=0.05, mu=0.1)``. A
     section may be given whole (training={"lr": 0.05}). `set` takes the same ``key=value`` texts as the command line,
-    one or several. Without `out` nothing is written to disk.
+    one or several. Without `out` nothing is written to disk. With `resume` the run in `out` goes on; with `add`, too, a
+    finished run goes on for more `rounds` with more rows or clients.
     """
     settings = placed(settings, METHODS.get(method) if isinstance(method, str) else None)
     if isinstance(data, str):
@@ -192,6 +196,11 @@ def run(
     _check_objects(method, data, model, objective, schedule)
     if isinstance(schedule, Mapping):
         settings["schedule"] = {**schedule, **settings.get("schedule", {})}
+    folder = RunDirectory(Path(out)) if out is not None else None
+    if resume and folder is None:
+        raise RunError("there is no run to resume without `out`: name its directory")
+    if resume and folder is not None:
+        folder.need_run()
     prepared = prepare(
         assign(settings, (set,) if isinstance(set, str) else set),
         method=None if isinstance(method, str) else method,
@@ -199,15 +208,11 @@ def run(
         model=None if isinstance(model, str) else model,
         objective=objective,
         schedule=None if isinstance(schedule, Mapping) else schedule,
+        earlier=earlier_run(folder) if add and folder is not None else None,
     )
     for line in listed(prepared.doubts):
         log.warning("%s", line)
-    folder = RunDirectory(Path(out)) if out is not None else None
-    if resume and folder is None:
-        raise RunError("there is no run to resume without `out`: name its directory")
-    if resume and folder is not None:
-        folder.need_run()
-    return execute(prepared, folder, resume, on_round)
+    return execute(prepared, folder, resume, on_round, add=add)
 
 
 def _check_objects(method: Any, data: Any, model: Any, objective: Any, schedule: Any) -> None:
@@ -232,8 +237,12 @@ def execute(
     resume: bool = False,
     on_round: Callable[[RoundReport], bool | None] = lambda report: None,
     on_start: Callable[[int], None] = lambda done: None,
+    add: bool = False,
 ) -> Result:
-    """Run what :func:`prepare` made; into `folder`, where there is one."""
+    """Run what :func:`prepare` made; into `folder`, where there is one.
+
+    With `add`, a finished run goes on with more data.
+    """
     setup, experiment = prepared.setup, prepared.experiment
     for client in setup.federation.splits:
         file_stem(client)  # a name that no file can have is named now, not after the last round
@@ -241,7 +250,7 @@ def execute(
     with ExitStack() as stack:
         stack.enter_context(stopped_by_sigterm())
         if folder is not None:
-            stack.enter_context(opened(folder, prepared, resume))
+            stack.enter_context(opened(folder, prepared, resume, add))
         stack.enter_context(deterministic())
         engine = stack.enter_context(closing(ENGINES.get(experiment.engine)(setup, resources)))
         rounds = assemble(
@@ -313,6 +322,60 @@ def _shared(rounds: Rounds, models: Models, card: ModelCard) -> PersonalModel | 
         return None
     card = dataclasses.replace(card, client="(shared)")
     return PersonalModel(card, held.copy(), models.ready(card), np.zeros(0, np.float32) if buffers is None else buffers)
+
+
+def adapt(
+    run: str | Path, data: Any, *, model: nn.Module | None = None, base: str | Path = "", **settings: Any
+) -> dict[ClientId, PersonalModel]:
+    """Make personal models for clients that come after training; the run stays as it is.
+
+    `data` is what :func:`run` takes, of one client, who is called "new", or by client. `model` and `base` are those of
+    :func:`load`. `settings` may change the experiment's, such as ``epochs=5``.
+
+    >>> import tempfile
+    >>> rng, out = np.random.default_rng(0), Path(tempfile.mkdtemp()) / "run"
+    >>> wards = {w: (rng.normal(size=(40, 5)), rng.integers(0, 2, 40)) for w in ("east", "west", "north")}
+    >>> late = wards.pop("north")
+    >>> _ = run("ditto", data=wards, rounds=2, out=out)
+    >>> adapt(out, late)["new"].predict(late[0]).shape
+    (40,)
+    """
+    folder = RunDirectory(Path(run))
+    earlier = earlier_run(folder, train=False)
+    given = read(folder.experiment_file)
+    method = METHODS.get(given["method"])
+    kept = {key: value for key, value in given.items() if key not in ("data", "partition", "clients", "new_clients")}
+    for section, values in placed(settings, method).items():
+        kept[section] = {**kept.get(section, {}), **values} if isinstance(values, Mapping) else values
+    if base:
+        kept["base"] = str(base)
+    text = isinstance(data, str)
+    prepared = prepare(
+        kept | ({"data": data} if text else {}),
+        data=None if text else data if isinstance(data, Mapping) and "train" not in data else {"new": data},
+        model=model,
+        earlier=earlier,
+        origin=str(folder.experiment_file),
+    )
+    setup, cards, models = prepared.setup, _cards(prepared), dict[ClientId, PersonalModel]()
+    clash = sorted({*earlier.clients} & {*prepared.newcomers})
+    if clash:
+        raise InputError(f"client {clash[0]!r} has taken part in {folder.path}: name the new client otherwise")
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        checkpoint = Path(shutil.copytree(folder.checkpoint, place / "checkpoint"))
+        stack.enter_context(deterministic())
+        engine = stack.enter_context(closing(ENGINES.get("inprocess")(setup, Resources(1))))
+        rounds = assemble(setup, engine, prepared.schedule, prepared.experiment.evaluation, checkpoint=checkpoint)
+        stack.enter_context(closing(rounds))
+        rounds.resume()
+        rounds.join(prepared.newcomers)
+        runner = runner_of(next(iter(cards.values())), copied(setup.module))
+        for outcome in rounds.finish("adapt", prepared.newcomers, keep=True):
+            assert outcome.model is not None
+            buffers = np.zeros(0, np.float32) if outcome.buffers is None else outcome.buffers
+            models[outcome.client] = PersonalModel(cards[outcome.client], outcome.model, runner, buffers)
+    return models
 
 
 def load(run: str | Path, model: nn.Module | None = None, base: str | Path = "") -> Result:

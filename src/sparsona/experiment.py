@@ -6,7 +6,7 @@ import dataclasses
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -115,11 +115,14 @@ class Experiment(BaseModel):
     privacy: PrivacySettings = PrivacySettings()
     cluster: Cluster = Cluster()
 
-    def same_work(self, other: Experiment) -> str | None:
-        """The first setting in which the two experiments differ, None where one can continue the other."""
+    def same_work(self, other: Experiment, free: Collection[str] = ()) -> str | None:
+        """The first setting in which the two experiments differ, None where one can continue the other.
+
+        Settings that are `free` may differ, besides those that always may.
+        """
         mine, theirs = (flatten(e.model_dump(mode="json")) for e in (self, other))
         for key in sorted(mine | theirs):
-            if key not in FREE and mine.get(key) != theirs.get(key):
+            if key not in FREE and key not in free and mine.get(key) != theirs.get(key):
                 return key
         return None
 

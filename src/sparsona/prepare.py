@@ -22,7 +22,7 @@ from sparsona.data._tables import agreed_dataset
 from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.data.doubts import Doubt, Sites, doubts_of
 from sparsona.data.fields import unpacking
-from sparsona.data.schema.exchange import Agreement, exchange
+from sparsona.data.schema.exchange import Agreement, exchange, scaled_alone
 from sparsona.data.schema.rare import without_rare
 from sparsona.data.schema.roles import ColumnSplit, along_of
 from sparsona.data.schema.rows import Rows
@@ -99,6 +99,18 @@ class Prepared:
         return () if self.sites is None else doubts_of(self.sites)
 
 
+@dataclass(frozen=True)
+class Earlier:
+    """A finished run that new data follow: its schema, and the clients that the server knows.
+
+    If the new clients only join, `train` is False: they have no part in a round.
+    """
+
+    schema: Schema
+    clients: tuple[ClientId, ...]
+    train: bool = True
+
+
 def prepare(
     settings: Mapping[str, Any],
     *,
@@ -108,13 +120,14 @@ def prepare(
     objective: Objective | None = None,
     schedule: Schedule | None = None,
     loaded: Dataset | None = None,
+    earlier: Earlier | None = None,
     origin: str = "the experiment",
 ) -> Prepared:
     """Check the settings, load and deal out the data, agree on their schema, make the model.
 
     Objects given replace the named ones; `data` may be a Dataset or anything that
     :func:`sparsona.data.from_python` takes. `loaded` is the data set that the settings name, as an earlier call has
-    loaded it.
+    loaded it. The rows follow the schema of an `earlier` run, where there is one.
     """
     for what, given in {"method": method, "data": data, "model": model, "schedule": schedule}.items():
         if given is not None and settings.get(what, GIVEN) != GIVEN:
@@ -148,17 +161,22 @@ def prepare(
     )
     experiment = experiment.model_copy(update={"clients": len(federation.clients)})
     newcomers = _newcomers(federation, experiment.new_clients, chance)
+    if earlier is not None and not earlier.train:
+        newcomers = tuple(federation.clients)
     if dataset.rows is not None:
         rare_out = without_rare(dataset.rows, federation.splits.values(), experiment.least_rows)
         dataset = dataclasses.replace(dataset, rows=rare_out)
         federation = Federation(dataset, federation.splits)
-    agreement = _agreement(federation, newcomers)
+    agreement = _agreement(federation, newcomers, earlier)
     rows = dataset.rows
     if rows is not None:
         dataset = agreed_dataset(dataset, federation.splits, agreement)
-        known = {client: _of_known_classes(dataset, federation.splits[client]) for client in newcomers}
+        late = newcomers if earlier is None else federation.clients
+        known = {client: _of_known_classes(dataset, federation.splits[client]) for client in late}
         federation = Federation(dataset, {**federation.splits, **known})
     clients = tuple(sorted(k for k in federation.clients if k not in newcomers))
+    if earlier is not None and not earlier.train:
+        clients = earlier.clients
     if schedule is None:
         experiment = experiment.model_copy(update={"schedule": experiment.schedule.among(clients)})
     shape = _shape(dataset)
@@ -183,7 +201,7 @@ def prepare(
         task,
         federation,
         module,
-        _objective(objective, dataset, agreement.schemas[clients[0]], experiment.evaluation),
+        _objective(objective, dataset, next(iter(agreement.schemas.values())), experiment.evaluation),
         experiment.training,
         experiment.device,
         choose_trainer(experiment.trainer, module, dataset.inputs, experiment.device),
@@ -224,8 +242,17 @@ def _dataset(experiment: Experiment, given: Any, along: ColumnSplit | None) -> D
     return given
 
 
-def _agreement(federation: Federation, newcomers: tuple[ClientId, ...]) -> Agreement:
+def _agreement(federation: Federation, newcomers: tuple[ClientId, ...], earlier: Earlier | None) -> Agreement:
     data, splits = federation.data, federation.splits
+    if earlier is not None and data.rows is not None:
+        rows, schema = data.rows, earlier.schema
+        missing = set(schema.columns) - set(rows.order)
+        if missing:
+            raise InputError(f"the new rows have no column {min(missing)!r}, which the run was trained on; add it")
+        if rows.block is not None and rows.block.shape[1:] != schema.shape:
+            shape = rows.block.shape[1:]
+            raise InputError(f"the new samples have shape {shape}; the run was trained on {schema.shape}")
+        return Agreement({client: scaled_alone(schema, rows, split.train) for client, split in splits.items()})
     if data.rows is None:
         return Agreement(dict.fromkeys(splits, published_schema(data)))
     return exchange(data.rows, {client: split.train for client, split in splits.items()}, newcomers)

@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from sparsona.errors import RunError
 from sparsona.experiment import Experiment, build, read, to_toml
-from sparsona.prepare import Prepared
-from sparsona.runs.about import About, changed_clients, describe, write_about
+from sparsona.export.files import read_model
+from sparsona.prepare import Earlier, Prepared
+from sparsona.runs.about import About, changed_clients, describe, read_about, write_about
 from sparsona.runs.directory import RunDirectory
 
 log = logging.getLogger(__name__)
 
 
 @contextmanager
-def opened(folder: RunDirectory, prepared: Prepared, resume: bool) -> Iterator[None]:
-    """Hold the directory for this run, whose experiment and data are written there."""
+def opened(folder: RunDirectory, prepared: Prepared, resume: bool, add: bool = False) -> Iterator[None]:
+    """Hold the directory for this run, whose experiment and data are written there.
+
+    With `add`, a finished run goes on with other data: about.json says with which, and after which round.
+    """
     experiment, about = prepared.experiment, about_run(prepared)
+    if resume:
+        about = replace(about, added=_added(folder, about, add))
 
     def agreed(file: Path) -> str:
-        there = same_experiment(folder, experiment)
+        there = same_experiment(folder, experiment, ADDED if add else ())
+        if add:
+            return to_toml(experiment)
         same_data(folder, about)
         if (experiment.rounds, experiment.evaluation) == (there.rounds, there.evaluation):
             return file.read_text(encoding="utf-8")
@@ -37,17 +45,49 @@ def opened(folder: RunDirectory, prepared: Prepared, resume: bool) -> Iterator[N
         yield
 
 
+ADDED = ("data", "clients")
+"""Settings that may change when data are added to a run."""
+
+
+def earlier_run(folder: RunDirectory, train: bool = True) -> Earlier:
+    """The schema and clients of a finished run, which new data must follow."""
+    folder.summary()
+    clients = tuple(sorted(read_about(folder.path).clients))
+    return Earlier(read_model(folder.need_model(clients[0])).card.schema, clients, train)
+
+
+def _added(folder: RunDirectory, about: About, add: bool) -> tuple[str, ...]:
+    """What was added to the run so far, and now."""
+    there = read_about(folder.path)
+    if not add:
+        return there.added
+    changed = changed_clients(folder.path, about)
+    gone = [name for name in changed if name not in about.clients]
+    if gone:
+        raise RunError(f"client {gone[0]} of {folder.path} is not in the data: --add takes the old clients and more")
+    if not changed:
+        raise RunError(f"the data of {folder.path} have not changed: leave --add out")
+    new = [name for name in changed if name not in there.clients]
+    more = [name for name in changed if name in there.clients]
+    what = [f"new clients {', '.join(new)}"] * bool(new) + [f"other rows of {', '.join(more)}"] * bool(more)
+    line = f"after round {folder.summary()['rounds']}: {'; '.join(what)}"
+    log.warning("%s", line)
+    if more:
+        log.warning("rows of %s are divided anew: test scores may count rows that were trained on before", more[0])
+    return (*there.added, line)
+
+
 def check_resumable(folder: RunDirectory, prepared: Prepared) -> None:
     """Raise `RunError` if the run in the directory belongs to another experiment or began with other data."""
     same_experiment(folder, prepared.experiment)
     same_data(folder, about_run(prepared))
 
 
-def same_experiment(folder: RunDirectory, experiment: Experiment) -> Experiment:
+def same_experiment(folder: RunDirectory, experiment: Experiment, free: Collection[str] = ()) -> Experiment:
     """The experiment whose run is in the directory. Raises `RunError` if `experiment` cannot continue it."""
     file = folder.experiment_file
     there, _ = build(read(file), str(file))
-    setting = experiment.same_work(there)
+    setting = experiment.same_work(there, free)
     if setting is not None:
         raise RunError(
             f"{folder.path} belongs to another experiment ({setting} differs): choose another --out, "

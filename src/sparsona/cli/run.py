@@ -31,6 +31,9 @@ def run(
     ] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="run directory [runs/METHOD-DATA-SEED]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out, as it was begun")] = False,
+    add: Annotated[
+        bool, typer.Option("--add", help="with --resume: go on with a finished run, with more rows or clients")
+    ] = False,
     repeats: Annotated[
         int, typer.Option(min=1, help="repeat the random train/test split N times and pool the scores")
     ] = 1,
@@ -46,6 +49,7 @@ def run(
     from sparsona.prepare import prepare
     from sparsona.report.clients import clients_table
     from sparsona.report.listing import table
+    from sparsona.resume import earlier_run
     from sparsona.runs.clients import pooled
     from sparsona.runs.directory import RunDirectory
 
@@ -53,7 +57,14 @@ def run(
     METHODS.check(str(base.get("method", "")))
     settings = assign(options.settings(base), options.set or ())
     origin = what if file.suffix == ".toml" else "the command line"
-    prepared = prepare(settings, origin=origin)
+    earlier = None
+    if add:
+        if not resume or repeats > 1:
+            raise InputError("--add goes on with a finished run: sparsona run RUN --resume --add --data D --rounds N")
+        earlier = earlier_run(RunDirectory(folder or file.parent))
+        if options.clients is None:
+            settings.pop("clients", None)
+    prepared = prepare(settings, earlier=earlier, origin=origin)
     experiment = prepared.experiment
     if folder is None:
         name = stem(experiment.method, experiment.data, experiment.seed)
@@ -66,7 +77,7 @@ def run(
     if repeats == 1:
         if resume:
             RunDirectory(folder).need_run()
-        done = _run_and_show(prepared, folder, resume, options.tensorboard, quiet)
+        done = _run_and_show(prepared, folder, resume, options.tensorboard, quiet, add)
         clients = done.clients
     else:
         _refuse_one_split(experiment.split.by)
@@ -108,7 +119,9 @@ def _refuse_one_split(by: str) -> None:
         raise InputError("a split by time is one only: leave --repeats out, or choose --split random or group:COLUMN")
 
 
-def _run_and_show(prepared: Prepared, folder: Path, resume: bool, tensorboard: bool, quiet: bool) -> Result:
+def _run_and_show(
+    prepared: Prepared, folder: Path, resume: bool, tensorboard: bool, quiet: bool, add: bool = False
+) -> Result:
     """One run with its progress and its closing tables."""
     from sparsona.api import execute
     from sparsona.report import console as show
@@ -125,7 +138,7 @@ def _run_and_show(prepared: Prepared, folder: Path, resume: bool, tensorboard: b
         watchers: list[Callable[[RoundReport], None]] = [progress.advance]
         if tensorboard:
             watchers.append(stack.enter_context(scalars(folder)))
-        result = execute(prepared, RunDirectory(folder), resume, told_to(watchers), progress.started)
+        result = execute(prepared, RunDirectory(folder), resume, told_to(watchers), progress.started, add)
     if not quiet:
         out.print(show.closing(result.summary))
         out.print(show.traffic(result.summary), soft_wrap=True)

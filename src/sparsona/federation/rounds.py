@@ -351,11 +351,16 @@ class Rounds:
         """After the last round: the turns by which every client gets its model, where clients keep it themselves."""
         return self._last_jobs("personal", self.setup.task.clients)
 
-    def finish(self, kind: Literal["personal", "adapt"], clients: Iterable[ClientId]) -> Iterator[Outcome]:
-        """After the last round: every client's model, or what new clients make of it once they have joined."""
+    def finish(
+        self, kind: Literal["personal", "adapt"], clients: Iterable[ClientId], keep: bool = False
+    ) -> Iterator[Outcome]:
+        """After the last round: every client's model, or what new clients make of it once they have joined.
+
+        The models of new clients come with the outcomes if they are to `keep`.
+        """
         jobs = self._last_jobs(kind, clients)
         new = kind == "adapt"
-        return self.engine.run(replace(job, score=new, keep_model=not new) for job in jobs)
+        return self.engine.run(replace(job, score=new, keep_model=keep or not new) for job in jobs)
 
 
 def _same_arrays(some: Mapping[str, Part], others: Mapping[str, Part]) -> bool:

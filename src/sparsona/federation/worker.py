@@ -200,7 +200,8 @@ class Worker:
                     )
                 fit = (method.adapt if job.kind == "adapt" else method.fit)(state, down, local)
                 personal = setup.personal.after(personal, fit, local)
-                kept = None if fit.model is None else setup.personal.model(personal, fit.model, local, common)
+                before = kept if job.keep_model else None
+                kept = before if fit.model is None else setup.personal.model(personal, fit.model, local, common)
             if job.score and kept is not None:
                 scores["post"] = evaluator.scores(kept)
         reply = Message() if fit is None else fit.reply.stamped(Stamp(*down.stamp.order))

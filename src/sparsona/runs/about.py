@@ -55,6 +55,8 @@ class About:
     environment: Mapping[str, str] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
     """What in the tables was probably wrong, one line each."""
+    added: tuple[str, ...] = ()
+    """What was added to the run after it had ended, one line each time."""
 
 
 def describe(federation: Federation, objective: Objective, weights: int, rows: Rows | None = None) -> About:
@@ -161,7 +163,7 @@ def read_about(folder: Path) -> About:
         clients = {
             name: ClientData(**{**one, "classes": tuple(one["classes"])}) for name, one in raw["clients"].items()
         }
-        lists = {name: tuple(raw.get(name, ())) for name in ("class_names", "doubts")}
+        lists = {name: tuple(raw.get(name, ())) for name in ("class_names", "doubts", "added")}
         return About(**{**raw, "clients": clients, **lists})
     except FileNotFoundError:
         raise RunError(f"{file} is missing: continue the run with --resume to have it written") from None

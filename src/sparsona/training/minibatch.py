@@ -142,5 +142,5 @@ def checked_outputs(outputs: object) -> torch.Tensor:
     found = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", outputs)
     if not isinstance(found, torch.Tensor):
         kind = type(outputs).__name__
-        raise InputError(f"the model returns a {kind} without logits: let its forward return one tensor of outputs")
+        raise InputError(f"the model returns a {kind} without logits: its forward must return one tensor of outputs")
     return found.float() if found.dtype in (torch.float16, torch.bfloat16) else found
