@@ -303,8 +303,8 @@ def test_a_finished_run_goes_on_with_more_clients_and_says_so(tmp_path: Path) ->
     wards, out = {"east": _ward(60, 0), "west": _ward(60, 1)}, tmp_path / "run"
     first = sparsona.run("fedavg", data=wards, rounds=2, out=out)
     more = {**wards, "north": _ward(60, 2)}
-    with pytest.raises(RunError, match="other data"):
-        sparsona.run("fedavg", data=more, rounds=4, clients=0, out=out, resume=True)
+    with pytest.raises(RunError, match="another experiment"):
+        sparsona.run("fedavg", data=more, rounds=4, out=out, resume=True)
     done = sparsona.run("fedavg", data=more, rounds=4, out=out, resume=True, add=True)
     assert len(done.history) == 4
     assert sorted(done.models) == ["east", "north", "west"]
