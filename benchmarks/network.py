@@ -26,7 +26,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from sparsona.engines.network.deploy import LOCALHOST, local_federation
+from sparsona.engines.network.deploy import LOCALHOST, LoopbackFederation, local_federation
 from sparsona.engines.network.flower.bundle import write_bundle
 from sparsona.engines.network.flower.processes import (
     SUPERLINK,
@@ -69,9 +69,12 @@ def federation(clients: int, rounds: int, options: Sequence[str] = (), **setting
         found = RunDirectory(running.run(experiment, f"rounds-{rounds}", say)).summary()["bytes"]
         return found["up"], found["down"]
 
+    data = prepared.setup.federation
     with (
         tempfile.TemporaryDirectory() as scratch,
-        local_federation(Path(scratch) / "f", prepared.setup.federation, prepared.experiment, options) as running,
+        local_federation(
+            LoopbackFederation(Path(scratch) / "f", sorted(data.clients), options), data, prepared.experiment
+        ) as running,
     ):
         yield Run(run, running.port)
 

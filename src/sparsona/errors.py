@@ -45,6 +45,10 @@ class RunError(InputError):
     """A run directory cannot be used: it belongs to another experiment, is incomplete, or cannot be written."""
 
 
+class StoreError(SparsonaError):
+    """The storage of a mailbox is not reached, full, or cannot be written."""
+
+
 class WireError(SparsonaError):
     """Bytes that are not a frame of ours, or a message that does not hold what the reader asked for."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sparsona.api import execute
-from sparsona.engines.network.deploy import LoopbackFederation, local_federation
+from sparsona.engines.network.deploy import LocalNodes, LoopbackFederation, local_federation
 from sparsona.prepare import Prepared, prepare
 from sparsona.runs.directory import RunDirectory
 
@@ -35,7 +35,9 @@ def prepared_for(method: str, **settings: Any) -> Prepared:
 @contextlib.contextmanager
 def three_nodes(folder: Path) -> Iterator[LoopbackFederation]:
     prepared = prepared_for("fedavg")
-    with local_federation(folder / "f", prepared.setup.federation, prepared.experiment) as running:
+    federation = prepared.setup.federation
+    local = LoopbackFederation(folder / "f", sorted(federation.clients))
+    with local_federation(local, federation, prepared.experiment) as running:
         yield running
 
 
@@ -70,9 +72,7 @@ def kill(folder: Path, command: str = "") -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def in_background(
-    local: LoopbackFederation, prepared: Prepared, name: str
-) -> tuple[threading.Thread, list[BaseException]]:
+def in_background(local: LocalNodes, prepared: Prepared, name: str) -> tuple[threading.Thread, list[BaseException]]:
     problems: list[BaseException] = []
 
     def run() -> None:
@@ -86,12 +86,12 @@ def in_background(
     return thread, problems
 
 
-def log_of(local: LoopbackFederation, client: str) -> str:
+def log_of(local: LocalNodes, client: str) -> str:
     return _text(local.place(client) / "state" / "node.log")
 
 
-def records_of(local: LoopbackFederation, name: str) -> str:
-    return _text(local.server.home / "runs" / name / "records.jsonl")
+def records_of(local: LocalNodes, name: str) -> str:
+    return _text(local.folder / "server" / "runs" / name / "records.jsonl")
 
 
 def _text(file: Path) -> str:

@@ -20,12 +20,13 @@ def keys(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="clients that need a key")] = None,
     folder: Annotated[Path, typer.Option("--out", help="folder to write to")] = Path("keys"),
     host: Annotated[
-        list[str] | None, typer.Option(help="name or address of the SuperLink: makes its certificates")
+        list[str] | None, typer.Option(help="with Flower: name or address of the SuperLink; makes its certificates")
     ] = None,
 ) -> None:
-    """Make certificates of the SuperLink (--host) and keys of nodes.
+    """Make keys for a federation, and certificates of a SuperLink (--host).
 
-    The file NAME is for the client's owner alone, NAME.pub for the organiser, ca.crt for all.
+    The file NAME stays with its owner. NAME.pub is for the other side: an owner's for the organiser, and the
+    organiser's for all owners. ca.crt is for all.
     """
     from sparsona.engines.network.keys import make_certificates, make_node_key
     from sparsona.errors import InputError
@@ -83,21 +84,26 @@ def local(
     nodes: Annotated[int, typer.Option(min=1, help="number of nodes")] = 3,
     method: Annotated[str, typer.Option(help="the method")] = "fedpse",
     folder: Annotated[Path | None, typer.Option("--out", help="folder to keep all in [a temporary one]")] = None,
+    mailbox: Annotated[
+        str, typer.Option(metavar="URL", help="carry messages through this folder or URL, without Flower")
+    ] = "",
     check: Annotated[bool, typer.Option(help="run the simulator too, and compare digests and bytes")] = True,
 ) -> None:
     """Run an experiment on a whole federation on this machine.
 
-    The command starts a SuperLink and nodes with TLS and keys, and stops them at the end. Data are split as in a
+    The command starts a server and nodes with keys of their own, and stops them at the end. Data are split as in a
     simulation; each node is a process that holds its own share only.
     """
     from sparsona.engines.network.flower import need_flwr
     from sparsona.methods import METHODS
 
     METHODS.check(method)
-    need_flwr()
+    if not mailbox:
+        need_flwr()
     from sparsona.api import execute
-    from sparsona.engines.network.deploy import local_federation
+    from sparsona.engines.network.deploy import LoopbackFederation, MailboxFederation, local_federation
     from sparsona.engines.network.flower.processes import end_like_ctrl_c
+    from sparsona.engines.network.mailbox.store import absolute_url
     from sparsona.engines.network.setup import check_networkable
     from sparsona.errors import RunError
     from sparsona.experiment import assign
@@ -114,8 +120,11 @@ def local(
     with tempfile.TemporaryDirectory(prefix="sparsona-") as scratch:
         place = folder or Path(scratch)
         told = counted(len(prepared.setup.task.clients), "node")
-        err.print(f"starting a SuperLink and {told} in {place}", soft_wrap=True)
-        with local_federation(place, prepared.setup.federation, prepared.experiment) as running:
+        err.print(f"starting a server and {told} in {place}", soft_wrap=True)
+        federation = prepared.setup.federation
+        given = place, sorted(federation.clients), ()
+        nodes_here = MailboxFederation(*given, absolute_url(mailbox)) if mailbox else LoopbackFederation(*given)
+        with local_federation(nodes_here, federation, prepared.experiment) as running:
             where = running.run(
                 prepared.experiment, say=lambda line: err.print(line, highlight=False, markup=False, soft_wrap=True)
             )

@@ -8,16 +8,22 @@ from typing import Annotated
 import typer
 
 from sparsona.cli.app import out
+from sparsona.cli.watch import page_of
 
 
 def node(
     state: Annotated[Path, typer.Option(help="folder for what the client remembers, its log and its model")],
-    superlink: Annotated[str, typer.Option(metavar="HOST:PORT", help="the organiser's SuperLink")] = "",
+    superlink: Annotated[str, typer.Option(metavar="HOST:PORT", help="with Flower: the organiser's SuperLink")] = "",
+    mailbox: Annotated[
+        str, typer.Option(metavar="URL", help="a folder, sftp://, s3:// or webdav+https:// instead of Flower")
+    ] = "",
     name: Annotated[str, typer.Option(help="this client's name, as registered with its key")] = "",
     data: Annotated[
         Path | None, typer.Option(help="this client's data: a .csv, .parquet or .npz file, or their folder")
     ] = None,
-    ca: Annotated[Path | None, typer.Option(help="the organiser's ca.crt")] = None,
+    ca: Annotated[Path | None, typer.Option(help="with Flower: the organiser's ca.crt")] = None,
+    server_key: Annotated[Path | None, typer.Option(help="with a mailbox: the organiser's public key")] = None,
+    once: Annotated[bool, typer.Option("--once", help="with a mailbox: answer what is there, and end")] = False,
     key: Annotated[Path | None, typer.Option(help="this client's private key")] = None,
     experiment: Annotated[
         Path | None,
@@ -71,7 +77,11 @@ def node(
     send_scores: Annotated[bool, typer.Option(help="send the scores on this client's test rows")] = True,
     send_model: Annotated[bool, typer.Option(help="send the client's own model at the end")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
-    idle: Annotated[float, typer.Option(min=0.05, help="most seconds between two questions for work")] = 1.0,
+    idle: Annotated[
+        float | None,
+        typer.Option(min=0.05, help="most seconds between two looks for work [1, with a mailbox 30]"),
+    ] = None,
+    page: Annotated[str, typer.Option(metavar="[HOST:]PORT", help="show a live page about this node")] = "",
 ) -> None:
     """Take part in a federation; the data stay on this machine.
 
@@ -85,18 +95,18 @@ def node(
     from sparsona.engines.network.flower import need_flwr
     from sparsona.engines.network.flower.checks import check_address, check_certificate, check_private_key
     from sparsona.engines.network.owned import OwnFormat, check_own
-    from sparsona.engines.network.owner import Owner, accepted
+    from sparsona.engines.network.owner import Line, Owner, accepted
     from sparsona.errors import InputError
     from sparsona.methods import METHODS
 
     if accept:
         out.print(f"accepted: {accepted(state, accept)}", soft_wrap=True, markup=False, highlight=False)
         return
-    given = {"--superlink": superlink, "--name": name, "--data": data, "--ca": ca, "--key": key}
+    given = {"--name": name, "--data": data, "--key": key}
+    given |= {"--server-key": server_key} if mailbox else {"--superlink (or --mailbox)": superlink, "--ca": ca}
     if lacking := [option for option, value in given.items() if not value]:
         raise InputError(f"sparsona node needs {', '.join(lacking)}")
     assert data is not None
-    assert ca is not None
     assert key is not None
     methods = tuple(one.strip() for one in allow_methods.split(",") if one.strip())
     for method in methods:
@@ -105,17 +115,31 @@ def node(
     written.applied(Columns())  # a wrong one is refused here, not when a run begins
     terms = Terms.of(experiment, seed, test=test, validation=validation, by=split)
     along_of(terms.split.by)
-    check_address(superlink)
-    check_own(data, name, written)
-    check_certificate(ca)
-    need_flwr()
-    check_private_key(key)
+    line: Line
+    if mailbox:
+        assert server_key is not None
+        check_own(data, name, written)
+        from sparsona.engines.network.mailbox.line import MailboxLine
+        from sparsona.engines.network.mailbox.seal import Seal
+
+        line = MailboxLine(name, mailbox, Seal(key, server_key), idle or 30.0, once)
+    else:
+        assert ca is not None
+        check_address(superlink)
+        check_own(data, name, written)
+        check_certificate(ca)
+        need_flwr()
+        check_private_key(key)
+        from sparsona.engines.network.flower.line import FlowerLine
+
+        line = FlowerLine(superlink, ca, key, idle or 1.0)
     from sparsona.engines.network.flower.processes import end_like_ctrl_c
     from sparsona.engines.network.node import Rules
 
     end_like_ctrl_c()
     rules = Rules(methods, max_epochs, max_weights, send_scores, send_model, least_rows, max_rounds, max_proposals)
     try:
-        Owner(name, superlink, data, state, ca, key, rules, device, idle, written, terms).run()
+        with page_of(state, page):
+            Owner(name, line, data, state, rules, device, written, terms).run()
     except KeyboardInterrupt:
         out.print("stopped; start the node again to go on")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +12,23 @@ import typer
 
 from sparsona.cli.app import out
 from sparsona.errors import InputError
+
+
+@contextmanager
+def page_of(folder: Path, where: str) -> Iterator[None]:
+    """Serve the live page of a folder while the block lasts, at ``PORT`` of this machine or ``HOST:PORT``; or none."""
+    if not where:
+        yield
+        return
+    from sparsona.report.serve import watching
+
+    host, _, port = where.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and int(port) < 2**16):
+        raise InputError(f"--page {where} has no port: give a number such as 8321, or HOST:8321")
+    folder.mkdir(parents=True, exist_ok=True)
+    with watching(folder, host or "127.0.0.1", int(port)) as page:
+        out.print(f"page: {page.url}", soft_wrap=True, highlight=False)
+        yield
 
 
 def watch(

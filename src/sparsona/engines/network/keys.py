@@ -7,6 +7,7 @@ import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from sparsona.errors import InputError
 from sparsona.files import write_new
@@ -90,6 +91,14 @@ def make_node_key(folder: Path, client: ClientId) -> Path:
     _write_private(folder / stem, key, openssh=True)
     write_new(folder / f"{stem}.pub", public + b"\n")
     return folder / stem
+
+
+def public_keys(folder: Path) -> dict[ClientId, Path]:
+    """The owners' public keys in a folder, each under the name of its client."""
+    files = sorted(folder.glob("*.pub"))
+    if not files:
+        raise InputError(f"there is no public key in {folder}: put NAME.pub of every node there")
+    return {unquote(path.stem): path for path in files}
 
 
 def _general(host: str) -> x509.GeneralName:

@@ -65,15 +65,24 @@ def environment(home: Path, stands_in: Mapping[str, str], **more: str) -> dict[s
     }
 
 
+def command_of(script: Path, arguments: Sequence[str]) -> list[str]:
+    """The command of a script in a process that ends when its standard input is closed."""
+    return [sys.executable, str(STARTED / "child.py"), str(script), *arguments]
+
+
 class Child:
     """A script in a process of its own, which ends when this one does. Ctrl-C reaches this one alone."""
 
     def __init__(self, script: Path, arguments: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
-        command = [sys.executable, str(STARTED / "child.py"), str(script), *arguments]
         self.log = log
         with log.open("ab") as out:
             self._process = subprocess.Popen(
-                command, env=env, stdin=subprocess.PIPE, stdout=out, stderr=out, start_new_session=True
+                command_of(script, arguments),
+                env=env,
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
             )
 
     @property

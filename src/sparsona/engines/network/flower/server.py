@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from urllib.parse import unquote
 
 from sparsona.engines.network.flower.checks import check_port
 from sparsona.engines.network.flower.processes import Child, Flwr, superlink, wait_until_open
-from sparsona.engines.network.keys import CA, CERTIFICATE, KEY
+from sparsona.engines.network.keys import CA, CERTIFICATE, KEY, public_keys
 from sparsona.errors import InputError, RunError
 from sparsona.files import write_atomically
 from sparsona.method import ClientId
@@ -48,9 +47,7 @@ class Server:
         home.mkdir(parents=True, exist_ok=True)
         home = home.resolve()
         self.home, self.address = home, f"{host}:{port}"
-        files = sorted(keys.glob("*.pub"))
-        if not files:
-            raise InputError(f"there is no public key in {keys}: put NAME.pub of every node there")
+        files = public_keys(keys)
         for file in (CA, CERTIFICATE, KEY):
             if not (certificates / file).exists():
                 raise InputError(f"there is no {file} in {certificates}: make certificates with sparsona deploy keys")
@@ -64,10 +61,10 @@ class Server:
             self.close()
             raise
 
-    def _register(self, flwr: Flwr, files: list[Path]) -> dict[ClientId, int]:
+    def _register(self, flwr: Flwr, files: Mapping[ClientId, Path]) -> dict[ClientId, int]:
         """Bind every client's name to the node of its key. Those of an earlier start are known, or no longer wanted."""
         known = read_nodes(self.home) if (self.home / NODES).exists() else {}
-        keys = {unquote(path.stem): path.read_text(encoding="ascii").strip() for path in files}
+        keys = {client: path.read_text(encoding="ascii").strip() for client, path in files.items()}
         changed = [client for client, node in known.items() if client in keys and keys[client] != node.key]
         if changed:
             raise InputError(
@@ -75,9 +72,8 @@ class Server:
             )
         gone = sorted(known.keys() - keys.keys())
         flwr.unregister([known.pop(client).number for client in gone])
-        new = [path for path in files if unquote(path.stem) not in known]
-        for path, number in zip(new, flwr.register(new), strict=True):
-            client = unquote(path.stem)
+        new = [client for client in files if client not in known]
+        for client, number in zip(new, flwr.register([files[client] for client in new]), strict=True):
             known[client] = KnownNode(number, keys[client])
         if gone or new:
             write_nodes(self.home, known)

@@ -1,0 +1,34 @@
+"""A node's line through a mailbox."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparsona.engines.network.carrier import Desk
+from sparsona.engines.network.mailbox.boxes import Inbox
+from sparsona.engines.network.mailbox.seal import Seal
+from sparsona.engines.network.mailbox.store import SharedFolder
+from sparsona.method import ClientId
+
+LEAST, PER_WEIGHT = 2**26, 16
+"""Bytes of a message at most, and for each weight that the owner allows."""
+
+
+@dataclass(frozen=True)
+class MailboxLine:
+    """A mailbox and the keys of both sides. `once`: answer what is there, and end."""
+
+    client: ClientId
+    url: str
+    seal: Seal
+    idle: float
+    once: bool = False
+
+    @property
+    def where(self) -> str:
+        return "looking into the mailbox" + (" once" if self.once else "")
+
+    def serve(self, desk: Desk, state: Path, most_weights: int) -> None:
+        inbox = Inbox(SharedFolder(self.url), self.seal, self.client, desk, LEAST + PER_WEIGHT * most_weights)
+        inbox.serve(self.idle, self.once)
