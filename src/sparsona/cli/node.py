@@ -74,7 +74,16 @@ def node(
             "know it [a secret in --state]",
         ),
     ] = None,
-    send_scores: Annotated[bool, typer.Option(help="send the scores on this client's test rows")] = True,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="privacy budget of the training rows over all runs [only that of a run, if any]"),
+    ] = None,
+    delta: Annotated[
+        float, typer.Option(min=1e-10, max=0.1, help="probability with which --epsilon may fail, over all runs")
+    ] = 1e-6,
+    send_scores: Annotated[
+        bool | None, typer.Option(help="send the scores on this client's test rows [yes, but not with --epsilon]")
+    ] = None,
     send_model: Annotated[bool, typer.Option(help="send the client's own model at the end")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     idle: Annotated[
@@ -137,7 +146,9 @@ def node(
     from sparsona.engines.network.node import Rules
 
     end_like_ctrl_c()
-    rules = Rules(methods, max_epochs, max_weights, send_scores, send_model, least_rows, max_rounds, max_proposals)
+    scores = epsilon is None if send_scores is None else send_scores
+    most = max_rounds, max_proposals
+    rules = Rules(methods, max_epochs, max_weights, scores, send_model, least_rows, *most, epsilon, delta)
     try:
         with page_of(state, page):
             Owner(name, line, data, state, rules, device, written, terms).run()

@@ -20,7 +20,7 @@ from sparsona.engines.network import engine as engine_module
 from sparsona.engines.network import memory as memory_module
 from sparsona.engines.network.carrier import Parcel, Returned
 from sparsona.engines.network.flower.started.sparsona_pauses import Pauses
-from sparsona.engines.network.node import Rules
+from sparsona.engines.network.node import CONSENT, Rules
 from sparsona.engines.network.owned import OwnFormat
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import to_toml
@@ -562,3 +562,71 @@ def test_a_run_that_has_begun_keeps_its_settings(tmp_path: Path) -> None:
     assert node.answer({**head, "experiment": text}, no_body)[0]["kind"] == "ready"
     assert node.answer({**head, "experiment": other}, no_body)[0]["kind"] == "error"
     assert node.answer({**head, "experiment": text}, lambda most: b"x")[0]["kind"] == "error"
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedspa", "ditto", "scaffold", "fedavg-ft"])
+def test_a_network_with_privacy_gives_the_digest_of_the_simulator(method: str, tmp_path: Path) -> None:
+    """With a declared seed; by default the noise comes from the owner's secret."""
+    federation = Federation(tmp_path, method=method, rounds=2, privacy={"noise": 1.0})
+    assert federation.run()["digest"] == federation.simulated()["digest"]
+
+
+BUDGET = Rules(least_rows=1, scores=False, epsilon=4.0, delta=1e-5)
+
+
+def test_an_owner_enforces_its_budget_whatever_the_experiment_says(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, BUDGET, rounds=2, method="fedavg")
+    plain = federation.simulated()
+    assert federation.run()["digest"] != plain["digest"]
+    for client in federation.clients:
+        (entry,) = json.loads((tmp_path / client / CONSENT / "privacy.json").read_bytes()).values()
+        assert entry["used"] == entry["mechanism"]["most"] > 0
+        assert entry["epsilon"] <= 4.0
+    for parcel in federation.carrier.sent:
+        assert parcel.head["kind"] != "error"
+
+
+def test_a_run_goes_on_without_an_owner_whose_budget_is_spent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    federation = Federation(tmp_path, BUDGET, rounds=3, method="fedavg")
+    told: list[tuple[str, int, bool]] = []
+
+    def watched(parcel: Parcel, answer: Returned) -> Returned:
+        if parcel.head["kind"] == "turn" and parcel.head["job"] == "fit":
+            told.append((parcel.client, parcel.head["round"], (answer.head or {}).get("kind") == "error"))
+        if is_fit(parcel, 0, "c1"):  # as if its first turns had cost more
+            file = tmp_path / "c1" / CONSENT / "privacy.json"
+            spent = json.loads(file.read_bytes())
+            for entry in spent.values():
+                entry["used"] = entry["mechanism"]["most"]
+            file.write_text(json.dumps(spent))
+            federation.carrier.nodes["c1"] = federation.node("c1")
+        return answer
+
+    federation.carrier.change = watched
+    found = federation.run()
+    assert found["rounds"] == 3
+    assert {(client, round) for client, round, refused in told if refused} == {("c1", 1), ("c1", 2)}
+
+
+def test_a_round_that_is_asked_again_with_other_weights_gets_other_noise_and_is_charged(tmp_path: Path) -> None:
+    """Else the difference of two replies would have no noise at all."""
+    federation = Federation(tmp_path, BUDGET, rounds=2, method="fedavg", packing="plain")
+    federation.run()
+    file = tmp_path / "c0" / CONSENT / "privacy.json"
+    orders = [p for p in federation.carrier.sent if is_fit(p, 1, "c0")]
+    (run,) = json.loads(file.read_bytes())
+    node = federation.node("c0")
+
+    def used() -> int:
+        return int(json.loads(file.read_bytes())[run]["used"])
+
+    before = used()
+    same = node.answer(orders[0].head, lambda most: orders[0].body)
+    assert used() == before
+    assert same[0]["kind"] == "turn"
+    weights = decode(orders[0].body, federation.prepared.setup.limit()).vector("weights").copy()
+    weights[0] += 1
+    other = encode(Message(weights=weights).stamped(decode(orders[0].body, LIMIT).stamp), packing="plain").data
+    head, _ = node.answer(orders[0].head, lambda most: other)
+    assert head["kind"] == "error"  # the plan of two rounds is used up
+    assert "privacy budget" in head["why"]

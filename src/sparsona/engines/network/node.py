@@ -51,6 +51,7 @@ from sparsona.errors import (
 from sparsona.experiment import Experiment, build, parsed, to_toml
 from sparsona.export.card import ModelCard, layers
 from sparsona.export.files import model_bytes
+from sparsona.federation.budget import mechanisms
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, ScoredModel, Worker
@@ -59,6 +60,8 @@ from sparsona.layout import Layout
 from sparsona.message import Stamp
 from sparsona.method import ClientId, Method
 from sparsona.models._build import weights_of
+from sparsona.privacy.ledger import OwnerLedger
+from sparsona.privacy.mechanism import BudgetSpent, Meter
 from sparsona.registry import split_spec
 from sparsona.runs.answers import write_answers
 from sparsona.runs.names import file_stem
@@ -86,6 +89,9 @@ class Rules:
     least_rows: int = 20
     most_rounds: int = 1000
     most_proposals: int = 100
+    epsilon: float | None = None
+    """The privacy budget over all runs; None: the owner has none, and a run may bring its own."""
+    delta: float = 1e-6
 
     def check(self, experiment: Experiment) -> None:
         """Refuse an experiment that the owner does not allow, whatever the rows are."""
@@ -144,6 +150,8 @@ class Node:
         self._own: tuple[str, OwnData] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._consent = Consent(folder / CONSENT)
+        budget = () if rules.epsilon is None else (rules.epsilon, rules.delta)
+        self._ledger = OwnerLedger(folder / CONSENT / "privacy.json", *budget)
         self._data, self._said = data, ""
 
     def answer(self, head: Head, body: Body) -> Answer:
@@ -241,9 +249,13 @@ class Node:
                 log.info("round %d: the same order again, the same reply again", order[0] + 1)
                 return known
             session.kept.roll_back(order)
-        memory, outcome = session.worker.run(job, session.kept.memory)
+        memory, outcome = session.worker.run(job, session.kept.memory, self._meter(asked.run, session, job, frame))
+        if outcome.refused:
+            raise BudgetSpent(outcome.refused)
         session.known = outcome.known
-        reply = reply_to_turn(outcome, self.rules.scores, session.tells)
+        # How long a turn took depends on the rows that it has sampled, which are secret.
+        told = outcome if session.setup.privacy is None else replace(outcome, seconds=0.0)
+        reply = reply_to_turn(told, self.rules.scores, session.tells)
         if fits:
             session.kept.record(order, frame, memory, reply, outcome.frame.data)
             session.kept.hold(down)
@@ -256,15 +268,42 @@ class Node:
                 len(outcome.frame.data),
                 ", ".join(f"{k} {v:.0f}" for k, v in kinds_of_bytes(outcome).items()) or "nothing",
             )
+            self._log_budget(asked.run, session)
         elif job.writes:
             session.kept.keep_models(memory)
         return reply, outcome.frame.data
+
+    def _meter(self, run: str, session: Session, job: Job, frame: bytes) -> Meter | None:
+        """The meter of a turn, which charges the owner's ledger; None without a privacy budget.
+
+        A turn is known by all that its answer depends on: another one gets queries, and so noise, of its own.
+        """
+        if session.setup.privacy is None:
+            return None
+        if job.kind == "trial":
+            raise InputError(
+                "with a privacy budget this node trains in its turns only: set evaluation.post=participants"
+            )
+        turn = f"{job.kind} {job.stamp.order} {session.kept.digest} ".encode() + frame
+        first, charge = self._ledger.begin(run, session.setup.privacy[self.client], turn)
+        return session.worker.meter(self.client, first, charge)
+
+    def _log_budget(self, run: str, session: Session) -> None:
+        if session.setup.privacy is not None:
+            log.info(
+                "privacy: this run has spent epsilon %.3f of its %.3f; all runs have reserved %.3f of %g",
+                self._ledger.spent(run),
+                session.setup.privacy[self.client].epsilon(session.setup.privacy[self.client].most),
+                self._ledger.reserved[0],
+                self._ledger.epsilon,
+            )
 
     def _finish(self, asked: Finish, body: Body) -> Answer:
         """Write the client's model and report here, and tell the hash of its memory."""
         session = self._of(asked.run)
         job = replace(_job(self.client, asked, body(session.most), session.known), score=True, keep_model=True)
-        _, outcome = session.worker.run(job, session.kept.memory)
+        meter = self._meter(asked.run, session, job, b"".join(job.down))
+        _, outcome = session.worker.run(job, session.kept.memory, meter)
         assert outcome.model is not None
         setup, experiment = session.setup, session.experiment
         numbers, chain = outputs_of(session.schema), layers(setup.module)
@@ -370,6 +409,10 @@ class Node:
         chance = self._consent.chance(f"turns of {run}", self._terms.seed)
         bounds = self.rules.most_epochs, self.rules.least_rows
         setup = setup_of(experiment, method, schema, clients, federation, self._device, *bounds, chance)
+        if experiment.privacy.is_on or self.rules.epsilon is not None:
+            how = experiment.evaluation, experiment.schedule.sample
+            own_plan = self._ledger.planned(run, experiment.privacy, lambda s: mechanisms(setup, s, *how)[self.client])
+            setup = replace(setup, privacy={self.client: own_plan})
         asked, fresh = self._question(experiment).fingerprint, ClientMemory.fresh(setup, self.client)
         kept = NodeMemory(folder, fresh, self.client, asked)
         worker = Worker(setup, kept.references)
