@@ -28,7 +28,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("report", "summary"),
     ("engines",),
     ("prepare",),
-    ("resume",),
+    ("resume", "rate"),
     ("api",),
     ("many", "sklearn"),
     ("studies", "skeleton", "testing"),

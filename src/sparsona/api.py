@@ -38,6 +38,7 @@ from sparsona.method import Artefact, ClientId, Method, Model
 from sparsona.methods import METHODS
 from sparsona.metrics import Answers
 from sparsona.prepare import Prepared, outputs, prepare
+from sparsona.rate import settled
 from sparsona.registry import GIVEN
 from sparsona.report.drawings import draw
 from sparsona.report.frames import clients_frame, history_frame
@@ -243,6 +244,7 @@ def execute(
 
     With `add`, a finished run goes on with more data.
     """
+    prepared = settled(prepared, folder if resume else None)
     setup, experiment = prepared.setup, prepared.experiment
     for client in setup.federation.splits:
         file_stem(client)  # a name that no file can have is named now, not after the last round
@@ -295,7 +297,7 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
     clients = client_scores(setup, run_log, experiment.split.fewest, answers)
     peak = max(_peak_rss_mb(), getattr(rounds.engine, "peak_rss_mb", 0.0))
     whole = whole_digest(rounds.server, rounds.engine.store.digests(setup.task.clients), experiment.base)
-    summary = summary_of(experiment, setup, rounds, agreed, clients, whole, peak, answers)
+    summary = summary_of(experiment, setup, rounds, agreed, clients, whole, peak, answers, prepared.search)
     if joined:
         summary["new_clients"] = _joined(joined, joining, prepared)
     artefacts = setup.method.artefacts(rounds.server)

@@ -22,7 +22,7 @@ from pydantic import (
     ValidationError,
 )
 
-from sparsona.data import absolute
+from sparsona.data import PATHS, absolute
 from sparsona.data.schema.columns import Columns, Names
 from sparsona.errors import InputError, printable
 from sparsona.federation.evaluation import Evaluation
@@ -34,7 +34,7 @@ from sparsona.methods import METHODS
 from sparsona.options import Option, groups, option, options_of
 from sparsona.personal.layer import PersonalLayer
 from sparsona.privacy.settings import PrivacySettings
-from sparsona.registry import suggest
+from sparsona.registry import GIVEN, split_spec, suggest
 from sparsona.training.config import TrainConfig
 from sparsona.wire import PackingName
 
@@ -44,6 +44,9 @@ LONGEST = 2**18
 _PART = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
 DEEP = re.compile(rf"{_PART}(?:[ \t]*\.[ \t]*{_PART}){{8}}")
 """A key of nine parts and more: no setting has more than three. tomllib takes memory by the square of it."""
+
+AUTO = "auto"
+"""In place of a learning rate: it is chosen on validation rows before round 1."""
 
 FREE = (
     "engine", "workers", "device", "rounds", "server_memory_mb", "cluster.address", "cluster.gpus_per_worker",
@@ -143,6 +146,15 @@ SECTION_OF = {field.name: section for section, kind in SECTIONS.items() for fiel
 """The section of each key: no two sections have a key of the same name."""
 
 
+def is_own(data: str) -> bool:
+    """Whether data are an owner's: files, or objects given in Python.
+
+    >>> is_own("csv:patients.csv"), is_own("digits")
+    (True, False)
+    """
+    return split_spec(data)[0] in (GIVEN, *PATHS)
+
+
 def rounds_of(settings: Mapping[str, Any]) -> int:
     """The number of rounds that settings name, or the default.
 
@@ -170,6 +182,9 @@ def build(
     _known(settings, origin)
     if "method" not in settings:
         raise InputError(f"{origin} does not name a method: choose one of {', '.join(METHODS.names())}")
+    training = settings.get("training")
+    if isinstance(training, Mapping) and training.get("lr") == AUTO:
+        raise InputError(f"{origin}: training.lr=auto is chosen in a simulation: give the rate of its experiment.toml")
     name, options = settings["method"], settings.get("options", {})
     if not isinstance(name, str) or not isinstance(options, Mapping):
         raise InputError(f"{origin}: method is a name, and options is a table: write [options]")

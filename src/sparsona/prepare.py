@@ -31,7 +31,7 @@ from sparsona.data.schema.understood import Line, understood
 from sparsona.engines import ENGINES
 from sparsona.engines.choice import choose_engine, training_seconds
 from sparsona.errors import InputError, one_line
-from sparsona.experiment import Experiment, build
+from sparsona.experiment import AUTO, Experiment, build, is_own
 from sparsona.export.rebuild import objective_of
 from sparsona.federation.budget import mechanisms
 from sparsona.federation.evaluation import Evaluation
@@ -43,6 +43,7 @@ from sparsona.methods import METHODS
 from sparsona.models._build import build_model
 from sparsona.partition._split import federate
 from sparsona.registry import GIVEN, split_spec
+from sparsona.runs.about import RateSearch
 from sparsona.training.adapters import TrainedPart
 from sparsona.training.config import TrainConfig
 from sparsona.training.fused import choose_trainer
@@ -53,8 +54,6 @@ from sparsona.training.runner import ModelRunner
 from sparsona.training.vector import FlatModule
 
 log = logging.getLogger(__name__)
-OWN = (GIVEN, *PATHS)
-"""The data sets whose natural groups are the clients, unless a partition is asked for."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,10 @@ class Prepared:
     """About how long the training takes on one core."""
     rows: Rows | None = None
     """The raw rows of a table, for a look at what was understood."""
+    auto: bool = False
+    """Whether the learning rate is still to be chosen (:func:`sparsona.rate.settled`)."""
+    search: RateSearch | None = None
+    """How the learning rate was chosen; None where it was given."""
 
     def understood(self) -> list[Line]:
         """What was understood of a table and what was decided; nothing of data that come prepared."""
@@ -136,6 +139,7 @@ def prepare(
         settings = {**settings, "data": GIVEN}
     if method is not None:
         settings = {**settings, "method": _name(method)}
+    settings, auto = _without_auto(settings)
     experiment, method = build(settings, origin, method)
     _warn_of_unused(experiment.method, method, experiment.training)
     experiment = experiment.model_copy(update={"data": absolute(experiment.data, Path.cwd())})
@@ -220,13 +224,26 @@ def prepare(
     seconds = training_seconds(experiment, setup, runner)
     engine = choose_engine(experiment, setup, seconds) if experiment.engine == "auto" else experiment.engine
     experiment = experiment.model_copy(update={"engine": engine, "trainer": setup.trainer})
-    return Prepared(experiment, setup, newcomers, schedule or experiment.schedule, agreement, source, seconds, rows)
+    plan = schedule or experiment.schedule
+    return Prepared(experiment, setup, newcomers, plan, agreement, source, seconds, rows, auto)
+
+
+def _without_auto(settings: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
+    """Take a learning rate `auto` out of the settings; returns whether the rate is to be chosen.
+
+    On owners' data that is the default: nobody knows the rate for them. Published data sets have the usual one.
+    """
+    training = settings.get("training", {})
+    given = training.get("lr") if isinstance(training, Mapping) else 0.0
+    if given == AUTO:
+        return {**settings, "training": {key: value for key, value in training.items() if key != "lr"}}, True
+    return settings, given is None and is_own(str(settings.get("data", "")))
 
 
 def _warn_of_unused(name: str, method: Method[Any, Any], training: TrainConfig) -> None:
     """Name the training settings that were changed and change nothing. Other methods of a comparison may read them."""
     usual = TrainConfig()
-    for setting in method.unused:
+    for setting in () if method.alone else method.unused:
         if getattr(training, setting) != getattr(usual, setting):
             log.warning("training.%s changes nothing in %s, which has options of its own for that", setting, name)
 
@@ -282,7 +299,7 @@ def _resolve(experiment: Experiment, given: Mapping[str, Any], data: Dataset) ->
     update: dict[str, Any] = {}
     if experiment.model == "auto":
         update["model"] = data.model
-    owned = data.groups is not None and (data.rows is not None or split_spec(experiment.data)[0] in OWN)
+    owned = data.groups is not None and (data.rows is not None or is_own(experiment.data))
     by_group = split_spec(experiment.partition)[0] == "groups" and "partition" in given
     if by_group and "clients" not in given:
         update["clients"] = 0

@@ -105,7 +105,7 @@ def about_run(prepared: Prepared) -> About:
     """What about.json says of this run."""
     setup = prepared.setup
     found = describe(setup.federation, setup.objective, setup.task.layout.size, prepared.rows)
-    return replace(found, doubts=tuple(doubt.line for doubt in prepared.doubts))
+    return replace(found, doubts=tuple(doubt.line for doubt in prepared.doubts), rate=prepared.search)
 
 
 def same_data(folder: RunDirectory, about: About) -> None:

@@ -16,7 +16,7 @@ from sparsona.method import ClientId
 from sparsona.metrics import Answers, Metric
 from sparsona.metrics._named import known
 from sparsona.metrics._resampling import bootstrap
-from sparsona.runs.about import environment
+from sparsona.runs.about import RateSearch, environment
 from sparsona.runs.answers import together
 from sparsona.runs.clients import ClientScores, Score, scored
 from sparsona.runs.records import RunLog
@@ -36,10 +36,12 @@ def summary_of(
     whole: str,
     peak_rss_mb: float,
     answers: Mapping[ClientId, Answers] | None = None,
+    search: RateSearch | None = None,
 ) -> dict[str, Any]:
     """What summary.json holds. `whole` is the digest of the run, `agreed` what its owners agreed on before round 1.
 
-    `answers` are those of the clients' models for their test rows, where the engine has them.
+    `answers` are those of the clients' models for their test rows, where the engine has them. `search` is how the
+    learning rate was chosen: its bytes and seconds are in the totals, like those of the agreement.
     """
     run_log = rounds.run_log
     up = sum((report.up for report in run_log.rounds), agreed.up)
@@ -62,8 +64,9 @@ def summary_of(
         "picked": _picked(run_log),
         "loss": run_log.losses.told(),
         "bytes": {
-            "up": up.total,
-            "down": down.total,
+            "up": up.total + (search.up if search else 0),
+            "down": down.total + (search.down if search else 0),
+            **({"search": {"up": search.up, "down": search.down}} if search else {}),
             "agreement": {"up": agreed.up.total, "down": agreed.down.total},
             "parts": {"up": _parts(up), "down": _parts(down)},
         },
@@ -73,7 +76,8 @@ def summary_of(
         },
         "flops": sum(r.flops for r in run_log.rounds),
         "simulated_seconds": round(rounds.clock, 3),
-        "seconds": round(rounds.seconds, 3),
+        "seconds": round(rounds.seconds + (search.seconds if search else 0.0), 3),
+        **({"rate": asdict(search)} if search else {}),
         "peak_rss_mb": round(peak_rss_mb, 1),
         "environment": environment(),
         "digest": whole,

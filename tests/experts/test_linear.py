@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,3 +67,13 @@ def test_labels_that_are_unknown_do_not_count_and_one_value_is_a_constant() -> N
 
 def test_one_class_is_a_constant_answer() -> None:
     assert isinstance(fit_linear(rows("classification", np.zeros(200, np.int64), 2)).used, Constant)
+
+
+def test_class_weights_count_a_rare_class_like_the_others() -> None:
+    targets = (INPUTS[:, 0] + RNG.normal(size=200) > 1.8).astype(np.int64)
+    plain = rows("classification", targets, 2)
+    shares = {}
+    for one in (plain, replace(plain, balanced=True)):
+        found = fit_linear(one).checked
+        shares[one.balanced] = (outputs_of(found).argmax(1) == 1).mean()
+    assert shares[True] > 2 * max(shares[False], targets.mean())

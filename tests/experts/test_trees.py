@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -121,3 +122,19 @@ def test_without_lightgbm_one_line_says_how_to_install_it(monkeypatch: pytest.Mo
     monkeypatch.setattr(builtins, "__import__", absent)
     with pytest.raises(InputError, match=r'pip install "sparsona\[trees\]"'):
         fit_trees(table("classification", corner, outputs=2))
+
+
+@pytest.mark.parametrize("held", [40, 5])
+def test_class_weights_count_a_rare_class_like_the_others(held: int) -> None:
+    noise = np.random.default_rng(8).normal(size=240)
+    plain = table("classification", lambda x: (x[:, 0] + noise[: len(x)] > 1.8).astype(np.int64), held, outputs=2)
+    assert plain.weights(plain.targets) is None
+    weights = replace(plain, balanced=True).weights(plain.targets)
+    assert weights is not None
+    assert weights[plain.targets == 1].sum() == pytest.approx(weights[plain.targets == 0].sum(), rel=1e-5)
+    shares = {}
+    for one in (plain, replace(plain, balanced=True)):
+        found = fit_trees(one).used
+        assert isinstance(found, Trees)
+        shares[one.balanced] = (found.outputs(plain.inputs).argmax(1) == 1).mean()
+    assert shares[True] > shares[False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -108,13 +109,15 @@ def local(
     from sparsona.errors import RunError
     from sparsona.experiment import assign
     from sparsona.prepare import prepare
+    from sparsona.rate import settled
     from sparsona.report import console as show
     from sparsona.runs.directory import RunDirectory
 
     base: dict[str, Any] = {"method": method, "rounds": 3}
     settings = options.settings(base)
     settings.setdefault("clients", 0 if str(settings.get("data", "")).startswith("folder:") else nodes)
-    prepared = prepare(assign(settings, options.set or ()), origin="the command line")
+    prepared = settled(prepare(assign(settings, options.set or ()), origin="the command line"))
+    prepared = replace(prepared, search=None)  # the network has no trials: its bytes are compared with the simulator's
     check_networkable(prepared.experiment)
     end_like_ctrl_c()
     with tempfile.TemporaryDirectory(prefix="sparsona-") as scratch:

@@ -124,12 +124,19 @@ def _run_and_show(
 ) -> Result:
     """One run with its progress and its closing tables."""
     from sparsona.api import execute
+    from sparsona.rate import settled
     from sparsona.report import console as show
     from sparsona.report.tensorboard import scalars, told_to
     from sparsona.report.words import no_better_than_constant, runaway
     from sparsona.runs.directory import RunDirectory
     from sparsona.runs.records import RoundReport
 
+    place = RunDirectory(folder)
+    if prepared.auto and not quiet and not (resume and place.experiment_file.exists()):
+        err.print("choosing the learning rate on validation rows (give one: --set lr=0.1)", highlight=False)
+    prepared = settled(prepared, place if resume else None)
+    if prepared.search is not None and not quiet:
+        err.print(prepared.search.text(), highlight=False)
     experiment = prepared.experiment
     metric = prepared.setup.objective.metric_name
     written = RunDirectory(folder).experiment_file

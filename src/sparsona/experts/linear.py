@@ -66,7 +66,8 @@ def _logistic(rows: OwnRows, penalty: float) -> tuple[Array, Array]:
     from sklearn.linear_model import LogisticRegression
 
     scale = _Scale(rows.inputs)
-    found = LogisticRegression(C=penalty, max_iter=STEPS).fit(scale.applied(rows.inputs), rows.targets)
+    weights = rows.weights(rows.targets)
+    found = LogisticRegression(C=penalty, max_iter=STEPS).fit(scale.applied(rows.inputs), rows.targets, weights)
     weight, bias = np.asarray(found.coef_), np.asarray(found.intercept_)
     if len(bias) == 1:
         weight, bias = np.concatenate([-weight / 2, weight / 2]), np.concatenate([-bias / 2, bias / 2])
@@ -97,10 +98,12 @@ def _inverse_penalty(rows: OwnRows) -> float:
         scale = _Scale(rows.inputs[fit])
         inputs, held = scale.applied(rows.inputs[fit]), scale.applied(rows.inputs[known])
         found = LogisticRegression(max_iter=STEPS, warm_start=True)
+        fitted, checked = (rows.weights(rows.targets[part]) for part in (fit, known))
         for place, penalty in enumerate(INVERSE_PENALTIES):
-            found.set_params(C=penalty).fit(inputs, rows.targets[fit])
+            found.set_params(C=penalty).fit(inputs, rows.targets[fit], fitted)
             logs = found.predict_log_proba(held)
-            losses[place] -= logs[np.arange(len(known)), np.searchsorted(classes, rows.targets[known])].sum()
+            said = logs[np.arange(len(known)), np.searchsorted(classes, rows.targets[known])]
+            losses[place] -= np.average(said, weights=checked) * len(known) if checked is not None else said.sum()
     return INVERSE_PENALTIES[int(np.argmin(losses))]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from sparsona.data.dataset import Array, Indices
 from sparsona.errors import InputError
 from sparsona.training.local import Local
+from sparsona.training.prior import balanced_weights
 
 Kind: TypeAlias = Literal["classification", "regression", "multilabel"]
 
@@ -33,6 +34,12 @@ class OwnRows:
     held_inputs: Array
     held_targets: Array
     seed: int
+    balanced: bool = False
+    """Whether every class counts the same in training, however many rows it has."""
+
+    def weights(self, targets: Array) -> Array | None:
+        """Return a weight per row by its class among the training rows; None where all rows count the same."""
+        return balanced_weights(self.targets, self.outputs)[targets] if self.balanced else None
 
     def joined(self) -> OwnRows:
         """Return training and validation rows together as training rows."""
@@ -73,7 +80,8 @@ def own_rows(local: Local) -> OwnRows:
     seed = int(local.runner.chance.rng("expert", client=local.client).integers(2**31))
     kind = local.runner.objective.task
     if local.task.classes:
-        return OwnRows("classification", local.task.classes, inputs, targets, held_inputs, held_targets, seed)
+        balanced = local.config.class_weights == "balanced"
+        return OwnRows("classification", local.task.classes, inputs, targets, held_inputs, held_targets, seed, balanced)
     targets, held_targets = (part.reshape(len(part), -1) for part in (targets, held_targets))
     found: Kind = "multilabel" if kind == "multilabel" else "regression"
     return OwnRows(found, targets.shape[1], inputs, targets, held_inputs, held_targets, seed)

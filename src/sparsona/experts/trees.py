@@ -83,10 +83,11 @@ def _count(rows: OwnRows) -> int:
     if len(rows.targets) < FEWEST or len(np.unique(rows.targets)) < 2:
         return 0
     lgb, stop = lightgbm(), [lightgbm().early_stopping(PATIENCE, verbose=False)]
-    settings, train = _settings(rows), lgb.Dataset(rows.inputs, _labels(rows, rows.targets))
+    settings, train = _settings(rows), _dataset(rows)
     known = np.isin(rows.held_targets, rows.targets) | (rows.kind == "regression")
     if known.sum() >= ENOUGH:
-        check = train.create_valid(rows.held_inputs[known], _labels(rows, rows.held_targets[known]))
+        held = rows.held_targets[known]
+        check = train.create_valid(rows.held_inputs[known], _labels(rows, held), rows.weights(held))
         found = lgb.train(settings, train, MOST_TREES, valid_sets=[check], callbacks=stop)
         return max(1, int(found.best_iteration))
     found = lgb.cv(settings, train, MOST_TREES, folds=list(rows.folds()), callbacks=stop)
@@ -96,10 +97,13 @@ def _count(rows: OwnRows) -> int:
 
 def _text(rows: OwnRows, count: int) -> str:
     """Return the trees as text, without the settings and importances behind them."""
-    lgb = lightgbm()
-    found = lgb.train(_settings(rows), lgb.Dataset(rows.inputs, _labels(rows, rows.targets)), count)
+    found = lightgbm().train(_settings(rows), _dataset(rows), count)
     text: str = found.model_to_string()
     return text.partition("end of trees")[0] + "end of trees\n"
+
+
+def _dataset(rows: OwnRows) -> Any:
+    return lightgbm().Dataset(rows.inputs, _labels(rows, rows.targets), weight=rows.weights(rows.targets))
 
 
 def _labels(rows: OwnRows, targets: Array) -> Array:

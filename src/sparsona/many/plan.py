@@ -14,6 +14,7 @@ from sparsona.api import execute
 from sparsona.data.dataset import Dataset
 from sparsona.experiment import read, rounds_of
 from sparsona.prepare import Prepared, prepare
+from sparsona.rate import settled
 from sparsona.report.tensorboard import scalars, told_to
 from sparsona.resume import check_resumable
 from sparsona.runs.budget import Budget
@@ -88,6 +89,7 @@ def advance(plan: RunPlan, loader: Loader, on_round: Callable[[RoundReport], Non
     there = directory.experiment_file.exists()
     prepared = loader.prepare(plan.settings, plan.origin)
     if there:
+        prepared = settled(prepared, directory)
         check_resumable(directory, prepared)
     if plan.finished:
         return

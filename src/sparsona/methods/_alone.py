@@ -46,6 +46,7 @@ class LocalExpert(LocalMethod[AloneState], ABC):
     """A method whose clients train the expert of a name."""
 
     expert: ClassVar[ExpertName]
+    unused: ClassVar[tuple[str, ...]] = ("lr",)
 
     def start_client(self, task: Task, client: ClientId) -> AloneState:
         """A client begins without an expert."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from shlex import quote
 from typing import Any
 
-from sparsona.experiment import Experiment, flatten, make_method
+from sparsona.experiment import Experiment, flatten, is_own, make_method
 from sparsona.registry import GIVEN
 
 MACHINE = ("engine", "workers", "device")
@@ -46,7 +46,8 @@ def run_command(settings: Mapping[str, Any], out: str | None = None) -> str:
     changed = {
         key: value
         for key, value in given.items()
-        if key not in ("method", *MACHINE) and not _same(value, usual.get(key))
+        if key not in ("method", *MACHINE)
+        and (not _same(value, usual.get(key)) or (key == "training.lr" and is_own(str(settings.get("data", "")))))
     }
     if GIVEN in (changed.get("data"), changed.get("model")):
         return _python(method, changed, out)

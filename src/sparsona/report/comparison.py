@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from sparsona.errors import InputError
-from sparsona.experiment import flatten
+from sparsona.experiment import AUTO, flatten
 from sparsona.method import ClientId
 from sparsona.methods import METHODS
 from sparsona.report.command import MACHINE
@@ -32,8 +32,8 @@ def group_runs(runs: Sequence[MeasuredRun]) -> dict[str, list[MeasuredRun]]:
                 raise InputError(f"{first.path} and {run.path} differ in their {what}: report them apart")
     groups: dict[str, list[MeasuredRun]] = {}
     for run in runs:
-        groups.setdefault(repr(sorted(_work(run.settings).items())), []).append(run)
-    settings = [_work(group[0].settings) for group in groups.values()]
+        groups.setdefault(repr(sorted(_work(run).items())), []).append(run)
+    settings = [_work(group[0]) for group in groups.values()]
     labels = [_label(own, settings) for own in settings]
     return {
         label if labels.count(label) == 1 else f"{label} ({group[0].path.name})": sorted(group, key=lambda r: r.seed)
@@ -41,9 +41,10 @@ def group_runs(runs: Sequence[MeasuredRun]) -> dict[str, list[MeasuredRun]]:
     }
 
 
-def _work(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings that decide what is computed, apart from chance."""
-    return {key: value for key, value in flatten(settings).items() if key not in (*MACHINE, "seed")}
+def _work(run: MeasuredRun) -> dict[str, Any]:
+    """Settings that decide what is computed, apart from chance. A learning rate that each seed chooses is chance."""
+    found = {key: value for key, value in flatten(run.settings).items() if key not in (*MACHINE, "seed")}
+    return found if run.about.rate is None else {**found, "training.lr": AUTO}
 
 
 def _label(own: Mapping[str, Any], among: Sequence[Mapping[str, Any]]) -> str:

@@ -21,6 +21,7 @@ from sparsona.files import json_of, read_regular, write_atomically
 from sparsona.partition._split import class_counts
 from sparsona.training.objective import Objective
 from sparsona.version import __version__
+from sparsona.words import counted
 
 if TYPE_CHECKING:
     from sparsona.data.schema.rows import Rows
@@ -44,6 +45,31 @@ class ClientData:
 
 
 @dataclass(frozen=True)
+class RateSearch:
+    """The learning rate that was chosen, and what the search tried and cost.
+
+    `scores` are the mean validation scores of the rates that were tried, after `rounds` rounds each; None: it diverged.
+    Bytes and seconds are those of all trials together.
+    """
+
+    chosen: float
+    scores: Mapping[str, float | None]
+    rounds: int
+    up: int
+    down: int
+    seconds: float
+
+    def text(self) -> str:
+        """The search in one clause.
+
+        >>> RateSearch(0.03, {"0.01": 0.7, "0.03": 0.8, "0.1": None}, 4, 0, 0, 1.5).text()
+        'lr 0.03, chosen on validation rows from 0.01, 0.03, 0.1 (4 rounds each)'
+        """
+        rounds = counted(self.rounds, "round")
+        return f"lr {self.chosen:g}, chosen on validation rows from {', '.join(self.scores)} ({rounds} each)"
+
+
+@dataclass(frozen=True)
 class About:
     """The metric, the model's size, the clients' data, and where the run began."""
 
@@ -57,6 +83,8 @@ class About:
     """What in the tables was probably wrong, one line each."""
     added: tuple[str, ...] = ()
     """What was added to the run after it had ended, one line each time."""
+    rate: RateSearch | None = None
+    """How the learning rate was chosen; None where it was given."""
 
 
 def describe(federation: Federation, objective: Objective, weights: int, rows: Rows | None = None) -> About:
@@ -164,7 +192,8 @@ def read_about(folder: Path) -> About:
             name: ClientData(**{**one, "classes": tuple(one["classes"])}) for name, one in raw["clients"].items()
         }
         lists = {name: tuple(raw.get(name, ())) for name in ("class_names", "doubts", "added")}
-        return About(**{**raw, "clients": clients, **lists})
+        rate = None if raw.get("rate") is None else RateSearch(**raw["rate"])
+        return About(**{**raw, "clients": clients, **lists, "rate": rate})
     except FileNotFoundError:
         raise RunError(f"{file} is missing: continue the run with --resume to have it written") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -26,6 +26,7 @@ from sparsona.many.choice import place_for
 from sparsona.many.plan import Loader, RunPlan, StopCondition, advance
 from sparsona.methods import METHODS
 from sparsona.prepare import Prepared
+from sparsona.rate import settled
 from sparsona.report.comparison import trains_alone
 from sparsona.report.measured import MeasuredRun, measure
 from sparsona.resume import check_resumable
@@ -149,7 +150,7 @@ def _check_runs(runs: Runs) -> None:
         for seed in runs.contest.seeds:
             directory = RunDirectory(runs.path(contender, seed))
             if directory.experiment_file.exists():
-                check_resumable(directory, runs.prepare(contender, seed))
+                check_resumable(directory, settled(runs.prepare(contender, seed), directory))
 
 
 def read_contest(folder: Path) -> Contest:

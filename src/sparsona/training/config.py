@@ -22,7 +22,9 @@ class TrainConfig:
     steps: int | None = option(None, "batches per round, in place of epochs (not given: epochs)", ge=1)
     batch: int = option(32, "examples per batch", ge=1)
     optimizer: Literal["sgd", "adam"] = option("sgd", "optimizer of the clients")
-    lr: float = option(0.1, "learning rate of the first round", gt=0)
+    lr: float = option(
+        0.1, "learning rate of the first round (auto: chosen on validation rows; default for your own data)", gt=0
+    )
     momentum: float = option(0.0, "momentum of sgd", ge=0, lt=1)
     weight_decay: float = option(0.0, "weight decay, added to the gradient after clipping", ge=0)
     clip: float | None = option(
