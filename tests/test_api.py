@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,10 @@ from torch.nn.utils import parameters_to_vector
 
 import sparsona
 from sparsona.data import Columns
-from sparsona.errors import InputError, RunError
+from sparsona.errors import Diverged, InputError, RunError
 from sparsona.federation.schedule import Sampled
 from sparsona.methods.fedprox import FedProx
+from sparsona.report.html import write_report
 from sparsona.runs.about import read_about
 from sparsona.training.config import TrainConfig
 
@@ -314,3 +317,18 @@ def test_a_finished_run_goes_on_with_more_clients_and_says_so(tmp_path: Path) ->
     for data, problem in (({"north": more["north"]}, "east"), (more, "have not changed")):
         with pytest.raises(RunError, match=problem):
             sparsona.run("fedavg", data=data, rounds=6, out=out, resume=True, add=True)
+
+
+def test_a_run_that_diverges_is_shown_as_diverged(tmp_path: Path) -> None:
+    shared: dict[str, Any] = {"clients": 3, "partition": "iid", "rounds": 2, "engine": "inprocess"}
+    for method in ("local", "fedavg"):
+        sparsona.run(method, out=tmp_path / method, **shared)
+    with pytest.raises(Diverged, match="lr=auto"):
+        sparsona.run("fedprox", out=tmp_path / "fedprox", training={"lr": 1e9}, **shared)
+    answer = write_report([tmp_path], tmp_path / "report.html")
+    assert answer.method != "fedprox"
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    rows = json.loads(re.search(r'id="data">(.*?)</script>', page)[1])["methods"]  # type: ignore[index]
+    assert {row["label"]: (row["state"], row["pre"] is None) for row in rows} == {
+        "local": ("", False), "fedavg": ("", False), "fedprox": ("diverged", True)
+    }  # fmt: skip

@@ -88,7 +88,7 @@ def test_a_client_with_too_few_rows_is_told_with_its_file(wards: Path) -> None:
 OTHER = {"lr": 0.03, "epochs": 2, "steps": 3, "repeats": 2, "weight_decay": 0.01}
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS.names() if METHODS.get(name).unused])
+@pytest.mark.parametrize("method", [name for name, kind in METHODS if kind.unused and not kind.alone])
 def test_a_training_setting_that_changes_nothing_is_named(method: str, caplog: pytest.LogCaptureFixture) -> None:
     usual: dict[str, Any] = {"method": method, "clients": 2, "rounds": 2, "partition": "iid", "engine": "inprocess"}
     with caplog.at_level(logging.WARNING):

@@ -21,7 +21,7 @@ from sparsona.base import copied
 from sparsona.data.dataset import Dataset
 from sparsona.data.doubts import listed
 from sparsona.engines import ENGINES
-from sparsona.errors import InputError, RunError
+from sparsona.errors import Diverged, InputError, RunError
 from sparsona.experiment import assign, build, placed, read
 from sparsona.export.card import ModelCard, layers
 from sparsona.export.files import model_bytes, read_model
@@ -32,6 +32,7 @@ from sparsona.federation.resources import Resources
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Schedule
 from sparsona.federation.worker import Outcome
+from sparsona.files import write_atomically
 from sparsona.layout import Layout
 from sparsona.message import Vector
 from sparsona.method import Artefact, ClientId, Method, Model
@@ -269,8 +270,20 @@ def execute(
         if resume:
             rounds.resume()
         on_start(rounds.done)
-        rounds.run(on_round)
+        _run_rounds(rounds, on_round, folder)
         return _finish(prepared, rounds, folder)
+
+
+def _run_rounds(rounds: Rounds, on_round: Callable[[RoundReport], bool | None], folder: RunDirectory | None) -> None:
+    """Run the rounds. A run that diverges leaves its reason in the folder: reports show no score of it."""
+    if folder is not None:
+        folder.diverged_file.unlink(missing_ok=True)
+    try:
+        rounds.run(on_round)
+    except Diverged as error:
+        if folder is not None:
+            write_atomically(folder.diverged_file, f"{error}\n")
+        raise
 
 
 def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> Result:

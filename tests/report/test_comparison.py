@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -226,3 +227,48 @@ def test_runs_are_grouped_by_what_they_do() -> None:
     assert [one.seed for one in groups["fedprox:mu=0.5"]] == [0, 1]
     with pytest.raises(InputError, match="differ in their data set: report them apart"):
         group_runs([*LOCAL, run("local", [(0.5, 0.5)], data="mnist")])
+
+
+def test_nothing_is_computed_from_a_method_of_which_a_run_diverged() -> None:
+    wild = [run("ditto", [(0.9, 0.9), (1e4, 0.99)], seed, mb=0.1) for seed in (0, 1)]
+    wild[1] = replace(wild[1], diverged="the loss is inf")
+    with_it, without = compare({**GROUPS, "ditto": wild}, Budget()), compare(GROUPS, Budget())
+    assert with_it.rows[:3] == without.rows
+    assert (with_it.best.label, with_it.equal_bytes, with_it.alone) == ("fedavg", without.equal_bytes, "local")
+    row = with_it.rows[3]
+    assert row.state == "diverged"
+    assert (row.pre, row.post, row.validation, row.gain, row.lead, row.at_equal, row.worse_off) == (None,) * 7
+    assert all(math.isnan(value) for value in (row.decile, row.up, row.down, row.flops, row.simulated, row.seconds))
+    assert words({**GROUPS, "ditto": wild})[1:] == words(GROUPS)[1:]
+
+
+def test_a_way_alone_that_diverged_is_no_measure_of_joining() -> None:
+    wild = [replace(one, diverged="the loss is inf") for one in LOCAL]
+    found = compare({"local": wild, "alone-linear": [replace_method(one) for one in LOCAL], "fedavg": DENSE}, Budget())
+    assert found.alone == "alone-linear"
+    assert compare({"local": wild, "fedavg": DENSE}, Budget()).alone == ""
+    assert "cannot be told" in words({"local": wild, "fedavg": DENSE})[1]
+    nothing = words({"local": wild, "fedavg": [replace(one, diverged="the loss is inf") for one in DENSE]})
+    assert not any(character.isdigit() for sentence in nothing[:3] for character in sentence)
+
+
+def replace_method(one: MeasuredRun) -> MeasuredRun:
+    return replace(one, settings={**one.settings, "method": "alone-linear"})
+
+
+@pytest.mark.parametrize(
+    ("scores", "expected"),
+    [
+        ([0.5 + 0.02 * k for k in range(20)], True),
+        ([0.9 - 0.4 * 0.5**k for k in range(20)], False),
+        ([0.8 + 0.02 * (-1) ** k + 0.0005 * k for k in range(20)], False),
+        ([0.5, 0.6, 0.7], False),
+    ],
+)
+def test_a_run_whose_validation_score_rose_to_the_end_is_still_improving(scores: list[float], expected: bool) -> None:
+    risen = run("local", [(score, score) for score in scores], rounds=len(scores))
+    assert risen.improving == expected
+    fallen = run("local", [(1 - score, 1 - score) for score in scores], higher=False, rounds=len(scores))
+    assert fallen.improving == expected
+    assert not run("local", [(score, score) for score in scores], rounds=99).improving, "it stopped because it stalled"
+    assert compare({"local": [risen]}, Budget()).rows[0].state == ("still improving" if expected else "")

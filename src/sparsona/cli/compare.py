@@ -54,7 +54,7 @@ def compare(
     from sparsona.report.comparison import compare
     from sparsona.report.html import write_report
     from sparsona.report.verdicts import write_verdicts
-    from sparsona.report.words import runaway
+    from sparsona.report.words import chosen_rates, runaway
     from sparsona.runs.budget import Budget
     from sparsona.studies.contest import (
         Contest,
@@ -100,6 +100,8 @@ def compare(
     seed_range = f"seeds {contest.seeds[0]} to {contest.seeds[-1]}" if len(contest.seeds) > 1 else f"seed {first}"
     size = f"{counted(experiment.clients, 'client')}, {experiment.partition}, {counted(runs.rounds, 'round')}"
     show.print_comparison(out, found, f"{experiment.data}, {size}, {seed_range}", contest.budget)
+    if rates := chosen_rates(groups):
+        out.print(rates, soft_wrap=True, highlight=False, style="dim")
     write_verdicts(folder / "clients.csv", {row.label: row.verdicts for row in found.rows})
     write_report([folder], folder / "report.html", contest.budget)
     out.print(f"results: {folder}", soft_wrap=True, highlight=False)

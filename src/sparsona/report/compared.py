@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 
 from sparsona.metrics._named import in_percent
-from sparsona.report.comparison import Comparison
+from sparsona.report.comparison import Comparison, ComparisonRow
 from sparsona.report.console import size
 from sparsona.report.measured import MeasuredRun, mean_score
 from sparsona.report.statistics import Interval
@@ -66,7 +66,7 @@ def print_comparison(console: Console, found: Comparison, title: str, budget: Bu
         highlight=False,
         style="dim",
     )
-    if found.rows[0].others:
+    if any(row.others for row in found.rows):
         console.print(_others(found))
         console.print("the other metrics, pre\n", highlight=False, style="dim")
     console.print(_costs(found))
@@ -83,7 +83,7 @@ def _scores(found: Comparison) -> Table:
     table = _table("method", "pre", "post", "vs alone", "decile", "better", "worse off")
     for row in found.rows:
         table.add_row(
-            row.label,
+            _named(row),
             with_half(row.pre, found.metric),
             with_half(row.post, found.metric),
             with_half(row.gain, found.metric, sign=True),
@@ -94,12 +94,16 @@ def _scores(found: Comparison) -> Table:
     return table
 
 
+def _named(row: ComparisonRow) -> str:
+    return f"{row.label} ({row.state})" if row.state else row.label
+
+
 def _others(found: Comparison) -> Table:
     """The scores at `pre` by the metrics that do not decide."""
-    names = list(found.rows[0].others)
+    names = next(list(row.others) for row in found.rows if row.others)
     table = _table("method", *map(unit, names))
     for row in found.rows:
-        table.add_row(row.label, *(with_half(row.others.get(metric), metric) for metric in names))
+        table.add_row(_named(row), *(with_half(row.others.get(metric), metric) for metric in names))
     return table
 
 
@@ -107,8 +111,11 @@ def _costs(found: Comparison) -> Table:
     head = "at equal" if found.equal_bytes is None else f"at {size(found.equal_bytes)}"
     table = _table("method", "up", "down", head, "GFLOP", "sim s", "s")
     for row in found.rows:
+        if row.diverged:
+            table.add_row(_named(row), *["-"] * 6)
+            continue
         table.add_row(
-            row.label,
+            _named(row),
             size(row.up),
             size(row.down),
             with_half(row.at_equal, found.metric),
@@ -185,12 +192,13 @@ class LiveTable:
         if not self._shown and not self._quiet:
             counts = run.last(self._budget) if run is not None else None
             shown = score(mean_score(counts.test["pre"]) if counts is not None else None, self._metric)
+            shown = "diverged" if run is not None and run.diverged else shown
             self._console.print(f"{contender}, seed {seed}: {shown}", soft_wrap=True, highlight=False)
 
     def _render(self) -> Table:
         table = _table("method", "seeds", f"pre, {unit(self._metric)}", "MB a run", "now")
         for name, lane in self._lanes.items():
-            counts = [end for run in lane.runs if (end := run.last(self._budget)) is not None]
+            counts = [end for run in lane.runs if not run.diverged and (end := run.last(self._budget)) is not None]
             means = [mean_score(end.test["pre"]) for end in counts]
             shown = sum(means) / len(means) if means else lane.score
             sent = [end.bytes for end in counts] or [lane.sent]

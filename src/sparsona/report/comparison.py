@@ -123,6 +123,15 @@ class ComparisonRow:
     """The score at `pre` by the metrics that do not decide."""
     verdicts: tuple[Verdict, ...] = ()
     """Each client against training alone, by a paired test on its test rows; empty where the runs keep no answers."""
+    diverged: str = ""
+    """Why a run of it has diverged: the row has no score and no cost then. Empty where none has."""
+    improving: bool = False
+    """Whether most of its runs still improved when they ended."""
+
+    @property
+    def state(self) -> str:
+        """What must be said beside the label: nothing, or that it has diverged, or that it still improves."""
+        return "diverged" if self.diverged else "still improving" if self.improving else ""
 
     @property
     def better_off(self) -> float | None:
@@ -155,14 +164,20 @@ class Comparison:
     def best(self) -> ComparisonRow:
         """The row with the best mean score on validation data; the thriftier of equals."""
         sign = 1 if self.higher_is_better else -1
-        rated = [row for row in self.rows if row.validation is not None] or list(self.rows)
-        return max(rated, key=lambda row: (sign * row.validation.mean if row.validation else -math.inf, -row.bytes))
+        sound = [row for row in self.rows if not row.diverged] or list(self.rows)
+        rated = [row for row in sound if row.validation is not None] or sound
+
+        def rate(row: ComparisonRow) -> tuple[float, float]:
+            return sign * row.validation.mean if row.validation else -math.inf, 0.0 if row.diverged else -row.bytes
+
+        return max(rated, key=rate)
 
 
 def compare(groups: Mapping[str, Sequence[MeasuredRun]], budget: Budget) -> Comparison:
     """A row for each group of runs that differ in their seeds only."""
-    runs = [run for group in groups.values() for run in group]
-    about = runs[0].about
+    runs = [run for group in groups.values() if not _why_diverged(group) for run in group]
+    first = next(run for group in groups.values() for run in group)
+    about = first.about
     best = best_alone(groups, budget)
     alone = {key_of(run): run for run in groups.get(best, ())}
     equal: dict[tuple[str, ...], float] = {}
@@ -171,14 +186,19 @@ def compare(groups: Mapping[str, Sequence[MeasuredRun]], budget: Budget) -> Comp
         if sent:
             equal[key_of(run)] = min(sent, equal.get(key_of(run), math.inf))
     rows = [_row(label, group, alone, budget, equal, about.higher_is_better) for label, group in groups.items()]
-    redrawn = not str(runs[0].settings.get("split", {}).get("by", "")).startswith("time:")
+    redrawn = not str(first.settings.get("split", {}).get("by", "")).startswith("time:")
     thriftiest = _mean([*equal.values()]) if equal else None
     return Comparison(about.metric, about.higher_is_better, tuple(rows), thriftiest, best, redrawn)
 
 
 def best_alone(groups: Mapping[str, Sequence[MeasuredRun]], budget: Budget) -> str:
-    """The label of the way alone that scores best on validation data; empty where no clients train alone."""
-    ways = {label: group for label, group in groups.items() if trains_alone(group[0].method)}
+    """The label of the way alone that scores best on validation data; empty where no clients train alone.
+
+    A way that has diverged is none.
+    """
+    ways = {
+        label: group for label, group in groups.items() if trains_alone(group[0].method) and not _why_diverged(group)
+    }
 
     def score(label: str) -> float:
         ends = [end for run in ways[label] if (end := run.last(budget)) is not None]
@@ -213,6 +233,13 @@ def _row(
     equal: Mapping[tuple[str, ...], float],
     higher: bool,
 ) -> ComparisonRow:
+    alone_too = trains_alone(group[0].method)
+    if reason := _why_diverged(group):
+        none, nan = None, math.nan
+        return ComparisonRow(
+            label, len(group), none, none, none, none, nan, none, nan, nan, none, nan, nan, nan, none, alone_too,
+            diverged=reason,
+        )  # fmt: skip
     counted = [(run, measured) for run in group if (measured := run.last(budget)) is not None]
     whole = [(run, alone[key_of(run)]) for run, _ in counted if key_of(run) in alone]
     told = verdicts([pair for pair in whole if all(_is_whole(run, budget) for run in pair) and pair[0] is not pair[1]])
@@ -244,13 +271,19 @@ def _row(
         simulated=_mean([one.seconds for one in spent]),
         seconds=_mean([_real_seconds(run, budget) for run in group]),
         lead=_lead(pairs, higher),
-        alone=trains_alone(group[0].method),
+        alone=alone_too,
         others={
             metric: interval([mean_score(m.others.get(metric, {})) for _, m in counted])
             for metric in (counted[0][1].others if counted else ())
         },
         verdicts=tuple(told),
+        improving=2 * sum(run.improving for run in group) > len(group),
     )
+
+
+def _why_diverged(group: Sequence[MeasuredRun]) -> str:
+    """Why the first run that has diverged has; empty where none has."""
+    return next((run.diverged for run in group if run.diverged), "")
 
 
 def _worse_off(told: Sequence[Verdict], helped: Sequence[float]) -> float | None:

@@ -8,13 +8,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sparsona.experiment import read
 from sparsona.method import ClientId
+from sparsona.metrics._named import in_percent
 from sparsona.runs.about import About, read_about
 from sparsona.runs.budget import Budget
 from sparsona.runs.checkpoint import Checkpointer
 from sparsona.runs.directory import RunDirectory
-from sparsona.runs.losses import Losses
+from sparsona.runs.losses import Losses, exploded
 from sparsona.runs.records import ClientRecord, by_round
 from sparsona.runs.scores import POINTS, summarise
 from sparsona.wire import Ledger
@@ -60,6 +63,8 @@ class MeasuredRun:
     loss: Mapping[str, float]
     summary: Mapping[str, Any] = field(default_factory=dict)
     """What summary.json holds; empty where the run has not ended."""
+    diverged: str = ""
+    """Why the run has diverged; its scores mean nothing then. Empty where it has not."""
 
     @property
     def method(self) -> str:
@@ -82,6 +87,20 @@ class MeasuredRun:
     def keep(self) -> str:
         """Which of the models that a client has used is its model in the end."""
         return str(self.settings.get("evaluation", {}).get("keep", "last"))
+
+    @property
+    def improving(self) -> bool:
+        """Whether the validation score still rose at the end: the last quarter of the evaluations beats the one before
+        by more than they scatter, and by a fifth of a point (or one part in 200 of a score that is no share)."""
+        sign = 1 if self.about.higher_is_better else -1
+        scores = [sign * mean_score(m.validation["pre"]) for m in self.measurements]
+        quarter = len(scores) // 4
+        if quarter < 3 or (self.finished and self.rounds < int(self.settings["rounds"])):
+            return False  # too short to tell, or stopped because it stalled
+        before, late = (np.array(scores[from_:to]) for from_, to in ((-2 * quarter, -quarter), (-quarter, None)))
+        gain, noise = late.mean() - before.mean(), max(before.std(), late.std()) / math.sqrt(quarter)
+        least = 0.002 if in_percent(self.about.metric) else 0.005 * abs(before.mean())
+        return bool(gain > max(2 * noise, least))
 
     def last(self, budget: Budget) -> Measurement | None:
         """The last evaluation of all clients within a budget."""
@@ -205,7 +224,13 @@ def measure(folder: Path) -> MeasuredRun:
         finished=finished,
         loss=losses.told(),
         summary=summary,
+        diverged=_diverged(directory) or exploded(losses.told()),
     )
+
+
+def _diverged(directory: RunDirectory) -> str:
+    file = directory.diverged_file
+    return file.read_text(encoding="utf-8", errors="replace").strip()[:500] if file.is_file() else ""
 
 
 def find_runs(folders: Sequence[Path]) -> list[Path]:
@@ -218,6 +243,6 @@ def find_runs(folders: Sequence[Path]) -> list[Path]:
             else sorted(file.parent for file in folder.rglob("experiment.toml"))
         )
         for run in inside:
-            if (run / "records.jsonl").exists():
+            if (run / "records.jsonl").exists() or (run / "diverged.txt").exists():
                 found.setdefault(run.resolve(), run)
     return list(found.values())

@@ -19,7 +19,7 @@ from sparsona.report.command import run_command
 from sparsona.report.comparison import LOCAL, Comparison, ComparisonRow, compare, gains, group_runs, key_of
 from sparsona.report.measured import MeasuredRun, Measurement, bottom_decile, mean_score
 from sparsona.report.statistics import Interval
-from sparsona.report.words import Answer, answer, no_better_than_constant, runaway
+from sparsona.report.words import Answer, answer, chosen_rates, no_better_than_constant, runaway
 from sparsona.runs.budget import Budget
 from sparsona.wire import Ledger
 from sparsona.words import counted
@@ -32,12 +32,14 @@ def page_data(
     runs: Sequence[MeasuredRun], budget: Budget, notes: Sequence[str] = (), raced: int = 0
 ) -> tuple[dict[str, Any], Answer]:
     """Everything that the page shows, and its answer in words. `raced`: how many methods there were at first."""
-    groups = group_runs([run for run in runs if run.measurements])
+    groups = group_runs([run for run in runs if run.measurements or run.diverged])
     found = compare(groups, budget)
     best = found.best.label
     first = groups[best][0]
     entries = _entries(groups)
     settings = first.settings
+    others = list(next((row.others for row in found.rows if row.others), ()))
+    rates = chosen_rates(groups)
     advice = answer(
         found,
         _all_gains(groups, found, budget),
@@ -68,8 +70,9 @@ def page_data(
         "experiments": {
             label: (group[0].path / "experiment.toml").read_text(encoding="utf-8") for label, group in groups.items()
         },
-        "notes": list(notes),
-        "percents": [metric for metric in found.rows[0].others if in_percent(metric)],
+        "notes": [*notes, *([rates] if rates else [])],
+        "otherMetrics": others,
+        "percents": [metric for metric in others if in_percent(metric)],
         "warnings": _warnings(runs),
     }
     return data, advice
@@ -77,7 +80,7 @@ def page_data(
 
 def _warnings(runs: Sequence[MeasuredRun]) -> list[str]:
     """Runs that diverged, and what is doubtful in their tables: each line once, though all runs have the same table."""
-    diverged = [f"{run.path.name}: {told}" for run in runs if (told := runaway(run.loss))]
+    diverged = [f"{run.path.name}: {told}" for run in runs if (told := run.diverged or runaway(run.loss))]
     near = [f"{run.path.name}: {no_better_than_constant(run.summary)}" for run in runs if _near_constant(run)]
     return diverged + near + listed(dict.fromkeys(line for run in runs for line in run.about.doubts))
 
@@ -130,13 +133,16 @@ def _method(row: ComparisonRow, group: Sequence[MeasuredRun], found: Comparison)
         "better_off": _number(row.better_off),
         "verdicts": {f"{one.client} {'' if one.seed is None else one.seed}": one.text() for one in row.verdicts},
         "others": {metric: _interval(one) for metric, one in row.others.items()},
-        "curves": {point: _curve(group, point, found.higher_is_better) for point in ("pre", "post")},
+        "curves": {
+            point: _curve(() if row.diverged else group, point, found.higher_is_better) for point in ("pre", "post")
+        },
         "ledger": {way: _ledger([getattr(run, way) for run in group]) for way in ("up", "down")},
         "graphs": [asdict(graph) for graph in graphs],
         "heats": [_heat(heat) for heat in heats],
         "masks": None if overlap is None else _heat(overlap),
         "gates": None if tree is None else {**asdict(tree), "y": [_numbers(joint) for joint in tree.y]},
-        "finished": all(run.finished for run in group),
+        "state": row.state,
+        "finished": all(run.finished for run in group) or bool(row.diverged),
         "rounds": max(run.rounds for run in group),
     }
 
@@ -189,7 +195,7 @@ def _entries(groups: Mapping[str, Sequence[MeasuredRun]]) -> list[dict[str, Any]
     Where a seed deals the data out anew, its clients are others; where the data come with their owners, they are the
     same in every seed, and their scores are means over the seeds (`seed` is None).
     """
-    runs = [run for group in groups.values() for run in group]
+    runs = sorted((run for group in groups.values() for run in group), key=lambda run: bool(run.diverged))
     worlds: dict[int, MeasuredRun] = {}
     for run in runs:
         worlds.setdefault(run.seed, run)
@@ -218,7 +224,9 @@ def _entries(groups: Mapping[str, Sequence[MeasuredRun]]) -> list[dict[str, Any]
 
 
 def _score(runs: Sequence[MeasuredRun], client: ClientId) -> float | None:
-    """The client's last score at `pre`, the mean over the runs."""
+    """The client's last score at `pre`, the mean over the runs; None where one of them has diverged."""
+    if any(run.diverged for run in runs):
+        return None
     found = [run.measurements[-1].test["pre"].get(client, math.nan) for run in runs]
     known = [value for value in found if math.isfinite(value)]
     return _number(sum(known) / len(known)) if known else None

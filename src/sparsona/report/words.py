@@ -10,8 +10,10 @@ from typing import Any
 from sparsona.metrics._named import in_percent, known
 from sparsona.report.comparison import Comparison, ComparisonRow, Lead
 from sparsona.report.console import size
+from sparsona.report.measured import MeasuredRun
 from sparsona.report.statistics import Interval
 from sparsona.report.verdicts import Verdict
+from sparsona.runs.losses import exploded
 from sparsona.words import counted
 
 NEAR = 0.01
@@ -55,19 +57,28 @@ def difference_text(value: float, metric: str) -> str:
 
 
 def runaway(loss: Mapping[str, float]) -> str:
-    """A warning where the training loss rose for more than half of the clients; nothing otherwise.
+    """A warning where the training loss rose for more than half of the clients, or exploded for any; else nothing.
 
     >>> runaway({"clients": 4, "rose": 3, "first": 0.69, "last": 12.4})
     'warning: the training loss rose for 3 of 4 clients (0.69 in the first round, 12.4 in the end; medians): ...'
     >>> runaway({"clients": 4, "rose": 2, "first": 0.69, "last": 0.7}), runaway({})
     ('', '')
     """
+    if found := exploded(loss):
+        return f"warning: {found}"
     if not loss or 2 * loss["rose"] <= loss["clients"]:
         return ""
     medians = f"({loss['first']:.3g} in the first round, {loss['last']:.3g} in the end; medians)"
     advice = "the models may be running away; try smaller steps: training.lr, or options of the method"
     clients = counted(int(loss["clients"]), "client")
     return f"warning: the training loss rose for {loss['rose']:g} of {clients} {medians}: {advice}"
+
+
+def chosen_rates(groups: Mapping[str, Sequence[MeasuredRun]]) -> str:
+    """The learning rates that were chosen on validation rows, as a sentence; empty where all were given."""
+    found = {label: {run.about.rate.chosen for run in group if run.about.rate} for label, group in groups.items()}
+    told = [f"{label} {', '.join(f'{rate:g}' for rate in sorted(rates))}" for label, rates in found.items() if rates]
+    return f"Learning rates chosen on validation rows, seed by seed: {'; '.join(told)}." if told else ""
 
 
 def no_better_than_constant(summary: Mapping[str, Any]) -> str:
@@ -112,31 +123,31 @@ def answer(
     `raced` is how many methods there were at first, where some have left before the end.
     """
     best = found.best
-    others = max(raced, len(found.rows))
-    federated = [row for row in found.rows if not row.alone]
+    wild = sum(bool(row.diverged) for row in found.rows)
+    rivals_text = f"{max(raced, len(found.rows))} methods{f' ({wild} diverged)' if wild else ''}"
+    federated = [row for row in found.rows if not row.alone and not row.diverged]
+    if best.diverged:
+        return _all_diverged(best, compare_command)
     compared = bool(found.alone) and bool(federated)
     unclear = best.lead if not best.alone and best.lead is not None and not best.lead.clear else None
+    scores = _scores(best, found)
     if len(found.rows) == 1:
-        which = f"There is one method here, {best.label}: {_scores(best, found.metric)}."
+        which = f"There is one method here, {best.label}: {scores}."
     elif best.alone and federated:
         rivals = max(raced - len(found.rows) + len(federated), len(federated))
         none = "the one federated method does no" if rivals == 1 else f"none of {rivals} federated methods does"
-        which = (
-            f"Train alone with {best.label}: {none} better on validation data; alone, {_scores(best, found.metric)}."
-        )
+        which = f"Train alone with {best.label}: {none} better on validation data; alone, {scores}."
     elif unclear:
         which = (
-            f"Not clear: on validation data {best.label} is the best of {others} methods, but "
-            f"{_unclear(unclear, found.metric, found.alone)}; {_scores(best, found.metric)}."
+            f"Not clear: on validation data {best.label} is the best of {rivals_text}, but "
+            f"{_unclear(unclear, found.metric, found.alone)}; {scores}."
         )
     else:
-        which = (
-            f"Use {best.label}: on validation data it is the best of {others} methods, and "
-            f"{_scores(best, found.metric)}."
-        )
+        which = f"Use {best.label}: on validation data it is the best of {rivals_text}, and {scores}."
     if not compared:
         missing = "a federated method" if best.alone else "local or alone-trees"
-        gain = f"What joining gains over training alone cannot be told from this: no run of {missing} is here."
+        fate = " that has not diverged" if any(row.diverged for row in found.rows) else ""
+        gain = f"What joining gains over training alone cannot be told from this: no run of {missing} is here{fate}."
         now = "Compare it with training alone and with its plainest rival:"
         commands = (compare_command,)
     elif best.alone:
@@ -155,6 +166,14 @@ def answer(
     return Answer(best.label, which, gain, _cost(found, best, clients, rounds), now, commands, sure=not unclear)
 
 
+def _all_diverged(first: ComparisonRow, compare_command: str) -> Answer:
+    """The answer where no method has a score."""
+    which = f"No method can be advised: every run diverged, {first.label} first ({first.diverged})."
+    gain = "What joining gains over training alone cannot be told from runs that diverged."
+    again = f"{compare_command} --set lr=auto" if compare_command.startswith("sparsona") else compare_command
+    return Answer(first.label, which, gain, "What it costs is not shown.", "Lower the learning rate:", (again,), False)
+
+
 def _unclear(lead: Lead, metric: str, alone: str) -> str:
     """A lead that chance may have made, as a clause.
 
@@ -166,19 +185,21 @@ def _unclear(lead: Lead, metric: str, alone: str) -> str:
     return f"its lead of {by} over training alone ({alone}) may be chance with {counted(lead.rows, 'row')} and {seeds}"
 
 
-def _scores(row: ComparisonRow, metric: str) -> str:
+def _scores(row: ComparisonRow, found: Comparison) -> str:
     """What the clients score, as a clause."""
     if row.pre is None:
         return "nothing has been measured yet"
-    mean, spread = score_text(row.pre.mean, metric), _range(row.pre, metric)
+    mean, spread = score_text(row.pre.mean, found.metric), _range(row.pre, found)
     return f"the clients' own models score {mean} on their own test data{spread}"
 
 
-def _range(found: Interval, metric: str) -> str:
-    if found.half is None:
+def _range(score: Interval, found: Comparison) -> str:
+    """The interval of a score, and what it covers: a split by time is the same for every seed."""
+    if score.half is None:
         return ", with one seed"
-    low, high = (f"{100 * v:.1f}" if in_percent(metric) else f"{v:.4g}" for v in (found.low, found.high))
-    return f" (95 % interval over {found.count} seeds: {low} to {high})"
+    low, high = (f"{100 * v:.1f}" if in_percent(found.metric) else f"{v:.4g}" for v in (score.low, score.high))
+    covers = "" if found.redrawn else " of the training, for one split by time"
+    return f" (95 % interval over {score.count} seeds{covers}: {low} to {high})"
 
 
 def _gained(found: Comparison, gains: Sequence[float]) -> str:

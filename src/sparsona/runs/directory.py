@@ -44,6 +44,7 @@ class RunDirectory:
         self.checkpoint = path / "checkpoint"
         self.models = path / "models"
         self.clients_file = path / "clients.csv"
+        self.diverged_file = path / "diverged.txt"
 
     @contextmanager
     def open(

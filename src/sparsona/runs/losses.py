@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median_low
 from typing import Protocol
 
+from sparsona.words import counted
+
 RISE = 1.1
 """A loss has risen if it is so many times what the run began with: less is noise of the batches."""
+EXPLODED = 10.0
+"""A loss has exploded if it is so many times what the client and the run began with."""
+
+
+def exploded(loss: Mapping[str, float]) -> str:
+    """What to say of losses, as :meth:`Losses.told` sums them up, of which one has exploded; else nothing.
+
+    >>> exploded({"clients": 4, "rose": 1, "exploded": 1, "first": 0.69, "last": 0.7})
+    'the training loss exploded for 1 of 4 clients: the run has diverged; lower training.lr, ...'
+    """
+    if not loss.get("exploded"):
+        return ""
+    who = f"{loss['exploded']:g} of {counted(int(loss['clients']), 'client')}"
+    return f"the training loss exploded for {who}: the run has diverged; lower training.lr, or set it to auto"
 
 
 class HasLoss(Protocol):
@@ -21,9 +37,10 @@ class HasLoss(Protocol):
 
 @dataclass
 class Losses:
-    """The median training loss of the first round that trained, and the last loss of every client."""
+    """The median training loss of the first round that trained, and the first and last loss of every client."""
 
     first: float = math.nan
+    own: dict[str, float] = field(default_factory=dict)
     last: dict[str, float] = field(default_factory=dict)
 
     def add(self, lines: Iterable[HasLoss]) -> None:
@@ -31,20 +48,23 @@ class Losses:
         found = {line.client: line.loss for line in lines if math.isfinite(line.loss)}
         if found and not self.last:
             self.first = median_low(found.values())
+        self.own = found | self.own
         self.last |= found
 
     def told(self) -> dict[str, float]:
         """What summary.json says of them; nothing where nobody has trained.
 
         Clients of a later round begin with a model that may have run away already, so that all are compared with the
-        first round and nobody with its own beginning.
+        first round and nobody with its own beginning alone. Of `exploded` clients the run has diverged.
         """
         if not self.last:
             return {}
         rose = sum(loss > RISE * self.first for loss in self.last.values())
+        exploded = sum(loss > EXPLODED * max(self.first, self.own[client]) for client, loss in self.last.items())
         return {
             "clients": len(self.last),
             "rose": rose,
+            "exploded": exploded,
             "first": self.first,
             "last": median_low(self.last.values()),
         }

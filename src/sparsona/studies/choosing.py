@@ -84,7 +84,8 @@ def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = l
                 left[contender] = failed.get(contender, str(error))
                 continue
             standing = _standing(contender, found, rounds, math.inf if contender in alone else until)
-            reason = failed.get(contender) or ("" if contender in alone else _too_much(standing, limits))
+            reason = failed.get(contender) or next((run.diverged for run in found if run.diverged), "")
+            reason = reason or ("" if contender in alone else _too_much(standing, limits))
             if reason:
                 left[contender] = reason
             else:

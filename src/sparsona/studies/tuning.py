@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparsona.errors import InputError, RunError, SparsonaError
+from sparsona.errors import Diverged, InputError, RunError, SparsonaError
 from sparsona.report.measured import MeasuredRun, mean_score
 from sparsona.studies.contest import Runs
 from sparsona.studies.space import Knob
@@ -181,6 +181,8 @@ def _run(runs: Runs, name: str, number: int, settings: dict[str, Any]) -> Trial:
         run = runs.measured(name, seed)
         if run is None:
             raise InputError("nothing was measured within the budget: raise it")
+        if run.diverged:
+            raise Diverged(run.diverged)
         found.append(run)
     ends = [run.measurements[-1] for run in found]
     return Trial(

@@ -55,9 +55,8 @@ class TrainJob:
 
     def diverged(self, loss: float, examples: int) -> Diverged:
         """The error that says that loss or weights are not finite."""
-        return Diverged(
-            f"the loss is {loss:g} after {examples} samples at learning rate {self.rate:g}: lower it, or set clip"
-        )
+        where = f"after {examples} samples at learning rate {self.rate:g}"
+        return Diverged(f"the loss is {loss:g} {where}: lower it (lr=auto finds one), or set clip")
 
 
 @dataclass(frozen=True)

@@ -217,7 +217,7 @@
       ["decile", (m) => plain(m.decile), (m) => m.decile],
       ["better", (m) => (known(m.better_off) ? (100 * m.better_off).toFixed(0) + " %" : "–"), (m) => m.better_off],
       ["worse off", (m) => (known(m.worse_off) ? (100 * m.worse_off).toFixed(0) + " %" : "–"), (m) => m.worse_off],
-      ...Object.keys(data.methods[0].others).map((name) => {
+      ...data.otherMetrics.map((name) => {
         const share = data.percents.includes(name);
         const text = (v) => (known(v) ? (share ? (100 * v).toFixed(1) : v.toPrecision(4)) : "–");
         return [name + (share ? ", %" : ""), (m) => (m.others[name] ? text(m.others[name].mean) + (known(m.others[name].half) ? " ± " + (share ? (100 * m.others[name].half).toFixed(1) : num(m.others[name].half)) : "") : "–"), (m) => m.others[name] && m.others[name].mean];
@@ -225,12 +225,12 @@
       ["up", (m) => size(m.up), (m) => m.up],
       ["down", (m) => size(m.down), (m) => m.down],
       [known(data.equalBytes) ? "at " + size(Number(data.equalBytes.toPrecision(2))).replace(/\.?0+ /, " ") : "at equal bytes", (m) => withHalf(m.at_equal, plain), (m) => m.at_equal && m.at_equal.mean],
-      ["GFLOP", (m) => num(m.flops / 1e9), (m) => m.flops],
+      ["GFLOP", (m) => (known(m.flops) ? num(m.flops / 1e9) : "–"), (m) => m.flops],
       ["sim. s", (m) => num(m.simulated), (m) => m.simulated],
       ["real s", (m) => num(m.seconds), (m) => m.seconds],
     ];
     const body = node("tbody");
-    const fill = (list) => body.replaceChildren(...list.map((m) => node("tr", m.label === data.answer.method ? { class: "best" } : {}, ...columns.map(([, text], i) => node(i ? "td" : "th", i ? {} : { scope: "row" }, text(m), !i && m.label === data.answer.method ? node("span", { class: "tag" }, data.answer.sure ? "advised" : "best so far") : null, !i && !m.finished ? node("span", { class: "tag" }, "round " + m.rounds) : null)))));
+    const fill = (list) => body.replaceChildren(...list.map((m) => node("tr", m.label === data.answer.method ? { class: "best" } : {}, ...columns.map(([, text], i) => node(i ? "td" : "th", i ? {} : { scope: "row" }, text(m), !i && m.label === data.answer.method ? node("span", { class: "tag" }, data.answer.sure ? "advised" : "best so far") : null, !i && m.state ? node("span", { class: "tag" }, m.state) : null, !i && !m.finished ? node("span", { class: "tag" }, "round " + m.rounds) : null)))));
     const heads = columns.map(([title, text, value], i) => {
       const head = node("th", { scope: "col" });
       head.append(node("button", { type: "button", onclick: () => {
