@@ -25,6 +25,15 @@ def test_tune_prints_the_front_and_a_command_that_runs(sparsona: Any, tmp_path: 
     assert (code, again) == (0, out), "nothing is tried again"
 
 
+def test_tune_local_asks_for_no_bytes(sparsona: Any) -> None:
+    pytest.importorskip("optuna", reason="optuna is not installed: pip install sparsona[tune]")
+    code, out, err = sparsona("tune", "local", "--trials", 2, *TINY, "--out", "t")
+    assert code == 0, err
+    assert "chosen by validation data: " in out
+    scores = [float(line.rpartition(": ")[2].partition(",")[0]) for line in err.splitlines() if "trial " in line]
+    assert f"data: {max(scores):.2f} with 0.000 MB" in out
+
+
 def test_choose_recommends_one_in_words_with_a_report(sparsona: Any, tmp_path: Path) -> None:
     code, out, err = sparsona("choose", "fedavg", "--mb-per-round", 5, *TINY, "--out", "c", "--quiet")
     assert code == 0, err
@@ -40,7 +49,7 @@ def test_choose_recommends_one_in_words_with_a_report(sparsona: Any, tmp_path: P
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["tune", "fedavg"], "give either --target-mb or --target-score"),
+        (["tune", "fedavg", "--target-mb", "1", "--target-score", "0.9"], "--target-mb or --target-score, not both"),
         (["tune", "fedavgg", "--target-mb", "1"], "did you mean 'fedavg'"),
         (["tune", "fedprox", "--target-mb", "1", "--knobs", "muu"], "fedprox has no knob 'muu'"),
         (["choose", "fedavgg"], "did you mean 'fedavg'"),

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import sparsona
 from sparsona.report.html import write_report
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -26,6 +28,7 @@ FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-
          "--window-size=1280,900")  # fmt: skip
 EVERY = {
     "curves", "pareto", "alone", "gains", "classes", "graph", "similarity", "masks", "gates", "ledger",
+    "roc", "recall", "calibration", "confusion",
 }  # fmt: skip
 Open = Callable[..., Any]
 
@@ -177,6 +180,34 @@ def test_controls_change_the_plots_and_tables_can_be_sorted_and_opened(shown: Op
     first = driver.find_element("css selector", "#comparison tbody tr th").text
     most = driver.execute_script("return sparsona.data.methods.reduce((a, b) => (b.up > a.up ? b : a)).label")
     assert first.startswith(most)
+
+
+def test_the_confusion_matrix_is_that_of_the_chosen_method(shown: Open) -> None:
+    driver = shown()
+    for option in driver.find_elements("css selector", "#answers select option")[:2]:
+        option.click()
+        drawn = "return sparsona.charts.confusion.getOption().series[0].data.map((cell) => cell[3])"
+        held = "return sparsona.data.methods.find((m) => m.label === arguments[0]).answers.confusion.flat()"
+        assert driver.execute_script(drawn) == driver.execute_script(held, option.text)
+
+
+def test_a_regression_is_drawn_row_by_row(driver: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(90, 3)).astype(np.float32)
+    y = (50 + 10 * x[:, :1] + rng.normal(size=(90, 1))).astype(np.float32)
+    data = {f"w{k}": (x[k::3], y[k::3]) for k in range(3)}
+    for method in ("local", "fedavg"):
+        sparsona.run(method, data=data, rounds=2, training={"lr": 0.1}, engine="inprocess", out=tmp_path / method)
+    write_report([tmp_path], tmp_path / "report.html")
+    driver.get((tmp_path / "report.html").as_uri())
+    assert driver.get_log("browser") == []
+    for name in ("predicted", "residuals"):
+        assert driver.execute_script(PAINTED, driver.find_element("id", f"chart-{name}")) > 8
+    points = "return sparsona.charts[arguments[0]].getOption().series[0].data"
+    true, said = np.array(driver.execute_script(points, "predicted")).T
+    assert len(true) == 18, "every test row"
+    drawn = np.array(driver.execute_script(points, "residuals"))
+    assert np.allclose(drawn, np.stack([said, true - said], 1))
 
 
 def test_the_colours_can_be_chosen(shown: Open) -> None:

@@ -42,11 +42,12 @@ def tune(
 ) -> None:
     """Search a method's settings on validation data.
 
-    The search finds the best score for a number of bytes, or the fewest bytes for a score.
+    The search finds the best score. With a target it finds the best score for a number of bytes, or the fewest bytes
+    for a score.
     """
     METHODS.check(method)
-    if (target_mb is None) == (target_score is None):
-        raise InputError("tune towards what? give either --target-mb or --target-score")
+    if target_mb is not None and target_score is not None:
+        raise InputError("tune towards what? give --target-mb or --target-score, not both")
     from sparsona.experiment import read
     from sparsona.metrics._named import in_percent
     from sparsona.report import searched as show

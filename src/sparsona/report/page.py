@@ -15,6 +15,7 @@ from sparsona.method import ClientId
 from sparsona.metrics._named import in_percent
 from sparsona.registry import GIVEN
 from sparsona.report import artefacts
+from sparsona.report.answered import drawn_answers
 from sparsona.report.command import run_command
 from sparsona.report.comparison import LOCAL, Comparison, ComparisonRow, compare, gains, group_runs, key_of
 from sparsona.report.measured import MeasuredRun, Measurement, bottom_decile, mean_score
@@ -140,6 +141,7 @@ def _method(row: ComparisonRow, group: Sequence[MeasuredRun], found: Comparison)
         "graphs": [asdict(graph) for graph in graphs],
         "heats": [_heat(heat) for heat in heats],
         "masks": None if overlap is None else _heat(overlap),
+        "answers": drawn_answers(first),
         "gates": None if tree is None else {**asdict(tree), "y": [_numbers(joint) for joint in tree.y]},
         "state": row.state,
         "finished": all(run.finished for run in group) or bool(row.diverged),

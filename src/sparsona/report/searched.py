@@ -49,11 +49,13 @@ def front_table(front: Sequence[Trial], chosen: Trial, metric: str) -> Table:
 
 def verdict(chosen: Trial, target: Target, met: bool, metric: str) -> str:
     """One line on what was chosen."""
-    wanted = f"{target.mb:g} MB" if target.mb is not None else f"{metric} {target.score:g}"
-    head = f"within {wanted}" if met and target.mb is not None else f"for {wanted}"
+    if target.mb is not None:
+        head = f" {'within' if met else 'for'} {target.mb:g} MB"
+    else:
+        head = "" if target.score is None else f" for {metric} {target.score:g}"
     missed = "" if met else ", which no trial met: this one comes nearest"
     return (
-        f"chosen by validation data {head}{missed}: {score(chosen.validation, metric)} with {chosen.mb:.3f} MB; "
+        f"chosen by validation data{head}{missed}: {score(chosen.validation, metric)} with {chosen.mb:.3f} MB; "
         f"on test data, not looked at before, {score(chosen.test, metric)}. Run it with:"
     )
 

@@ -197,9 +197,22 @@ def _range(score: Interval, found: Comparison) -> str:
     """The interval of a score, and what it covers: a split by time is the same for every seed."""
     if score.half is None:
         return ", with one seed"
-    low, high = (f"{100 * v:.1f}" if in_percent(found.metric) else f"{v:.4g}" for v in (score.low, score.high))
+    ends = (_possible(value, found.metric) for value in (score.low, score.high))
+    low, high = (f"{100 * v:.1f}" if in_percent(found.metric) else f"{v:.4g}" for v in ends)
     covers = "" if found.redrawn else " of the training, for one split by time"
     return f" (95 % interval over {score.count} seeds{covers}: {low} to {high})"
+
+
+def _possible(score: float, metric: str) -> float:
+    """The nearest score that the metric can have: Student's interval of a few seeds knows no bounds.
+
+    >>> _possible(1.029, "accuracy"), _possible(-3.0, "mae"), _possible(-0.5, "r2"), _possible(1.2, "auc")
+    (1.0, 0.0, -0.5, 1.0)
+    """
+    one = known(metric)
+    if in_percent(metric) or metric in ("auc", "average-precision", "brier"):
+        return max(0.0, min(score, 1.0))
+    return max(0.0, score) if one is not None and (one.unit == "target" or metric == "log-loss") else score
 
 
 def _gained(found: Comparison, gains: Sequence[float]) -> str:

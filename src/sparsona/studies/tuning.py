@@ -1,4 +1,4 @@
-"""Tune one method: fewest bytes for a score, or the best score for so many bytes, judged by validation data only.
+"""Tune one method: the best score, also for a number of bytes, or the fewest bytes for a score, by validation data.
 
 Optuna proposes (its multi-objective TPE, with the target as a constraint); every trial is a run in the study's folder.
 A trial is proposed from its number and those before it, so a study that was killed goes on as one that was not.
@@ -21,7 +21,7 @@ LOG = "optuna.log"
 
 @dataclass(frozen=True)
 class Target:
-    """Either MB of all clients together, up and down, or a score on validation data."""
+    """MB of all clients together, up and down, or a score on validation data, or neither: the best score."""
 
     mb: float | None = None
     score: float | None = None

@@ -119,13 +119,14 @@
   function axis(name, more = {}) {
     return { name, nameLocation: "middle", nameGap: 30, nameTextStyle: { color: style("soft"), fontSize: 13 }, axisLabel: { ...axisText(), hideOverlap: true }, axisLine: { lineStyle: { color: style("line") } }, splitLine: { lineStyle: { color: style("line"), opacity: 0.6 } }, ...more };
   }
-  /* Round ends of an axis around scores. */
-  function around(values) {
+  /* Round ends of an axis around numbers, and around scores, which have no room above 100 %. */
+  function ends(values) {
     const least = Math.min(...values), most = Math.max(...values), room = most - least || Math.abs(most) || 1;
     const step = 10 ** Math.floor(Math.log10(room)) / 2;
     const high = Math.ceil((most + 0.08 * room) / step) * step;
-    return [Math.floor((least - 0.08 * room) / step) * step, percent ? Math.min(high, 102) : high].map((v) => Number(v.toPrecision(6)));
+    return [Math.floor((least - 0.08 * room) / step) * step, high].map((v) => Number(v.toPrecision(6)));
   }
+  const around = (values) => { const [low, high] = ends(values); return [low, percent ? Math.min(high, 102) : high]; };
   const scoreText = () => ({ ...axisText(), formatter: (v) => (percent && v > 100 ? "" : num(v, 4)) });
   const scoreAxis = (name, more = {}) => axis(name, { type: "value", scale: true, nameGap: 42, axisLabel: scoreText(), ...more });
   const tooltip = (more = {}) => ({ confine: true, backgroundColor: style("page"), borderColor: style("line"), textStyle: { color: style("ink"), fontSize: 13 }, ...more });
@@ -383,6 +384,60 @@
     if (options.length > 1) select(controls, "of", options.map(([text], i) => [i, text]), state, "k", draw);
   }
 
+  /* ---- what the models answered ---- */
+  function answers() {
+    const all = data.methods.filter((m) => m.answers);
+    if (!all.length) return;
+    const classes = all[0].answers.kind === "classes";
+    const part = section("answers", "What the models answer", "For the test rows of all clients together, each row by its client's own model, in the first seed." + (classes && data.classNames.length > 2 ? " Each class is asked about by itself, and all these questions make one curve." : ""));
+    const state = { k: data.answer.method, target: "0" };
+    if (!all.some((m) => m.label === state.k)) state.k = all[0].label;
+    const now = () => all.find((m) => m.label === state.k).answers;
+    const controls = node("div", { class: "controls" });
+    const redraw = [];
+    const after = () => redraw.forEach((f) => f());
+    const lines = (key, x, y, baseline) => {
+      const series = all.filter((m) => m.answers[key].length).map((m) => { const l = look(m.label); return { type: "line", name: m.label, symbol: l.symbol, symbolSize: 6, showSymbol: key === "calibration", data: m.answers[key], lineStyle: { width: l.width, type: l.dash }, itemStyle: { color: l.color }, emphasis: { focus: "series" } }; });
+      return { legend: legend({ data: series.map((s) => s.name) }), grid: { left: 58, right: 20, top: 42, bottom: 50 }, xAxis: axis(x, { type: "value", min: 0, max: 1 }), yAxis: axis(y, { type: "value", min: 0, max: 1, nameGap: 42 }), tooltip: tooltip({ formatter: (p) => tip(p.seriesName, `${x} ${num(p.value[0])}`, `${y} ${num(p.value[1])}`, p.value[2] ? p.value[2] + " rows" : "") }), series: [...series, { type: "line", silent: true, symbol: "none", data: baseline, lineStyle: { color: style("soft"), type: "dashed", width: 1 } }] };
+    };
+    const rows = (key, ...head) => [["method", ...head], ...all.flatMap((m) => m.answers[key].map((p) => [m.label, ...p.map((v) => num(v))]))];
+    if (classes) {
+      const pair = node("div", { class: "pair" }), second = node("div", { class: "pair" });
+      part.append(pair, controls, second);
+      const share = all[0].answers.share;
+      if (all.some((m) => m.answers.roc.length)) {
+        figure(pair, "roc", "ROC curve", "How many cases are found for how many false alarms, threshold by threshold. The dashed line is chance.", { option: () => lines("roc", "false positive rate", "sensitivity", [[0, 0], [1, 1]]), rows: () => rows("roc", "false positive rate", "sensitivity") });
+        figure(pair, "recall", "Precision-recall curve", "How many of the answers \"yes\" are right, for how many cases found. The dashed line is chance: the share of cases.", { option: () => lines("recall", "recall", "precision", [[0, share], [1, share]]), rows: () => rows("recall", "recall", "precision") });
+      }
+      figure(second, "calibration", "Calibration", "How often what was given a probability came true. On the dashed line probabilities are what they say.", { option: () => lines("calibration", "probability", "came true", [[0, 0], [1, 1]]), rows: () => rows("calibration", "probability", "came true", "rows") });
+      if (all[0].answers.confusion) {
+        const names = data.classNames;
+        const cells = () => now().confusion.flatMap((row, y) => { const total = row.reduce((a, b) => a + b, 0) || 1; return row.map((n, x) => [x, y, n / total, n]); });
+        redraw.push(figure(second, "confusion", "Confusion matrix", "Rows by true class and by answer; the shade is the share of the true class.", {
+          option: () => { const shown = heat(cells(), names, names, 0, 1, "answer", "true class", (p) => tip(`${names[p.value[1]]}, answered ${names[p.value[0]]}`, `${p.value[3]} rows`, `${(100 * p.value[2]).toFixed(0)} % of the class`), (v) => Math.round(100 * v) + " %"); shown.series[0].label = { show: names.length <= 12, formatter: (p) => p.value[3] }; return shown; },
+          rows: () => [["true class", ...names], ...now().confusion.map((row, i) => [names[i], ...row])],
+        }));
+        select(controls, "confusion matrix of", all.map((m) => [m.label, m.label]), state, "k", after);
+      }
+      return;
+    }
+    part.append(controls);
+    const pair = node("div", { class: "pair" });
+    part.append(pair);
+    const points = () => now().pairs[Number(state.target)];
+    const dots = (list) => ({ type: "scatter", symbolSize: 6, itemStyle: { color: look(state.k).color, opacity: 0.6 }, data: list });
+    redraw.push(figure(pair, "predicted", "Predicted against true", "Each mark is a test row. On the diagonal the prediction is right.", {
+      option: () => { const list = points(), [low, high] = ends(list.flat()); return { grid: { left: 64, right: 20, top: 20, bottom: 50 }, xAxis: axis("true", { type: "value", min: low, max: high }), yAxis: axis("predicted", { type: "value", min: low, max: high, nameGap: 48 }), tooltip: tooltip({ formatter: (p) => tip("true " + num(p.value[0], 4), "predicted " + num(p.value[1], 4)) }), series: [dots(list), { type: "line", silent: true, symbol: "none", data: [[low, low], [high, high]], lineStyle: { color: style("soft"), type: "dashed", width: 1 } }] }; },
+      rows: () => [["true", "predicted"], ...points().map((p) => p.map((v) => num(v, 4)))],
+    }));
+    redraw.push(figure(pair, "residuals", "Residuals", "True minus predicted, by what was predicted. A pattern is something that the models have not learnt.", {
+      option: () => { const list = points().map(([t, p]) => [p, t - p]); return { grid: { left: 64, right: 20, top: 20, bottom: 50 }, xAxis: axis("predicted", { type: "value", scale: true }), yAxis: axis("true minus predicted", { type: "value", nameGap: 48 }), tooltip: tooltip({ formatter: (p) => tip("predicted " + num(p.value[0], 4), "off by " + num(p.value[1], 4)) }), series: [dots(list)] }; },
+      rows: () => [["predicted", "true minus predicted"], ...points().map(([t, p]) => [num(p, 4), num(t - p, 4)])],
+    }));
+    select(controls, "method", all.map((m) => [m.label, m.label]), state, "k", after);
+    if (all[0].answers.pairs.length > 1) select(controls, "target", all[0].answers.pairs.map((_, i) => [i, i + 1]), state, "target", after);
+  }
+
   /* ---- who is like whom ---- */
   function collaboration() {
     const heats = data.methods.flatMap((m) => m.heats.map((h) => [`${m.label}: ${h.name}, ${h.part}`, h]));
@@ -488,6 +543,7 @@
   curves();
   pareto();
   clients();
+  answers();
   collaboration();
   sparse();
   ledger();

@@ -1,0 +1,109 @@
+"""What the models of a run answered for the test rows of all clients, as points that a page can draw."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sparsona.data.dataset import Array
+from sparsona.metrics import Answers
+from sparsona.metrics.calibration_error import BINS, bins_of
+from sparsona.report.measured import MeasuredRun
+from sparsona.runs.answers import read_answers, together
+
+POINTS = 200
+"""A curve has so many points at most."""
+MARKS = 400
+"""Rows of a regression that are drawn, spread evenly over all."""
+CLASSES = 30
+"""With more classes a confusion matrix cannot be read."""
+
+
+def drawn_answers(run: MeasuredRun) -> dict[str, Any] | None:
+    """Return what is drawn of a finished run's answers; None where it keeps none.
+
+    Classification and labels: the ROC and the precision-recall curve, calibration and the confusion matrix. Of several
+    classes or labels, each is asked about by itself, and all these questions make one curve. Regression: predictions
+    beside the truth, for each target by itself.
+    """
+    found = {client: one for client, one in read_answers(run.path).items() if len(one)} if run.finished else {}
+    if run.diverged or not found:
+        return None
+    answers = together(found)
+    if answers.task == "regression":
+        return {"kind": "regression", "pairs": _pairs(answers)}
+    scores, true = _questions(answers)
+    out: dict[str, Any] = {"kind": "classes", **curves(scores, true), "calibration": _calibration(answers)}
+    if answers.task == "classification" and answers.probabilities.shape[1] <= CLASSES:
+        out["confusion"] = confusion(answers).tolist()
+    return out
+
+
+def _questions(answers: Answers) -> tuple[Array, Array]:
+    """Return the probability that was given in every yes-or-no question, and whether the answer is yes."""
+    if answers.task == "multilabel":
+        targets = answers.targets.reshape(answers.probabilities.shape)
+        known = ~np.isnan(targets)
+        return answers.probabilities[known], targets[known] > 0
+    if answers.is_binary:
+        return answers.probabilities[:, answers.positive], answers.targets == answers.positive
+    classes = answers.probabilities.shape[1]
+    return answers.probabilities.ravel(), (answers.targets[:, None] == np.arange(classes)).ravel()
+
+
+def curves(scores: Array, true: Array) -> dict[str, Any]:
+    """Return the points of the ROC and the precision-recall curve, none where only one answer occurs.
+
+    >>> found = curves(np.array([0.9, 0.8, 0.8, 0.1]), np.array([True, True, False, False]))
+    >>> found["roc"], found["recall"]
+    ([[0.0, 0.0], [0.0, 0.5], [0.5, 1.0], [1.0, 1.0]], [[0.5, 1.0], [1.0, 0.6667], [1.0, 0.5]])
+    """
+    if true.all() or not true.any():
+        return {"roc": [], "recall": [], "share": float(true.mean())}
+    order = np.argsort(-scores, kind="stable")
+    ends = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))  # no threshold tells equal scores apart
+    hits = np.cumsum(true[order])[ends]
+    hit, false = hits / hits[-1], (ends + 1 - hits) / (len(true) - hits[-1])
+    roc = np.concatenate([[[0.0, 0.0]], np.stack([false, hit], 1)])
+    return {
+        "roc": _thinned(roc, POINTS),
+        "recall": _thinned(np.stack([hit, hits / (ends + 1)], 1), POINTS),
+        "share": float(true.mean()),
+    }
+
+
+def _thinned(points: Array, most: int) -> list[list[float]]:
+    """Return at most `most` of the points, the first and the last among them."""
+    kept = np.unique(np.linspace(0, len(points) - 1, min(most, len(points))).round().astype(int))
+    return [[float(f"{value:.4g}") for value in point] for point in points[kept]]
+
+
+def _calibration(answers: Answers) -> list[list[float]]:
+    """Return a point per bin: the mean probability, the share that came true, and the number of rows."""
+    parts = list(answers.labels()) if answers.task == "multilabel" else [answers]
+    bins, promised, true = (np.concatenate(each) for each in zip(*map(bins_of, parts), strict=True))
+    counts = np.bincount(bins, minlength=BINS)
+    sums = [np.bincount(bins, values, BINS) for values in (promised, true)]
+    points = [[float(total[k] / counts[k]) for total in sums] + [int(counts[k])] for k in np.flatnonzero(counts)]
+    return [[round(mean, 4), round(share, 4), rows] for mean, share, rows in points]
+
+
+def confusion(answers: Answers) -> Array:
+    """Return the rows by true class and answer. Rows of a class that no model knows are left out.
+
+    >>> said, true = np.array([0, 1, 1, 0]), np.array([0, 0, 1, -1])
+    >>> confusion(Answers("classification", said, np.zeros((4, 2)), true)).tolist()
+    [[1, 1], [0, 1]]
+    """
+    classes, known = answers.probabilities.shape[1], answers.targets >= 0
+    cells = answers.targets[known].astype(np.int64) * classes + answers.predictions[known].astype(np.int64)
+    out: Array = np.bincount(cells, minlength=classes**2).reshape(classes, classes)
+    return out
+
+
+def _pairs(answers: Answers) -> list[list[list[float]]]:
+    """Return the truth and the prediction of rows that are spread evenly over all, for each target."""
+    said, true = (values.reshape(len(answers), -1) for values in (answers.predictions, answers.targets))
+    each = [np.stack([true[:, k], said[:, k]], 1) for k in range(said.shape[1])]
+    return [_thinned(points[np.isfinite(points).all(1)], MARKS) for points in each]
