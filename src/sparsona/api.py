@@ -8,7 +8,7 @@ import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -270,16 +270,18 @@ def execute(
         if resume:
             rounds.resume()
         on_start(rounds.done)
-        _run_rounds(rounds, on_round, folder)
+        with _noting_divergence(folder):
+            rounds.run(on_round)
         return _finish(prepared, rounds, folder)
 
 
-def _run_rounds(rounds: Rounds, on_round: Callable[[RoundReport], bool | None], folder: RunDirectory | None) -> None:
-    """Run the rounds. A run that diverges leaves its reason in the folder: reports show no score of it."""
+@contextmanager
+def _noting_divergence(folder: RunDirectory | None) -> Iterator[None]:
+    """Leave the reason in the folder where a run diverges: reports show no score of it."""
     if folder is not None:
         folder.diverged_file.unlink(missing_ok=True)
     try:
-        rounds.run(on_round)
+        yield
     except Diverged as error:
         if folder is not None:
             write_atomically(folder.diverged_file, f"{error}\n")

@@ -10,6 +10,7 @@ import pytest
 import sparsona
 from sparsona.errors import RunError
 from sparsona.runs.directory import RunDirectory
+from sparsona.runs.losses import exploded
 from sparsona.runs.records import AGAIN, ClientRecord, RoundReport, RunLog, by_round, read_records
 from sparsona.wire import Ledger
 
@@ -66,7 +67,14 @@ def test_losses_are_compared_with_the_first_round_that_trained(tmp_path: Path) -
     rounds = [{"a": math.nan}, {"a": 1.0, "b": 3.0, "d": 0.5}, {"a": 1.05}, {"b": 2.5, "c": 400.0}]
     for round, losses in enumerate(rounds, 1):
         run_log.write(ClientRecord(round, client, loss=loss) for client, loss in losses.items())
-    assert run_log.losses.told() == {"clients": 4, "rose": 2, "first": 1.0, "last": 1.05}, "c came late, to a bad model"
+    told = {"clients": 4, "rose": 2, "exploded": 0, "first": 1.0, "last": 1.05}
+    assert run_log.losses.told() == told, "c came late, to a bad model"
+    assert exploded(told) == ""
+    run_log.losses.add([ClientRecord(5, "b", loss=31.0), ClientRecord(5, "d", loss=9.0)])
+    told = run_log.losses.told()
+    assert told["exploded"] == 1, "b is ten times above its own beginning, d is not ten times above the others'"
+    assert "1 of 4 clients" in exploded(told)
+    run_log.losses.last |= {"b": 2.5, "d": 0.5}
     again = RunLog({}, higher_is_better=True, file=tmp_path / "records.jsonl")
     again.rewind(run_log.length(), 4)
     assert again.losses == run_log.losses

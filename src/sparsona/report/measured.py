@@ -13,6 +13,7 @@ import numpy as np
 from sparsona.experiment import read
 from sparsona.method import ClientId
 from sparsona.metrics._named import in_percent
+from sparsona.registry import split_spec
 from sparsona.runs.about import About, read_about
 from sparsona.runs.budget import Budget
 from sparsona.runs.checkpoint import Checkpointer
@@ -226,6 +227,12 @@ def measure(folder: Path) -> MeasuredRun:
         summary=summary,
         diverged=_diverged(directory) or exploded(losses.told()),
     )
+
+
+def same_clients(runs: Sequence[MeasuredRun]) -> bool:
+    """Whether the clients are the same in all runs: owners are, though a seed divides their rows anew."""
+    owned = all(split_spec(str(run.settings["partition"]))[0] == "groups" for run in runs)
+    return len({repr(sorted(run.about.clients if owned else run.about.clients.items())) for run in runs}) == 1
 
 
 def _diverged(directory: RunDirectory) -> str:

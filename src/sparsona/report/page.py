@@ -18,7 +18,7 @@ from sparsona.report import artefacts
 from sparsona.report.answered import drawn_answers
 from sparsona.report.command import run_command
 from sparsona.report.comparison import LOCAL, Comparison, ComparisonRow, compare, gains, group_runs, key_of
-from sparsona.report.measured import MeasuredRun, Measurement, bottom_decile, mean_score
+from sparsona.report.measured import MeasuredRun, Measurement, bottom_decile, mean_score, same_clients
 from sparsona.report.statistics import Interval
 from sparsona.report.words import Answer, answer, chosen_rates, no_better_than_constant, runaway
 from sparsona.runs.budget import Budget
@@ -201,7 +201,7 @@ def _entries(groups: Mapping[str, Sequence[MeasuredRun]]) -> list[dict[str, Any]
     worlds: dict[int, MeasuredRun] = {}
     for run in runs:
         worlds.setdefault(run.seed, run)
-    same = len({repr(sorted(run.about.clients.items())) for run in worlds.values()}) == 1
+    same = same_clients([*worlds.values()])
     out: list[dict[str, Any]] = []
     for seed, world in sorted(worlds.items())[: 1 if same else None]:
         names = sorted(world.traffic, key=_natural)

@@ -16,7 +16,7 @@ from sparsona.files import write_atomically
 from sparsona.method import ClientId
 from sparsona.metrics._named import known
 from sparsona.metrics._resampling import paired_test
-from sparsona.report.measured import MeasuredRun
+from sparsona.report.measured import MeasuredRun, same_clients
 from sparsona.runs.answers import read_answers
 from sparsona.words import counted
 
@@ -56,7 +56,7 @@ def verdicts(pairs: Sequence[tuple[MeasuredRun, MeasuredRun]]) -> list[Verdict]:
     Where the clients are the same in every seed, there is one verdict per client: the mean gain, and twice the median
     of the p-values, which holds though the seeds share rows (Rüger, 1978). Clients without answers have no verdict.
     """
-    same = len({repr(sorted(mine.about.clients.items())) for mine, _ in pairs}) == 1
+    same = same_clients([mine for mine, _ in pairs])
     found: dict[tuple[ClientId, int | None], list[Verdict]] = {}
     for mine, alone in pairs:
         for one in _of_run(mine, alone):
