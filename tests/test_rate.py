@@ -89,6 +89,12 @@ def test_a_run_that_goes_on_keeps_its_rate_and_how_it_was_chosen(tmp_path: Path)
         assert measure(out).about.rate == before
 
 
+def test_a_privacy_budget_is_not_spent_on_trials(caplog: pytest.LogCaptureFixture) -> None:
+    settings = {"method": "fedavg", "rounds": 2, "privacy": {"noise": 1.0}, "model": "logistic"}
+    assert search_rate(prepare(settings, data=WARDS)) is None
+    assert "budget" in caplog.text
+
+
 def test_without_validation_rows_the_usual_rate_stays(caplog: pytest.LogCaptureFixture) -> None:
     for optimizer, usual in (("sgd", 0.1), ("adam", 0.001)):
         settings = {"method": "fedavg", "rounds": 2, "split": {"validation": 0}, "training": {"optimizer": optimizer}}

@@ -52,11 +52,14 @@ def settled(prepared: Prepared, folder: RunDirectory | None = None) -> Prepared:
 def search_rate(prepared: Prepared) -> RateSearch | None:
     """Walk the ladder from the usual rate, down or up, as long as the next rate scores better.
 
-    None where the method does not use the rate, or without validation rows: the usual rate stays.
+    None, and the usual rate stays, if the method does not use it, with a privacy budget, or without validation rows.
     """
     setup, ladder = prepared.setup, _ladder(prepared)
     rounds = min(LONGEST, math.ceil(setup.task.rounds / SHARE))
     if "lr" in setup.method.unused:
+        return None
+    if setup.privacy is not None:
+        log.warning("no trials of learning rates: they would spend the privacy budget; it is %g", ladder[USUAL])
         return None
     if not any(len(setup.federation.splits[client].validation) for client in setup.task.clients):
         log.warning("no client has validation rows to choose the learning rate by: it is %g", ladder[USUAL])
