@@ -32,6 +32,7 @@ from sparsona.files import read_outside, unsigned
 from sparsona.method import Method
 from sparsona.methods import METHODS
 from sparsona.options import Option, groups, option, options_of
+from sparsona.partition._split import Split
 from sparsona.personal.layer import PersonalLayer
 from sparsona.privacy.settings import PrivacySettings
 from sparsona.registry import GIVEN, split_spec, suggest
@@ -53,23 +54,6 @@ FREE = (
     "evaluation.patience",
 )  # fmt: skip
 """What may change when a run is resumed: where the work is done, and that it goes on for longer."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Split:
-    """How each client's samples are divided into training, validation and test samples."""
-
-    use: Literal["official", "train", "pooled"] = option(
-        "official",
-        "test on the publisher's test part (official), or divide the train part or both parts (pooled) in each client",
-    )
-    test: float = option(0.2, "share of a client's samples that is tested on", gt=0, lt=1)
-    validation: float = option(0.1, "share of the other samples that choices are made on", ge=0, lt=1)
-    by: str = option(
-        "random", "random, time:COLUMN (test the last rows), time:COLUMN:GAP (leave a gap), group:COLUMN (whole groups)"
-    )
-    repeat: int = option(0, "number of the random division", ge=0)
-    fewest: int = option(5, "least number of test rows with which a client has a score", ge=1)
 
 
 class Experiment(BaseModel):

@@ -37,7 +37,6 @@ from sparsona.federation.budget import mechanisms
 from sparsona.federation.evaluation import Evaluation
 from sparsona.federation.schedule import Schedule
 from sparsona.federation.setup import Setup
-from sparsona.layout import parameters_of
 from sparsona.method import ClientId, Method, Task
 from sparsona.methods import METHODS
 from sparsona.models._build import build_model
@@ -47,9 +46,9 @@ from sparsona.runs.about import RateSearch
 from sparsona.training.adapters import TrainedPart
 from sparsona.training.config import TrainConfig
 from sparsona.training.fused import choose_trainer
-from sparsona.training.minibatch import checked_outputs
 from sparsona.training.objective import Objective, multilabel
 from sparsona.training.prior import output_bias
+from sparsona.training.probe import probe
 from sparsona.training.runner import ModelRunner
 from sparsona.training.vector import FlatModule
 
@@ -220,7 +219,7 @@ def prepare(
         planned = mechanisms(setup, experiment.privacy, experiment.evaluation, sample)
         setup = dataclasses.replace(setup, privacy=planned)
     runner = ModelRunner(module, dataset, setup.objective, chance, experiment.device)
-    _probe(runner, federation, shape)
+    probe(runner, federation, shape)
     seconds = training_seconds(experiment, setup, runner)
     engine = choose_engine(experiment, setup, seconds) if experiment.engine == "auto" else experiment.engine
     experiment = experiment.model_copy(update={"engine": engine, "trainer": setup.trainer})
@@ -396,43 +395,6 @@ def _complete(module: nn.Module) -> nn.Module:
 def outputs(data: Dataset) -> int:
     """How many numbers a model gives for a sample."""
     return data.classes or (int(data.targets.shape[1]) if data.targets.ndim == 2 else 1)
-
-
-def _probe(runner: ModelRunner, federation: Federation, shape: tuple[int, ...]) -> None:
-    """Ask the model about two training samples, so that one that does not fit is named before anything is trained."""
-    data = federation.data
-    try:
-        inputs, targets = runner.batch(np.resize(next(iter(federation.splits.values())).train, 2))
-        answer = runner.forward(runner.flat.read(), inputs)
-        losses = runner.objective.loss(answer, targets)
-        still = _without_gradient(runner, inputs, targets)
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(f"the model does not fit {data.name}, whose samples have shape {shape}: {reason}") from None
-    if data.classes and (answer.ndim != 2 or answer.shape[1] != data.classes):
-        found = tuple(answer.shape[1:])
-        raise InputError(
-            f"the model gives outputs of shape {found}, but {data.name} has {data.classes} classes: "
-            "give it one output per class, or declare all classes with classes="
-        )
-    if losses.shape != (2,):
-        raise InputError(f"the loss must be one number an example, not of shape {tuple(losses.shape)} for two examples")
-    if len(still) == len(runner.layout.tensors):
-        raise InputError("no weight of the model gets a gradient: its forward detaches them, or does not use them")
-    if still:
-        more = f" and {len(still) - 1} more" if len(still) > 1 else ""
-        log.warning("the outputs do not depend on %s%s: freeze what is not used, so that it stays", still[0], more)
-
-
-def _without_gradient(runner: ModelRunner, inputs: torch.Tensor, targets: torch.Tensor) -> list[str]:
-    """The trained weights on which the loss does not depend, in evaluation mode."""
-    named = list(parameters_of(runner.flat.module))
-    with torch.enable_grad():
-        loss = runner.objective.loss(checked_outputs(runner.flat.module(inputs)), targets).sum()
-    if not loss.requires_grad:
-        return [name for name, _ in named]
-    found = torch.autograd.grad(loss, [parameter for _, parameter in named], allow_unused=True)
-    return [name for (name, _), gradient in zip(named, found, strict=True) if gradient is None]
 
 
 def _check_device(device: str) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -15,12 +17,30 @@ from sparsona.chance import Chance
 from sparsona.data.dataset import Array, ClientSplit, Dataset, Federation, Indices, Samples
 from sparsona.data.schema.roles import ColumnSplit
 from sparsona.errors import InputError
+from sparsona.options import option
 from sparsona.partition import PARTITIONS
 from sparsona.partition._deal import are_classes, ranks
 from sparsona.registry import bind, split_spec, suggest
 
 USES = ("official", "train", "pooled")
 OWN_TESTS = "set aside test samples of each client instead (use 'train' or 'pooled')"
+
+
+@dataclass(frozen=True)
+class Split:
+    """How each client's samples are divided into training, validation and test samples."""
+
+    use: Literal["official", "train", "pooled"] = option(
+        "official",
+        "test on the publisher's test part (official), or divide the train part or both parts (pooled) in each client",
+    )
+    test: float = option(0.2, "share of a client's samples that is tested on", gt=0, lt=1)
+    validation: float = option(0.1, "share of the other samples that choices are made on", ge=0, lt=1)
+    by: str = option(
+        "random", "random, time:COLUMN (test the last rows), time:COLUMN:GAP (leave a gap), group:COLUMN (whole groups)"
+    )
+    repeat: int = option(0, "number of the random division", ge=0)
+    fewest: int = option(5, "least number of test rows with which a client has a score", ge=1)
 
 
 def federate(

@@ -17,7 +17,8 @@ from sparsona.engines.network.consent import Consent, Terms
 from sparsona.engines.network.node import CONSENT, Node, Rules
 from sparsona.engines.network.owner import accepted
 from sparsona.errors import InputError
-from sparsona.experiment import Split, build, to_toml
+from sparsona.experiment import build, to_toml
+from sparsona.partition._split import Split
 
 AGREED: dict[str, Any] = {"method": "fedavg", "columns": {"target": ["ill"], "drop": ["name"], "categorical": ["ward"]}}
 

@@ -20,9 +20,10 @@ from sparsona.chance import Chance
 from sparsona.data.dataset import ClientSplit
 from sparsona.data.schema.columns import Columns
 from sparsona.errors import InputError, RunError, one_line
-from sparsona.experiment import Experiment, Split, build, read
+from sparsona.experiment import Experiment, build, read
 from sparsona.files import sync, write_atomically, write_private
 from sparsona.method import ClientId
+from sparsona.partition._split import Split
 
 LENGTH = 32
 """Bytes of the secret, and hexadecimal digits of a fingerprint."""
