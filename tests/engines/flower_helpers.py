@@ -114,10 +114,10 @@ class Federation:
                 write_share(self.data / f"{client}{SHARE}", self.prepared.setup.federation, client)
         self.carrier = Direct({client: self.node(client) for client in self.clients})
 
-    def node(self, client: str, written: OwnFormat = AS_AGREED) -> Node:
+    def node(self, client: str, written: OwnFormat = AS_AGREED, base: str = "") -> Node:
         """A node's process, begun or begun again."""
         terms = Terms(self.experiment.split, self.experiment.columns, self.experiment.seed)
-        return Node(client, self.data, self.folder / client, self.rules, written=written, terms=terms)
+        return Node(client, self.data, self.folder / client, self.rules, written=written, terms=terms, base=base)
 
     def accept(self, client: str) -> None:
         """What an owner does who reads in its log that a question waits."""

@@ -85,6 +85,9 @@ def node(
         bool | None, typer.Option(help="send the scores on this client's test rows [yes, but not with --epsilon]")
     ] = None,
     send_model: Annotated[bool, typer.Option(help="send the client's own model at the end")] = False,
+    base: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="the model's frozen weights (.safetensors), if it has some")
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     idle: Annotated[
         float | None,
@@ -148,9 +151,10 @@ def node(
     end_like_ctrl_c()
     scores = epsilon is None if send_scores is None else send_scores
     most = max_rounds, max_proposals
+    frozen = str(base.resolve()) if base else ""
     rules = Rules(methods, max_epochs, max_weights, scores, send_model, least_rows, *most, epsilon, delta)
     try:
         with page_of(state, page):
-            Owner(name, line, data, state, rules, device, written, terms).run()
+            Owner(name, line, data, state, rules, device, written, terms, frozen).run()
     except KeyboardInterrupt:
         out.print("stopped; start the node again to go on")

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flower_helpers import SPOILED, Federation, spoiled
+from flower_helpers import SPOILED, Direct, Federation, spoiled
+from safetensors.torch import save_file
 
 from sparsona.data.schema.exchange import LIMIT, agree
 from sparsona.data.schema.text import pack_text, text_in
@@ -22,12 +23,14 @@ from sparsona.engines.network.carrier import Parcel, Returned
 from sparsona.engines.network.flower.started.sparsona_pauses import Pauses
 from sparsona.engines.network.node import CONSENT, Rules
 from sparsona.engines.network.owned import OwnFormat
+from sparsona.engines.network.serverapp import NetworkRun
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import to_toml
 from sparsona.export.predict import load_model
 from sparsona.federation.worker import Evaluator, Scores
 from sparsona.message import Message
 from sparsona.method import Model
+from sparsona.models._build import build_model
 from sparsona.runs.directory import RunDirectory
 from sparsona.wire import decode, encode
 
@@ -50,6 +53,29 @@ def test_a_network_gives_the_digest_and_the_bytes_of_the_simulator(method: str, 
     assert found["digest"] == simulated["digest"]
     assert found["bytes"] == simulated["bytes"]
     assert found["accuracy"] == simulated["accuracy"]
+
+
+def test_owners_bring_the_base_that_the_experiment_names(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    net = build_model("mlp:8", (1, 8, 8), 10)
+    for name in ("base", "other"):
+        save_file(net.state_dict(), tmp_path / f"{name}.safetensors")
+        net = build_model("mlp:8", (1, 8, 8), 10)
+    base, other = (str(tmp_path / f"{name}.safetensors") for name in ("base", "other"))
+    federation = Federation(tmp_path, method="fedavg", model="mlp:8", trainable=["head"], base=base)
+    assert len(federation.experiment.base) == 64
+    text = to_toml(federation.experiment.model_copy(update={"base": base}))
+
+    def run(**files: str) -> dict[str, object]:
+        nodes = {client: federation.node(client, base=files.get(client, base)) for client in federation.clients}
+        return NetworkRun(Direct(nodes), federation.home, text, "run", 20.0).execute()
+
+    for wrong in ("", other):
+        caplog.clear()
+        with pytest.raises(RunError, match="c1 did not get ready"):
+            run(c1=wrong)
+        said = [one.name for one in caplog.records if f"{federation.experiment.base[:12]} is needed" in one.message]
+        assert len(said) == 2, "on both machines"
+    assert run()["digest"] == federation.simulated()["digest"]
 
 
 @pytest.mark.parametrize(("method", "keep"), [("fedavg", "best"), ("fedspa", "best"), ("ditto", "best-per-client")])

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsona.base import is_file
 from sparsona.data import PATHS
 from sparsona.data.dataset import Federation
 from sparsona.data.schema.agreed import schema_of
@@ -65,6 +66,7 @@ from sparsona.privacy.mechanism import BudgetSpent, Meter
 from sparsona.registry import split_spec
 from sparsona.runs.answers import write_answers
 from sparsona.runs.names import file_stem
+from sparsona.training.adapters import TrainedPart
 from sparsona.version import __version__
 from sparsona.wire import decode
 from sparsona.words import counted
@@ -102,6 +104,8 @@ class Rules:
             raise InputError(f"the owner allows {counted(self.most_rounds, 'round')}, not {experiment.rounds}")
         if self.least_rows > 1:
             experiment.training.check_least(self.least_rows)
+        if is_file(experiment.base):
+            raise InputError("the base is named by its hash, not by a file of the owner")
         for option, value in experiment.options.items():
             if isinstance(value, str) and split_spec(value)[0] in PATHS:
                 raise InputError(f"{option} = {value!r} names a file of the owner: only --data is read")
@@ -143,9 +147,10 @@ class Node:
         device: str = "cpu",
         written: OwnFormat = AS_AGREED,
         terms: Terms | None = None,
+        base: str = "",
     ) -> None:
         self.client, self.rules, self._terms = client, rules, terms or Terms()
-        self._folder, self._device, self._written = folder, device, written
+        self._folder, self._device, self._written, self._base = folder, device, written, base
         self._session: tuple[str, Session] | None = None
         self._own: tuple[str, OwnData] | None = None
         folder.mkdir(parents=True, exist_ok=True)
@@ -317,6 +322,7 @@ class Node:
             chain,
             outcome.threshold,
             setup.objective.positive,
+            TrainedPart(experiment.trainable, experiment.lora, experiment.base),
         )
         own = np.zeros(0, np.float32) if outcome.buffers is None else outcome.buffers
         named = Layout.of_buffers(setup.module).named(own)
@@ -408,7 +414,7 @@ class Node:
         # Of each run its own: batches of 30 and of 31 rows in the same order would differ by one row.
         chance = self._consent.chance(f"turns of {run}", self._terms.seed)
         bounds = self.rules.most_epochs, self.rules.least_rows
-        setup = setup_of(experiment, method, schema, clients, federation, self._device, *bounds, chance)
+        setup = setup_of(experiment, method, schema, clients, federation, self._device, *bounds, chance, self._base)
         if experiment.privacy.is_on or self.rules.epsilon is not None:
             how = experiment.evaluation, experiment.schedule.sample
             own_plan = self._ledger.planned(run, experiment.privacy, lambda s: mechanisms(setup, s, *how)[self.client])

@@ -46,11 +46,14 @@ class Owner:
     device: str = "cpu"
     written: OwnFormat = AS_AGREED
     terms: Terms = field(default_factory=Terms)
+    base: str = ""
+    """The file of frozen weights, where the owner has one."""
 
     def run(self) -> None:
         """Serve until the process is ended."""
-        if not self.data.exists():
-            raise InputError(f"there is no file {self.data}: check the path")
+        for path in (self.data, *([Path(self.base)] if self.base else [])):
+            if not path.exists():
+                raise InputError(f"there is no file {path}: check the path")
         self.state.mkdir(parents=True, exist_ok=True)
         self.state.chmod(0o700)
         state = self.state.resolve()
@@ -70,7 +73,7 @@ class Owner:
             "sent at the end" if self.rules.model else "kept here",
         )
         data, runs = self.data.resolve(), state / RUNS
-        node = Node(self.client, data, runs, self.rules, self.device, self.written, self.terms)
+        node = Node(self.client, data, runs, self.rules, self.device, self.written, self.terms, self.base)
         self.line.serve(Desk(node, state / NUMBERS), state, self.rules.most_weights)
 
 

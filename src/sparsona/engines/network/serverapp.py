@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sparsona.base import base_hash, is_file
 from sparsona.data.schema.agreed import schema_of
 from sparsona.data.schema.exchange import LIMIT, Agreement, agree
 from sparsona.data.schema.schema import Schema
@@ -102,6 +103,7 @@ class NetworkRun:
         """The experiment of a run that is there, if it is this one: what the nodes decided is not compared."""
         there, _ = build(read(file), str(file))
         decided = {"clients": there.clients} | ({"model": there.model} if experiment.model == "auto" else {})
+        decided |= {"base": there.base} if is_file(experiment.base) or not experiment.base else {}
         setting = experiment.model_copy(update=decided).same_work(there)
         if setting is None and experiment.rounds < there.rounds:
             setting = "rounds"
@@ -131,6 +133,7 @@ class NetworkRun:
         federation = without_data(schema, {client: one.sizes for client, one in greetings.items()})
         made = setup_of(experiment, method, schema, clients, federation)
         setup = replace(made, max_weight=MAX_WEIGHT)
+        experiment = experiment.model_copy(update={"base": base_hash(made.module)})
         self._folder.write_experiment(to_toml(experiment))
         self._tell(post, setup, experiment, frame)
         agreement = Agreement(
@@ -173,7 +176,8 @@ class NetworkRun:
     def _greet(self, post: MessageExchange, clients: list[ClientId], experiment: Experiment) -> dict[ClientId, Joined]:
         """Every registered client's greeting. A client that is absent or sends no valid greeting is named."""
         until = time.monotonic() + self._patience
-        head = Proposal(run=self._run, experiment=to_toml(experiment)).head
+        named = experiment.model_copy(update={"base": ""} if is_file(experiment.base) else {})
+        head = Proposal(run=self._run, experiment=to_toml(named)).head
         found: dict[ClientId, Joined] = {}
         refused: dict[ClientId, str] = {}
         print(f"waiting for {one_line(', '.join(clients))}", flush=True)

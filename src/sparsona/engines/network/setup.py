@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsona.base import checked_base, is_file
 from sparsona.chance import Chance
 from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.data.schema.schema import Schema
@@ -19,6 +20,7 @@ from sparsona.federation.schedule import Plan, Sampled
 from sparsona.federation.setup import Setup
 from sparsona.method import ClientId, Method, Task
 from sparsona.models._build import build_model
+from sparsona.training.adapters import TrainedPart
 from sparsona.training.fused import choose_trainer
 from sparsona.training.vector import FlatModule
 
@@ -47,11 +49,18 @@ def setup_of(
     max_epochs: int | None = None,
     least_rows: int = 1,
     client_chance: Chance | None = None,
+    base: str = "",
 ) -> Setup:
-    """The set-up of one side. The model follows from the schema and the seed, so that all sides make the same."""
+    """The set-up of one side. The model follows from the schema and the seed, so that all sides make the same.
+
+    `base` is the side's own file of frozen weights. Raises `InputError` if the experiment needs another base.
+    """
     chance, shape = Chance(experiment.seed), schema.input_shape
     with chance.torch("initial weights"):
         module = build_model(experiment.model, shape, outputs_of(schema), schema.vocabulary)
+    module = TrainedPart(experiment.trainable, experiment.lora, base or experiment.base).of(module, chance)
+    if not is_file(experiment.base):
+        checked_base(experiment.base, module)
     flat = FlatModule(module)
     task = Task(flat.layout, flat.read(), clients, experiment.rounds, shape, len(schema.classes), chance)
     wanted, labels = experiment.evaluation, schema.classes or schema.targets
