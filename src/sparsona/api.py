@@ -47,7 +47,7 @@ from sparsona.resume import earlier_run, opened
 from sparsona.runs import artefacts as kept
 from sparsona.runs.about import read_about
 from sparsona.runs.answers import write_answers
-from sparsona.runs.clients import ClientScores, read_clients, write_clients
+from sparsona.runs.clients import ClientScores, ExpertScore, read_clients, write_clients
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.names import file_stem
 from sparsona.runs.records import RoundReport, RunLog
@@ -295,11 +295,13 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
     models = Models({client: cards[client] for client in setup.task.clients}, folder, partial(_given, module))
     statistics = Layout.of_buffers(module)
     answers: dict[ClientId, Answers] = {}
+    experts: dict[ClientId, tuple[ExpertScore, ...]] = {}
     for outcome in rounds.finish("personal", setup.task.clients):
         assert outcome.model is not None
         if outcome.answers is not None:
             answers[outcome.client] = outcome.answers
         client, buffers = outcome.client, outcome.buffers
+        experts[client] = outcome.experts
         own = np.zeros(0, np.float32) if buffers is None else buffers
         card = dataclasses.replace(cards[client], threshold=outcome.threshold, positive=setup.objective.positive)
         if folder is not None:
@@ -309,7 +311,7 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
     joining = rounds.join(prepared.newcomers)
     joined = list(rounds.finish("adapt", prepared.newcomers))
     agreed = prepared.agreement
-    clients = client_scores(setup, run_log, experiment.split.fewest, answers)
+    clients = client_scores(setup, run_log, experiment.split.fewest, answers, experts)
     peak = max(_peak_rss_mb(), getattr(rounds.engine, "peak_rss_mb", 0.0))
     whole = whole_digest(rounds.server, rounds.engine.store.digests(setup.task.clients), experiment.base)
     summary = summary_of(experiment, setup, rounds, agreed, clients, whole, peak, answers, prepared.search)

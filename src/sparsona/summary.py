@@ -18,7 +18,7 @@ from sparsona.metrics._named import known
 from sparsona.metrics._resampling import bootstrap
 from sparsona.runs.about import RateSearch, environment
 from sparsona.runs.answers import together
-from sparsona.runs.clients import ClientScores, Score, scored
+from sparsona.runs.clients import ClientScores, ExpertScore, Score, scored
 from sparsona.runs.records import RunLog
 from sparsona.runs.scores import POINTS, summarise
 from sparsona.runs.state import digest
@@ -165,11 +165,16 @@ def whole_digest(server: Any, clients: Mapping[ClientId, str], base: str = "") -
 
 
 def client_scores(
-    setup: Setup, run_log: RunLog, fewest: int, answers: Mapping[ClientId, Answers] | None = None
+    setup: Setup,
+    run_log: RunLog,
+    fewest: int,
+    answers: Mapping[ClientId, Answers] | None = None,
+    experts: Mapping[ClientId, tuple[ExpertScore, ...]] | None = None,
 ) -> tuple[ClientScores, ...]:
     """Every client's rows and its last scores; no score where it has fewer than `fewest` test rows.
 
     An accuracy has Wilson's interval; another score at `pre` has that of a bootstrap, where there are `answers`.
+    `experts` are those of the clients' pools.
     """
     first, *_ = setup.objective.metric_names
     out = []
@@ -187,7 +192,8 @@ def client_scores(
                 rng = setup.task.chance.rng("bootstrap", client=client)
                 points["pre"] = _with_bounds(points["pre"], bootstrap(one, (answers or {})[client], rng))
         scores = by_metric.pop(first, {})
-        out.append(ClientScores(client, len(split.train), len(split.validation), rows, scores, by_metric))
+        sizes = len(split.train), len(split.validation), rows
+        out.append(ClientScores(client, *sizes, scores, by_metric, (experts or {}).get(client, ())))
     return tuple(out)
 
 

@@ -48,6 +48,22 @@ def test_a_comparison_ends_with_scores_costs_and_a_report(sparsona: Any, tmp_pat
     assert (summary["options"]["mu"], summary["options"]["merge"], summary["seed"]) == (0.5, "mean", 1)
 
 
+def test_a_pool_is_compared_on_an_owners_tables_and_says_what_each_expert_adds(
+    sparsona: Any, wards: Path, tmp_path: Path
+) -> None:
+    pool, data = "fedthin:pool=trees+shared", ("--data", f"folder:{wards}", "--target", "ill", "--categorical", "sex")
+    words = ("compare", "fedthin", pool, "alone-trees", *data, "--rounds", 2, "--seeds", 1, "--out", "c", "--quiet")
+    code, out, err = sparsona(*words)
+    assert code == 0, err
+    assert len(re.findall(r"^(east|north|west): alone with trees .* share of the shared model", out, re.MULTILINE)) == 3
+    assert "alone with trees" in (tmp_path / "c" / "report.html").read_text()
+    code, out, _ = sparsona("export", "c/fedthin-pool-trees-shared-seed0", "--client", "east", "--to", "east.npz")
+    assert (code, (tmp_path / "east.npz").exists()) == (0, True), out
+    code, again, err = sparsona("compare", *words[1:], "--resume")
+    assert code == 0, err
+    assert "alone with trees" in again
+
+
 def test_it_grows_by_methods_and_seeds_and_runs_nothing_twice(sparsona: Any, tmp_path: Path) -> None:
     sparsona("compare", "local", *TINY, "--seeds", 1, "--out", "c", "--quiet")
     before = (tmp_path / "c" / "local-seed0" / "records.jsonl").stat().st_mtime_ns

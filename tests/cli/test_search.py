@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from sparsona.methods import METHODS
+from sparsona.studies.contest import TABLES
 
 TINY = ("--rounds", 2, "--clients", 3, "--engine", "inprocess", "--partition", "iid")
 
@@ -44,6 +49,17 @@ def test_choose_recommends_one_in_words_with_a_report(sparsona: Any, tmp_path: P
     assert "How this came about" in (tmp_path / "c" / "report.html").read_text()
     code, out, _ = sparsona("report", "c", "--out", "deep/r.html")
     assert (code, out) == (0, "report: deep/r.html\n")
+
+
+def test_choose_races_pools_on_tables(sparsona: Any, wards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(METHODS, "names", lambda: ["fedavg", "fedavg-ft", "fedthin", "local", *TABLES])
+    words = ("--data", f"folder:{wards}", "--target", "ill", "--categorical", "sex", "--rounds", 1)
+    code, _, err = sparsona("choose", *words, "--out", "c", "--quiet", "--engine", "inprocess")
+    assert code == 0, err
+    contenders = json.loads(Path("c/study.json").read_text())["contenders"]
+    assert {"fedthin:pool=trees+shared", "fedavg:pool=trees+shared"} <= set(contenders)
+    rows = sum((Path("c") / name / "clients.csv").exists() for name in os.listdir("c") if "pool" in name)
+    assert rows == 2, "both have run to the end of the one round"
 
 
 @pytest.mark.parametrize(

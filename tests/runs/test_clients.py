@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 
 import sparsona
 from sparsona.errors import RunError
-from sparsona.runs.clients import ClientScores, Score, pooled, read_clients, scored, wilson, write_clients
+from sparsona.runs.clients import ClientScores, ExpertScore, Score, pooled, read_clients, scored, wilson, write_clients
 
 
 @pytest.mark.parametrize(("right", "rows"), [(0, 5), (5, 5), (3, 8), (50, 100), (999, 1000)])
@@ -24,13 +24,16 @@ def test_clients_csv_is_read_as_it_was_written(tmp_path: Path) -> None:
     written = [
         ClientScores("a,\n", 9, 1, 5, {"pre": scored(0.8, 5, True), "post": Score(1.5)}),
         ClientScores("b", 3, 0, 1),
+        ClientScores("c", 3, 0, 9, experts=(ExpertScore("trees", 0.25, 0.8), ExpertScore("shared", 0.75, 0.7))),
     ]
     write_clients(tmp_path / "clients.csv", written)
     read = read_clients(tmp_path / "clients.csv")
     assert [(one.client, one.train, one.test, set(one.scores)) for one in read] == [
         ("a,\n", 9, 5, {"pre", "post"}),
         ("b", 3, 1, set()),
+        ("c", 3, 9, set()),
     ]
+    assert [one.experts for one in read] == [one.experts for one in written]
     assert read[0].scores["pre"] == written[0].scores["pre"]
     assert math.isnan(read[0].scores["post"].low)
     (tmp_path / "clients.csv").write_text("client\nx\n")

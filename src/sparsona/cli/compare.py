@@ -51,6 +51,7 @@ def compare(
     if not methods and not resume:
         raise InputError("compare what? give methods: sparsona methods lists them")
     from sparsona.report import compared as show
+    from sparsona.report.clients import pool_lines
     from sparsona.report.comparison import compare
     from sparsona.report.html import write_report
     from sparsona.report.verdicts import write_verdicts
@@ -103,7 +104,12 @@ def compare(
     if rates := chosen_rates(groups):
         out.print(rates, soft_wrap=True, highlight=False, style="dim")
     write_verdicts(folder / "clients.csv", {row.label: row.verdicts for row in found.rows})
-    write_report([folder], folder / "report.html", contest.budget)
+    pools = {one: pool_lines(runs.path(one, contest.seeds[0]), metric) for one in contest.contenders}
+    for one in (one for one, lines in pools.items() if lines):
+        out.print(f"{one}, seed {contest.seeds[0]}: what each expert adds", highlight=False, style="bold")
+        out.print("\n".join(pools[one]), soft_wrap=True, highlight=False, markup=False)
+    notes = [f"{one}, seed {contest.seeds[0]}, {line}" for one, lines in pools.items() for line in lines]
+    write_report([folder], folder / "report.html", contest.budget, notes)
     out.print(f"results: {folder}", soft_wrap=True, highlight=False)
     out.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
 

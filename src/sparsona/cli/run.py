@@ -47,7 +47,7 @@ def run(
     from sparsona.data.doubts import listed
     from sparsona.experiment import assign, read
     from sparsona.prepare import prepare
-    from sparsona.report.clients import clients_table
+    from sparsona.report.clients import clients_table, pool_lines
     from sparsona.report.listing import table
     from sparsona.resume import earlier_run
     from sparsona.runs.clients import pooled
@@ -93,6 +93,8 @@ def run(
     if not quiet:
         if prepared.rows is not None or repeats > 1:
             out.print(clients_table(clients, done.summary["metric"], experiment.split.fewest, repeats))
+        for line in pool_lines(folder, done.summary["metric"]) if repeats == 1 else ():
+            out.print(line, soft_wrap=True, highlight=False, markup=False)
         out.print(f"results: {folder}", soft_wrap=True)
 
 

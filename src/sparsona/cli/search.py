@@ -92,13 +92,16 @@ def choose(
     resume: Annotated[bool, typer.Option("--resume", help="continue the race in --out")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="no line for each run")] = False,
 ) -> None:
-    """Race methods on your data and recommend one, with an HTML report."""
+    """Race methods on your data and recommend one, with an HTML report.
+
+    On tables, pools of boosted trees and a shared model take part, too."""
     for name in methods or []:
         METHODS.check(name.partition(":")[0])
     from sparsona.report import searched as show
+    from sparsona.report.clients import pool_lines
     from sparsona.report.html import write_report
     from sparsona.studies import choosing
-    from sparsona.studies.contest import TABLES, Contest, Runs, declare, ways_alone
+    from sparsona.studies.contest import POOLS, TABLES, Contest, Runs, declare, ways_alone
 
     shared = options.settings({})
     first = shared.pop("seed", 0)
@@ -108,13 +111,16 @@ def choose(
     contest = declare(folder, contest, resume)
     runs = Runs(contest, folder, options.tensorboard)
     prepared = runs.prepare(contest.contenders[0], first)
-    contest = runs.contest = contest.including(ways_alone(prepared))
+    alone = ways_alone(prepared)
+    pools = POOLS if not methods and TABLES[0] in alone else ()
+    contest = runs.contest = contest.including((*alone, *pools))
     status = show.race_status(err, quiet)
     with resumable(folder / "study.json", f"the same command, --resume and --out {quote(str(folder))}"), status as say:
         history = choosing.race(runs, runs.rounds, choosing.Limits(mb_per_round, seconds), say)
     finalists = [standing.contender for standing in history[-1].standings]
     run_folders = [runs.path(name, seed) for name in finalists for seed in contest.seeds]
     notes = choosing.account(history, prepared.setup.objective.metric_name)
+    notes += pool_lines(runs.path(finalists[0], first), prepared.setup.objective.metric_name)
     answer = write_report(run_folders, folder / "report.html", notes=notes, raced=len(contest.contenders))
     show.print_answer(out, answer, notes)
     out.print(f"results: {folder}", soft_wrap=True, highlight=False)

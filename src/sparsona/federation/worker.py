@@ -19,9 +19,11 @@ from sparsona.federation.setup import Setup
 from sparsona.message import Message, Part, Stamp, Vector, paper_bytes
 from sparsona.method import TRAIN, ClientId, Fit, Model, Phase
 from sparsona.metrics import Answers
+from sparsona.ops.mixture import Mixture
 from sparsona.personal.kept import KeptModels, kept_model
 from sparsona.privacy.mechanism import BudgetSpent, Meter
 from sparsona.runs.answers import are_kept
+from sparsona.runs.clients import ExpertScore
 from sparsona.runs.state import digest
 from sparsona.training.local import Local
 from sparsona.training.prior import balanced_weights, log_prior
@@ -105,6 +107,8 @@ class Outcome:
     """The threshold of the positive class for the model that is kept, where one is chosen."""
     answers: Answers | None = None
     """What the model that is kept answers for the client's test rows; None where that is too much, or not asked for."""
+    experts: tuple[ExpertScore, ...] = ()
+    """The experts of the pool that is kept, each by itself on the test rows; on a network they do not travel."""
     known: tuple[ScoredModel, ...] = ()
     resent: Ledger = field(default_factory=Ledger)
     """What was sent once more, whole, since the client did not have what its downlink was coded against."""
@@ -224,6 +228,7 @@ class Worker:
             buffers=own if job.keep_model else None,
             threshold=threshold,
             answers=self._answers(kept, split, threshold) if job.keep_model and kept is not None else None,
+            experts=self._experts(kept, split, threshold) if job.keep_model else (),
             known=evaluator.known,
         )
         if fit is None:
@@ -245,6 +250,15 @@ class Worker:
             return None
         (outputs,) = self.runner.test_outputs(used(model), split.test)
         return objective.answers(outputs, targets[split.test], threshold)
+
+    def _experts(self, model: Model | None, split: ClientSplit, threshold: float | None) -> tuple[ExpertScore, ...]:
+        """What each expert of a pool scores by itself on the client's test rows."""
+        pool, targets = self.setup.personal.pool, self.runner.targets.numpy()
+        if not isinstance(model, Mixture) or len(model.models) != len(pool) or not len(split.test):
+            return ()
+        found = [self.runner.test_outputs(used(one), split.test)[0] for one in model.models]
+        scores = [self.setup.objective.measure(outputs, targets[split.test], threshold)[0] for outputs in found]
+        return tuple(map(ExpertScore, pool, map(float, model.mixture), map(float, scores)))
 
     def _prior(self, local: Local) -> Vector | None:
         """The client's log prior, where training adds it to the outputs."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.table import Table
 
 from sparsona.metrics._named import in_percent
 from sparsona.report.console import share
-from sparsona.runs.clients import ClientScores, Score
+from sparsona.runs.clients import ClientScores, Score, read_clients
+from sparsona.runs.directory import RunDirectory
 from sparsona.words import counted
 
 MOST = 40
@@ -33,6 +35,13 @@ def clients_table(clients: Sequence[ClientScores], metric: str, fewest: int, rep
         notes.append(f"-: fewer than {fewest} test rows say nothing; {without}")
     table.caption, table.caption_justify = "; ".join(notes), "left"
     return table
+
+
+def pool_lines(run: Path, metric: str, most: int = 12) -> list[str]:
+    """What each expert of the pool adds, one sentence per client; none where the run has no pool, or is not over."""
+    file = RunDirectory(run).clients_file
+    told = [line for one in read_clients(file) if (line := one.about_pool(metric))] if file.exists() else []
+    return [*told[:most], *([f"and {len(told) - most} more clients in {file}"] if len(told) > most else [])]
 
 
 def _cell(score: Score | None, metric: str) -> str:

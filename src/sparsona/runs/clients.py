@@ -12,6 +12,7 @@ from pathlib import Path
 from sparsona.errors import RunError
 from sparsona.files import read_regular, write_whole
 from sparsona.method import ClientId
+from sparsona.metrics._named import in_percent
 
 Z = 1.959964
 """The normal quantile of a 95 % interval."""
@@ -27,10 +28,38 @@ class Score:
 
 
 @dataclass(frozen=True)
+class ExpertScore:
+    """An expert of a client's pool: its weight there, and what it scores by itself on the client's test rows."""
+
+    name: str
+    share: float
+    score: float
+
+
+TRAVELS = ("shared", "own")
+"""Experts of a pool that come of the method's model. All others never leave the client."""
+
+
+def expert_sentence(experts: Sequence[ExpertScore], together: float, metric: str) -> str:
+    """What each expert adds for a client, in one sentence.
+
+    >>> pool = [ExpertScore("trees", 0.48, 0.814), ExpertScore("shared", 0.52, 0.802)]
+    >>> expert_sentence(pool, 0.835, "accuracy")
+    'alone with trees 81.4, together 83.5 (accuracy in %); your share of the shared model: 0.52'
+    """
+    scale, digits = (100, ".1f") if in_percent(metric) else (1, ".4g")
+    alone = " or ".join(f"{one.name} {scale * one.score:{digits}}" for one in experts if one.name not in TRAVELS)
+    share = sum(one.share for one in experts if one.name in TRAVELS)
+    unit = f"{metric} in %" if in_percent(metric) else metric
+    told = f"together {scale * together:{digits}} ({unit}); your share of the shared model: {share:.2f}"
+    return f"alone with {alone}, {told}" if alone else told
+
+
+@dataclass(frozen=True)
 class ClientScores:
     """One client: its rows, and its score at each point; none where it has too few test rows.
 
-    `others` are its scores at each point by the metrics that do not decide.
+    `others` are its scores at each point by the metrics that do not decide, `experts` those of its pool.
     """
 
     client: ClientId
@@ -39,6 +68,13 @@ class ClientScores:
     test: int
     scores: Mapping[str, Score] = field(default_factory=dict)
     others: Mapping[str, Mapping[str, Score]] = field(default_factory=dict)
+    experts: tuple[ExpertScore, ...] = ()
+
+    def about_pool(self, metric: str) -> str:
+        """Return what each expert of the client's pool adds; nothing where it has no pool or no score."""
+        if not self.experts or "pre" not in self.scores:
+            return ""
+        return f"{self.client}: {expert_sentence(self.experts, self.scores['pre'].value, metric)}"
 
     def all_scores(self) -> dict[str, Score]:
         """Every score under the name of its column: `pre`, or `pre log-loss` by a metric that does not decide."""
@@ -95,15 +131,21 @@ def write_clients(path: Path, clients: Iterable[ClientScores]) -> None:
     points = sorted(names, key=lambda name: (" " in name, ("pre", "post", "ft").index(name.split(" ")[0])))
     with io.StringIO() as file:
         out = csv.writer(file, lineterminator="\n")
-        out.writerow(["client", "train", "validation", "test", *(f"{p}{s}" for p in points for s in SUFFIXES)])
+        pool = list(dict.fromkeys(expert.name for one in rows for expert in one.experts))
+        columns = (*(f"{p}{s}" for p in points for s in SUFFIXES), *(f"{e}{s}" for e in pool for s in EXPERT))
+        out.writerow(["client", "train", "validation", "test", *columns])
         for one in rows:
             held = one.all_scores()
             cells = [cell for p in points for cell in _cells(held.get(p))]
+            known = {expert.name: (repr(expert.share), repr(expert.score)) for expert in one.experts}
+            cells += [cell for name in pool for cell in known.get(name, ("", ""))]
             out.writerow([one.client, one.train, one.validation, one.test, *cells])
         write_whole(path, file.getvalue().encode())  # a hard link of that name keeps its content
 
 
 SUFFIXES = ("", "_low", "_high")
+EXPERT = ("_share", "_alone")
+"""The columns of an expert: its weight in the pool, and its score by itself."""
 
 
 def read_clients(path: Path) -> list[ClientScores]:
@@ -126,7 +168,10 @@ def _client(row: Mapping[str, str]) -> ClientScores:
         point, space, metric = name.partition(" ")
         if space:
             others.setdefault(metric, {})[point] = score
-    return ClientScores(row["client"], int(row["train"]), int(row["validation"]), int(row["test"]), scores, others)
+    names = [name.removesuffix(EXPERT[0]) for name, cell in row.items() if name.endswith(EXPERT[0]) and cell]
+    experts = tuple(ExpertScore(name, *(float(row[name + s]) for s in EXPERT)) for name in names)
+    train, validation, test = (int(row[part]) for part in ("train", "validation", "test"))
+    return ClientScores(row["client"], train, validation, test, scores, others, experts)
 
 
 def _cells(score: Score | None) -> list[str]:

@@ -41,6 +41,8 @@ ALWAYS = ("local", "fedavg-ft")
 """Who is in every comparison: training alone, and the plainest way to be personal."""
 TABLES = ("alone-trees", "alone-linear", "naive")
 """Who is in every comparison on tables, too: what a client can do alone without a net, and the constant answer."""
+POOLS = ("fedthin:pool=trees+shared", "fedavg:pool=trees+shared")
+"""The pools that `choose` races on tables beside all methods: trees that never travel, with a thin or a whole model."""
 
 LONGER_ALONE, PATIENCE_ALONE = 10, 10
 """A run that sends nothing: rounds at most, in units of the others', and evaluations without a better score."""

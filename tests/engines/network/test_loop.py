@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -393,7 +394,7 @@ def test_by_windows_a_slow_node_is_late_and_not_lost(tmp_path: Path) -> None:
     assert {line.round for line in lines if line.client == "c0" and line.arrived} == set(range(1, 9))
 
 
-def ward_tables(folder: Path) -> Federation:
+def ward_tables(folder: Path, **how: Any) -> Federation:
     """Three owners of tables with a number, a category and missing values."""
     rng = np.random.default_rng(3)
     tables = folder / "tables"
@@ -405,7 +406,8 @@ def ward_tables(folder: Path) -> Federation:
             rows.append(f"{age},{rng.choice(['f', 'm', 'x'][: 2 + k % 2])},{rng.choice(['ill', 'well'])}")
         (tables / f"{ward}.csv").write_text("\n".join(rows) + "\n")
     data, columns = f"folder:{tables}", {"categorical": "sex"}
-    return Federation(folder, method="fedavg", data=data, clients=0, partition="groups", columns=columns, rounds=2)
+    settings = {"method": "fedavg", "clients": 0, "partition": "groups", "columns": columns, "rounds": 2, **how}
+    return Federation(folder, data=data, **settings)
 
 
 def test_owners_of_tables_agree_over_the_network_as_in_a_simulation(tmp_path: Path) -> None:
@@ -414,6 +416,14 @@ def test_owners_of_tables_agree_over_the_network_as_in_a_simulation(tmp_path: Pa
     assert found["bytes"]["agreement"] == simulated["bytes"]["agreement"]
     assert found["digest"] == simulated["digest"]
     assert found["bytes"] == simulated["bytes"]
+
+
+def test_a_pool_over_the_network_is_that_of_the_simulator_and_its_owner_reads_what_it_adds(tmp_path: Path) -> None:
+    federation = ward_tables(tmp_path, method="fedthin", personal={"pool": ("trees", "shared")})
+    found, simulated = federation.run(), federation.simulated()
+    assert found["digest"] == simulated["digest"]
+    assert found["bytes"] == simulated["bytes"]
+    assert "pool: alone with trees" in (federation.folder / "east" / "report.txt").read_text()
 
 
 def test_an_owner_may_write_its_file_otherwise_than_the_others(

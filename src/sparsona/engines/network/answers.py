@@ -16,6 +16,7 @@ from sparsona.experiment import Experiment
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Outcome, Scores
 from sparsona.method import ClientId
+from sparsona.runs.clients import ExpertScore, expert_sentence
 from sparsona.wire import Ledger, encode
 from sparsona.words import counted
 
@@ -82,8 +83,16 @@ def kinds_of_bytes(outcome: Outcome) -> dict[str, float]:
     return {kind: count for kind, count in kinds.items() if count}
 
 
-def report_of(client: ClientId, experiment: Experiment, setup: Setup, scores: Mapping[str, Scores], file: Path) -> str:
+def report_of(
+    client: ClientId,
+    experiment: Experiment,
+    setup: Setup,
+    scores: Mapping[str, Scores],
+    file: Path,
+    experts: tuple[ExpertScore, ...] = (),
+) -> str:
     first = setup.objective.metric_name
+    pool = [expert_sentence(experts, scores["pre"].test, first)] if experts and "pre" in scores else []
     measured = [
         (metric, point, value)
         for point, found in scores.items()
@@ -93,5 +102,6 @@ def report_of(client: ClientId, experiment: Experiment, setup: Setup, scores: Ma
         f"{client}: {experiment.method}, {counted(experiment.rounds, 'round')}, {time.strftime('%Y-%m-%d %H:%M')}",
         f"model: {file.name}, {setup.task.layout.size} weights ({experiment.model})",
         *(f"{metric} ({point}) on this client's own test rows: {value:.4f}" for metric, point, value in measured),
+        *(f"pool: {line}" for line in pool),
     ]
     return "\n".join(lines) + "\n"

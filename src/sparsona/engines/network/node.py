@@ -331,7 +331,7 @@ class Node:
         write_atomically(file, model)
         if outcome.answers is not None:
             write_answers(self._folder, {self.client: outcome.answers})
-        report = report_of(self.client, experiment, setup, outcome.scores, file)
+        report = report_of(self.client, experiment, setup, outcome.scores, file, outcome.experts)
         write_atomically(self._folder / "report.txt", report)
         log.info("the run is over: the model is in %s and %s", file, "was sent" if self.rules.model else "nowhere else")
         return Finished(memory=session.kept.digest).head, model if self.rules.model else b""
