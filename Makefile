@@ -27,7 +27,7 @@ CHECKS := lint types test test-instructions test-network test-cluster
 #: make check                 all that must pass before a change lands; .ci/run does the same
 #:
 #: make test-instructions     the numeric tests with two other instruction sets
-#: make test-network          a federation on loopback, with Flower
+#: make test-network          a federation on loopback, with Flower and through mailboxes
 #: make test-cluster          a cluster of three nodes on loopback, with Ray
 #: make test-slow             tests of several minutes each
 #: make test-wheel            wheel and sdist, each in an empty environment
@@ -67,7 +67,8 @@ test-network: $(READY)
 	if $(AGAIN) $(NETWORK)/.ready; then \
 	  timeout --kill-after=30 2400 $(NETWORK)/bin/python -m pytest -n 3 --dist loadfile -m network tests/engines/network; \
 	else \
-	  echo "SKIPPED: the network tests. Flower could not be installed; pip says why above."; \
+	  echo "SKIPPED: the tests with Flower, which could not be installed; pip says why above."; \
+	  timeout --kill-after=30 2400 $(BIN)/python -m pytest -n 3 --dist loadfile -m network tests/engines/network/mailbox; \
 	fi
 
 # Ray is large and stays out of the lock: an environment of its own, which finds the rest in the first one.
@@ -121,13 +122,14 @@ $(VENV)/.docs: $(READY) docs/generate/requirements.txt
 	$(BIN)/python -m pip install --quiet -r docs/generate/requirements.txt
 	touch $@
 
-$(NETWORK)/.ready: EXTRA = flwr>=1.41,<1.42
-$(CLUSTER)/.ready: EXTRA = ray>=2.40
+# Beside Flower the servers and clients of the mailboxes that are tested.
+$(NETWORK)/.ready: EXTRA = 'flwr>=1.41,<1.42' paramiko s3fs 'moto[s3]' flask flask-cors wsgidav cheroot 'webdav4[fsspec]'
+$(CLUSTER)/.ready: EXTRA = 'ray>=2.40'
 $(NETWORK)/.ready $(CLUSTER)/.ready: $(READY)
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' \
 	  > "$$($(@D)/bin/python -c 'import site; print(site.getsitepackages()[0])')/first.pth"
-	$(@D)/bin/python -m pip install --quiet '$(EXTRA)'
+	$(@D)/bin/python -m pip install --quiet $(EXTRA)
 	$(@D)/bin/python -m pip install --quiet --no-deps --editable . --editable papers
 	touch $@
 

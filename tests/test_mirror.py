@@ -30,6 +30,8 @@ WHOLE = {
     "methods/test_shared_parts": "what all averaging methods share",
     "engines/test_evaluation": "what is measured, on every engine",
     "engines/network/test_loop": "server and nodes, with messages but without a network",
+    "engines/network/mailbox/test_crashes": "a federation through a mailbox whose processes are killed",
+    "engines/network/mailbox/test_hosts": "two hosts that share nothing but a folder copied by rsync",
     "engines/network/test_organiser": "what a dishonest organiser can read",
     "engines/network/test_crashes": "a federation on loopback whose processes are killed",
     "engines/network/test_network": "a federation on loopback",

@@ -102,7 +102,7 @@ def local(
     if not mailbox:
         need_flwr()
     from sparsona.api import execute
-    from sparsona.engines.network.deploy import LoopbackFederation, MailboxFederation, local_federation
+    from sparsona.engines.network.deploy import LocalNodes, LoopbackFederation, MailboxFederation, local_federation
     from sparsona.engines.network.flower.processes import end_like_ctrl_c
     from sparsona.engines.network.mailbox.store import absolute_url
     from sparsona.engines.network.setup import check_networkable
@@ -125,8 +125,10 @@ def local(
         told = counted(len(prepared.setup.task.clients), "node")
         err.print(f"starting a server and {told} in {place}", soft_wrap=True)
         federation = prepared.setup.federation
-        given = place, sorted(federation.clients), ()
-        nodes_here = MailboxFederation(*given, absolute_url(mailbox)) if mailbox else LoopbackFederation(*given)
+        given = place, sorted(federation.clients)
+        nodes_here: LocalNodes = LoopbackFederation(*given)
+        if mailbox:
+            nodes_here = MailboxFederation(*given, mailbox=absolute_url(mailbox))
         with local_federation(nodes_here, federation, prepared.experiment) as running:
             where = running.run(
                 prepared.experiment, say=lambda line: err.print(line, highlight=False, markup=False, soft_wrap=True)

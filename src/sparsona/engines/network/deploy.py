@@ -48,6 +48,8 @@ class LocalNodes(ABC):
     folder: Path
     clients: Sequence[ClientId]
     options: Sequence[str] = ()
+    script: Path = SPARSONA
+    """What is started in the place of the command `sparsona`."""
     nodes: dict[ClientId, Child] = field(init=False, default_factory=dict)
 
     def start(self) -> None:
@@ -77,13 +79,13 @@ class LocalNodes(ABC):
         """A node's own folder."""
         return self.folder / file_stem(client)
 
-    def start_node(self, client: ClientId, script: Path = SPARSONA) -> None:
-        """Start a client's node, or start it again; `script` is called like the command `sparsona`."""
+    def start_node(self, client: ClientId, script: Path | None = None) -> None:
+        """Start a client's node, or start it again; `script` may stand in for this one node."""
         place = self.place(client)
         arguments = ["node", "--name", client, *self.line(client)]
         arguments += ["--data", str(place / "data"), "--state", str(place / "state")]
         arguments += ["--key", str(place / "key" / file_stem(client)), *self.options]
-        self.nodes[client] = Child(script, arguments, place / "output.log")
+        self.nodes[client] = Child(script or self.script, arguments, place / "output.log")
 
     def close(self) -> None:
         """Stop all processes."""
@@ -148,7 +150,7 @@ class MailboxFederation(LocalNodes):
         arguments += ["--experiment", str(file), "--name", name]
         last, pipe = "", subprocess.PIPE
         with subprocess.Popen(
-            command_of(SPARSONA, arguments), stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True
+            command_of(self.script, arguments), stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT, text=True
         ) as self.server:
             assert self.server.stdout is not None
             try:

@@ -103,7 +103,7 @@ class SharedFolder:
     def _connect(self) -> tuple[Any, str]:
         import fsspec
 
-        fresh = {"skip_instance_cache": True, "use_listings_cache": False}
+        fresh = {"skip_instance_cache": True}
         try:
             if self._protocol == "file":
                 return fsspec.filesystem("file"), f"{Path(self._url.removeprefix('file://')).resolve()}/"
