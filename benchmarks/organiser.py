@@ -4,8 +4,9 @@
 
 The owner's node runs in this process and is asked as a server asks it (`Node.answer`). Each attack turns other knobs:
 seeds and splits, columns and targets, batches and steps, repeated rounds, restarts. A row counts if all of its numbers
-are found to four digits, a name if it appears in any answer. 0 is the bar for all attacks but those of the last part,
-which send crafted weights: what updates tell is not closed by rules (docs/privacy.md).
+are found to four digits, a name if it appears in any answer. 0 is the bar for all attacks but the one that sends
+crafted weights to an owner without a privacy budget: what updates tell is closed by noise, not by rules. The last row
+is the same attack, as often as the owner answers, against a node with --epsilon 8 (docs/privacy.md).
 
 The script also runs against versions without these rules (PYTHONPATH), where the attacks succeed.
 """
@@ -54,6 +55,12 @@ HONEST: dict[str, Any] = {
     "packing": "plain",
     "columns": {"target": ["ill"], "drop": ["name"], "categorical": ["ward", "ill"]},
 }
+DECLARED: dict[str, Any] = {
+    "task": "classification",
+    "classes": ["no", "yes"],
+    "bounds": ["age=0:100", "pressure=60:180", "dose=0:20", "ward=a/b"],
+}
+"""What the owner declares of its columns where it has a privacy budget."""
 RATE = 10.0
 """A learning rate with which the update of one step is read without loss; a ratio of two updates has no rate in it."""
 
@@ -71,7 +78,8 @@ class Found:
 class Owner:
     """A node with a table of patients, whose owner has agreed on the honest experiment."""
 
-    def __init__(self, folder: Path, rows: int = ROWS) -> None:
+    def __init__(self, folder: Path, rows: int = ROWS, epsilon: float | None = None) -> None:
+        self.epsilon = epsilon
         rng = np.random.default_rng(7)
         self.numbers = np.round(rng.normal((50, 120, 10), (15, 12, 3), (rows, 3)), 4)
         self.names = [f"Patient {number:04d}" for number in range(rows)]
@@ -91,9 +99,15 @@ class Owner:
         """Start the node, or start it again."""
         more: dict[str, Any] = {}
         if hasattr(node_module, "Terms"):
-            experiment, _ = build(HONEST)
+            experiment, _ = build(self.honest)
             more["terms"] = node_module.Terms(experiment.split, experiment.columns)
-        self.node = Node(OWNER, self.file, self.folder / "state", Rules(), **more)
+        rules = Rules() if self.epsilon is None else Rules(epsilon=self.epsilon, scores=False)
+        self.node = Node(OWNER, self.file, self.folder / "state", rules, **more)
+
+    @property
+    def honest(self) -> dict[str, Any]:
+        """The experiment that the owner has agreed on: with a budget, all columns are declared."""
+        return HONEST if self.epsilon is None else merged(HONEST, {"columns": DECLARED})
 
     def found(self, found: Found) -> tuple[int, int]:
         """How many of the rows and of the rare texts an attack has read are true."""
@@ -130,7 +144,7 @@ class Organiser:
         self._number += 1
         run = f"{self._number:032d}"
         try:
-            text = to_toml(build(merged(HONEST, settings))[0])
+            text = to_toml(build(merged(self.owner.honest, settings))[0])
         except SparsonaError:
             return run, "", None
         answer, body = self.ask({"kind": "hello", "run": run, "experiment": text})
@@ -334,15 +348,19 @@ def changed_file(organiser: Organiser, proposals: int) -> None:
 def imprinted(organiser: Organiser, proposals: int) -> None:
     """Crafted weights: every unit of the first layer fires from another age on, so that differences are few rows."""
     run = organiser.joined(training={"batch": 10**3, "lr": 1000.0}, model="mlp:400")
-    if run is None:
-        return
+    for round in range(3 if run is not None and organiser.owner.epsilon is not None else 1 if run is not None else 0):
+        assert run is not None
+        _imprint(organiser, run, round)
+
+
+def _imprint(organiser: Organiser, run: Run, round: int) -> None:
     layout, size = run.setup.task.layout, run.setup.task.layout.size
     weights = np.zeros(size, np.float32)
     named = layout.named(weights)
     named["fc1.weight"][:, 0] = 1.0
     named["fc1.bias"][:] = np.linspace(2.5, -2.5, 400)
     named["fc2.weight"][0, :] = 1e-3
-    update = run.fit(0, weights.astype(np.float64))
+    update = run.fit(round, weights.astype(np.float64))
     if update is None:
         return
     found = layout.named(update.astype(np.float32))
@@ -366,9 +384,11 @@ ATTACKS: Mapping[str, Callable[[Organiser, int], None]] = {
 REMAINING: Mapping[str, Callable[[Organiser, int], None]] = {"crafted weights": imprinted}
 
 
-def attacked(attack: Callable[[Organiser, int], None], folder: Path, proposals: int) -> tuple[int, int, int]:
+def attacked(
+    attack: Callable[[Organiser, int], None], folder: Path, proposals: int, epsilon: float | None = None
+) -> tuple[int, int, int]:
     """Rows and names that an attack reads from a fresh owner, and the answers that it got."""
-    owner = Owner(folder)
+    owner = Owner(folder, epsilon=epsilon)
     organiser = Organiser(owner)
     attack(organiser, proposals)
     return *owner.found(organiser.found), organiser.found.answered
@@ -380,9 +400,11 @@ def main() -> None:
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
     print(f"{'attack':<24}{'rows of ' + str(ROWS):>14}{'rare texts':>12}{'answers':>10}")
-    for name, attack in (*ATTACKS.items(), *REMAINING.items()):
+    cases = [(name, attack, None) for name, attack in (*ATTACKS.items(), *REMAINING.items())]
+    budgeted = [(f"{name}, epsilon 8", attack, 8.0) for name, attack in REMAINING.items()]
+    for name, attack, epsilon in [*cases, *budgeted]:
         with tempfile.TemporaryDirectory() as folder:
-            rows, texts, answered = attacked(attack, Path(folder), given.proposals)
+            rows, texts, answered = attacked(attack, Path(folder), given.proposals, epsilon)
         note = "  (not closed by rules)" if name in REMAINING else ""
         print(f"{name:<24}{rows:>14}{texts:>12}{answered:>10}{note}", flush=True)
 

@@ -22,6 +22,7 @@ from sparsona.data._tables import agreed_dataset
 from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.data.doubts import Doubt, Sites, doubts_of
 from sparsona.data.fields import unpacking
+from sparsona.data.schema.bounds import check_declared
 from sparsona.data.schema.exchange import Agreement, exchange, scaled_alone
 from sparsona.data.schema.rare import without_rare
 from sparsona.data.schema.roles import ColumnSplit, along_of
@@ -167,6 +168,8 @@ def prepare(
     if earlier is not None and not earlier.train:
         newcomers = tuple(federation.clients)
     if dataset.rows is not None:
+        if experiment.privacy.is_on:
+            check_declared(dataset.rows)
         rare_out = without_rare(dataset.rows, federation.splits.values(), experiment.least_rows)
         dataset = dataclasses.replace(dataset, rows=rare_out)
         federation = Federation(dataset, federation.splits)

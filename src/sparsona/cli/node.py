@@ -56,6 +56,10 @@ def node(
         str | None,
         typer.Option(metavar="A,B,...", help="what means a missing value in this file [as the experiment says]"),
     ] = None,
+    bounds: Annotated[
+        str | None,
+        typer.Option(metavar="A=0:9,B=x/y", help="ranges and names of this file's columns [as the experiment says]"),
+    ] = None,
     allow_methods: Annotated[
         str, typer.Option(metavar="A,B", help="methods that may run here [any of this package]")
     ] = "",
@@ -123,7 +127,7 @@ def node(
     methods = tuple(one.strip() for one in allow_methods.split(",") if one.strip())
     for method in methods:
         METHODS.check(method)
-    written = OwnFormat(separator, decimal, encoding, missing)
+    written = OwnFormat(separator, decimal, encoding, missing, bounds)
     written.applied(Columns())  # a wrong one is refused here, not when a run begins
     terms = Terms.of(experiment, seed, test=test, validation=validation, by=split)
     along_of(terms.split.by)

@@ -71,6 +71,7 @@ class RunOptions:
     features: Annotated[List, Setting("columns.features")] = None
     drop: Annotated[List, Setting("columns.drop")] = None
     categorical: Annotated[List, Setting("columns.categorical")] = None
+    bounds: Annotated[List, Setting("columns.bounds")] = None
     client: Annotated[str | None, Option(metavar="COLUMN"), Setting("columns.client")] = None
     scaling: Annotated[str | None, Setting("columns.scaling")] = None
     inputs: Annotated[str | None, Setting("columns.inputs")] = None
@@ -161,8 +162,8 @@ class RunCommand(TyperCommand):
 
 
 ABOUT_DATA = (
-    "partition", "clients", "seed", "target", "task", "features", "drop", "categorical", "client", "scaling", "inputs",
-    "spelling", "missing", "separator", "decimal", "encoding", "split",
+    "partition", "clients", "seed", "target", "task", "features", "drop", "categorical", "bounds", "client",
+    "scaling", "inputs", "spelling", "missing", "separator", "decimal", "encoding", "split",
 )  # fmt: skip
 """The options that describe data and how they are split over clients."""
 

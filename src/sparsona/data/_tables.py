@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from sparsona.data.dataset import Array, ClientSplit, Dataset
+from sparsona.data.schema.bounds import within
 from sparsona.data.schema.cells import in_order
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.exchange import Agreement, apply
@@ -38,7 +39,7 @@ def dataset_of(given: Tables, columns: Columns, along: ColumnSplit | None = None
     given = replace(given, tables=tuple(table.read(columns.format) for table in given.tables))
     if whole:
         check_dropped(given.tables, columns.drop)
-    parts = [understand(table, columns, along) for table in given.tables]
+    parts = [within(understand(table, columns, along)) for table in given.tables]
     rows = joined(parts, [table.where for table in given.tables])
     owners, called = _owners(given, columns)
     last = np.concatenate([np.arange(len(table)) >= len(table) - table.test for table in given.tables])

@@ -20,7 +20,7 @@ SHORT = {
     "evaluation.metrics": "metric",
     "split.by": "split",
     "max_update_norm": "max-update-norm",
-    **{f"columns.{name}": name for name in ("target", "task", "features", "drop", "categorical", "client")},
+    **{f"columns.{name}": name for name in ("target", "task", "features", "drop", "categorical", "bounds", "client")},
     **{f"columns.{name}": name for name in ("scaling", "inputs", "spelling", "separator", "decimal", "encoding")},
 }
 """Settings in sections that have options of their own, and the names of these."""

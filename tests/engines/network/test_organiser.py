@@ -26,3 +26,10 @@ def test_an_honest_run_still_trains(tmp_path: Path) -> None:
     update = run.fit(0)
     assert update is not None
     assert update.any()
+
+
+def test_crafted_weights_read_no_row_of_an_owner_with_a_privacy_budget(tmp_path: Path) -> None:
+    (attack,) = organiser.REMAINING.values()
+    rows, texts, answered = organiser.attacked(attack, tmp_path, 20, epsilon=8.0)
+    assert (rows, texts) == (0, 0)
+    assert answered > 2, "it has trained"

@@ -54,6 +54,9 @@ class Columns:
     features: Names = option((), "columns to learn from (not given: all others)")
     drop: Names = option((), "columns to leave out (not given: none)")
     categorical: Names = option((), "columns whose values are names, also if written as numbers (not given: text)")
+    bounds: Words = option(
+        (), "ranges of numbers and names of categories, as age=0:120 and sex=f/m (not given: those of the rows)"
+    )
     client: str = option("", "column with the client's name, in one file of all clients (not given: a file per client)")
     scaling: Scaling = option(
         "agreed", "scale by the moments of all training rows (agreed), of the client's own (own), or not at all (none)"

@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import Field, TypeAdapter, model_validator
 
 from sparsona.data.dataset import Array, Indices
+from sparsona.data.schema.bounds import declared_description
 from sparsona.data.schema.columns import InputKind, Scaling, TaskName, as_option
 from sparsona.data.schema.limits import (
     LARGEST,
@@ -142,12 +143,13 @@ class OwnerDescription:
 
 
 def describe_rows(rows: Rows, train: Indices) -> Message:
-    """An owner's description of its training rows, for the server."""
+    """An owner's description of its training rows, for the server. Declared columns have that of their declaration."""
     seen = rows.take(train)
+    told = declared_description(seen, len(train)) if rows.bounds else {}
     head: dict[str, Any] = {
-        "columns": [[name, _column_kind(rows, name)] for name in rows.order],
+        "columns": told.get("columns") or [[name, _column_kind(rows, name)] for name in rows.order],
         "targets": rows.targets,
-        "kind": seen.kind,
+        "kind": told.get("kind") or seen.kind,
         "inputs": rows.inputs,
         "shape": () if rows.block is None else rows.block.shape[1:],
         "task": rows.task,
@@ -157,17 +159,18 @@ def describe_rows(rows: Rows, train: Indices) -> Message:
         head["spelling"] = rows.spelling
     parts: dict[str, Any] = {"head": pack_text(head), "rows": len(train)}
     if rows.numbers.shape[1]:
-        parts["missing"] = np.isnan(seen.numbers).any(axis=0).astype(np.uint8)
+        parts["missing"] = told["missing"] if told else np.isnan(seen.numbers).any(axis=0).astype(np.uint8)
     if rows.scaling == "agreed" and rows.inputs != "tokens":
-        parts |= _packed("inputs", input_moments(seen))
+        parts |= _packed("inputs", told["inputs"] if told else input_moments(seen))
     if rows.inputs == "tokens":
         parts["largest"] = _largest_token(seen.block)
     if rows.categories:
-        parts["categories"] = pack_text({name: _category_list(seen, name) for name in seen.categories})
+        named = {name: _category_list(seen, name) for name in seen.categories}
+        parts["categories"] = pack_text(told["categories"] if told else named)
     if seen.tells_classes:
         parts["classes"] = pack_text(_class_list(seen))
     elif rows.task != "multilabel" and rows.scaling == "agreed":
-        parts |= _packed("target", moments(seen.target))
+        parts |= _packed("target", told["target"] if told else moments(seen.target))
     return Message(**parts)
 
 

@@ -21,10 +21,10 @@ def without_rare(rows: Rows, splits: Iterable[ClientSplit], least: int) -> Rows:
     """The rows, each client's without what fewer than `least` of its training rows have in common.
 
     A rare category is missing, a rare token is the unknown word, a column with few known numbers is missing as a whole,
-    and few missing numbers are filled in with the client's mean. Raises `DataError` for a class of few rows, unless the
-    experiment names the classes.
+    and few missing numbers are filled in with the client's mean. Declared columns (bounds) stay as they are. Raises
+    `DataError` for a class of few rows, unless the experiment names the classes.
     """
-    if least <= 1:
+    if least <= 1 or rows.bounds:
         return rows
     numbers = rows.numbers.copy()
     categories = {name: values.copy() for name, values in rows.categories.items()}

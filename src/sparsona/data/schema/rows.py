@@ -48,6 +48,8 @@ class Rows:
     scaling: Scaling = "agreed"
     spelling: Spelling = "alike"
     classes: tuple[str, ...] = ()
+    bounds: tuple[str, ...] = ()
+    """The declared ranges of numbers and names of categories, which the rows keep to."""
     along: Array | None = None
     dropped: Mapping[str, str] = field(default_factory=dict)
     aside: Mapping[str, Array] = field(default_factory=dict)
@@ -118,6 +120,7 @@ def understand(table: Table, columns: Columns, along: ColumnSplit | None = None)
         scaling="none" if table.fields else columns.scaling,
         spelling=columns.spelling,
         classes=columns.classes,
+        bounds=columns.bounds,
         along=_along(table, along),
         dropped=roles.dropped,
         aside={n: names(table.columns[n]) for n in roles.dropped if n != columns.client and names_somebody(n)},

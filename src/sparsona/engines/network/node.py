@@ -20,6 +20,7 @@ from sparsona.base import is_file
 from sparsona.data import PATHS
 from sparsona.data.dataset import Federation
 from sparsona.data.schema.agreed import schema_of
+from sparsona.data.schema.bounds import check_declared
 from sparsona.data.schema.exchange import LIMIT
 from sparsona.data.schema.schema import Schema
 from sparsona.engines.network.answers import Tells, description_of, kinds_of_bytes, may_tell, reply_to_turn, report_of
@@ -344,6 +345,8 @@ class Node:
         check_rows(self._folder / run, self.client, question.fingerprint)
         own = self._loaded(question)
         self.rules.check_epochs(experiment, own.sizes[0])
+        if own.data.rows is not None and (experiment.privacy.is_on or self.rules.epsilon is not None):
+            check_declared(own.data.rows)
         if ignored := self._terms.ignored(experiment):
             log.info("the owner decides on the split of its rows; without effect here: %s", ", ".join(ignored))
         return own

@@ -138,6 +138,7 @@ class OwnFormat:
     decimal: str | None = None
     encoding: str | None = None
     missing: str | None = None
+    bounds: str | None = None
 
     def applied(self, columns: Columns) -> Columns:
         """What the experiment declares, with this owner's way of writing."""
