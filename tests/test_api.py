@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import json
 import re
+import os
+import signal
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,8 @@ from sparsona.federation.schedule import Sampled
 from sparsona.methods.fedprox import FedProx
 from sparsona.report.html import write_report
 from sparsona.runs.about import read_about
+from sparsona.runs.records import RoundReport
+from sparsona.system import Stop
 from sparsona.training.config import TrainConfig
 
 
@@ -332,3 +337,40 @@ def test_a_run_that_diverges_is_shown_as_diverged(tmp_path: Path) -> None:
     assert {row["label"]: (row["state"], row["pre"] is None) for row in rows} == {
         "local": ("", False), "fedavg": ("", False), "fedprox": ("diverged", True)
     }  # fmt: skip
+
+
+def interrupt(report: RoundReport) -> None:
+    if report.round == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_stopped_run_gives_its_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    result = sparsona.run("fedavg", clients=2, rounds=9, engine="inprocess", on_round=interrupt, out=tmp_path / "r")
+    assert result.summary["rounds"] == len(result.history) == 2
+    assert sorted(result.models) == ["c0", "c1"]
+    whole = sparsona.run("fedavg", clients=2, rounds=9, engine="inprocess", out=tmp_path / "r", resume=True)
+    straight = sparsona.run("fedavg", clients=2, rounds=9, engine="inprocess")
+    assert whole.summary["digest"] == straight.summary["digest"]
+
+
+def test_a_script_is_interrupted_and_its_run_can_be_read(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        sparsona.run("fedavg", clients=2, rounds=9, engine="inprocess", on_round=interrupt, out=tmp_path / "r")
+    found = sparsona.load(tmp_path / "r")
+    assert found.summary["rounds"] == len(found.history) == 2
+    assert found.summary["finished"] is False
+    assert found.summary["bytes"]["up"] == sum(report.up.total for report in found.history)
+    assert found.summary["accuracy"]["pre"]["mean"] == found.history[-1].scores["pre"]["mean"]
+    assert "not finished" in repr(found)
+    assert len(found.models) == 0
+
+
+def test_the_second_interrupt_raises_and_the_handler_is_put_back() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with Stop(True) as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.asked
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sparsona.message import Blocks, Levels, Message, Positions, Sparse, Ternary, Vector
     from sparsona.method import Arrival, Fit, Method, Phase, Predictor, ServerContext, Task
     from sparsona.options import option
+    from sparsona.studies.calls import choose, compare, sweep, tune
+    from sparsona.studies.study import Study, to_latex
     from sparsona.training.objective import Objective, classification, multilabel, regression
 
 __all__ = [
@@ -42,17 +44,23 @@ __all__ = [
     "Result",
     "ServerContext",
     "Sparse",
+    "Study",
     "Task",
     "Ternary",
     "Vector",
     "__version__",
     "adapt",
+    "choose",
     "classification",
+    "compare",
     "load",
     "multilabel",
     "option",
     "regression",
     "run",
+    "sweep",
+    "to_latex",
+    "tune",
 ]  # fmt: skip
 
 _FROM = {
@@ -63,6 +71,8 @@ _FROM = {
     "sparsona.message": ("Blocks", "Levels", "Message", "Positions", "Sparse", "Ternary", "Vector"),
     "sparsona.method": ("Arrival", "Fit", "Method", "Phase", "Predictor", "ServerContext", "Task"),
     "sparsona.options": ("option",),
+    "sparsona.studies.calls": ("choose", "compare", "sweep", "tune"),
+    "sparsona.studies.study": ("Study", "to_latex"),
     "sparsona.training.objective": ("Objective", "classification", "multilabel", "regression"),
 }
 _HOME = {name: module for module, names in _FROM.items() for name in names}

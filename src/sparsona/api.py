@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from torch import nn
@@ -41,8 +41,13 @@ from sparsona.metrics import Answers
 from sparsona.prepare import Prepared, outputs, prepare
 from sparsona.rate import settled
 from sparsona.registry import GIVEN
+from sparsona.report.console import share
 from sparsona.report.drawings import draw
-from sparsona.report.frames import clients_frame, history_frame
+from sparsona.report.frames import Frame, clients_frame, history_frame
+from sparsona.report.html import write_report
+from sparsona.report.latex import run_table, write_latex
+from sparsona.report.notebook import one_line, result_page
+from sparsona.report.progress import Bar, interactive
 from sparsona.resume import earlier_run, opened
 from sparsona.runs import artefacts as kept
 from sparsona.runs.about import read_about
@@ -52,15 +57,12 @@ from sparsona.runs.directory import RunDirectory
 from sparsona.runs.names import file_stem
 from sparsona.runs.records import RoundReport, RunLog
 from sparsona.runs.scores import summarise
-from sparsona.summary import client_scores, summary_of, whole_digest
-from sparsona.system import peak_rss_kb, stopped_by_sigterm
+from sparsona.summary import client_scores, summary_of, unfinished_summary, whole_digest
+from sparsona.system import Stop, peak_rss_kb, stopped_by_sigterm
 from sparsona.training.adapters import TrainedPart
 from sparsona.training.determinism import deterministic
 from sparsona.training.objective import Objective
 from sparsona.training.runner import ModelRunner
-
-if TYPE_CHECKING:
-    import pandas
 
 log = logging.getLogger(__name__)
 
@@ -142,13 +144,35 @@ class Result:
     shared: PersonalModel | None = None
     """The model that all clients share, where the method has one. A run that was loaded has none."""
 
-    def history_frame(self) -> pandas.DataFrame:
-        """`history` as a DataFrame with one row per round; needs pandas."""
+    def history_frame(self) -> Frame:
+        """`history` with one row per round: a DataFrame, or a light frame without pandas."""
         return history_frame(self.history)
 
-    def clients_frame(self) -> pandas.DataFrame:
-        """`clients` as a DataFrame with one row per client; needs pandas."""
+    def clients_frame(self) -> Frame:
+        """`clients` with one row per client: a DataFrame, or a light frame without pandas."""
         return clients_frame(self.clients)
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write one line per round."""
+        self.history_frame().to_csv(path)
+
+    def to_latex(self, path: str | Path | None = None) -> str:
+        """Return a table for booktabs: the mean over clients at each point and half its 95 % interval, and MB."""
+        return write_latex(run_table(self.summary, self.scores), path)
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write an HTML report; into the run's directory unless another place is named."""
+        if self.path is None:
+            raise RunError("a report is made from the files of a run: give sparsona.run the directory, out=")
+        to = self.path / "report.html" if path is None else Path(path)
+        write_report([self.path], to)
+        return to
+
+    def __repr__(self) -> str:
+        return f"<Result: {one_line(self.summary)}>"
+
+    def _repr_html_(self) -> str:
+        return result_page(self.summary, self.history)
 
 
 def run(
@@ -163,6 +187,7 @@ def run(
     add: bool = False,
     on_round: Callable[[RoundReport], bool | None] = lambda report: None,
     set: str | Sequence[str] = (),
+    progress: bool | None = None,
     **settings: Any,
 ) -> Result:
     """Train a federation and return one model per client.
@@ -188,6 +213,9 @@ def run(
     section may be given whole (training={"lr": 0.05}). `set` takes the same ``key=value`` texts as the command line,
     one or several. Without `out` nothing is written to disk. With `resume` the run in `out` goes on; with `add`, too, a
     finished run goes on for more `rounds` with more rows or clients.
+
+    `progress`: show a bar (None: in a terminal and in a notebook). Where a person types the commands, Ctrl-C ends the
+    run after its round and gives its result; a second one raises KeyboardInterrupt. So does the first in a script.
     """
     settings = placed(settings, METHODS.get(method) if isinstance(method, str) else None)
     if isinstance(data, str):
@@ -214,7 +242,19 @@ def run(
     )
     for line in listed(prepared.doubts):
         log.warning("%s", line)
-    return execute(prepared, folder, resume, on_round, add=add)
+    bar = Bar(prepared.experiment.method, prepared.experiment.rounds, progress)
+    metric = prepared.setup.objective.metric_name
+
+    def told(report: RoundReport) -> bool | None:
+        score = report.scores["pre"]["mean"] if "pre" in report.scores else None
+        bar.step(report.round, "" if score is None else f"{metric} {share(score, metric)}")
+        return on_round(report) is not False and not stop.asked
+
+    with bar, Stop(interactive()) as stop:
+        result = execute(prepared, folder, resume, told, add=add)
+    if stop.asked:
+        log.warning("stopped after round %d of %d", result.summary["rounds"], prepared.experiment.rounds)
+    return result
 
 
 def _check_objects(method: Any, data: Any, model: Any, objective: Any, schedule: Any) -> None:
@@ -398,7 +438,9 @@ def adapt(
 
 
 def load(run: str | Path, model: nn.Module | None = None, base: str | Path = "") -> Result:
-    """The result of a finished run, from its directory: neither its data nor its engine are needed.
+    """The result of a run, from its directory: neither its data nor its engine are needed.
+
+    A run that is not finished has the rounds of its last checkpoint, a short summary, and no models.
 
     `model` is the clients' net where it was given in Python and has no name. `base` is the file of its frozen weights,
     where they are not those of `model`. A network of clients is in network.json.
@@ -411,13 +453,14 @@ def load(run: str | Path, model: nn.Module | None = None, base: str | Path = "")
     (True, 2, ['c0', 'c1', 'c2'])
     """
     folder = RunDirectory(Path(run))
-    summary = folder.summary()
+    finished = folder.summary_file.exists() or not folder.experiment_file.exists()
+    summary = folder.summary() if finished else {}
     experiment, _ = build(read(folder.experiment_file), str(folder.experiment_file))
-    clients = tuple(read_clients(folder.clients_file))
-    higher = read_about(folder.path).higher_is_better
-    rows, keep = {one.client: one.test for one in clients}, experiment.evaluation.keep
-    replayed = RunLog(rows, higher, None, experiment.split.fewest, keep)
+    clients, about = tuple(read_clients(folder.clients_file)) if finished else (), read_about(folder.path)
+    rows = {one.client: one.test for one in clients} or {name: one.test for name, one in about.clients.items()}
+    replayed = RunLog(rows, about.higher_is_better, None, experiment.split.fewest, experiment.evaluation.keep)
     lines = folder.lines()
+    summary = summary or {"rounds": max((line.round for line in lines), default=0)}
     if summary["rounds"] > experiment.rounds or not {line.client for line in lines} <= rows.keys():
         raise RunError(f"the files of {folder.path} are not of one run: run it again into another --out")
     for number in range(1, summary["rounds"] + 1):
@@ -425,6 +468,8 @@ def load(run: str | Path, model: nn.Module | None = None, base: str | Path = "")
     made = partial(module_of, given=model, base=str(base), seed=experiment.seed)
     models = Models({one.client: None for one in clients}, folder, made)
     rounds, scores = tuple(replayed.rounds), replayed.scores
+    if not finished:
+        summary = unfinished_summary(experiment, about.metric, replayed)
     return Result(summary, rounds, models, scores, folder.path, kept.load(folder.path), clients)
 
 

@@ -61,6 +61,7 @@ def summary_of(
         "metric": setup.objective.metric_name,
         "metrics": list(setup.objective.metric_names),
         **_scores(setup.objective.metric_names, run_log),
+        "validation": {point: score for point in POINTS if (score := run_log.validated(point)) is not None},
         "picked": _picked(run_log),
         "loss": run_log.losses.told(),
         "bytes": {
@@ -94,6 +95,23 @@ def summary_of(
     if undefined := _undefined(setup.objective.metric_names, clients):
         summary["undefined"] = undefined
     return summary
+
+
+def unfinished_summary(experiment: Experiment, metric: str, run_log: RunLog) -> dict[str, Any]:
+    """What is known of a run that has not ended: its rounds so far, and no digest."""
+    return {
+        "finished": False,
+        "method": experiment.method,
+        "data": experiment.data,
+        "rounds": len(run_log.rounds),
+        "seed": experiment.seed,
+        "metric": metric,
+        "metrics": [metric],
+        **_scores([metric], run_log),
+        "validation": {point: score for point in POINTS if (score := run_log.validated(point)) is not None},
+        "bytes": {way: sum(getattr(report, way).total for report in run_log.rounds) for way in ("up", "down")},
+        "flops": sum(report.flops for report in run_log.rounds),
+    }
 
 
 def _scores(metrics: Sequence[str], run_log: RunLog) -> dict[str, Any]:

@@ -88,5 +88,30 @@ def stopped_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+class Stop:
+    """Within its block the first Ctrl-C sets `asked`, and the next raises KeyboardInterrupt.
+
+    Where it is not `wanted`, or not in the main thread, the first one raises already.
+    """
+
+    def __init__(self, wanted: bool) -> None:
+        self.asked = False
+        self._wanted = wanted and threading.current_thread() is threading.main_thread()
+
+    def __enter__(self) -> Stop:
+        if self._wanted:
+            self._before = signal.signal(signal.SIGINT, self._ask)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._wanted:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
+import json
 import os
 import re
+import runpy
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +89,41 @@ def test_heart_disease_without_data_says_how_to_get_it(tmp_path: Path) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "sparsona data get heart-disease, or give --data FOLDER" in done.stderr
+
+
+def test_a_papers_table_survives_a_kill(tmp_path: Path) -> None:
+    """Killed after its first run, and made again: as if it had not been killed."""
+    table = EXAMPLES / "paper_table.py"
+    assert len(table.read_text().splitlines()) <= 60
+    command = [sys.executable, str(table), "--tiny", "--out", str(tmp_path / "killed")]
+    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent / "src")}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None and not any(tmp_path.glob("killed/*/*/summary.json")):
+            time.sleep(0.05)
+        process.kill()
+    assert not (tmp_path / "killed" / "table.tex").exists()
+    main = runpy.run_path(str(table))["main"]
+    resumed, straight = main(tmp_path / "killed", tiny=True), main(tmp_path / "straight", tiny=True)
+    assert resumed == straight == (tmp_path / "straight" / "table.tex").read_text()
+    assert straight.count(r"\mathbf") == 2
+    for name in ("skewed", "two-classes"):
+        folder = tmp_path / "straight" / name
+        assert (folder / "curves.png").exists()
+        assert len((folder / "p-values.csv").read_text().splitlines()) == 1 + 6
+        assert (folder / "rates.csv").read_text().count("True") == 4
+
+
+def test_the_notebook_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every cell is executed; the last expression of one must have an HTML form, which a notebook shows."""
+    monkeypatch.chdir(tmp_path)
+    cells = json.loads((EXAMPLES / "paper_table.ipynb").read_text())["cells"]
+    names: dict[str, Any] = {}
+    shown = []
+    for cell in (cell for cell in cells if cell["cell_type"] == "code"):
+        tree = ast.parse("".join(cell["source"]))
+        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+        exec(compile(tree, "cell", "exec"), names)
+        value = eval(compile(ast.Expression(last.value), "cell", "eval"), names) if isinstance(last, ast.Expr) else None
+        shown += [] if value is None else [value._repr_html_()]
+    assert len(shown) == 4
+    assert (tmp_path / "runs" / "notebook" / "table.tex").exists()

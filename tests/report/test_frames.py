@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 import sparsona
-from sparsona.errors import InputError
 
 
 def test_a_result_and_its_records_are_frames(tmp_path: Path) -> None:
@@ -23,8 +22,13 @@ def test_a_result_and_its_records_are_frames(tmp_path: Path) -> None:
     assert records["flops"].sum() == result.summary["flops"]
 
 
-def test_without_pandas_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = sparsona.run("local", clients=2, rounds=1, partition="iid", engine="inprocess")
+def test_without_pandas_frames_are_light(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    result = sparsona.run("local", clients=2, rounds=2, partition="iid", engine="inprocess")
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(InputError, match=r"pip install 'sparsona\[tables\]'"):
-        result.history_frame()
+    history = result.history_frame()
+    assert (len(history), history["round"]) == (2, [1, 2])
+    assert "pre/mean" in history.columns
+    assert "<td>2</td>" in history._repr_html_()
+    result.to_csv(tmp_path / "history.csv")
+    head, first, _ = (tmp_path / "history.csv").read_text().splitlines()
+    assert float(first.split(",")[head.split(",").index("pre/mean")]) == history["pre/mean"][0]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +16,9 @@ from sparsona.cli.options import RunOptions
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
 from sparsona.words import counted
+
+if TYPE_CHECKING:
+    from sparsona.prepare import Prepared
 
 SYSTEMS = ("fedpse", "pfednet", "spfl", "plga", "fedspa", "pfedgate")
 
@@ -51,22 +56,10 @@ def compare(
     if not methods and not resume:
         raise InputError("compare what? give methods: sparsona methods lists them")
     from sparsona.report import compared as show
-    from sparsona.report.clients import pool_lines
-    from sparsona.report.comparison import compare
-    from sparsona.report.html import write_report
-    from sparsona.report.verdicts import write_verdicts
     from sparsona.report.words import chosen_rates, runaway
     from sparsona.runs.budget import Budget
-    from sparsona.studies.contest import (
-        Contest,
-        ContestWatcher,
-        Runs,
-        declare,
-        measured_groups,
-        read_contest,
-        run_contest,
-        ways_alone,
-    )
+    from sparsona.studies.calls import run_comparison
+    from sparsona.studies.contest import Contest, ContestWatcher, read_contest
 
     shared = options.settings({})
     first = shared.pop("seed", 0)
@@ -75,41 +68,38 @@ def compare(
     if there is not None:
         first = there.seeds[0]
     count = seeds or (len(there.seeds) if there else 5)
-    contest = Contest(
+    asked = Contest(
         tuple(dict.fromkeys(methods)),
         tuple(range(first, first + count)),
         shared,
         tuple(options.set or ()),
         Budget(budget_mb, budget_seconds),
     )
-    contest = declare(folder, contest.including(), resume)
-    runs = Runs(contest, folder, options.tensorboard)
-    prepared = runs.prepare(contest.contenders[0], contest.seeds[0])
-    contest = runs.contest = contest.including(ways_alone(prepared))
-    metric = prepared.setup.objective.metric_name
-    table = show.LiveTable(err, contest.contenders, len(contest.seeds), metric, contest.budget, quiet)
-    with resumable(folder / "study.json", f"sparsona compare --resume --out {quote(str(folder))}"), table as live:
-        failed = run_contest(runs, ContestWatcher(live.started, live.round, live.ended))
-    for name, reason in failed.items():
+    title = ""
+
+    @contextmanager
+    def shown(contest: Contest, prepared: Prepared) -> Iterator[ContestWatcher]:
+        nonlocal title
+        experiment, (begin, *_, end) = prepared.experiment, (contest.seeds[0], contest.seeds[-1])
+        size = f"{counted(experiment.clients, 'client')}, {experiment.partition}, {counted(contest.rounds, 'round')}"
+        title = f"{experiment.data}, {size}, {f'seeds {begin} to {end}' if end > begin else f'seed {begin}'}"
+        metric = prepared.setup.objective.metric_name
+        with show.LiveTable(err, contest.contenders, len(contest.seeds), metric, contest.budget, quiet) as live:
+            yield ContestWatcher(live.started, live.round, live.ended)
+
+    with resumable(folder / "study.json", f"sparsona compare --resume --out {quote(str(folder))}"):
+        study = run_comparison(asked, folder, resume, shown, options.tensorboard)
+    for name, reason in study.failed.items():
         err.print(f"{name} left the comparison: {reason}", soft_wrap=True, highlight=False)
-    groups = measured_groups(runs)
-    for run in (one for group in groups.values() for one in group):
+    for run in (one for group in study.groups.values() for one in group):
         if warning := runaway(run.loss):
             err.print(f"{run.path.name}: {warning}", soft_wrap=True, highlight=False)
-    found = compare(groups, contest.budget)
-    experiment = prepared.experiment
-    seed_range = f"seeds {contest.seeds[0]} to {contest.seeds[-1]}" if len(contest.seeds) > 1 else f"seed {first}"
-    size = f"{counted(experiment.clients, 'client')}, {experiment.partition}, {counted(runs.rounds, 'round')}"
-    show.print_comparison(out, found, f"{experiment.data}, {size}, {seed_range}", contest.budget)
-    if rates := chosen_rates(groups):
+    show.print_comparison(out, study.comparison, title, study.budget)
+    if rates := chosen_rates(study.groups):
         out.print(rates, soft_wrap=True, highlight=False, style="dim")
-    write_verdicts(folder / "clients.csv", {row.label: row.verdicts for row in found.rows})
-    pools = {one: pool_lines(runs.path(one, contest.seeds[0]), metric) for one in contest.contenders}
-    for one in (one for one, lines in pools.items() if lines):
-        out.print(f"{one}, seed {contest.seeds[0]}: what each expert adds", highlight=False, style="bold")
-        out.print("\n".join(pools[one]), soft_wrap=True, highlight=False, markup=False)
-    notes = [f"{one}, seed {contest.seeds[0]}, {line}" for one, lines in pools.items() for line in lines]
-    write_report([folder], folder / "report.html", contest.budget, notes)
+    for one in (one for one, lines in study.pools.items() if lines):
+        out.print(f"{one}, seed {first}: what each expert adds", highlight=False, style="bold")
+        out.print("\n".join(study.pools[one]), soft_wrap=True, highlight=False, markup=False)
     out.print(f"results: {folder}", soft_wrap=True, highlight=False)
     out.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
 

@@ -48,34 +48,24 @@ def tune(
     METHODS.check(method)
     if target_mb is not None and target_score is not None:
         raise InputError("tune towards what? give --target-mb or --target-score, not both")
-    from sparsona.experiment import read
-    from sparsona.metrics._named import in_percent
     from sparsona.report import searched as show
-    from sparsona.report.command import run_command
-    from sparsona.runs.directory import RunDirectory
-    from sparsona.studies import space, tuning
-    from sparsona.studies.contest import Contest, Runs, declare
+    from sparsona.studies import tuning
+    from sparsona.studies.calls import make_search
+    from sparsona.studies.contest import Contest
 
-    found = space.knobs(method, tuple(knobs.split(",")) if knobs else ())
     shared = options.settings({})
     first = shared.pop("seed", 0)
     folder = folder or folder_for(stem(f"tune-{method}", str(shared.get("data", "digits")), first), resume)
-    contest = Contest((method,), tuple(range(first, first + seeds)), shared, tuple(options.set or ()))
-    runs = Runs(declare(folder, contest, resume), folder, options.tensorboard)
+    asked = Contest((method,), tuple(range(first, first + seeds)), shared, tuple(options.set or ()))
     target = tuning.Target(target_mb, target_score)
-    metric = runs.prepare(method, first).setup.objective.metric_name
-    if in_percent(metric) and target_score is not None and not 0 <= target_score <= 1:
-        raise InputError(f"--target-score {target_score:g} is no share of 1: give 0.9 for 90 %")
-    watch = show.trial_lines(err, trials, metric, quiet)
+    searched = tuple(knobs.split(",")) if knobs else ()
+    watch = show.trial_lines(err, trials, quiet)
     with resumable(folder / "study.json", f"the same command, --resume and --out {quote(str(folder))}"):
-        done, higher = tuning.tune(runs, method, found, target, trials, watch)
-    if not done:
-        raise InputError("every trial failed: see the lines above, and search other knobs with --knobs")
-    chosen, met = tuning.pick(done, target, higher)
-    out.print(show.front_table(tuning.front(done, higher), chosen, metric))
-    out.print(show.verdict(chosen, target, met, metric), soft_wrap=True, highlight=False)
-    settings = read(RunDirectory(runs.path(chosen.contender, first)).experiment_file)
-    out.print(run_command(settings), soft_wrap=True, highlight=False)
+        found = make_search(asked, searched, target, trials, folder, resume, watch, options.tensorboard)
+    front = tuning.front(list(found.trials), found.higher_is_better)
+    out.print(show.front_table(front, found.chosen, found.metric))
+    out.print(show.verdict(found.chosen, target, found.met, found.metric), soft_wrap=True, highlight=False)
+    out.print(found.command, soft_wrap=True, highlight=False)
 
 
 def choose(
@@ -98,30 +88,17 @@ def choose(
     for name in methods or []:
         METHODS.check(name.partition(":")[0])
     from sparsona.report import searched as show
-    from sparsona.report.clients import pool_lines
-    from sparsona.report.html import write_report
-    from sparsona.studies import choosing
-    from sparsona.studies.contest import POOLS, TABLES, Contest, Runs, declare, ways_alone
+    from sparsona.studies.calls import make_choice
+    from sparsona.studies.choosing import Limits
+    from sparsona.studies.contest import Contest
 
     shared = options.settings({})
     first = shared.pop("seed", 0)
     folder = folder or folder_for(stem("choose", str(shared.get("data", "digits")), first), resume)
-    names = tuple(dict.fromkeys(methods or [name for name in METHODS.names() if name not in TABLES]))
-    contest = Contest(names, tuple(range(first, first + seeds)), shared, tuple(options.set or ())).including()
-    contest = declare(folder, contest, resume)
-    runs = Runs(contest, folder, options.tensorboard)
-    prepared = runs.prepare(contest.contenders[0], first)
-    alone = ways_alone(prepared)
-    pools = POOLS if not methods and TABLES[0] in alone else ()
-    contest = runs.contest = contest.including((*alone, *pools))
+    asked = Contest(tuple(methods or ()), tuple(range(first, first + seeds)), shared, tuple(options.set or ()))
     status = show.race_status(err, quiet)
     with resumable(folder / "study.json", f"the same command, --resume and --out {quote(str(folder))}"), status as say:
-        history = choosing.race(runs, runs.rounds, choosing.Limits(mb_per_round, seconds), say)
-    finalists = [standing.contender for standing in history[-1].standings]
-    run_folders = [runs.path(name, seed) for name in finalists for seed in contest.seeds]
-    notes = choosing.account(history, prepared.setup.objective.metric_name)
-    notes += pool_lines(runs.path(finalists[0], first), prepared.setup.objective.metric_name)
-    answer = write_report(run_folders, folder / "report.html", notes=notes, raced=len(contest.contenders))
-    show.print_answer(out, answer, notes)
+        found = make_choice(asked, Limits(mb_per_round, seconds), folder, resume, say, options.tensorboard)
+    show.print_answer(out, found.answer, found.notes)
     out.print(f"results: {folder}", soft_wrap=True, highlight=False)
     out.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Any
@@ -29,6 +31,10 @@ def sweep(
     resume: Annotated[
         bool, typer.Option("--resume", help="continue what is in --out; values may be added with --over")
     ] = False,
+    choose_by: Annotated[
+        str | None,
+        typer.Option(metavar="validation", help="choose each method's setting on validation rows; test only that"),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="no progress")] = False,
 ) -> None:
     """Run every combination of some settings and print one table.
@@ -42,9 +48,12 @@ def sweep(
     file = Path(what or "")
     if what is not None and file.suffix != ".toml":
         METHODS.check(what)
+    if choose_by not in (None, "validation"):
+        raise InputError(f"--choose-by {choose_by}: choices are made on validation rows only, --choose-by validation")
     from sparsona.experiment import read
     from sparsona.report import swept as show
-    from sparsona.studies.sweep import Sweep, SweepWatcher, declare, parse_over, run_sweep, swept_runs
+    from sparsona.studies.calls import make_sweep
+    from sparsona.studies.sweep import Sweep, SweepWatcher, chosen_settings, declare, parse_over, swept_runs
 
     if folder is None and what is None:
         raise InputError("continue which sweep? give its folder with --out")
@@ -53,19 +62,23 @@ def sweep(
     if what is not None:
         base = read(file) if file.suffix == ".toml" else {"method": what}
     asked = Sweep(options.settings(base), parse_over(over or ()), tuple(options.set or ()))
-    declared = declare(folder, asked, resume)
-    bars = show.SweepProgress(err, len(list(declared.points())), quiet)
-    with resumable(folder / "sweep.json", f"sparsona sweep --resume --out {quote(str(folder))}"), bars as progress:
-        watcher = SweepWatcher(progress.started, progress.round, progress.ended)
-        failed = run_sweep(declared, folder, watcher, options.tensorboard)
-    for name, reason in failed.items():
+
+    @contextmanager
+    def shown(declared: Sweep) -> Iterator[SweepWatcher]:
+        with show.SweepProgress(err, len(list(declared.points())), quiet) as progress:
+            yield SweepWatcher(progress.started, progress.round, progress.ended)
+
+    with resumable(folder / "sweep.json", f"sparsona sweep --resume --out {quote(str(folder))}"):
+        study = make_sweep(asked, folder, resume, shown, tensorboard=options.tensorboard)
+    for name, reason in study.failed.items():
         err.print(f"{name} failed: {reason}", soft_wrap=True, highlight=False)
-    runs = swept_runs(declared, folder)
+    runs = swept_runs(declare(folder, asked, True), folder)
     if not runs:
         raise InputError("no run of the sweep was finished: see the lines above")
-    out.print(show.swept_table(runs))
-    show.write_swept(folder / "sweep.csv", runs)
+    chosen = chosen_settings(runs) if choose_by else None
+    out.print(show.swept_table(runs, chosen))
+    show.write_swept(folder / "sweep.csv", runs, chosen)
     out.print(f"results: {folder}", soft_wrap=True, highlight=False)
     out.print(f"a line a run: {folder / 'sweep.csv'}", soft_wrap=True, highlight=False)
-    if failed:
+    if study.failed:
         raise typer.Exit(2)

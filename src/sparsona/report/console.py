@@ -102,6 +102,9 @@ def closing(summary: Mapping[str, Any]) -> Table:
         new = summary["new_clients"]
         joined = counted(new["count"], "new client")
         rows += [(metric, f"{point}, {joined}", values) for point, values in new[metric].items()]
+    if checked := summary.get("validation", {}):
+        for point, value in checked.items():
+            table.add_row(f"{point}, validation rows", share(value, metric))
     for one, label, values in rows:
         held = {"pooled": None if _is_mean(one) is False else values["weighted"], **values}
         table.add_row(label, *(share(held[key], one) for key, _ in COLUMNS))

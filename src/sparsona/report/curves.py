@@ -43,6 +43,22 @@ def marks(folder: Path, point: str) -> list[Mark]:
     return [Mark(m.round, m.bytes / 1e6, m.seconds, m.flops / 1e9, score) for m, score in rated if math.isfinite(score)]
 
 
+def mean_marks(several: Sequence[Sequence[Mark]]) -> list[Mark]:
+    """The means over several runs, at the rounds that all of them have.
+
+    >>> mean_marks([[Mark(1, 2.0, 1.0, 1.0, 0.5), Mark(2, 4.0, 2.0, 2.0, 0.7)], [Mark(1, 4.0, 3.0, 1.0, 0.7)]])
+    [Mark(rounds=1, bytes=3.0, seconds=2.0, flops=1.0, score=0.6)]
+    """
+    by_round = [{mark.rounds: mark for mark in found} for found in several]
+    shared = sorted(set.intersection(*map(set, by_round))) if by_round else []
+    out = []
+    for number in shared:
+        each = [found[number] for found in by_round]
+        columns = zip(*((m.bytes, m.seconds, m.flops, m.score) for m in each), strict=True)
+        out.append(Mark(number, *(sum(column) / len(each) for column in columns)))
+    return out
+
+
 def along(found: Sequence[Mark], over: Over) -> tuple[list[float], list[float]]:
     """What was spent, and the mean score, for a plot."""
     return [float(getattr(mark, over)) for mark in found], [mark.score for mark in found]

@@ -1,20 +1,25 @@
-"""Runs as pandas DataFrames, where pandas is installed."""
+"""Runs as tables: pandas DataFrames where pandas is installed, else light ones."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from sparsona.errors import InputError
+from sparsona.files import write_atomically
 from sparsona.report.tensorboard import scalar_values
 from sparsona.runs.clients import ClientScores
 from sparsona.runs.records import RoundReport
 
-if TYPE_CHECKING:
-    import pandas
+Frame: TypeAlias = Any
+"""A pandas DataFrame, or a :class:`LightFrame` where pandas is not installed."""
 
 
-def history_frame(rounds: Sequence[RoundReport]) -> pandas.DataFrame:
+def history_frame(rounds: Sequence[RoundReport]) -> Frame:
     """A row a round: scores by point, bytes up and down, operations, the simulated second of its end.
 
     >>> from sparsona.wire import Ledger
@@ -22,10 +27,10 @@ def history_frame(rounds: Sequence[RoundReport]) -> pandas.DataFrame:
     >>> history_frame([one]).loc[1, ["pre/mean", "bytes/up"]].tolist()
     [0.5, 8.0]
     """
-    return _frame([{"round": report.round, **scalar_values(report)} for report in rounds], "round")
+    return frame([{"round": report.round, **scalar_values(report)} for report in rounds], "round")
 
 
-def clients_frame(clients: Sequence[ClientScores]) -> pandas.DataFrame:
+def clients_frame(clients: Sequence[ClientScores]) -> Frame:
     """A row a client: its rows of data, and its last score at each point, by every metric."""
     rows = [
         {
@@ -37,12 +42,59 @@ def clients_frame(clients: Sequence[ClientScores]) -> pandas.DataFrame:
         }
         for one in clients
     ]
-    return _frame(rows, "client")
+    return frame(rows, "client")
 
 
-def _frame(rows: Sequence[dict[str, Any]], index: str) -> pandas.DataFrame:
+@dataclass(frozen=True)
+class LightFrame:
+    """A table of rows for a Python without pandas: `frame["column"]` is a list, `len(frame)` the number of rows.
+
+    >>> LightFrame(({"method": "fedavg", "pre": 0.9},))["pre"]
+    [0.9]
+    """
+
+    rows: tuple[Mapping[str, Any], ...]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of all columns, in the order in which they first occur."""
+        return list(dict.fromkeys(name for row in self.rows for name in row))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        return iter(self.rows)
+
+    def __getitem__(self, column: str) -> list[Any]:
+        return [row.get(column) for row in self.rows]
+
+    def to_csv(self, path: str | Path | None = None) -> str | None:
+        """Write the table as csv; without a path, return it."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, self.columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows)
+        if path is None:
+            return text.getvalue()
+        write_atomically(Path(path), text.getvalue())
+        return None
+
+    def __str__(self) -> str:
+        return str(self.to_csv())
+
+    def _repr_html_(self) -> str:
+        cells = [[escape(str(row.get(name, ""))) for name in self.columns] for row in self.rows]
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in cells)
+        return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def frame(rows: Sequence[Mapping[str, Any]], index: str = "") -> Frame:
+    """The rows as a DataFrame with the column `index` as its index; without pandas as a light frame."""
     try:
         import pandas
     except ImportError:
-        raise InputError("a DataFrame needs pandas: pip install 'sparsona[tables]'") from None
-    return pandas.DataFrame.from_records(rows).set_index(index)
+        return LightFrame(tuple(rows))
+    made = pandas.DataFrame.from_records([dict(row) for row in rows])
+    return made.set_index(index) if index and len(made) else made

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from sparsona.studies.tuning import Target, Trial
 
 
-def trial_lines(console: Console, trials: int, metric: str, quiet: bool) -> Callable[[Trial | None, int, str], None]:
+def trial_lines(console: Console, trials: int, quiet: bool) -> Callable[[Trial | None, int, str, str], None]:
     """Prints a line for each trial that ends."""
 
-    def show(trial: Trial | None, number: int, note: str) -> None:
+    def show(trial: Trial | None, number: int, note: str, metric: str) -> None:
         if quiet:
             return
         end = f"failed, {note}" if trial is None else f"{score(trial.validation, metric)}, {trial.mb:.3f} MB"

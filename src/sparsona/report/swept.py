@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from sparsona.report.statistics import interval
 from sparsona.runs.records import RoundReport
 
 if TYPE_CHECKING:
-    from sparsona.studies.sweep import SweepPoint, SweptRun
+    from sparsona.studies.sweep import Setting, SweepPoint, SweptRun
 
 
 class SweepProgress:
@@ -75,44 +75,58 @@ class SweepProgress:
             self._console.print(f"[{self._done}/{self._runs}] {point.name}{how}", soft_wrap=True, markup=False)
 
 
-def swept_table(runs: Sequence[SweptRun]) -> Table:
-    """A row for every combination; seeds are averaged, with the 95 % interval of the mean."""
+def swept_table(runs: Sequence[SweptRun], chosen: Collection[Setting] | None = None) -> Table:
+    """A row for every combination; seeds are averaged, with the 95 % interval of the mean.
+
+    Where settings are `chosen` on validation rows, these are marked, and they alone have test scores.
+    """
     metric = runs[0].summary["metric"]
     keys = [key for key in runs[0].point.chosen if key != "seed"]
-    rows: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    rows: dict[Setting, list[SweptRun]] = {}
     for run in runs:
-        rows.setdefault(tuple(run.point.chosen[key] for key in keys), []).append(run.summary)
+        rows.setdefault(tuple((key, run.point.chosen[key]) for key in keys), []).append(run)
     table = Table(box=None, padding=(0, 0, 0, 1))
     for key in keys or ["run"]:
         table.add_column(key, overflow="fold")
-    for column in ("seeds", "pre", "post", "up", "down", "GFLOP", "sim s", "s"):
+    for column in ("seeds", "valid", "pre", "post", "up", "down", "GFLOP", "s"):
         table.add_column(column, justify="right", no_wrap=True)
     table.caption = (
         f"{unit(metric)}, mean over clients before (pre) and after (post) local training, 95 % interval over seeds; "
-        "bytes of all clients together; simulated and real seconds of a run"
+        "valid: pre on validation rows; bytes of all clients together; real seconds of a run"
+        f"{'' if chosen is None else '; *: chosen by the score on validation rows, others are not tested'}"
     )
     table.caption_justify = "left"
-    for values, several in rows.items():
+    for setting, group in rows.items():
+        tested = chosen is None or setting in chosen
+        several = [run.summary for run in group]
+        mark = "" if chosen is None or not tested else " *"
+        cells = [
+            with_half(interval([_mean_score(one, point) for one in several]), metric) if tested else ""
+            for point in ("pre", "post")
+        ]
         table.add_row(
-            *(values or (several[0]["method"],)),
+            *([value for _, value in setting] or [several[0]["method"]]),
             str(len(several)),
-            *(with_half(interval([_mean_score(one, point) for one in several]), metric) for point in ("pre", "post")),
+            with_half(interval([run.validation for run in group]), metric) + mark,
+            *cells,
             *(size(_mean([one["bytes"][way] for one in several])) for way in ("up", "down")),
             f"{_mean([one['flops'] for one in several]) / 1e9:,.1f}",
-            f"{_mean([one['simulated_seconds'] for one in several]):,.0f}",
             f"{_mean([one['seconds'] for one in several]):,.1f}",
         )
     return table
 
 
-def write_swept(file: Path, runs: Sequence[SweptRun]) -> None:
-    """A line for every run, seeds apart, for whoever goes on with the numbers."""
-    lines = [["run", *runs[0].point.chosen, "pre", "post", "bytes_up", "bytes_down", "flops", "simulated_seconds",
-              "seconds", "digest"]]  # fmt: skip
+def write_swept(file: Path, runs: Sequence[SweptRun], chosen: Collection[Setting] | None = None) -> None:
+    """Write one line per run, seeds apart; the column `chosen` says which settings validation rows have chosen."""
+    lines = [["run", *runs[0].point.chosen, "chosen", "validation", "pre", "post", "bytes_up", "bytes_down", "flops",
+              "simulated_seconds", "seconds", "digest"]]  # fmt: skip
     for run in runs:
         found = run.summary
         scores = [_cell(_mean_score(found, point)) for point in ("pre", "post")]
         spent = [found["bytes"]["up"], found["bytes"]["down"], found["flops"], found["simulated_seconds"]]
+        own = tuple((key, value) for key, value in run.point.chosen.items() if key != "seed")
+        picked = "" if chosen is None else str(own in chosen).lower()
+        scores = [picked, _cell(run.validation), *scores]
         lines.append([run.point.name, *run.point.chosen.values(), *scores, *map(str, spent), str(found["seconds"]),
                       found["digest"]])  # fmt: skip
     text = io.StringIO()

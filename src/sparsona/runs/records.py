@@ -319,6 +319,14 @@ class RunLog:
                 return measured[point]
         return None
 
+    def validated(self, point: str) -> float | None:
+        """The mean validation score at this point of the models that clients keep."""
+        if self._keep == "last":
+            return next((r.validation[point] for r in reversed(self.rounds) if point in r.validation), None)
+        each = self._keep == "best-per-client"
+        best = [score for (client, at), score in self._best.items() if at == point and bool(client) == each]
+        return sum(best) / len(best) if best else None
+
     @property
     def best_round(self) -> int:
         """The round whose mean validation score before local training was best; 0 where none was measured."""

@@ -89,6 +89,12 @@ class Contest:
         missing = tuple(name for name in names if name not in self.contenders)
         return replace(self, contenders=(*missing, *self.contenders))
 
+    @property
+    def rounds(self) -> int:
+        """The rounds of the runs that send something."""
+        name, _ = split_contender(self.contenders[0])
+        return rounds_of(assign({**self.settings, "method": name}, self.set))
+
     def folder_of(self, contender: str, seed: int) -> str:
         """The name of a run's folder in the study, whatever else a contender may be written with.
 
@@ -211,8 +217,7 @@ class Runs:
     @property
     def rounds(self) -> int:
         """The rounds of the runs that send something."""
-        name, _ = split_contender(self.contest.contenders[0])
-        return rounds_of(assign({**self.contest.settings, "method": name}, self.contest.set))
+        return self.contest.rounds
 
     @property
     def engine(self) -> str:

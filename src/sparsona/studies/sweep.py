@@ -5,23 +5,24 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter
 
 from sparsona.errors import InputError, RunError
-from sparsona.experiment import assign, build
+from sparsona.experiment import SECTION_OF, assign, build
 from sparsona.files import write_atomically
 from sparsona.many import Planned, RunEnded, Watcher, run_many
 from sparsona.many.choice import place_for
 from sparsona.many.plan import Loader, RunPlan
 from sparsona.prepare import Prepared
 from sparsona.resume import check_resumable
+from sparsona.runs.about import read_about
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import RoundReport
 from sparsona.studies.naming import distinct_names
@@ -245,13 +246,62 @@ def _prepared(loader: Loader, plans: Mapping[str, RunPlan]) -> Prepared:
 
 @dataclass(frozen=True)
 class SweptRun:
-    """A finished run of a sweep: its own values, and its summary."""
+    """A finished run of a sweep: its own values, its summary, and whether a higher score is better."""
 
     point: SweepPoint
     summary: Mapping[str, Any]
+    higher_is_better: bool = True
+
+    @property
+    def validation(self) -> float:
+        """The mean validation score at `pre`; NaN where there is none."""
+        found = self.summary.get("validation", {}).get("pre")
+        return math.nan if found is None else float(found)
+
+
+Setting: TypeAlias = tuple[tuple[str, str], ...]
+"""The values of one combination without its seed."""
+
+PROBLEM = ("method", "data", "partition", "clients", "new_clients")
+"""What is not chosen but given, with all keys of `split` and `columns`: a choice is made for each of their values."""
+
+
+def setting_of(point: SweepPoint) -> Setting:
+    """The values of a point without its seed."""
+    return tuple((key, value) for key, value in point.chosen.items() if key != "seed")
+
+
+def validation_scores(runs: Sequence[SweptRun]) -> dict[Setting, tuple[float, int]]:
+    """Of each setting the mean validation score over its seeds, and their number."""
+    found: dict[Setting, list[float]] = {}
+    for run in runs:
+        found.setdefault(setting_of(run.point), []).append(run.validation)
+    return {setting: (sum(scores) / len(scores), len(scores)) for setting, scores in found.items()}
+
+
+def chosen_settings(runs: Sequence[SweptRun]) -> set[Setting]:
+    """The setting with the best mean validation score of each method and problem."""
+    scores, sign = validation_scores(runs), 1 if runs[0].higher_is_better else -1
+    best: dict[Setting, tuple[float, Setting]] = {}
+    for setting, (score, _) in scores.items():
+        given = tuple((key, value) for key, value in setting if _is_given(key))
+        if not math.isnan(score) and (given not in best or sign * score > best[given][0]):
+            best[given] = sign * score, setting
+    if not best:
+        raise InputError("no client has validation rows, and a choice is made by nothing else: set split.validation")
+    return {setting for _, setting in best.values()}
+
+
+def _is_given(key: str) -> bool:
+    section, _, name = key.rpartition(".")
+    return name in PROBLEM or (section or SECTION_OF.get(name, "")) in ("split", "columns")
 
 
 def swept_runs(sweep: Sweep, folder: Path) -> list[SweptRun]:
     """The runs that are finished."""
     directories = ((point, RunDirectory(folder / point.name)) for point in sweep.points())
-    return [SweptRun(point, one.summary()) for point, one in directories if one.summary_file.exists()]
+    return [
+        SweptRun(point, one.summary(), read_about(one.path).higher_is_better)
+        for point, one in directories
+        if one.summary_file.exists()
+    ]

@@ -8,6 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import binomtest, false_discovery_control
 
+from sparsona.report.statistics import holm
+
+__all__ = ["benjamini_hochberg", "holm", "losers", "mcnemar"]
+
 Bools = npt.NDArray[np.bool_]
 
 
@@ -34,20 +38,6 @@ def benjamini_hochberg(p_values: Sequence[float], rate: float = 0.05) -> list[bo
     [True, True, True, False]
     """
     return [bool(corrected <= rate) for corrected in false_discovery_control(p_values)]
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values corrected so that the chance of any wrong rejection is held: Holm, "A Simple Sequentially Rejective
-    Multiple Test Procedure", Scandinavian Journal of Statistics 1979.
-
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    out, largest = [0.0] * len(p_values), 0.0
-    for rank, at in enumerate(np.argsort(p_values, kind="stable").tolist()):
-        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[at]))
-        out[at] = largest
-    return out
 
 
 def losers(mine: Sequence[Bools], theirs: Sequence[Bools], rate: float = 0.05) -> float:

@@ -1,0 +1,86 @@
+"""A table of a paper: methods in rows, studies in columns, for LaTeX with booktabs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sparsona.files import write_atomically
+from sparsona.report.compared import score, unit, with_half
+from sparsona.report.comparison import Comparison, ComparisonRow
+from sparsona.report.statistics import Interval, interval
+
+SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"\^{}", "\\": r"\textbackslash{}"}
+
+
+def escaped(text: str) -> str:
+    """The text with the characters escaped that LaTeX reads as commands.
+
+    >>> print(escaped("fedprox:mu_1=50%"))
+    fedprox:mu\\_1=50\\%
+    """
+    return "".join(SPECIAL.get(letter, letter) for letter in text)
+
+
+def latex_table(
+    columns: Mapping[str, Comparison], notes: Mapping[str, Mapping[str, str]] | None = None, point: str = "pre"
+) -> str:
+    """A tabular with a column of scores and one of MB for each comparison; the best score of each in bold.
+
+    A cell is the mean over seeds and half its 95 % interval. `notes` stand behind a score: by column and label.
+    """
+    labels = list(dict.fromkeys(row.label for found in columns.values() for row in found.rows))
+    first = next(iter(columns.values()))
+    wide = len(columns) > 1
+    head = [r"\multicolumn{2}{c}{" + escaped(name) + "}" for name in columns]
+    rules = " ".join(rf"\cmidrule(lr){{{2 + 2 * k}-{3 + 2 * k}}}" for k in range(len(columns)))
+    lines = [r"% needs \usepackage{booktabs}", rf"\begin{{tabular}}{{l{'rr' * len(columns)}}}", r"\toprule"]
+    lines += [" & ".join(["", *head]) + r" \\", rules] if wide else []
+    lines += [" & ".join(["method", *[escaped(unit(first.metric)), "MB"] * len(columns)]) + r" \\", r"\midrule"]
+    for label in labels:
+        cells = [escaped(label)]
+        for name, found in columns.items():
+            row = next((one for one in found.rows if one.label == label), None)
+            cells += _cells(row, found, point, (notes or {}).get(name, {}).get(label, ""))
+        lines.append(" & ".join(cells) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def run_table(summary: Mapping[str, Any], scores: Mapping[str, Mapping[str, float]]) -> str:
+    """A tabular of one run: at each point the mean over clients and half its 95 % interval, and MB."""
+    metric = summary["metric"]
+    found = {p: interval([own[p] for own in scores.values() if p in own]) for p in ("pre", "post")}
+    shown = {p: with_half(one, metric).replace("±", r" \pm ") for p, one in found.items() if one is not None}
+    mb = (summary["bytes"]["up"] + summary["bytes"]["down"]) / 1e6
+    cells = [escaped(summary["method"]), *(f"${text}$" for text in shown.values()), f"{mb:.2f}"]
+    head = ["method", *(f"{escaped(unit(metric))}, {p}" for p in shown), "MB"]
+    rows = [" & ".join(line) + r" \\" for line in (head, cells)]
+    begin = [r"% needs \usepackage{booktabs}", rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}", r"\toprule", rows[0]]
+    return "\n".join([*begin, r"\midrule", rows[1], r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _cells(row: ComparisonRow | None, found: Comparison, point: str, note: str) -> list[str]:
+    value = None if row is None else _interval(row, point)
+    if row is None or value is None:
+        return ["--", "--"]
+    half = "" if value.half is None else rf" \pm {score(value.half, found.metric)}"
+    shown = f"{score(value.mean, found.metric)}{half}"
+    shown = rf"$\mathbf{{{shown}}}$" if value.mean == _best(found, point) else f"${shown}$"
+    return [shown + note, f"{row.bytes / 1e6:.2f}"]
+
+
+def _best(found: Comparison, point: str) -> float:
+    means = [value.mean for row in found.rows if (value := _interval(row, point)) is not None]
+    return max(means) if found.higher_is_better else min(means)
+
+
+def _interval(row: ComparisonRow, point: str) -> Interval | None:
+    return row.post if point == "post" else row.pre
+
+
+def write_latex(text: str, path: str | Path | None) -> str:
+    """Write the table to a file, where one is named; return it."""
+    if path is not None:
+        write_atomically(Path(path), text)
+    return text
