@@ -23,7 +23,7 @@ from sparsona.methods.fedprox import FedProx
 from sparsona.report.html import write_report
 from sparsona.runs.about import read_about
 from sparsona.runs.records import RoundReport
-from sparsona.system import Stop
+from sparsona.system import StopRequest
 from sparsona.training.config import TrainConfig
 
 
@@ -368,7 +368,7 @@ def test_a_script_is_interrupted_and_its_run_can_be_read(tmp_path: Path) -> None
 
 def test_the_second_interrupt_raises_and_the_handler_is_put_back() -> None:
     before = signal.getsignal(signal.SIGINT)
-    with Stop(True) as stop:
+    with StopRequest(True) as stop:
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.asked
         with pytest.raises(KeyboardInterrupt):

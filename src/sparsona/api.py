@@ -58,7 +58,7 @@ from sparsona.runs.names import file_stem
 from sparsona.runs.records import RoundReport, RunLog
 from sparsona.runs.scores import summarise
 from sparsona.summary import client_scores, summary_of, unfinished_summary, whole_digest
-from sparsona.system import Stop, peak_rss_kb, stopped_by_sigterm
+from sparsona.system import StopRequest, peak_rss_kb, stopped_by_sigterm
 from sparsona.training.adapters import TrainedPart
 from sparsona.training.determinism import deterministic
 from sparsona.training.objective import Objective
@@ -250,7 +250,7 @@ def run(
         bar.step(report.round, "" if score is None else f"{metric} {share(score, metric)}")
         return on_round(report) is not False and not stop.asked
 
-    with bar, Stop(interactive()) as stop:
+    with bar, StopRequest(interactive()) as stop:
         result = execute(prepared, folder, resume, told, add=add)
     if stop.asked:
         log.warning("stopped after round %d of %d", result.summary["rounds"], prepared.experiment.rounds)

@@ -88,7 +88,7 @@ def stopped_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-class Stop:
+class StopRequest:
     """Within its block the first Ctrl-C sets `asked`, and the next raises KeyboardInterrupt.
 
     Where it is not `wanted`, or not in the main thread, the first one raises already.
@@ -98,7 +98,7 @@ class Stop:
         self.asked = False
         self._wanted = wanted and threading.current_thread() is threading.main_thread()
 
-    def __enter__(self) -> Stop:
+    def __enter__(self) -> StopRequest:
         if self._wanted:
             self._before = signal.signal(signal.SIGINT, self._ask)
         return self
