@@ -45,6 +45,7 @@ WHOLE = {
     "metrics/test_metrics": "every registered metric",
     "models/test_models": "every registered net",
     "partition/test_kinds": "every registered partition",
+    "privacy/test_audit": "attacks on the frames of private runs",
     "report/test_browser": "the page in a real browser",
     "runs/test_mutated_files": "files of every kind with mutations",
     "runs/test_hostile_directories": "run directories that are not what they say",

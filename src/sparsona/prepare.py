@@ -218,6 +218,8 @@ def prepare(
         keep=experiment.evaluation.keep,
     )
     if experiment.privacy.is_on:
+        if earlier is not None:
+            raise InputError("with a privacy budget a finished run does not go on: its noise was for its own rounds")
         sample = experiment.schedule.sample if schedule is None else 1.0
         planned = mechanisms(setup, experiment.privacy, experiment.evaluation, sample)
         setup = dataclasses.replace(setup, privacy=planned)

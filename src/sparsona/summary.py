@@ -88,6 +88,8 @@ def summary_of(
         summary["too_few_test_rows"] = {"fewest": experiment.split.fewest, "clients": small}
     if run_log.refused:
         summary["refused"] = dict(sorted(run_log.refused.items()))
+    if setup.privacy is not None:
+        summary["privacy"] = _privacy(setup, rounds)
     _add_pooled(summary, setup, run_log, answers or {})
     constant = _constant(setup, experiment.split.fewest)
     if constant is not None:
@@ -112,6 +114,15 @@ def unfinished_summary(experiment: Experiment, metric: str, run_log: RunLog) -> 
         "bytes": {way: sum(getattr(report, way).total for report in run_log.rounds) for way in ("up", "down")},
         "flops": sum(report.flops for report in run_log.rounds),
     }
+
+
+def _privacy(setup: Setup, rounds: Rounds) -> dict[str, Any]:
+    """The epsilon that each client has spent, with delta; `largest` is that of the client that has spent most."""
+    spent = {}
+    for client, mechanism in sorted((setup.privacy or {}).items()):
+        spent[client] = round(mechanism.epsilon(rounds.engine.store.get(client).queries or 0), 4)
+    deltas = {mechanism.delta for mechanism in (setup.privacy or {}).values()}
+    return {"largest": max(spent.values()), "delta": max(deltas), "epsilon": spent}
 
 
 def _scores(metrics: Sequence[str], run_log: RunLog) -> dict[str, Any]:

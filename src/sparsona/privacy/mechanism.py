@@ -99,8 +99,7 @@ class Meter:
         size = self.mechanism.noise * self.mechanism.clip
 
         def noise(length: int) -> Vector:
-            found: Vector = (size * source.standard_normal(length)).astype(np.float32)
-            return found
+            return np.float32(size) * source.standard_normal(length, np.float32)
 
         return Query(sampled, self.mechanism.clip, self.mechanism.rate * self._examples, noise)
 
@@ -108,7 +107,7 @@ class Meter:
 class _Source(Protocol):
     def random(self, size: int) -> Doubles: ...
 
-    def standard_normal(self, size: int) -> Doubles: ...
+    def standard_normal(self, size: int, dtype: type[np.float32]) -> Vector: ...
 
 
 def _source(chance: Chance, client: str, number: int) -> _Source:
@@ -132,7 +131,7 @@ class SecretSource:
         found: Doubles = ((np.frombuffer(drawn, "<u8") >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
         return found
 
-    def standard_normal(self, size: int) -> Doubles:
+    def standard_normal(self, size: int, dtype: type[np.float32] = np.float32) -> Vector:
         """Normal numbers of mean 0 and deviation 1."""
-        found: Doubles = ndtri(self.random(size))
+        found: Vector = ndtri(self.random(size)).astype(dtype)
         return found

@@ -141,8 +141,13 @@ def traffic(summary: Mapping[str, Any]) -> str:
         f"sent: {size(sent['up'])} up, {size(sent['down'])} down{_agreed(sent)} "
         f"(values only, as papers count: {size(paper['up'])} up, {size(paper['down'])} down); "
         f"{summary['simulated_seconds']:.0f} s simulated; "
-        f"{summary['seconds']:.1f} s, {summary['peak_rss_mb']:.0f} MB of memory"
+        f"{summary['seconds']:.1f} s, {summary['peak_rss_mb']:.0f} MB of memory{_spent(summary)}"
     )
+
+
+def _spent(summary: Mapping[str, Any]) -> str:
+    privacy = summary.get("privacy")
+    return f"; privacy: epsilon {privacy['largest']:.2f} spent, delta {privacy['delta']:g}" if privacy else ""
 
 
 def _agreed(sent: Mapping[str, Any]) -> str:
