@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("federation", "export"),
     ("experiment",),
     ("report", "summary"),
-    ("engines",),
+    ("engines", "result"),
     ("prepare",),
     ("resume", "rate"),
     ("api",),

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import sparsona
-from sparsona.api import Result
 from sparsona.errors import InputError
 from sparsona.experiment import build, read
 from sparsona.prepare import prepare
 from sparsona.rate import LADDER, search_rate, settled
 from sparsona.report.comparison import group_runs
 from sparsona.report.measured import measure
+from sparsona.result import Result
 from sparsona.runs.about import RateSearch
 
 RNG = np.random.default_rng(1)

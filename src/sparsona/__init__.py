@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 from sparsona.version import __version__
 
 if TYPE_CHECKING:
-    from sparsona.api import Result, adapt, load, run
+    from sparsona.api import adapt, run
     from sparsona.data.dataset import Dataset
     from sparsona.export.predict import PersonalModel
     from sparsona.layout import Layout
     from sparsona.message import Blocks, Levels, Message, Positions, Sparse, Ternary, Vector
     from sparsona.method import Arrival, Fit, Method, Phase, Predictor, ServerContext, Task
     from sparsona.options import option
+    from sparsona.result import Result, load
     from sparsona.studies.calls import choose, compare, sweep, tune
     from sparsona.studies.study import Study, to_latex
     from sparsona.training.objective import Objective, classification, multilabel, regression
@@ -64,7 +65,8 @@ __all__ = [
 ]  # fmt: skip
 
 _FROM = {
-    "sparsona.api": ("Result", "adapt", "load", "run"),
+    "sparsona.api": ("adapt", "run"),
+    "sparsona.result": ("Result", "load"),
     "sparsona.export.predict": ("PersonalModel",),
     "sparsona.data.dataset": ("Dataset",),
     "sparsona.layout": ("Layout",),

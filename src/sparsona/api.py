@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import logging
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,11 +20,11 @@ from sparsona.data.dataset import Dataset
 from sparsona.data.doubts import listed
 from sparsona.engines import ENGINES
 from sparsona.errors import Diverged, InputError, RunError
-from sparsona.experiment import assign, build, placed, read
+from sparsona.experiment import assign, placed, read
 from sparsona.export.card import ModelCard, layers
-from sparsona.export.files import model_bytes, read_model
-from sparsona.export.predict import PersonalModel, model_in
-from sparsona.export.rebuild import module_of, runner_of
+from sparsona.export.files import model_bytes
+from sparsona.export.predict import PersonalModel
+from sparsona.export.rebuild import runner_of
 from sparsona.federation.assembly import assemble
 from sparsona.federation.resources import Resources
 from sparsona.federation.rounds import Rounds
@@ -34,8 +32,7 @@ from sparsona.federation.schedule import Schedule
 from sparsona.federation.worker import Outcome
 from sparsona.files import write_atomically
 from sparsona.layout import Layout
-from sparsona.message import Vector
-from sparsona.method import Artefact, ClientId, Method, Model
+from sparsona.method import ClientId, Method
 from sparsona.methods import METHODS
 from sparsona.metrics import Answers
 from sparsona.prepare import Prepared, outputs, prepare
@@ -43,136 +40,23 @@ from sparsona.rate import settled
 from sparsona.registry import GIVEN
 from sparsona.report.console import share
 from sparsona.report.drawings import draw
-from sparsona.report.frames import Frame, clients_frame, history_frame
-from sparsona.report.html import write_report
-from sparsona.report.latex import run_table, write_latex
-from sparsona.report.notebook import one_line, result_page
 from sparsona.report.progress import Bar, interactive
+from sparsona.result import Models, Result
 from sparsona.resume import earlier_run, opened
 from sparsona.runs import artefacts as kept
-from sparsona.runs.about import read_about
 from sparsona.runs.answers import write_answers
-from sparsona.runs.clients import ClientScores, ExpertScore, read_clients, write_clients
+from sparsona.runs.clients import ExpertScore, write_clients
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.names import file_stem
-from sparsona.runs.records import RoundReport, RunLog
+from sparsona.runs.records import RoundReport
 from sparsona.runs.scores import summarise
-from sparsona.summary import client_scores, summary_of, unfinished_summary, whole_digest
+from sparsona.summary import client_scores, summary_of, whole_digest
 from sparsona.system import StopRequest, peak_rss_kb, stopped_by_sigterm
 from sparsona.training.adapters import TrainedPart
 from sparsona.training.determinism import deterministic
 from sparsona.training.objective import Objective
-from sparsona.training.runner import ModelRunner
 
 log = logging.getLogger(__name__)
-
-
-class Models(Mapping[ClientId, PersonalModel]):
-    """Every client's own model. Those that a run directory holds are read when they are asked for, and models that
-    several clients share are held once: memory does not grow with the clients if it need not."""
-
-    def __init__(
-        self,
-        cards: Mapping[ClientId, ModelCard | None],
-        folder: RunDirectory | None,
-        module: Callable[[ModelCard], nn.Module],
-    ) -> None:
-        """`cards` of clients whose models are files may be None: the files hold them. `module` makes the clients'
-        net."""
-        self._cards = dict(cards)
-        self._folder = folder
-        self._module = module
-        self._runner: ModelRunner | None = None
-        self._held: dict[ClientId, tuple[Model, Vector]] = {}
-        self._same: dict[bytes, Vector] = {}
-
-    def add(self, client: ClientId, model: Model, buffers: Vector, card: ModelCard) -> None:
-        """Keep a client's model that no run directory holds."""
-        self._cards[client] = card
-        if not isinstance(model, np.ndarray):
-            self._held[client] = model, self._shared(buffers)
-        elif self._folder is None:
-            self._held[client] = self._shared(model), self._shared(buffers)
-
-    def _shared(self, vector: Vector) -> Vector:
-        """The one vector that is held of all that are equal."""
-        return self._same.setdefault(hashlib.sha256(np.ascontiguousarray(vector).data).digest(), vector)
-
-    def __getitem__(self, client: ClientId) -> PersonalModel:
-        card = self._cards[client]
-        if card is not None and client in self._held:
-            model, buffers = self._held[client]
-            return PersonalModel(card, model, self.ready(card), buffers)
-        assert self._folder is not None
-        path = self._folder.need_model(client)
-        file = read_model(path)
-        return model_in(file, path, self.ready(file.card))
-
-    def ready(self, card: ModelCard) -> ModelRunner:
-        """One runner for all: clients differ in what is encoded before it."""
-        if self._runner is None:
-            self._runner = runner_of(card, self._module(card))
-        return self._runner
-
-    def __getstate__(self) -> dict[str, Any]:
-        """The runner's buffers are views of one vector, which a pickle would cut apart: it is made again."""
-        return {**self.__dict__, "_runner": None}
-
-    def __iter__(self) -> Iterator[ClientId]:
-        return iter(self._cards)
-
-    def __len__(self) -> int:
-        return len(self._cards)
-
-
-@dataclass(frozen=True)
-class Result:
-    """The result of a run: one report per round, one model per client, and the summary that summary.json holds.
-
-    `artefacts` are what the method's server has found out: under `similarity` who is like whom, under `network` who is
-    whose neighbour, newcomers included.
-    """
-
-    summary: dict[str, Any]
-    history: tuple[RoundReport, ...]
-    models: Mapping[ClientId, PersonalModel]
-    scores: Mapping[ClientId, Mapping[str, float]]
-    path: Path | None = None
-    artefacts: Mapping[str, Artefact] = field(default_factory=dict)
-    clients: tuple[ClientScores, ...] = ()
-    """Every client's rows, and its last scores with their intervals."""
-    shared: PersonalModel | None = None
-    """The model that all clients share, where the method has one. A run that was loaded has none."""
-
-    def history_frame(self) -> Frame:
-        """`history` with one row per round: a DataFrame, or a light frame without pandas."""
-        return history_frame(self.history)
-
-    def clients_frame(self) -> Frame:
-        """`clients` with one row per client: a DataFrame, or a light frame without pandas."""
-        return clients_frame(self.clients)
-
-    def to_csv(self, path: str | Path) -> None:
-        """Write one line per round."""
-        self.history_frame().to_csv(path)
-
-    def to_latex(self, path: str | Path | None = None) -> str:
-        """Return a table for booktabs: the mean over clients at each point and half its 95 % interval, and MB."""
-        return write_latex(run_table(self.summary, self.scores), path)
-
-    def report(self, path: str | Path | None = None) -> Path:
-        """Write an HTML report; into the run's directory unless another place is named."""
-        if self.path is None:
-            raise RunError("a report is made from the files of a run: give sparsona.run the directory, out=")
-        to = self.path / "report.html" if path is None else Path(path)
-        write_report([self.path], to)
-        return to
-
-    def __repr__(self) -> str:
-        return f"<Result: {one_line(self.summary)}>"
-
-    def _repr_html_(self) -> str:
-        return result_page(self.summary, self.history)
 
 
 def run(
@@ -435,42 +319,6 @@ def adapt(
             buffers = np.zeros(0, np.float32) if outcome.buffers is None else outcome.buffers
             models[outcome.client] = PersonalModel(cards[outcome.client], outcome.model, runner, buffers)
     return models
-
-
-def load(run: str | Path, model: nn.Module | None = None, base: str | Path = "") -> Result:
-    """The result of a run, from its directory: neither its data nor its engine are needed.
-
-    A run that is not finished has the rounds of its last checkpoint, a short summary, and no models.
-
-    `model` is the clients' net where it was given in Python and has no name. `base` is the file of its frozen weights,
-    where they are not those of `model`. A network of clients is in network.json.
-
-    >>> import tempfile
-    >>> out = Path(tempfile.mkdtemp()) / "run"
-    >>> done = run("fedavg", clients=3, rounds=2, partition="iid", out=out)
-    >>> again = load(out)
-    >>> again.summary["digest"] == done.summary["digest"], len(again.history), sorted(again.models)
-    (True, 2, ['c0', 'c1', 'c2'])
-    """
-    folder = RunDirectory(Path(run))
-    finished = folder.summary_file.exists() or not folder.experiment_file.exists()
-    summary = folder.summary() if finished else {}
-    experiment, _ = build(read(folder.experiment_file), str(folder.experiment_file))
-    clients, about = tuple(read_clients(folder.clients_file)) if finished else (), read_about(folder.path)
-    rows = {one.client: one.test for one in clients} or {name: one.test for name, one in about.clients.items()}
-    replayed = RunLog(rows, about.higher_is_better, None, experiment.split.fewest, experiment.evaluation.keep)
-    lines = folder.lines()
-    summary = summary or {"rounds": max((line.round for line in lines), default=0)}
-    if summary["rounds"] > experiment.rounds or not {line.client for line in lines} <= rows.keys():
-        raise RunError(f"the files of {folder.path} are not of one run: run it again into another --out")
-    for number in range(1, summary["rounds"] + 1):
-        replayed.write(line for line in lines if line.round == number)
-    made = partial(module_of, given=model, base=str(base), seed=experiment.seed)
-    models = Models({one.client: None for one in clients}, folder, made)
-    rounds, scores = tuple(replayed.rounds), replayed.scores
-    if not finished:
-        summary = unfinished_summary(experiment, about.metric, replayed)
-    return Result(summary, rounds, models, scores, folder.path, kept.load(folder.path), clients)
 
 
 def _joined(outcomes: list[Outcome], joining: list[Outcome], prepared: Prepared) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from sparsona.api import Result, run
+from sparsona.api import run
 from sparsona.data.dataset import Array
+from sparsona.result import Result
 from sparsona.words import counted
 
 ALONE = "all"

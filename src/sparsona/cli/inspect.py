@@ -78,7 +78,7 @@ def export(
         out.print(f"wrote {to}: {sizes.after} numbers instead of {sizes.before}", soft_wrap=True)
         return
     if whole:
-        from sparsona.api import load
+        from sparsona.result import load
 
         if to.suffix != ".safetensors" or client not in (done := load(run, base=base)).models:
             raise InputError(f"cannot write {to}: --whole takes a client of the run, and a name with .safetensors")

@@ -17,8 +17,8 @@ from sparsona.errors import InputError
 from sparsona.methods import METHODS
 
 if TYPE_CHECKING:
-    from sparsona.api import Result
     from sparsona.prepare import Prepared
+    from sparsona.result import Result
 
 
 def run(

@@ -11,7 +11,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sparsona.api import Result, load
 from sparsona.errors import InputError
 from sparsona.report.compared import with_half
 from sparsona.report.comparison import Comparison, gains, key_of
@@ -22,6 +21,7 @@ from sparsona.report.html import write_report
 from sparsona.report.latex import latex_table, write_latex
 from sparsona.report.measured import MeasuredRun, mean_score
 from sparsona.report.statistics import Interval, holm, paired_p
+from sparsona.result import Result, load
 from sparsona.runs.budget import Budget
 
 

@@ -192,6 +192,7 @@ FORBIDDEN = (
     "sparsona.federation",
     "sparsona.runs",
     "sparsona.api",
+    "sparsona.result",
     "sparsona.cli",
 )
 

@@ -20,7 +20,6 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from sparsona.api import load
 from sparsona.errors import Diverged
 from sparsona.files import write_atomically
 from sparsona.many import Planned, RunEnded, Watcher, run_many
@@ -28,6 +27,7 @@ from sparsona.many.choice import place_for
 from sparsona.many.plan import Loader, RunPlan
 from sparsona.prepare import Prepared
 from sparsona.report.measured import measurements
+from sparsona.result import load
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import by_round
 from sparsona_papers._paper import Kept

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from sparsona.api import load
 from sparsona.errors import Diverged
 from sparsona.many.plan import Loader
 from sparsona.report.measured import mean_score, measure
+from sparsona.result import load
 from sparsona_papers._runs import runner_of
 from sparsona_papers.fedthin.cells import Reading, about, pack
 from sparsona_papers.pool.plan import Cell
