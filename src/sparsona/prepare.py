@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.parameter import is_lazy
 
 from sparsona.base import base_hash, copied
 from sparsona.chance import Chance
@@ -31,7 +30,7 @@ from sparsona.data.schema.schema import Schema, published_schema
 from sparsona.data.schema.understood import Line, understood
 from sparsona.engines import ENGINES
 from sparsona.engines.choice import choose_engine, training_seconds
-from sparsona.errors import InputError, one_line
+from sparsona.errors import InputError
 from sparsona.experiment import AUTO, Experiment, build, is_own
 from sparsona.export.rebuild import objective_of
 from sparsona.federation.budget import mechanisms
@@ -49,7 +48,7 @@ from sparsona.training.config import TrainConfig
 from sparsona.training.fused import choose_trainer
 from sparsona.training.objective import Objective, multilabel
 from sparsona.training.prior import output_bias
-from sparsona.training.probe import probe
+from sparsona.training.probe import called, complete, probe
 from sparsona.training.runner import ModelRunner
 from sparsona.training.vector import FlatModule
 
@@ -367,34 +366,11 @@ def _module(
 ) -> nn.Module:
     """The model; of one that was given the trained part is copied, so that the caller's stays as it is."""
     if isinstance(given, nn.Module):
-        return copied(_complete(given))
+        return copied(complete(given))
     with chance.torch("initial weights"):
         if given is not None:
-            return _complete(_called(given))
+            return complete(called(given))
         return build_model(name, shape, outputs(data), data.vocabulary)
-
-
-def _called(given: Callable[[], nn.Module]) -> nn.Module:
-    """The module that a function makes, or a class of modules without arguments."""
-    name = getattr(given, "__name__", type(given).__name__)
-    try:
-        made = given()
-    except TypeError as error:
-        fix = "give a module, or a function without arguments that makes one"
-        raise InputError(f"the model {name} cannot be made ({one_line(error)}): {fix}") from error
-    if not isinstance(made, nn.Module):
-        raise InputError(f"the model {name} makes no torch module, but something of type {type(made).__name__}")
-    return made
-
-
-def _complete(module: nn.Module) -> nn.Module:
-    """A module whose weights all have a shape; one that is lazy gets them from its first sample."""
-    if isinstance(module, torch.jit.ScriptModule):
-        raise InputError("the model is scripted or traced, which trains nothing here: give the module it was made from")
-    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-        if is_lazy(tensor):
-            raise InputError(f"the model's {name} has no shape yet: call the module once on a sample, then give it")
-    return module
 
 
 def outputs(data: Dataset) -> int:

@@ -1,19 +1,45 @@
-"""Whether a model fits its data and can be trained: tried on two samples before a run begins."""
+"""Whether a model that was given can be used, fits its data and can be trained: asked before a run begins."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
 
 from sparsona.data.dataset import Federation
-from sparsona.errors import InputError
+from sparsona.errors import InputError, one_line
 from sparsona.layout import parameters_of
 from sparsona.training.minibatch import checked_outputs
 from sparsona.training.runner import ModelRunner
 
 log = logging.getLogger(__name__)
+
+
+def called(given: Callable[[], nn.Module]) -> nn.Module:
+    """The module that a function makes, or a class of modules without arguments."""
+    name = getattr(given, "__name__", type(given).__name__)
+    try:
+        made = given()
+    except TypeError as error:
+        fix = "give a module, or a function without arguments that makes one"
+        raise InputError(f"the model {name} cannot be made ({one_line(error)}): {fix}") from error
+    if not isinstance(made, nn.Module):
+        raise InputError(f"the model {name} makes no torch module, but something of type {type(made).__name__}")
+    return made
+
+
+def complete(module: nn.Module) -> nn.Module:
+    """A module whose weights all have a shape; one that is lazy gets them from its first sample."""
+    if isinstance(module, torch.jit.ScriptModule):
+        raise InputError("the model is scripted or traced, which trains nothing here: give the module it was made from")
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(tensor):
+            raise InputError(f"the model's {name} has no shape yet: call the module once on a sample, then give it")
+    return module
 
 
 def probe(runner: ModelRunner, federation: Federation, shape: tuple[int, ...]) -> None:
