@@ -129,6 +129,13 @@ def test_same_work_ignores_where_it_is_done() -> None:
     assert one.same_work(build({"method": "fedprox"})[0]) == "method"
 
 
+def test_more_rounds_are_the_same_work_but_with_a_privacy_budget() -> None:
+    """The noise was chosen for the rounds."""
+    for privacy, found in (({}, None), ({"epsilon": 8}, "rounds")):
+        one, other = (build({"method": "fedavg", "rounds": rounds, "privacy": privacy})[0] for rounds in (5, 6))
+        assert one.same_work(other) == found
+
+
 def test_methods_are_made_from_names() -> None:
     assert repr(make_method("fedprox", {"mu": 1})).startswith("FedProx(mu=1.0, merge='mean', server=ServerStep(")
 

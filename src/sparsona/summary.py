@@ -117,10 +117,11 @@ def unfinished_summary(experiment: Experiment, metric: str, run_log: RunLog) -> 
 
 
 def _privacy(setup: Setup, rounds: Rounds) -> dict[str, Any]:
-    """The epsilon that each client has spent, with delta; `largest` is that of the client that has spent most."""
+    """The epsilon that each client has spent, the use of its last model included; `largest` is the most of any."""
     spent = {}
-    for client, mechanism in sorted((setup.privacy or {}).items()):
-        spent[client] = round(mechanism.epsilon(rounds.engine.store.get(client).queries or 0), 4)
+    for client, one in sorted((setup.privacy or {}).items()):
+        queries = min(one.most, (rounds.engine.store.get(client).queries or 0) + one.use)
+        spent[client] = round(one.epsilon(queries), 4)
     deltas = {mechanism.delta for mechanism in (setup.privacy or {}).values()}
     return {"largest": max(spent.values()), "delta": max(deltas), "epsilon": spent}
 

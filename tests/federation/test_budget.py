@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from torch import nn
 
+import sparsona
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import ContractError, InputError
 from sparsona.experiment import make_method
@@ -110,3 +111,13 @@ class Telling(FedAvg):
 def test_the_canary_finds_a_method_that_tells_about_a_row_past_its_budget() -> None:
     with pytest.raises(ContractError, match="one row changes"):
         check_budget(Telling())
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedavg-ft"])
+def test_a_summary_tells_what_each_client_has_spent(method: str) -> None:
+    """All of the plan, the use of the exported model included."""
+    found = sparsona.run(method, rounds=2, clients=2, engine="inprocess", privacy={"epsilon": 8.0})
+    privacy = found.summary["privacy"]
+    assert set(privacy["epsilon"]) == {"c0", "c1"}
+    assert all(7.5 < epsilon <= 8 for epsilon in privacy["epsilon"].values())
+    assert privacy["largest"] == max(privacy["epsilon"].values())

@@ -38,7 +38,7 @@ def mechanisms(
         planned = setup.method.queries(steps)
         each = planned.round + (steps() if alone else 0)
         total = planned.once + math.ceil(turns * each) + uses * planned.use
-        found[client] = Mechanism.planned(settings, examples, config.batch, total)
+        found[client] = Mechanism.planned(settings, examples, config.batch, total, planned.use)
     return found
 
 

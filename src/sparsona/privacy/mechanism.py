@@ -26,23 +26,27 @@ class BudgetSpent(SparsonaError):
 
 @dataclass(frozen=True)
 class Mechanism:
-    """One client's mechanism in one run, fixed before its first query, and the most queries that it may answer."""
+    """One client's mechanism in one run, fixed before its first query, and the most queries that it may answer.
+
+    `use` are the queries of one use of its model, such as the last one, in which it is exported.
+    """
 
     clip: float
     noise: float
     rate: float
     delta: float
     most: int
+    use: int = 0
 
     @classmethod
-    def planned(cls, settings: PrivacySettings, examples: int, batch: int, queries: int) -> Mechanism:
+    def planned(cls, settings: PrivacySettings, examples: int, batch: int, queries: int, use: int = 0) -> Mechanism:
         """The mechanism that keeps to the settings over `queries` queries about so many training rows."""
         rate, delta = min(1.0, batch / max(examples, 1)), settings.delta
         noise = settings.noise
         if noise is None:
             assert settings.epsilon is not None
             noise = noise_for(settings.epsilon, delta, rate, max(queries, 1))
-        return cls(settings.clip, noise, rate, delta, queries)
+        return cls(settings.clip, noise, rate, delta, queries, use)
 
     def epsilon(self, queries: int) -> float:
         """The epsilon after so many queries."""
