@@ -137,7 +137,9 @@ def test_more_rounds_are_the_same_work_but_with_a_privacy_budget() -> None:
 
 
 def test_methods_are_made_from_names() -> None:
-    assert repr(make_method("fedprox", {"mu": 1})).startswith("FedProx(mu=1.0, merge='mean', server=ServerStep(")
+    found = repr(make_method("fedprox", {"mu": 1}))
+    assert found.startswith("FedProx(")
+    assert "mu=1.0" in found
 
 
 @dataclass(frozen=True)

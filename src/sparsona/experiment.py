@@ -105,11 +105,13 @@ class Experiment(BaseModel):
     def same_work(self, other: Experiment, free: Collection[str] = ()) -> str | None:
         """The first setting in which the two experiments differ, None where one can continue the other.
 
-        Settings that are `free` may differ, besides those that always may.
+        Settings that are `free` may differ, besides those that always may. With a privacy budget the rounds may not:
+        the noise was chosen for them.
         """
         mine, theirs = (flatten(e.model_dump(mode="json")) for e in (self, other))
+        may = {*FREE, *free} - ({"rounds"} if self.privacy.is_on else set())
         for key in sorted(mine | theirs):
-            if key not in FREE and key not in free and mine.get(key) != theirs.get(key):
+            if key not in may and mine.get(key) != theirs.get(key):
                 return key
         return None
 
