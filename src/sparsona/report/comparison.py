@@ -159,6 +159,8 @@ class Comparison:
     alone: str = ""
     redrawn: bool = True
     """Whether a seed draws the test rows anew, so that an interval over seeds covers their choice, too."""
+    constant: float | None = None
+    """What the constant answer scores on test rows, the mean over clients and seeds; None where that is not known."""
 
     @property
     def best(self) -> ComparisonRow:
@@ -188,7 +190,9 @@ def compare(groups: Mapping[str, Sequence[MeasuredRun]], budget: Budget) -> Comp
     rows = [_row(label, group, alone, budget, equal, about.higher_is_better) for label, group in groups.items()]
     redrawn = not str(first.settings.get("split", {}).get("by", "")).startswith("time:")
     thriftiest = _mean([*equal.values()]) if equal else None
-    return Comparison(about.metric, about.higher_is_better, tuple(rows), thriftiest, best, redrawn)
+    constants = [told["mean"] for run in runs if (told := run.summary.get("constant")) and told["mean"] is not None]
+    constant = _mean(constants) if constants else None
+    return Comparison(about.metric, about.higher_is_better, tuple(rows), thriftiest, best, redrawn, constant)
 
 
 def best_alone(groups: Mapping[str, Sequence[MeasuredRun]], budget: Budget) -> str:

@@ -20,7 +20,7 @@ from sparsona.report.command import run_command
 from sparsona.report.comparison import LOCAL, Comparison, ComparisonRow, compare, gains, group_runs, key_of
 from sparsona.report.measured import MeasuredRun, Measurement, bottom_decile, mean_score, same_clients
 from sparsona.report.statistics import Interval
-from sparsona.report.words import Answer, answer, chosen_rates, no_better_than_constant, runaway
+from sparsona.report.words import Answer, answer, chosen_rates, constant_advice, no_better_than_constant, runaway
 from sparsona.runs.budget import Budget
 from sparsona.wire import Ledger
 from sparsona.words import counted
@@ -50,7 +50,7 @@ def page_data(
             run_command(settings, "my-run"),
             f"sparsona export my-run --client {quote(min(first.traffic))} --to model.safetensors",
         ),
-        _compare_command(settings),
+        _compare_command(_without_rate(first)),
         raced,
     )
     data = {
@@ -82,8 +82,10 @@ def page_data(
 def _warnings(runs: Sequence[MeasuredRun]) -> list[str]:
     """Runs that diverged, and what is doubtful in their tables: each line once, though all runs have the same table."""
     diverged = [f"{run.path.name}: {told}" for run in runs if (told := run.diverged or runaway(run.loss))]
-    near = [f"{run.path.name}: {no_better_than_constant(run.summary)}" for run in runs if _near_constant(run)]
-    return diverged + near + listed(dict.fromkeys(line for run in runs for line in run.about.doubts))
+    near = [run for run in runs if _near_constant(run)]
+    names = ", ".join(dict.fromkeys(run.method for run in near))
+    advice = [f"{names}: no better than a constant answer; {constant_advice(near[0].about.metric)}"] if near else []
+    return diverged + advice + listed(dict.fromkeys(line for run in runs for line in run.about.doubts))
 
 
 def _near_constant(run: MeasuredRun) -> bool:
@@ -95,6 +97,12 @@ def _compare_command(settings: Mapping[str, Any]) -> str:
     if GIVEN in (settings["data"], settings["model"]):
         return run_command({**settings, "method": LOCAL, "options": {}}, LOCAL)
     return run_command(settings).replace("sparsona run", "sparsona compare", 1)
+
+
+def _without_rate(run: MeasuredRun) -> Mapping[str, Any]:
+    """The settings of a run without a learning rate that it has chosen: other methods choose their own."""
+    training = {key: value for key, value in run.settings.get("training", {}).items() if key != "lr"}
+    return run.settings if run.about.rate is None else {**run.settings, "training": training}
 
 
 def _number(value: float | None) -> float | None:

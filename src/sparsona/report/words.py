@@ -86,27 +86,43 @@ def no_better_than_constant(summary: Mapping[str, Any]) -> str:
 
     >>> scores = {"metric": "accuracy", "accuracy": {"pre": {"mean": 0.944}}, "constant": {"mean": 0.94}}
     >>> no_better_than_constant(scores)
-    'warning: the models score 94.4 %, and always saying the most frequent class 94.0 %: measure --metric auc or ...'
+    'warning: the models score 94.4 %, and always saying the most frequent class scores 94.0 %: measure --metric ...'
     >>> no_better_than_constant({**scores, "constant": {"mean": 0.6}})
     ''
     """
     metric = str(summary["metric"])
     found, constant = summary[metric].get("pre", {}).get("mean"), summary.get("constant", {}).get("mean")
+    if constant is None or not near_constant(found, constant, metric):
+        return ""
+    both = f"the models score {score_text(found, metric)}, and {_constant(constant, metric)}"
+    return f"warning: {both}: {constant_advice(metric)}"
+
+
+def near_constant(score: float | None, constant: float | None, metric: str) -> bool:
+    """Whether the constant answer scores within a point of the models, or within a hundredth of itself, or better."""
     one = known(metric)
-    if found is None or constant is None or one is None:
-        return ""
+    if score is None or constant is None or one is None:
+        return False
     margin = NEAR if in_percent(metric) else NEAR * abs(constant)
-    if (found - constant if one.higher_is_better else constant - found) > margin:
-        return ""
-    said = "the mean" if "regression" in one.tasks else "the most frequent class"
+    return (score - constant if one.higher_is_better else constant - score) <= margin
+
+
+def _constant(score: float, metric: str) -> str:
+    said = "the mean" if _is_regression(metric) else "the most frequent class"
+    return f"always saying {said} scores {score_text(score, metric)}"
+
+
+def constant_advice(metric: str) -> str:
+    """What to do where no model is better than the constant answer."""
+    if _is_regression(metric):
+        return "try more rounds, another learning rate or model"
     other = "balanced-accuracy" if metric == "auc" else "auc"
-    advice = (
-        "try more rounds, another learning rate or model"
-        if "regression" in one.tasks
-        else f"measure --metric {other} or --metric sensitivity, and try --class-weights balanced"
-    )
-    both = f"the models score {score_text(found, metric)}, and always saying {said} {score_text(constant, metric)}"
-    return f"warning: {both}: {advice}"
+    return f"measure --metric {other} or --metric sensitivity, and try --class-weights balanced"
+
+
+def _is_regression(metric: str) -> bool:
+    one = known(metric)
+    return one is not None and "regression" in one.tasks
 
 
 def answer(
@@ -131,8 +147,14 @@ def answer(
     compared = bool(found.alone) and bool(federated)
     unclear = best.lead if not best.alone and best.lead is not None and not best.lead.clear else None
     scores = _scores(best, found)
+    worthless = len(found.rows) > 1 and near_constant(best.pre.mean if best.pre else None, found.constant, found.metric)
     if len(found.rows) == 1:
         which = f"There is one method here, {best.label}: {scores}."
+    elif worthless:
+        which = (
+            f"No method is clearly better than a constant answer: {best.label} is the best of {rivals_text} on "
+            f"validation data, and {scores}; {_constant(found.constant or 0.0, found.metric)}."
+        )
     elif best.alone and federated:
         rivals = max(raced - len(found.rows) + len(federated), len(federated))
         none = "the one federated method does no" if rivals == 1 else f"none of {rivals} federated methods does"
@@ -163,7 +185,21 @@ def answer(
             now = (
                 f"Run it and {found.alone} with other seeds (seed=1, 2, ...) before you decide; this is how it was run:"
             )
-    return Answer(best.label, which, gain, _cost(found, best, clients, rounds), now, commands, sure=not unclear)
+    if worthless:
+        now = f"Do not decide by these scores; {constant_advice(found.metric)}:"
+        commands = (_otherwise_measured(compare_command, found.metric, rounds),)
+    sure = not unclear and not worthless
+    return Answer(best.label, which, gain, _cost(found, best, clients, rounds), now, commands, sure)
+
+
+def _otherwise_measured(command: str, metric: str, rounds: int) -> str:
+    """The comparison again, by a metric that a constant answer cannot raise, or for longer."""
+    if not command.startswith("sparsona compare"):
+        return command
+    if _is_regression(metric):
+        return f"{command} --rounds {3 * rounds}"
+    asked = "" if "--metric" in command else " --metric auc"
+    return f"{command}{asked} --class-weights balanced"
 
 
 def _all_diverged(first: ComparisonRow, compare_command: str) -> Answer:
@@ -218,11 +254,10 @@ def _possible(score: float, metric: str) -> float:
 def _gained(found: Comparison, gains: Sequence[float]) -> str:
     best, metric = found.best, found.metric
     worse = [value for value in gains if value < 0]
-    mean = sum(gains) / len(gains) if gains else math.nan
-    word = "gains" if mean >= 0 else "loses"
-    half = best.gain.half if best.gain is not None else None
-    doubt = "" if half is None or best.gain is None or abs(best.gain.mean) > half else ", which may be chance"
-    first = f"Against training alone ({found.alone}) a client {word} {difference_text(mean, metric)} on average{doubt}"
+    gain = best.gain or Interval(math.nan, None, 0)
+    word = "gains" if gain.mean >= 0 else "loses"
+    by = difference_text(gain.mean, metric)
+    first = f"Against training alone ({found.alone}) a client {word} {by} on average{_gain_range(gain, found)}"
     if best.verdicts:
         return f"{first}; {_told(best.verdicts)}."
     if not worse:
@@ -231,6 +266,20 @@ def _gained(found: Comparison, gains: Sequence[float]) -> str:
         f"{first}; {len(worse)} of {counted(len(gains), 'client')} ({100 * len(worse) / len(gains):.0f} %) "
         f"{'is' if len(worse) == 1 else 'are'} worse off, at most by {difference_text(min(worse), metric)}."
     )
+
+
+def _gain_range(gain: Interval, found: Comparison) -> str:
+    """The interval of a gain, and whether chance may have made it.
+
+    >>> some = Comparison("accuracy", True, (), None)
+    >>> _gain_range(Interval(0.05, 0.02, 3), some), _gain_range(Interval(0.05, None, 1), some)
+    (' (95 % interval over 3 seeds: +3.0 to +7.0)', ' with one seed')
+    """
+    if gain.half is None:
+        return " with one seed"
+    low, high = (f"{100 * v:+.1f}" if in_percent(found.metric) else f"{v:+.3g}" for v in (gain.low, gain.high))
+    doubt = "" if abs(gain.mean) > gain.half else ", which may be chance"
+    return f" (95 % interval over {gain.count} seeds: {low} to {high}){doubt}"
 
 
 def _told(verdicts: Sequence[Verdict]) -> str:
