@@ -45,9 +45,8 @@ def run(
         )
         for number, (a, b) in enumerate(scores, 1)
     )
-    about = About(
-        "accuracy" if higher else "mae", higher, 10, {"a": ClientData(9, rows, 5), "b": ClientData(9, rows, 5)}
-    )
+    data = ClientData(10 * rows, rows, 5)
+    about = About("accuracy" if higher else "mae", higher, 10, {"a": data, "b": data})
     settings = {**BASE, "method": method, "seed": seed, **more}
     total = Ledger(values=round(len(scores) * mb * 1e6))
     path = Path(f"{method}-{seed}")
@@ -304,12 +303,14 @@ def test_what_the_sentences_say_is_so(
         assert which.startswith(("Train alone", "No method"))
         return
     each = [sign * float(np.mean(named[best][seed]) - np.mean(a[seed])) for seed in seeds]
-    spread = interval(each)
+    spread, checked = interval(each, 5 / 10_000), interval(each, 0.1)  # test and validation rows to training rows
     assert spread is not None
     assert spread.half is not None
+    assert checked is not None
+    assert checked.half is not None
     assert ("gains" in gain) == (spread.mean >= 0)
     assert (f"{100 * abs(spread.mean):.1f} point" if higher else f"{abs(spread.mean):.3g}") in gain
     if abs(abs(spread.mean) - spread.half) > 1e-6:
         assert ("may be chance" in gain) == (abs(spread.mean) <= spread.half)
         if which.startswith("Use") and len(seeds) > 2:
-            assert spread.mean > spread.half, "advice needs a lead that seeds do not explain"
+            assert checked.mean > checked.half - 1e-6, "advice needs a lead that seeds do not explain"

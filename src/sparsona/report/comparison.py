@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -257,32 +257,43 @@ def _row(
             found = list(gains(measured.test["pre"], rival.test["pre"], higher).values())
             differences.append(_mean(found))
             helped += found
+    scored, checked = (shared_rows(group, part) for part in ("test", "validation"))
     ends = [run.within(equal[key_of(run)], budget.clock) for run in group if key_of(run) in equal]
     spent = [_spent(run, budget) for run in group]
     return ComparisonRow(
         label=label,
         seeds=len(counted),
-        pre=interval([mean_score(m.test["pre"]) for _, m in counted]),
-        post=interval([mean_score(m.test["post"]) for _, m in counted]),
-        validation=interval([mean_score(m.validation["pre"]) for _, m in counted]),
-        gain=interval(differences),
+        pre=interval([mean_score(m.test["pre"]) for _, m in counted], scored),
+        post=interval([mean_score(m.test["post"]) for _, m in counted], scored),
+        validation=interval([mean_score(m.validation["pre"]) for _, m in counted], checked),
+        gain=interval(differences, scored),
         decile=_mean([bottom_decile(m.test["pre"], higher) for _, m in counted]),
         worse_off=_worse_off(told, helped),
         up=_mean([one.up for one in spent]),
         down=_mean([one.down for one in spent]),
-        at_equal=interval([mean_score(m.test["pre"]) for m in ends if m is not None]),
+        at_equal=interval([mean_score(m.test["pre"]) for m in ends if m is not None], scored),
         flops=_mean([one.flops for one in spent]),
         simulated=_mean([one.seconds for one in spent]),
         seconds=_mean([_real_seconds(run, budget) for run in group]),
-        lead=_lead(pairs, higher),
+        lead=_lead(pairs, higher, checked),
         alone=alone_too,
         others={
-            metric: interval([mean_score(m.others.get(metric, {})) for _, m in counted])
+            metric: interval([mean_score(m.others.get(metric, {})) for _, m in counted], scored)
             for metric in (counted[0][1].others if counted else ())
         },
         verdicts=tuple(told),
         improving=2 * sum(run.improving for run in group) > len(group),
     )
+
+
+def shared_rows(group: Sequence[MeasuredRun], part: Literal["test", "validation"]) -> float:
+    """The ratio of scored to training rows; 0 where a seed does not divide the rows anew, as in a split by time."""
+    first = group[0]
+    if str(first.settings.get("split", {}).get("by", "")).startswith("time:"):
+        return 0.0
+    clients = first.about.clients.values()
+    scored = sum(one.test if part == "test" else one.validation for one in clients)
+    return scored / max(sum(one.train for one in clients), 1)
 
 
 def _why_diverged(group: Sequence[MeasuredRun]) -> str:
@@ -307,7 +318,7 @@ SEEDS = 3
 """From so many on, seeds tell what they differ by."""
 
 
-def _lead(pairs: Sequence[tuple[MeasuredRun, Scores, Scores]], higher: bool) -> Lead | None:
+def _lead(pairs: Sequence[tuple[MeasuredRun, Scores, Scores]], higher: bool, shared: float) -> Lead | None:
     """The lead of validation scores over those of training alone, a pair a seed; None where there are none."""
     found = [(run, mine, alone, gains(mine, alone, higher)) for run, mine, alone in pairs]
     found = [one for one in found if one[3]]
@@ -315,7 +326,7 @@ def _lead(pairs: Sequence[tuple[MeasuredRun, Scores, Scores]], higher: bool) -> 
         return None
     by_seed = [_mean([*each.values()]) for *_, each in found]
     if len(by_seed) >= SEEDS:
-        spread = interval(by_seed)
+        spread = interval(by_seed, shared)
         half = math.inf if spread is None or spread.half is None else spread.half
     elif found[0][0].about.metric == "accuracy":
         errors = [

@@ -42,18 +42,25 @@ def half_width(values: Sequence[float]) -> float:
     return float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)) * error
 
 
-def interval(values: Sequence[float]) -> Interval | None:
+def interval(values: Sequence[float], shared: float = 0.0) -> Interval | None:
     """Student's interval of the mean; None without values. Values that are not finite do not count.
+
+    `shared` is the ratio of scored to training rows, where every value comes of a new division of the same rows: the
+    values are alike then, and the interval is as much wider (Nadeau and Bengio, "Inference for the Generalization
+    Error", Machine Learning 52, 2003).
 
     >>> interval([1.0, 2.0, 3.0])
     Interval(mean=2.0, half=2.48414, count=3)
+    >>> interval([1.0, 2.0, 3.0], shared=0.25)
+    Interval(mean=2.0, half=3.28621, count=3)
     """
     known = np.array([value for value in values if math.isfinite(value)], np.float64)
     if not len(known):
         return None
     if len(known) == 1:
         return Interval(float(known[0]), None, 1)
-    return Interval(float(known.mean()), float(f"{half_width(known.tolist()):.6g}"), len(known))
+    half = half_width(known.tolist()) * math.sqrt(1 + shared * len(known))
+    return Interval(float(known.mean()), float(f"{half:.6g}"), len(known))
 
 
 def paired_p(differences: Sequence[float]) -> float:
