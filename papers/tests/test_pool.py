@@ -64,7 +64,7 @@ def made_up(plan: PoolPlan, losses: dict[str, float], sent: dict[str, float]) ->
     """Cells of a study in which every row has the same loss everywhere, but for a little chance."""
     rng, out = np.random.default_rng(0), {}
     for task in plan.tasks:
-        owners = task.tests()[1]
+        owners = np.sort(task.tests()[1])
         for row in plan.rows:
             for trial in range(len(trials(row, plan))):
                 out[Cell(task, row, trial, 0, plan).name] = {"validation": {"loss": losses[row] + trial}}
@@ -73,6 +73,7 @@ def made_up(plan: PoolPlan, losses: dict[str, float], sent: dict[str, float]) ->
                 means = [float(rows[owners == name].mean()) for name in np.unique(owners)]
                 out[Cell(task, row, 0, seed, plan).name] = {
                     "loss": means, "score": [1 - mean for mean in means], "others": {}, "validation": {"loss": 0.0},
+                    "tests": np.unique(owners, return_counts=True)[1].tolist(),
                     "models": {"up": sent.get(row, 0.0), "down": 0.0},
                     "rows": pack(np.rint(32 * rows).astype(np.uint8)),
                 }  # fmt: skip

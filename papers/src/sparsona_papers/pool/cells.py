@@ -48,6 +48,8 @@ def read_off(cell: Cell, folder: Path, loader: Loader) -> dict[str, Any]:
     if not np.array_equal(setup.federation.data.targets[order[at]].reshape(-1), targets):
         raise AssertionError(f"{cell.name}: the rows of the run are not those of the file")
     losses, scores = rated(torch.cat(outputs)[at], targets, cell.task)
+    _, counts = np.unique(owners, return_counts=True)
+    by_owner = losses[np.argsort(owners, kind="stable")]
     dense = 4 * setup.task.layout.size * len(setup.task.clients)
     return {
         **told,
@@ -55,7 +57,8 @@ def read_off(cell: Cell, folder: Path, loader: Loader) -> dict[str, Any]:
         "loss": _by_owner(losses, owners),
         "score": _by_owner(scores, owners),
         "others": {name: _mean(found) for name, found in kept.others.items()},
-        "rows": pack(np.clip(np.rint(losses * FINE), 0, 255).astype(np.uint8)),
+        "tests": counts.tolist(),
+        "rows": pack(np.clip(np.rint(by_owner * FINE), 0, 255).astype(np.uint8)),
     }
 
 
