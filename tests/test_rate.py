@@ -90,8 +90,8 @@ def test_a_run_that_goes_on_keeps_its_rate_and_how_it_was_chosen(tmp_path: Path)
 
 
 def test_a_privacy_budget_is_not_spent_on_trials(caplog: pytest.LogCaptureFixture) -> None:
-    settings = {"method": "fedavg", "rounds": 2, "privacy": {"noise": 1.0}, "model": "logistic"}
-    assert search_rate(prepare(settings, data=WARDS)) is None
+    settings = {"method": "fedavg", "rounds": 2, "privacy": {"noise": 1.0}, "training": {"lr": "auto"}}
+    assert search_rate(prepare(settings)) is None
     assert "budget" in caplog.text
 
 
