@@ -30,6 +30,12 @@ def runs(kept: Kept, plan: PoolPlan, task: PoolTask, row: str) -> list[Mapping[s
     return [] if any("diverged" in run for run in found) else found
 
 
+def whole(kept: Kept, plan: PoolPlan, rows: Sequence[str]) -> bool:
+    """Whether the chosen trials' runs of some rows have ended on all tasks. One that diverged has ended, too."""
+    cells = [finals(kept, task, row, plan) for task in plan.tasks for row in rows]
+    return all(own and all(cell.name in kept for cell in own) for own in cells)
+
+
 def read(found: Sequence[Mapping[str, Any]], key: str) -> Scores:
     """A number of each owner, seeds x owners."""
     return np.array([run[key] for run in found], np.float64)
@@ -41,11 +47,12 @@ def models_sent(found: Sequence[Mapping[str, Any]]) -> float:
 
 
 def best(kept: Kept, plan: PoolPlan, task: PoolTask, rows: Sequence[str]) -> str | None:
-    """The row with the lowest mean loss on test rows: chosen in the rivals' favour. None unless all are there."""
-    found = {row: runs(kept, plan, task, row) for row in rows}
-    if not all(found.values()):
-        return None
-    return min(rows, key=lambda row: float(read(found[row], "loss").mean()))
+    """The row with the lowest mean loss on test rows: chosen in the rivals' favour. None where there is none.
+
+    A row of which a seed diverged is left out, as the protocol says.
+    """
+    found = {row: own for row in rows if (own := runs(kept, plan, task, row))}
+    return min(found, key=lambda row: float(read(found[row], "loss").mean()), default=None)
 
 
 def one_sided(worse: Scores, flips: int = 1999, seed: int = 0) -> float:
@@ -105,8 +112,9 @@ def _below(claim: str, kept: Kept, plan: PoolPlan, rivals: Mapping[PoolTask, str
     ahead = [name for name, effect in effects.items() if effect.value < 0]
     harmed = [name for name, effect in effects.items() if effect.low > 0]
     told = f"below on {len(ahead)} of {len(effects)} tasks; above outside the noise on {', '.join(harmed) or 'none'}"
-    whole = len(effects) == len(plan.tasks)
-    return Verdict(claim, len(ahead) >= ENOUGH * len(plan.tasks) and not harmed if whole else None, told)
+    asked = (OURS, UNSHARED) if UNSHARED in rivals.values() else (OURS, *ALONE)
+    decided = len(ahead) >= ENOUGH * len(plan.tasks) and not harmed
+    return Verdict(claim, decided if whole(kept, plan, asked) else None, told)
 
 
 def _dense(kept: Kept, plan: PoolPlan) -> Verdict:
@@ -123,7 +131,8 @@ def _dense(kept: Kept, plan: PoolPlan) -> Verdict:
         return Verdict(claim, None, "no task is complete")
     effect, ratio = bootstrap(relative), float(np.exp(np.mean(np.log(ratios))))
     told = f"{_percent(effect)} of its loss over {len(relative)} tasks; it sends {ratio:.1f} times the bytes"
-    return Verdict(claim, effect.high < MARGIN and ratio >= THINNER if len(relative) == len(plan.tasks) else None, told)
+    decided = effect.high < MARGIN and ratio >= THINNER
+    return Verdict(claim, decided if whole(kept, plan, (OURS, DENSE)) else None, told)
 
 
 def _points(kept: Kept, plan: PoolPlan, rivals: Mapping[PoolTask, str | None]) -> Verdict:
@@ -134,7 +143,7 @@ def _points(kept: Kept, plan: PoolPlan, rivals: Mapping[PoolTask, str | None]) -
         return Verdict(claim, None, "no task is complete")
     effect, level = bootstrap(known), sum(own.mean() >= -POINTS for own in known.values())
     told = f"{_percent(effect)} points over {len(known)} tasks; within half a point or above on {level}"
-    return Verdict(claim, effect.low > -POINTS if len(known) == len(plan.tasks) else None, told)
+    return Verdict(claim, effect.low > -POINTS if whole(kept, plan, (OURS, *FORBIDDEN)) else None, told)
 
 
 def _harm(kept: Kept, plan: PoolPlan, rivals: Mapping[PoolTask, str | None]) -> Verdict:
@@ -147,7 +156,7 @@ def _harm(kept: Kept, plan: PoolPlan, rivals: Mapping[PoolTask, str | None]) -> 
         return Verdict(claim, None, "no task is complete")
     mean = float(np.mean(list(shares.values())))
     told = f"{mean:.1%} of the owners, mean of {len(shares)} tasks; most on {max(shares, key=lambda k: shares[k])}"
-    return Verdict(claim, mean <= MOST_LOSERS if len(shares) == len(plan.tasks) else None, told)
+    return Verdict(claim, mean <= MOST_LOSERS if whole(kept, plan, (OURS, *ALONE)) else None, told)
 
 
 def losing(kept: Kept, plan: PoolPlan, task: PoolTask, row: str, rival: str) -> float | None:

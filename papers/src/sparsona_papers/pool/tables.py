@@ -7,7 +7,7 @@ import numpy as np
 from sparsona_papers._paper import Kept
 from sparsona_papers.fedthin.analysis import bootstrap
 from sparsona_papers.pool.analysis import best, gap, losing, models_sent, read, runs, verdicts
-from sparsona_papers.pool.plan import ALONE, OURS, PoolPlan, chosen, ready, trials
+from sparsona_papers.pool.plan import ALONE, OURS, PoolPlan, chosen, finals, ready, trials
 from sparsona_papers.pool.tasks import PoolTask
 
 WORDS = {True: "supported", False: "**not supported**", None: "open: runs are missing"}
@@ -38,6 +38,9 @@ def _task(kept: Kept, plan: PoolPlan, task: PoolTask) -> list[str]:
     for row in plan.rows:
         found = runs(kept, plan, task, row)
         if not found:
+            ended = [kept[cell.name] for cell in finals(kept, task, row, plan) if cell.name in kept]
+            if lost := sum("diverged" in run for run in ended):
+                lines.append(f"| {row} | left out: {lost} of {len(ended)} seeds diverged | - | - | - | - | - | - |")
             continue
         less = gap(kept, plan, task, row)
         effect = None if less is None or row == OURS else bootstrap({task.name: less}, repeats=2000)
