@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -55,3 +57,28 @@ def test_numpys_global_generator_is_not_touched() -> None:
 def test_a_seed_is_not_negative() -> None:
     with pytest.raises(OverflowError):
         Chance(-1).rng("draw")
+
+
+def test_blocks_of_two_threads_do_not_mix_their_numbers() -> None:
+    """The other thread must wait: torch has one generator for all."""
+    inside, drawn = threading.Event(), dict[str, list[float]]()
+
+    def draw(name: str, wait: threading.Event | None) -> None:
+        with Chance(3).torch(name):
+            inside.set()
+            first = torch.rand(2).tolist()
+            if wait is not None:
+                wait.wait(0.2)
+            drawn[name] = [*first, *torch.rand(2).tolist()]
+
+    other = threading.Thread(target=draw, args=("b", None))
+    one = threading.Thread(target=draw, args=("a", threading.Event()))
+    one.start()
+    inside.wait(5)
+    other.start()
+    one.join(5)
+    other.join(5)
+    for name, found in drawn.items():
+        with Chance(3).torch(name):
+            assert found == torch.rand(2).tolist() + torch.rand(2).tolist()
+    assert len(drawn) == 2

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +12,12 @@ from functools import lru_cache
 
 import numpy as np
 import torch
+
+_turn = threading.RLock()
+"""Whose block has torch's generator."""
+
+if hasattr(os, "register_at_fork"):  # not on Windows; a forked child must not wait for a thread that it does not have
+    os.register_at_fork(before=_turn.acquire, after_in_parent=_turn.release, after_in_child=_turn.release)
 
 
 @lru_cache(maxsize=4096)
@@ -53,7 +61,14 @@ class Chance:
 
     @contextmanager
     def torch(self, purpose: str, *, round: int = 0, client: str = "", device: str = "cpu") -> Iterator[None]:
-        """Within this block torch's generator is ours (dropout, initial weights); afterwards it is as it was."""
+        """Within this block torch's generator is ours (dropout, initial weights); afterwards it is as it was.
+
+        Torch has one for all threads, so another thread's block waits: two runs in threads do not mix their numbers.
+        """
+        with _turn:
+            yield from self._seeded(purpose, round, client, device)
+
+    def _seeded(self, purpose: str, round: int, client: str, device: str) -> Iterator[None]:
         state = self._sequence(purpose, round, client, 0).generate_state(1, np.uint64)[0]
         seed = int(state & np.uint64(2**63 - 1))
         # Not torch.manual_seed: it also notes the seed, with a stack trace, for every kind of device that torch knows

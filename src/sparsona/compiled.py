@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import logging
+import os
+import shutil
+import tempfile
 import zlib
 from collections.abc import Callable
 from functools import cache
@@ -13,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from numba.extending import intrinsic
 
+log = logging.getLogger(__name__)
 F = TypeVar("F", bound=Callable[..., Any])
 
 Places: TypeAlias = npt.NDArray[np.uint64]
@@ -33,6 +39,38 @@ def _fingerprint(folder: Path) -> str:
     return f"{zlib.crc32(b''.join(source.read_bytes() for source in sources)):08x}"
 
 
+def _jitted(function: Callable[..., Any], fastmath: bool | set[str]) -> Any:
+    """Compile with a cache on disk; where no folder can be written, with a temporary one, or none."""
+
+    def jit(cache: bool) -> Any:
+        return numba.njit(cache=cache, nogil=True, error_model="numpy", fastmath=fastmath)(function)
+
+    for _ in range(2):
+        try:
+            return jit(True)
+        except RuntimeError:  # numba: no locator available
+            if not _take_temporary_cache():
+                break
+    return jit(False)
+
+
+@cache
+def _take_temporary_cache() -> bool:
+    """Have numba keep compiled code in a folder that is removed when this process ends; its children use it, too."""
+    try:
+        folder = tempfile.mkdtemp(prefix="sparsona-numba-")
+    except OSError:
+        folder = ""
+    where = "is compiled again by each process" if not folder else "is kept in a temporary folder"
+    fix = "set NUMBA_CACHE_DIR to a folder that can be written"
+    log.warning("numba can write neither beside the package nor in the home folder: compiled code %s; %s", where, fix)
+    if folder:
+        os.environ["NUMBA_CACHE_DIR"] = folder
+        setattr(numba.config, "CACHE_DIR", folder)  # noqa: B010 (numba's types do not know it)
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return bool(folder)
+
+
 def compiled(function: F) -> F:
     """Compile `function` on its first call, once a machine: the code is cached on disk, under a name of its own for
     every state of the sources beside it. Sums keep the order they are written in.
@@ -41,7 +79,7 @@ def compiled(function: F) -> F:
     bytes.
     """
     function.__qualname__ += f".{_fingerprint(Path(function.__code__.co_filename).parent)}"
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=False)(function))
+    return cast(F, _jitted(function, False))
 
 
 def compiled_sums(function: F) -> F:
@@ -51,7 +89,7 @@ def compiled_sums(function: F) -> F:
     """
     function.__qualname__ += f".{_fingerprint(Path(function.__code__.co_filename).parent)}"
     loose = {"reassoc", "contract", "nsz"}
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=loose)(function))
+    return cast(F, _jitted(function, loose))
 
 
 if TYPE_CHECKING:

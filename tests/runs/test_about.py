@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import sparsona
+from sparsona.cli import app
 from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.errors import RunError
-from sparsona.runs.about import About, ClientData, changed_clients, read_about, row_hashes, write_about
+from sparsona.runs.about import About, ClientData, changed_clients, changed_since, read_about, row_hashes, write_about
 
 
 def test_a_run_says_what_its_clients_hold(tmp_path: Path) -> None:
@@ -68,3 +72,31 @@ def test_clients_that_have_come_or_gone_have_changed(tmp_path: Path) -> None:
     assert changed_clients(tmp_path, about("east", hashed=False)) == [], "a server that sees no rows"
     write_about(tmp_path, about("east", "west", hashed=False))
     assert changed_clients(tmp_path, about("east")) == [], "an older version noted nothing"
+
+
+def test_the_environment_names_commit_packages_and_command(tmp_path: Path) -> None:
+    sparsona.run("local", clients=2, rounds=1, engine="inprocess", out=tmp_path / "run")
+    about = read_about(tmp_path / "run")
+    assert about.packages["torch"] == about.environment["torch"]
+    assert {"numpy", "pydantic", "safetensors", "pytest"} <= about.packages.keys(), "all that is imported"
+    assert about.command, "how it was started"
+    assert re.fullmatch(r"[0-9a-f]{40}\+?|", about.environment.get("commit", ""))
+
+
+def test_a_run_that_is_repeated_says_what_has_changed(tmp_path: Path) -> None:
+    sparsona.run("local", clients=2, rounds=1, engine="inprocess", out=tmp_path / "run")
+    assert changed_since(tmp_path / "run") == []
+    about = read_about(tmp_path / "run")
+    older = replace(
+        about,
+        packages={**about.packages, "a-plug-in": "1.0"},
+        environment={**about.environment, "numpy": "1.0", "cores": about.environment["cores"]},
+    )
+    write_about(tmp_path / "run", older)
+    found = changed_since(tmp_path / "run")
+    assert [line.split()[0] for line in found] == ["a-plug-in", "numpy"]
+    asked = ["run", str(tmp_path / "run" / "experiment.toml"), "--out", str(tmp_path / "again")]
+    told = CliRunner().invoke(app, asked)
+    assert told.exit_code == 0, told.output
+    assert "digest: the same" in told.output
+    assert "numpy was 1.0" in told.output

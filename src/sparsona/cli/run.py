@@ -50,6 +50,7 @@ def run(
     from sparsona.report.clients import clients_table, pool_lines
     from sparsona.report.listing import table
     from sparsona.resume import earlier_run
+    from sparsona.runs.about import changed_since
     from sparsona.runs.clients import pooled
     from sparsona.runs.directory import RunDirectory
 
@@ -70,6 +71,10 @@ def run(
         name = stem(experiment.method, experiment.data, experiment.seed)
         there = RunDirectory.around(file)
         folder = there.path if there and resume else folder_for(name, resume)
+    repeated = RunDirectory.around(file) if file.suffix == ".toml" and not resume else None
+    if repeated is not None and (repeated.path / "about.json").exists() and not quiet:
+        for line in changed_since(repeated.path):
+            err.print(f"since {repeated.path}: {line}", soft_wrap=True, highlight=False, markup=False)
     if not quiet and (lines := prepared.understood()):
         err.print(table("what was understood", ("", "understood", "decided"), lines))
     for line in listed(prepared.doubts):
@@ -95,6 +100,10 @@ def run(
             out.print(clients_table(clients, done.summary["metric"], experiment.split.fewest, repeats))
         for line in pool_lines(folder, done.summary["metric"]) if repeats == 1 else ():
             out.print(line, soft_wrap=True, highlight=False, markup=False)
+        if repeated is not None and repeated.summary_file.exists() and repeats == 1:
+            same = repeated.summary()["digest"] == done.summary["digest"]
+            told = "the same as that of" if same else "another than that of"
+            out.print(f"digest: {told} {repeated.path}", soft_wrap=True, highlight=False)
         out.print(f"results: {folder}", soft_wrap=True)
 
 

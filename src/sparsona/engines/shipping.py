@@ -70,7 +70,8 @@ def setup_of(arrays: SetupArrays) -> Setup:
     except (AttributeError, ImportError) as error:
         raise InputError(
             f"a worker process cannot find the model, method or objective ({error}): "
-            "put it into a module that can be imported, or choose --engine inprocess"
+            "put it into a module that can be imported (in a notebook, begin its cell with %%writefile mine.py and "
+            "import mine), or choose --engine inprocess"
         ) from None
     data = replace(setup.federation.data, inputs=inputs, targets=targets)
     return replace(setup, federation=Federation(data, SplitTable(names, bounds, indices)))

@@ -6,9 +6,12 @@ import hashlib
 import json
 import os
 import platform
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +82,10 @@ class About:
     clients: Mapping[str, ClientData] = field(default_factory=dict)
     class_names: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
+    """The versions of all distributions that were imported when the run began, plug-ins among them."""
+    command: tuple[str, ...] = ()
+    """The command that started the run. It may name folders, so reports do not show it."""
     doubts: tuple[str, ...] = ()
     """What in the tables was probably wrong, one line each."""
     added: tuple[str, ...] = ()
@@ -103,7 +110,14 @@ def describe(federation: Federation, objective: Objective, weights: int, rows: R
     }
     names = data.class_names or tuple(str(label) for label in range(data.classes))
     return About(
-        objective.metric_name, objective.higher_is_better, weights, clients, tuple(map(str, names)), environment()
+        objective.metric_name,
+        objective.higher_is_better,
+        weights,
+        clients,
+        tuple(map(str, names)),
+        environment(),
+        packages=imported_packages(),
+        command=command_line(),
     )
 
 
@@ -152,17 +166,71 @@ def _columns(data: Dataset, rows: Rows | None, chosen: Indices) -> Iterator[tupl
 def environment() -> dict[str, str]:
     """Versions and the machine; nothing that names a person, a host or a path.
 
-    `instructions` is the instruction set that torch uses: results may differ in the last bits on another one.
+    `instructions` is the instruction set that torch uses: results may differ in the last bits on another one. `commit`
+    is that of Sparsona's sources, where they are a clone of the repository.
     """
     packages = ("torch", "numpy", "scipy", "scikit-learn", "numba")
+    commit = source_commit()
     return {
         "sparsona": __version__,
+        **({"commit": commit} if commit else {}),
         "python": platform.python_version(),
         **{name: version(name) for name in packages},
         "system": f"{platform.system()} {platform.machine()}",
         "cores": str(os.cpu_count() or 1),
         "instructions": torch.backends.cpu.get_cpu_capability(),
     }
+
+
+@cache
+def source_commit() -> str:
+    """The commit of the clone that this package runs from, with a plus sign if files have changed; empty without."""
+    root = Path(__file__).parents[3]
+    if not (root / ".git").exists():
+        return ""
+
+    def git(*words: str) -> str:
+        asked = ["git", "-C", str(root), *words]
+        return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no", "src") else "")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def imported_packages() -> dict[str, str]:
+    """The version of every distribution of which a module is imported now."""
+    names = {name.partition(".")[0] for name in sys.modules}
+    found = {one for name, several in _distributions().items() if name in names for one in several}
+    return {name: version(name) for name in sorted(found, key=str.lower)}
+
+
+@cache
+def _distributions() -> Mapping[str, list[str]]:
+    return packages_distributions()
+
+
+def changed_since(folder: Path) -> list[str]:
+    """What of versions and machine differs from when the run in `folder` began, one line each."""
+    then = read_about(folder)
+    before = {**then.packages, **then.environment}
+    after = {**imported_packages(), **environment()}
+    shared = {name for name in before.keys() & after.keys() if before[name] != after[name]}
+    gone = {name for name in then.packages if name not in after and not _is_there(name)}
+    return [f"{name} was {before[name]}, is {after.get(name, 'not installed')}" for name in sorted(shared | gone)]
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return bool(version(package))
+    except PackageNotFoundError:
+        return False
+
+
+def command_line() -> tuple[str, ...]:
+    """The command of this process: the program by its name, without the folder that it is in."""
+    return (Path(sys.argv[0]).name or "python", *sys.argv[1:]) if sys.argv else ()
 
 
 def write_about(folder: Path, about: About) -> None:
@@ -191,7 +259,7 @@ def read_about(folder: Path) -> About:
         clients = {
             name: ClientData(**{**one, "classes": tuple(one["classes"])}) for name, one in raw["clients"].items()
         }
-        lists = {name: tuple(raw.get(name, ())) for name in ("class_names", "doubts", "added")}
+        lists = {name: tuple(raw.get(name, ())) for name in ("class_names", "command", "doubts", "added")}
         rate = None if raw.get("rate") is None else RateSearch(**raw["rate"])
         return About(**{**raw, "clients": clients, **lists, "rate": rate})
     except FileNotFoundError:

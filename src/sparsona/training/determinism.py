@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    # A forked child has the parent's OpenMP team without its threads: the first parallel sum would wait for them.
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
 def make_deterministic() -> None:
