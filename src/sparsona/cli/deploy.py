@@ -55,8 +55,8 @@ def run(
 
     Call it on the machine of sparsona server, which accepts only nodes from other machines.
     """
-    from sparsona.engines.network.flower import need_flwr
     from sparsona.engines.network.flower.checks import check_address, check_certificate
+    from sparsona.engines.network.flower.private import need_flwr
     from sparsona.experiment import build, read
 
     check_address(superlink)
@@ -95,7 +95,7 @@ def local(
     The command starts a server and nodes with keys of their own, and stops them at the end. Data are split as in a
     simulation; each node is a process that holds its own share only.
     """
-    from sparsona.engines.network.flower import need_flwr
+    from sparsona.engines.network.flower.private import need_flwr
     from sparsona.methods import METHODS
 
     METHODS.check(method)

@@ -108,8 +108,8 @@ def node(
     from sparsona.data.schema.columns import Columns
     from sparsona.data.schema.roles import along_of
     from sparsona.engines.network.consent import Terms
-    from sparsona.engines.network.flower import need_flwr
     from sparsona.engines.network.flower.checks import check_address, check_certificate, check_private_key
+    from sparsona.engines.network.flower.private import need_flwr
     from sparsona.engines.network.owned import OwnFormat, check_own
     from sparsona.engines.network.owner import Line, Owner, accepted
     from sparsona.errors import InputError

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from sparsona.engines.network.carrier import Returned
+from sparsona.engines.network.flower import grid as grid_module
 from sparsona.engines.network.flower.grid import FlowerCarrier
+from sparsona.errors import RunError
 
 
 class SuperLink:
@@ -46,6 +48,8 @@ class Grid:
         name = reply.messages_list[0].metadata.reply_to_message_id
         if name == "stuck":
             self.go.wait()
+        if name == "broken":
+            raise OSError("500 Internal Server Error")
         return [name]
 
 
@@ -68,10 +72,23 @@ def test_a_reply_that_does_not_arrive_holds_up_no_other(carrier: FlowerCarrier) 
     assert [one.name for one in carrier.pull(["stuck"])] == ["stuck"]
 
 
-def test_a_problem_of_the_grid_is_not_swallowed(carrier: FlowerCarrier) -> None:
+def test_a_superlink_under_load_is_asked_again_and_one_that_is_gone_is_not(
+    carrier: FlowerCarrier, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     carrier._grid._runtime_client.gone = True
-    with pytest.raises(OSError, match="gone"):
-        carrier.pull(["a"])
+    assert carrier.pull(["a"]) == carrier.pull(["a"]) == []
+    assert caplog.text.count("the SuperLink is gone") == 1
+    carrier._grid._runtime_client.gone = False
+    assert [one.name for one in carrier.pull(["a"])] == ["a"]
+    carrier._grid._runtime_client.gone = True
+    monkeypatch.setattr(grid_module, "GIVE_UP", 0.0)
+    with pytest.raises(RunError, match="deploy again"):
+        carrier.pull(["b"])
+
+
+def test_a_reply_that_is_not_fetched_is_lost_and_may_be_asked_for_again(carrier: FlowerCarrier) -> None:
+    (lost,) = carrier.pull(["broken"])
+    assert (lost.name, lost.lost) == ("broken", True)
 
 
 @pytest.mark.network

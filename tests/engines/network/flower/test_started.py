@@ -126,6 +126,30 @@ def test_a_forged_address_opens_nothing() -> None:
 def test_what_a_proxy_says_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
     monkeypatch.setattr(uvicorn, "run", lambda app, **settings: given.update(settings))
-    monkeypatch.setattr(superlink, "flower_superlink", lambda: uvicorn.run(reads_all, port=1))
+    monkeypatch.setattr(superlink, "command", lambda name: lambda: uvicorn.run(reads_all, port=1))
     superlink.main()
     assert given["proxy_headers"] is False
+
+
+def test_a_locked_database_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sqlalchemy import create_engine, event, text
+    from sqlalchemy.pool import Pool
+
+    listen, heard = event.listen, list[tuple[Any, str, Any]]()
+
+    def noted(target: Any, name: str, call: Any) -> None:
+        heard.append((target, name, call))
+        listen(target, name, call)
+
+    engine = create_engine(f"sqlite:///{tmp_path / 'a.db'}")
+    with engine.begin() as first:
+        first.execute(text("CREATE TABLE t (a)"))
+    monkeypatch.setattr(event, "listen", noted)
+    superlink.wait_for_locks()
+    try:
+        with engine.connect() as one:
+            assert one.scalar(text("PRAGMA busy_timeout")) == 1000 * superlink.LOCKED
+    finally:
+        for target, name, call in heard:
+            event.remove(target, name, call)
+    assert [(target, name) for target, name, _ in heard] == [(Pool, "checkout")]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Thread
+from threading import Semaphore, Thread
 from typing import Any, Protocol
 
 from sparsona.engines.network.carrier import Parcel, Returned
@@ -16,11 +17,17 @@ from sparsona.engines.network.flower.processes import PROBLEM
 from sparsona.engines.network.flower.server import read_nodes
 from sparsona.engines.network.flower.started.sparsona_records import NUMBER, BadParcel, from_record, to_record
 from sparsona.engines.network.serverapp import NetworkRun, carry_out
-from sparsona.errors import InputError, SparsonaError, one_line
+from sparsona.errors import InputError, RunError, SparsonaError, one_line
 from sparsona.method import ClientId
+
+log = logging.getLogger(__name__)
 
 HOME = "SPARSONA_SERVER"
 """The environment variable that names the folder of `sparsona server`: nodes.json and runs/ are in it."""
+FETCHERS = 32
+"""Replies that are fetched at a time."""
+GIVE_UP = 120.0
+"""Seconds without any answer of the SuperLink, after which the run ends."""
 PATIENCE = 0.2
 """Seconds that a pull takes at most; what comes later comes out of the next one."""
 
@@ -53,7 +60,10 @@ class FlowerCarrier:
         """`nodes` are the registered clients' numbers at the SuperLink."""
         self._grid, self._nodes = grid, nodes
         self._fetching: set[str] = set()
-        self._came: SimpleQueue[Returned | Exception] = SimpleQueue()
+        self._fetchers = Semaphore(FETCHERS)
+        self._failing: float | None = None
+        """The second on the clock since when no call of the SuperLink has worked."""
+        self._came: SimpleQueue[Returned] = SimpleQueue()
 
     @property
     def clients(self) -> Sequence[ClientId]:
@@ -71,11 +81,23 @@ class FlowerCarrier:
             )
             for one in parcels
         ]
-        return [name or None for name in self._grid.push_messages(messages)] if messages else []
+        try:
+            found = [name or None for name in self._grid.push_messages(messages)] if messages else []
+        except Exception as error:  # noqa: BLE001  (Flower's, and those of the library below it)
+            self._failed(error)
+            return [None] * len(messages)
+        self._failing = None
+        return found
 
     def pull(self, names: Sequence[str]) -> list[Returned]:
         asked = [name for name in names if name not in self._fetching]
-        for reply in self._named(asked) if asked else ():
+        try:
+            there = self._named(asked) if asked else []
+        except Exception as error:  # noqa: BLE001
+            self._failed(error)
+            return []
+        self._failing = None
+        for reply in there:
             self._fetching.add(reply.messages_list[0].metadata.reply_to_message_id)
             Thread(target=self._fetch, args=(reply,), daemon=True).start()
         found: list[Returned] = []
@@ -85,11 +107,21 @@ class FlowerCarrier:
                 came = self._came.get(timeout=left)
             except Empty:
                 break
-            if isinstance(came, Exception):
-                raise came
             self._fetching.discard(came.name)
             found.append(came)
         return found
+
+    def _failed(self, error: Exception) -> None:
+        """Note a call that failed: a SuperLink under load is asked again, for `GIVE_UP` seconds."""
+        now = time.monotonic()
+        if self._failing is None:
+            log.warning("the SuperLink does not answer (%s); it is asked again", one_line(error)[:300])
+            self._failing = now
+        if now - self._failing >= GIVE_UP:
+            raise RunError(
+                f"the SuperLink has not answered for {GIVE_UP:.0f} s ({one_line(error)[:300]}): see superlink.log, "
+                "start fewer nodes, and deploy again: the run goes on"
+            ) from error
 
     def _named(self, names: Sequence[str]) -> list[Any]:
         """The replies that there are, without their contents, each as an answer of the SuperLink of its own."""
@@ -100,13 +132,16 @@ class FlowerCarrier:
         return [PullAppMessagesResponse(messages_list=[one], message_object_trees=[tree]) for one, tree in pairs]
 
     def _fetch(self, reply: Any) -> None:
+        """Fetch a reply. The SuperLink names it only once: one that does not come is lost, and asked for again."""
+        name = reply.messages_list[0].metadata.reply_to_message_id
         try:
-            grid = copy(self._grid)
-            grid._client = _Replayed(self._grid._runtime_client, reply)
-            (message,) = grid.pull_messages([])
+            with self._fetchers:
+                grid = copy(self._grid)
+                grid._client = _Replayed(self._grid._runtime_client, reply)
+                (message,) = grid.pull_messages([])
             self._came.put(self._answer(message))
         except Exception as error:  # noqa: BLE001
-            self._came.put(error)
+            self._came.put(Returned(name, why=f"its reply was not fetched: {one_line(error)[:300]}", lost=True))
 
     def _answer(self, message: Any) -> Returned:
         name = message.metadata.reply_to_message_id

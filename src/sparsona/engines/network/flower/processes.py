@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sparsona.engines.network.flower import need_flwr
+from sparsona.engines.network.flower.private import need_flwr
 from sparsona.engines.network.keys import CA, CERTIFICATE, KEY
 from sparsona.errors import RunError
 from sparsona.files import write_atomically, write_private

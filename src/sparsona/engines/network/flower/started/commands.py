@@ -11,12 +11,13 @@ import json
 import sys
 
 import click
-from flwr.cli.app import app
+from sparsona_entry import command
 
 END = "\0"
 
 
 def main() -> None:
+    app = command("flwr")
     for arguments in json.loads(sys.argv[1]):
         try:
             code = app(arguments, standalone_mode=False)

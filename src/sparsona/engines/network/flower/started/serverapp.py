@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 import flwr.superlink.runtime.run_serverapp  # noqa: F401
-from flwr.superlink.cli import flwr_serverapp
+from sparsona_entry import command
 
 from sparsona.engines.network.flower.grid import app
 
@@ -44,7 +44,7 @@ def main() -> None:
         return context
 
     setattr(runtime, "run_", run)  # noqa: B010
-    flwr_serverapp()
+    command("flwr-serverapp")()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,9 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import uvicorn
-from flwr.superlink.cli import flower_superlink
+from sparsona_entry import command
+from sqlalchemy import event
+from sqlalchemy.pool import Pool
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 FOR_NODES = "/v1/fleet/"
@@ -21,6 +23,8 @@ MOST_BODY = 2**25
 """Bytes of one request. Flower moves messages in pieces of 5 MB, and reads a request before it knows whose it is."""
 HALF = 30.0
 """Seconds in which a request's head, and each further part of its body, must arrive."""
+LOCKED = 60.0
+"""Seconds."""
 THIS_MACHINE = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
 
 Scope = MutableMapping[str, Any]
@@ -112,7 +116,22 @@ def _from_here(scope: Scope) -> bool:
     return client is not None and (client[0] in THIS_MACHINE or (server is not None and client[0] == server[0]))
 
 
+def wait_for_locks() -> None:
+    """Let each connection to a database wait `LOCKED` seconds for a lock. Flower's wait five.
+
+    With many nodes that is too short: requests end as "database is locked", and the loop's task expires.
+    """
+
+    def checked_out(connection: Any, record: Any, proxy: Any) -> None:
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout = {int(1000 * LOCKED)}")
+        cursor.close()
+
+    event.listen(Pool, "checkout", checked_out)
+
+
 def main() -> None:
+    wait_for_locks()
     os.umask(0o077)  # the database holds the frames of all clients
     os.environ["SPARSONA_SUPERLINK"] = str(os.getpid())  # the loop of a run ends with this process
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -124,7 +143,7 @@ def main() -> None:
         run(guarded(app), **{**settings, "proxy_headers": False, "http": Impatient})
 
     uvicorn.run = run_guarded
-    flower_superlink()
+    command("flower-superlink")()
 
 
 if __name__ == "__main__":

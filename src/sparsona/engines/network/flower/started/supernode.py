@@ -26,9 +26,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import flwr.supernode.main  # noqa: F401
-from flwr.supernode.cli import flower_supernode
+from sparsona_entry import command
 from sparsona_pauses import Pauses
 
+BUSY, LONGEST = 3.0, 10.0
+"""A pause is at least `BUSY` times as long as the request before it took, and at most `LONGEST` seconds."""
 ALIVE = 12
 """Seconds. The SuperLink takes no less than 10."""
 SOON, ANSWER = 0.1, 0.5
@@ -36,15 +38,21 @@ SOON, ANSWER = 0.1, 0.5
 
 
 class Sleep:
-    """Stands in for time.sleep in the loop of the SuperNode, where it waits for work and for answers."""
+    """Stands in for time.sleep in the loop of the SuperNode, where it waits for work and for answers.
+
+    The busier the SuperLink, the longer its answers take, and the longer the pause: many nodes do not bring it down.
+    """
 
     def __init__(self, idle: float) -> None:
         self._work, self._answer = Pauses(SOON, idle), Pauses(SOON, ANSWER)
+        self._awake = time.monotonic()
 
     def __call__(self, wanted: float) -> None:
         pauses, other = (self._work, self._answer) if wanted > ANSWER else (self._answer, self._work)
         other.restart()
-        time.sleep(min(wanted, pauses.next()))
+        pause, asked = min(wanted, pauses.next()), time.monotonic() - self._awake
+        time.sleep(max(pause, min(LONGEST, BUSY * asked)))
+        self._awake = time.monotonic()
 
 
 def start_watched(command: list[str]) -> Any:
@@ -63,6 +71,7 @@ def start_watched(command: list[str]) -> Any:
 def main() -> None:
     most = int(os.environ["SPARSONA_MEMORY"])
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    start = command("flower-supernode")  # imports the modules that are changed below
     loop = sys.modules["flwr.supernode.start_client_internal"]
     setattr(loop, "time", SimpleNamespace(sleep=Sleep(float(os.environ["SPARSONA_IDLE"]))))  # noqa: B010
     setattr(loop, "subprocess", SimpleNamespace(Popen=start_watched))  # noqa: B010
@@ -75,7 +84,7 @@ def main() -> None:
         return create_app(**{**given, "superexec_auth_secret": token})
 
     setattr(service, "create_app", create_guarded)  # noqa: B010
-    flower_supernode()
+    start()
 
 
 if __name__ == "__main__":
