@@ -94,6 +94,8 @@ def check_privacy(method: Method[Any, Any]) -> None:
                     raise ContractError(f"{field!r} of {client} is declared private but travels in a message")
 
 
+AMPLE = 10**6
+"""Queries for a method without a plan of its own."""
 NOISE, BLIND = 0.01, 1e-20
 """The noise of answers to queries, and a clip so small that a gradient has no influence on them."""
 
@@ -102,7 +104,8 @@ def check_budget(method: Method[Any, Any]) -> None:
     """With a privacy budget, a client's rows have influence on messages and models through queries alone.
 
     Two runs on neighbouring data sets have the same noise, and gradients clipped so far that no answer to a query
-    depends on the rows. So if anything differs, it has found another way. A method may refuse a budget.
+    depends on the rows. So if anything differs, it has found another way. A method may refuse a budget, before the run
+    or when `local` gives no raw value. A plan of its own (`queries`) must suffice for its run.
     """
     setup = tiny_setup(method, personal=MEAN)
     try:
@@ -110,8 +113,14 @@ def check_budget(method: Method[Any, Any]) -> None:
     except InputError:
         return
     blind = {client: dataclasses.replace(one, clip=BLIND, noise=NOISE / BLIND) for client, one in planned.items()}
+    if type(method).queries is Method.queries:
+        blind = {client: dataclasses.replace(one, most=AMPLE) for client, one in blind.items()}
     setup = dataclasses.replace(setup, privacy=blind)
-    one, other = _budgeted(setup), _budgeted(dataclasses.replace(setup, federation=_neighbour(setup.federation)))
+    try:
+        one = _budgeted(setup)
+    except InputError:
+        return
+    other = _budgeted(dataclasses.replace(setup, federation=_neighbour(setup.federation)))
     for number, (mine, yours) in enumerate(zip(one, other, strict=True)):
         if mine != yours:
             raise ContractError(
