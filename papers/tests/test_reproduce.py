@@ -343,7 +343,7 @@ KEPT = [
     (name, size)
     for name in PAPERS.names()
     for size in SIZES
-    if not name.startswith(("test", "fedthin")) and Results.read(results_file(RESULTS, name, size)).runs
+    if not name.startswith(("test", "fedthin", "pool")) and Results.read(results_file(RESULTS, name, size)).runs
 ]
 
 
