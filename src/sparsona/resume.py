@@ -12,7 +12,7 @@ from sparsona.errors import RunError
 from sparsona.experiment import Experiment, build, read, to_toml
 from sparsona.export.files import read_model
 from sparsona.prepare import Earlier, Prepared
-from sparsona.runs.about import About, changed_clients, describe, read_about, write_about
+from sparsona.runs.about import FILE, About, changed_clients, describe, read_about, write_about
 from sparsona.runs.directory import RunDirectory
 
 log = logging.getLogger(__name__)
@@ -41,6 +41,8 @@ def opened(folder: RunDirectory, prepared: Prepared, resume: bool, add: bool = F
         return to_toml(experiment)
 
     with folder.open(to_toml(experiment), agreed, resume):
+        if resume and (folder.path / FILE).exists():  # what began the run is what a reader wants to know
+            about = replace(about, command=read_about(folder.path).command or about.command)
         write_about(folder.path, about)
         yield
 
