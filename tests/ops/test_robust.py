@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from sparsona.message import Sparse
 from sparsona.ops import robust
-from sparsona.ops.robust import distances, krum, median, merged, trimmed_mean
+from sparsona.ops.robust import agreeing, distances, elementwise_merged, krum, median, merged, trimmed_mean
 
 FINITE = st.floats(-1e3, 1e3, width=32)
+ZERO = np.zeros(2, np.float32)
 
 
 def rows(*values: list[float]) -> np.ndarray:
@@ -41,17 +43,17 @@ def test_ten_percent_of_ten_is_one() -> None:
 
 def test_rules_by_name() -> None:
     pairs = [(1.0, rows([0, 0])[0]), (3.0, rows([4, 8])[0]), (1.0, rows([5, 9])[0])]
-    assert merged("mean", iter(pairs)) == pytest.approx([17 / 5, 33 / 5])
-    assert merged("median", iter(pairs)).tolist() == [4, 8]
-    assert merged("trimmed:0.34", iter(pairs)).tolist() == [4, 8]
-    assert merged("trimmed:.1", iter(pairs)) == pytest.approx([3, 17 / 3])
-    assert merged("krum", iter(pairs)).tolist() == [4, 8]
+    assert merged("mean", iter(pairs), ZERO) == pytest.approx([17 / 5, 33 / 5])
+    assert merged("median", iter(pairs), ZERO).tolist() == [4, 8]
+    assert merged("trimmed:0.34", iter(pairs), ZERO).tolist() == [4, 8]
+    assert merged("trimmed:.1", iter(pairs), ZERO) == pytest.approx([3, 17 / 3])
+    assert merged("krum", iter(pairs), ZERO).tolist() == [4, 8]
 
 
-@pytest.mark.parametrize("rule", ["median", "trimmed:0.1", "krum"])
+@pytest.mark.parametrize("rule", ["median", "trimmed:0.1", "krum", "agree"])
 def test_one_or_two_vectors_are_enough(rule: str) -> None:
-    assert merged(rule, [(1, rows([3, 4])[0])]).tolist() == [3, 4]
-    assert merged(rule, [(1, rows([3, 4])[0])] * 2).tolist() == [3, 4]
+    assert merged(rule, [(1, rows([3, 4])[0])], ZERO).tolist() == [3, 4]
+    assert merged(rule, [(1, rows([3, 4])[0])] * 2, ZERO).tolist() == [3, 4]
 
 
 @given(hnp.arrays(np.float32, st.tuples(st.integers(5, 12), st.integers(1, 6)), elements=FINITE), st.data())
@@ -98,3 +100,34 @@ def test_what_the_pattern_of_the_option_takes() -> None:
         assert re.match(robust.PATTERN, good)
     for bad in ("", "average", "trimmed", "trimmed:0.5", "trimmed:1", "trimmed:-0.1", "krum:3", "trimmed:0.1e9"):
         assert not re.match(robust.PATTERN, bad)
+
+
+def test_a_turned_update_disagrees_however_short_it_is() -> None:
+    rng = np.random.default_rng(0)
+    way = rng.normal(size=50)
+    honest = [(way + rng.normal(size=50)).astype(np.float32) for _ in range(7)]
+    for length in (1e-3, 1.0, 3.0):
+        turned = (-length * honest[0]).astype(np.float32)
+        assert agreeing([*honest, turned]) == [True] * 7 + [False]
+    assert agreeing([honest[0], -honest[0]]) == [True, True], "of two, neither is turned"
+    start = rng.normal(size=50).astype(np.float32)
+    pairs = [(k + 1.0, start + update) for k, update in enumerate(honest)]
+    found = merged("agree", [*pairs, (9.0, start - honest[0])], start)
+    assert found == pytest.approx(merged("mean", pairs, start), abs=1e-6), "the others count by their examples"
+
+
+@pytest.mark.parametrize("rule", ["median", "trimmed:0.2", "krum", "agree"])
+@pytest.mark.parametrize("absent", [False, True])
+def test_rules_for_sparse_updates_are_those_of_dense_ones_where_all_send_all(rule: str, absent: bool) -> None:
+    dense = np.random.default_rng(1).normal(size=(6, 9)).astype(np.float32)
+    sparse = [(1.0, Sparse(9, np.arange(9), row)) for row in dense]
+    expected = merged(rule, [(1.0, row) for row in dense], np.zeros(9, np.float32))
+    assert elementwise_merged(rule, 9, sparse, absent) == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_middle_of_a_position_is_that_of_its_senders() -> None:
+    sent = [([0, 2], [1, 5]), ([0, 2], [2, 6]), ([0], [90]), ([0], [3])]
+    sparse = [(1.0, Sparse(4, np.array(i), np.array(v, np.float32))) for i, v in sent]
+    assert elementwise_merged("median", 4, sparse).tolist() == [2.5, 0, 5.5, 0]
+    assert elementwise_merged("trimmed:0.25", 4, sparse).tolist() == [2.5, 0, 5.5, 0]
+    assert elementwise_merged("median", 4, sparse, absent=True).tolist() == [2.5, 0, 2.5, 0], "absent ones count as 0"

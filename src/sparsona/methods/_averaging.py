@@ -18,10 +18,10 @@ def received(down: Message, local: Local) -> Vector:
     return down.vector("weights", local.layout.size)
 
 
-def mean_weights(arrivals: Sequence[Arrival], context: ServerContext, rule: MergeRule = "mean") -> Vector:
+def mean_weights(start: Vector, arrivals: Sequence[Arrival], rule: MergeRule) -> Vector:
     """sum n_k w_k / sum n_k over the clients that answered, or what another rule makes of their models."""
-    size = context.task.layout.size
-    return merged(rule, ((a.message.examples(), a.message.vector("weights", size)) for a in arrivals))
+    replies = ((a.message.examples(), a.message.vector("weights", len(start))) for a in arrivals)
+    return merged(rule, replies, start)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Averaging(GlobalModel[C], ABC):
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         """Step towards the mean of the models that came."""
-        return server.towards(mean_weights(arrivals, context, self.merge), self.server)
+        return server.towards(mean_weights(server.weights, arrivals, self.merge), self.server)
 
 
 @dataclass(frozen=True)

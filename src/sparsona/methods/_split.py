@@ -65,7 +65,7 @@ class SplitModel(Method[ServerState, ClientState], ABC):
         """Step towards the mean of the shared parts."""
         size = len(server.weights)
         replies = ((self.weight(a.message), a.message.vector("shared", size)) for a in arrivals)
-        return server.towards(merged(self.merge, replies), self.server)
+        return server.towards(merged(self.merge, replies, server.weights), self.server)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         """Join the part that came and the client's own."""

@@ -44,7 +44,7 @@ class FedAvg(Method[ServerState, None]):
         if not arrivals:
             return server
         models = ((a.message.examples(), a.message.vector("weights", len(server.weights))) for a in arrivals)
-        return server.towards(merged(self.merge, models), self.server)
+        return server.towards(merged(self.merge, models, server.weights), self.server)
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return down.vector("weights", local.layout.size)

@@ -19,9 +19,9 @@ from sparsona.message import Message, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import still_wanted, trained_with
-from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.moments import EMPTY, Moments
 from sparsona.ops.packed import with_added, without
+from sparsona.ops.robust import MergeRule, elementwise_merged
 from sparsona.ops.rounding import Values, rounded
 from sparsona.ops.server import ServerStep, shortened
 from sparsona.ops.topk import top_supports
@@ -61,6 +61,7 @@ class FedThin(Method[ServerState, ClientState]):
 
     density: float = option(0.2, "share of each tensor's entries that is sent each way", gt=0, le=1)
     values: Values = "pow2"
+    merge: MergeRule = "mean"
     server: ServerStep = ServerStep(momentum=0.5)  # noqa: RUF009
 
     def start_server(self, task: Task) -> ServerState:
@@ -91,7 +92,8 @@ class FedThin(Method[ServerState, ClientState]):
             norms.append(float(np.linalg.norm(update.values.astype(np.float64))))
             return arrival.message.examples(), update
 
-        step, moments = self.server.direction(elementwise_mean(layout.size, map(weighed, arrivals)), server.moments)
+        mean = elementwise_merged(self.merge, layout.size, map(weighed, arrivals))
+        step, moments = self.server.direction(mean, server.moments)
         wanted = server.residual + shortened(step, LONGEST * self.server.lr * float(np.median(norms)))
         sent = self._thinned(np.where(np.abs(wanted) < FINEST, np.float32(0), wanted), layout)
         return ServerState(server.moved + sent.dense(), without(wanted, sent), _cleared(moments, sent))

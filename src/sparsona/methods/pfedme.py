@@ -79,7 +79,7 @@ class PFedMe(Method[ServerState, ClientState]):
         return step
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
-        mean = mean_weights(arrivals, context, self.merge)
+        mean = mean_weights(server.weights, arrivals, self.merge)
         if self.beta == 1.0:
             return ServerState(mean)
         return ServerState(np.float32(1 - self.beta) * server.weights + np.float32(self.beta) * mean)

@@ -34,6 +34,7 @@ class SPFL(BySimilarity):
     cosine: Literal["mixed", "concat", "net"] = option(
         "mixed", "similarity of a stage: mixture of its tensors' cosines, one cosine (concat), or one for the net"
     )
+    merge: Literal["mean", "agree"] = option("mean", "agree: mix only with clients of a similarity above 0")
     paper_eq7: bool = option(False, "use the printed step size, about a thousandth of this one")
 
     def measured(self, old: Similarity, replies: Replies, layout: Layout) -> Similarity:
@@ -55,7 +56,7 @@ class SPFL(BySimilarity):
         mixtures = []
         for stage, spans in stage_spans(layout).items():
             alike = server.similarity.of(stage, replies.clients)
-            shares = own if stage == HEAD and self.head == "own" else row_softmax(alike)
+            shares = own if stage == HEAD and self.head == "own" else row_softmax(alike, positive=self.merge == "agree")
             mixtures.append((ALPHA * shares * (sizes / sizes.sum()) if self.paper_eq7 else shares, spans))
         add_mixtures(models, mixtures, replies.updates)
         return dict(zip(replies.clients, models, strict=True))

@@ -9,6 +9,7 @@ is softmax(0.4 S). Here the first measurement counts in full.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -31,6 +32,7 @@ WEIGHTS = {4: (0.4, 0.2, 0.2, 0.2)}
 class SPFLw(BySimilarity):
     """One model per client: the mean of all clients' models, weighted by the similarity of their gradients."""
 
+    merge: Literal["mean", "agree"] = option("mean", "agree: mix only with clients of a similarity above 0")
     keep: float = option(0.6, "share of the old similarity that a new measurement keeps", ge=0, lt=1)
 
     def measured(self, old: Similarity, replies: Replies, layout: Layout) -> Similarity:
@@ -44,6 +46,6 @@ class SPFLw(BySimilarity):
         clients, updates = replies.clients, replies.updates
         trained = LazyVectors(len(clients), lambda i: server.model(clients[i]) + updates[i])
         models = [np.zeros(layout.size, np.float32) for _ in clients]
-        shares = row_softmax(server.similarity.of(WHOLE, clients))
+        shares = row_softmax(server.similarity.of(WHOLE, clients), positive=self.merge == "agree")
         add_mixtures(models, [(shares, [slice(0, layout.size)])], trained)
         return dict(zip(clients, models, strict=True))

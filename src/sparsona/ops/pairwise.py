@@ -167,14 +167,17 @@ def mixed_cosines(vectors: Vectors, stages: Mapping[str, Sequence[tuple[float, s
     return {stage: sum((w * next(found) for w, _ in tensors), nothing) for stage, tensors in stages.items()}
 
 
-def row_softmax(matrix: Matrix) -> Matrix:
-    """exp(S_ij) / sum_m exp(S_im).
+def row_softmax(matrix: Matrix, positive: bool = False) -> Matrix:
+    """exp(S_ij) / sum_m exp(S_im); with `positive` only over the entries above 0, and the diagonal.
 
-    >>> row_softmax(np.zeros((2, 2)))
-    array([[0.5, 0.5],
-           [0.5, 0.5]])
+    >>> row_softmax(np.zeros((2, 2))), row_softmax(np.zeros((2, 2)), positive=True)
+    (array([[0.5, 0.5],
+           [0.5, 0.5]]), array([[1., 0.],
+           [0., 1.]]))
     """
     powers = np.exp(matrix - matrix.max(1, keepdims=True))
+    if positive:
+        powers = np.where((matrix > 0) | np.eye(len(matrix), dtype=bool), powers, 0.0)
     shares: Matrix = powers / powers.sum(1, keepdims=True)
     return shares
 

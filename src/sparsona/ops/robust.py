@@ -2,11 +2,15 @@
 
 - `median` and `trimmed`: Yin, Chen, Ramchandran, Bartlett, "Byzantine-Robust Distributed Learning: Towards Optimal
   Statistical Rates", ICML 2018. Both work coordinate by coordinate.
+- `agree`: the mean of the clients whose update points along the others'. A turned update points against them, however
+  short it is. After FoolsGold's and FLTrust's use of the cosine (Cao, Fang, Liu, Gong, "FLTrust", NDSS 2021), without
+  data of the server's own.
 - `krum`: Blanchard, El Mhamdi, Guerraoui, Stainer, "Machine Learning with Adversaries: Byzantine Tolerant Gradient
   Descent", NeurIPS 2017.
 
-They count every client once, whatever number of examples it claims, and hold all vectors at a time: n x d numbers where
-the weighted mean holds d. Median and trimmed mean sort n numbers a coordinate. Krum takes n (n - 1) / 2 distances.
+All but `agree` count every client once, whatever number of examples it claims. All hold all vectors at a time:
+n x d numbers where the weighted mean holds d. Median and trimmed mean sort n numbers a coordinate. Krum takes
+n (n - 1) / 2 distances.
 """
 
 from __future__ import annotations
@@ -18,15 +22,16 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from sparsona.message import Vector
+from sparsona.message import Sparse, Vector
+from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.mean import weighted_mean
 
-PATTERN = r"^(mean|median|krum|trimmed:0?\.[0-4][0-9]*)$"
+PATTERN = r"^(mean|median|krum|agree|trimmed:0?\.[0-4][0-9]*)$"
 MergeRule: TypeAlias = Annotated[
     str,
     Field(
         pattern=PATTERN,
-        description="how replies are combined: mean (by examples), median, trimmed:SHARE or krum",
+        description="how replies are combined: mean (by examples), median, trimmed:SHARE, krum or agree",
     ),
 ]
 """The rules that :func:`merged` knows."""
@@ -37,20 +42,73 @@ CHUNK = 2**16
 Matrix = npt.NDArray[np.float32]
 
 
-def merged(rule: MergeRule, pairs: Iterable[tuple[float, Vector]]) -> Vector:
-    """One vector of many by a rule: ``mean`` (by their weights), ``median``, ``trimmed:SHARE`` or ``krum``.
+def merged(rule: MergeRule, pairs: Iterable[tuple[float, Vector]], start: Vector) -> Vector:
+    """One vector of many by a rule: ``mean`` (by weights), ``median``, ``trimmed:SHARE``, ``krum`` or ``agree``.
 
-    >>> honest = [(1, np.array([1, 2], np.float32)), (1, np.array([3, 2], np.float32))]
-    >>> bad = (1, np.array([1000, -1000], np.float32))
-    >>> merged("median", [*honest, bad])
-    array([3., 2.], dtype=float32)
+    `start` is where all have begun: with ``agree``, the directions from there are compared.
+
+    >>> honest = [(1, np.array([1, 2], np.float32)), (1, np.array([3, 2], np.float32))] * 2
+    >>> bad, start = (1, np.array([-2, -2], np.float32)), np.zeros(2, np.float32)
+    >>> merged("median", [*honest, bad], start), merged("agree", [*honest, bad], start)
+    (array([1., 2.], dtype=float32), array([2., 2.], dtype=float32))
     """
     if rule == "mean":
         return weighted_mean(pairs)
+    if rule == "agree":
+        several = list(pairs)
+        kept = agreeing([vector - start for _, vector in several])
+        return weighted_mean(pair for pair, one in zip(several, kept, strict=True) if one)
     vectors = np.stack([vector for _, vector in pairs])
     if rule == "median":
         return median(vectors)
     return krum(vectors) if rule == "krum" else trimmed_mean(vectors, float(rule.removeprefix("trimmed:")))
+
+
+def elementwise_merged(
+    rule: MergeRule, size: int, replies: Iterable[tuple[float, Sparse]], absent: bool = False
+) -> Vector:
+    """The same for sparse updates: at each position, over the clients that sent it (see :func:`elementwise_mean`).
+
+    >>> sparse = [(1, Sparse(2, np.array([0, 1]), np.array(v, np.float32))) for v in ([1, 2], [3, 2], [900, -9])]
+    >>> elementwise_merged("median", 2, sparse)
+    array([3., 2.], dtype=float32)
+    """
+    if rule == "mean":
+        return elementwise_mean(size, replies, absent)
+    several = list(replies)
+    if rule == "krum":
+        return krum(np.stack([sparse.dense() for _, sparse in several]))
+    if rule == "agree":
+        kept = agreeing([sparse.dense() for _, sparse in several])
+        return elementwise_mean(size, (pair for pair, one in zip(several, kept, strict=True) if one), absent)
+    if absent:
+        several = [(weight, Sparse(size, np.arange(size), sparse.dense())) for weight, sparse in several]
+    return _sent_middle(size, several, 0.5 if rule == "median" else float(rule.removeprefix("trimmed:")))
+
+
+def _sent_middle(size: int, replies: Sequence[tuple[float, Sparse]], share: float) -> Vector:
+    """The mean at each position of the values sent, without the `share` of largest and of smallest ones."""
+    places = np.concatenate([sparse.indices for _, sparse in replies])
+    values = np.concatenate([sparse.values for _, sparse in replies])
+    order = np.lexsort((values, places))
+    counts = np.bincount(places, minlength=size)
+    cuts = np.minimum((share * counts + 1e-9).astype(np.int64), np.maximum(counts - 1, 0) // 2)
+    sums = np.concatenate([[0.0], np.cumsum(values[order], dtype=np.float64)])
+    ends = np.cumsum(counts)
+    inner = sums[ends - cuts] - sums[ends - counts + cuts]
+    out: Vector = (inner / np.maximum(counts - 2 * cuts, 1)).astype(np.float32)
+    return out
+
+
+def agreeing(updates: Sequence[Vector]) -> list[bool]:
+    """Whether each update points along the others: its cosine with the sum of their directions is not negative.
+
+    Where none of them does, or there are fewer than three, all count.
+    """
+    lengths = [float(np.linalg.norm(update)) for update in updates]
+    total = np.sum([u.astype(np.float64) / norm for u, norm in zip(updates, lengths, strict=True) if norm], axis=0)
+    along = [float(u @ total) >= norm for u, norm in zip(updates, lengths, strict=True)]
+    return along if len(updates) > 2 and any(along) else [True] * len(updates)
 
 
 def median(vectors: Matrix) -> Vector:

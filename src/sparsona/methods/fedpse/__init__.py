@@ -18,8 +18,8 @@ from sparsona.methods import METHODS
 from sparsona.methods._feedback import ClientState, trained_with
 from sparsona.methods.fedpse.owed import Owed, ServerState, held_by
 from sparsona.methods.fedpse.personal import Common
-from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.packed import Packed, without
+from sparsona.ops.robust import MergeRule, elementwise_merged
 from sparsona.ops.rounding import Values, rounded
 from sparsona.ops.server import PLAIN_STEP, ServerStep
 from sparsona.ops.topk import kept, top_supports
@@ -46,6 +46,7 @@ class FedPSE(Method[ServerState, ClientState]):
     broadcast_absent: bool = option(False, "also send a client the common choice of the rounds that it missed")
     opt_state: Literal["fresh", "persist"] = option("fresh", "keep the optimizer's moments between rounds (persist)")
     values: Values = "float32"
+    merge: MergeRule = "mean"
     server: ServerStep = PLAIN_STEP
 
     def start_server(self, task: Task) -> ServerState:
@@ -77,7 +78,8 @@ class FedPSE(Method[ServerState, ClientState]):
         if ENTRY * kept(size, self.sparsity) * len(arrivals) <= HELD:
             arrivals = list(arrivals)
         replies = ((a.message.examples(), a.message.sparse("update", size)) for a in arrivals)
-        mean, moments = self.server.direction(elementwise_mean(size, replies, absent=not self.ewa), server.moments)
+        merged = elementwise_merged(self.merge, size, replies, absent=not self.ewa)
+        mean, moments = self.server.direction(merged, server.moments)
         common = Common.of(self.chosen(mean, top_supports(mean, spans, self.sparsity), context.task.layout), spans)
         same, chosen, distance = Packed.of(common.support), {}, dict(server.distance)
         late: set[ClientId] = set()
