@@ -7,7 +7,7 @@
 `honest` runs each experiment with the default bound, and again without it if a reply was refused. A row is a setting:
 replies, how many were refused, the longest series of refusals of one client, and the accuracy that the bound costs.
 `attacks` has ten clients on digits, two of them bad (of heart-disease's four hospitals, one); a number is the honest
-clients' mean accuracy at `pre`. The attacks: `turned`: the update with the other sign; `turned x4`: four times as long;
+clients' mean accuracy at `pre`. The attacks: `turned`: the update with the other sign, and up to four times as long;
 `scaled`: ten times the update; `labels`: trained on the last class - y; `rider`: no update at all; `replay`: the
 client's first reply again. Mnist, fashion-mnist and covtype are parts of 2,000 rows. SPARSONA_DATA names their folder.
 Everything continues where it was stopped: see --out.
@@ -50,7 +50,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "late (3 stragglers)": {**MIXED, "schedule": {"stragglers": 3}},
     "lost (3 of 10 replies)": {**MIXED, "schedule": {"loss": 0.3}},
 }
-ATTACKS = ("none", "turned x4", "turned", "scaled", "labels", "rider", "replay")
+ATTACKS = ("none", "turned x4", "turned x2", "turned", "scaled", "labels", "rider", "replay")
 RULES: dict[str, dict[str, Any]] = {
     "no rule": {"max_update_norm": 0},
     "bound": {},
@@ -67,7 +67,7 @@ MERGES: dict[str, dict[str, Any]] = {
     "krum": {"options": {"merge": "krum"}},
     "agree": {"options": {"merge": "agree"}},
 }
-FACTORS = {"turned x4": -4.0, "turned": -1.0, "scaled": 10.0, "rider": 0.0}
+FACTORS = {"turned x4": -4.0, "turned x2": -2.0, "turned": -1.0, "scaled": 10.0, "rider": 0.0}
 
 
 class Lies:

@@ -134,3 +134,19 @@ class Federation:
 
     def simulated(self) -> dict[str, Any]:
         return execute(self.prepared).summary
+
+
+def ward_tables(folder: Path, **how: Any) -> Federation:
+    """Three owners of tables with a number, a category and missing values."""
+    rng = np.random.default_rng(3)
+    tables = folder / "tables"
+    tables.mkdir()
+    for k, ward in enumerate(("east", "north", "west")):
+        rows = ["age,sex,label"]
+        for _ in range(40):
+            age = "" if rng.random() < 0.1 else f"{rng.normal(50 + k, 9):.2f}"
+            rows.append(f"{age},{rng.choice(['f', 'm', 'x'][: 2 + k % 2])},{rng.choice(['ill', 'well'])}")
+        (tables / f"{ward}.csv").write_text("\n".join(rows) + "\n")
+    data, columns = f"folder:{tables}", {"categorical": "sex"}
+    settings = {"method": "fedavg", "clients": 0, "partition": "groups", "columns": columns, "rounds": 2, **how}
+    return Federation(folder, data=data, **settings)

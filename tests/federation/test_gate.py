@@ -18,7 +18,7 @@ from sparsona.errors import SparsonaError
 from sparsona.experiment import make_method
 from sparsona.federation.assembly import assemble
 from sparsona.federation.delivery import PendingReply
-from sparsona.federation.evaluation import LAST_ROUND
+from sparsona.federation.evaluation import LAST_ROUND, Evaluation
 from sparsona.federation.gate import Refused, ReplyGate, Screening, Size, heaviest, norm_of, norm_of_update
 from sparsona.message import Blocks, Message, Positions, Sparse, Stamp, Ternary, numbers_of
 from sparsona.method import Arrival
@@ -26,7 +26,7 @@ from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.fedstc import FedSTC
 from sparsona.prepare import prepare
-from sparsona.runs.records import read_records
+from sparsona.runs.records import AGAIN, read_records
 from sparsona.runs.state import digest
 from sparsona.testing import tiny_setup
 
@@ -141,6 +141,30 @@ def test_a_client_with_more_rows_may_move_further_but_not_without_end() -> None:
         gate = replace(GATE, max_update_norm=3.0, declared={**GATE.declared, "3": rows})
         assert left_out(gate, *sizes) == refused, f"{rows} rows"
         assert left_out(gate, *sizes[:3], Size(1, 0, 10.0)) == [3], "three times the root of ten, at most"
+
+
+def test_a_late_reply_may_move_as_far_as_in_the_rounds_that_it_missed() -> None:
+    gate = replace(GATE, max_update_norm=3.0)
+    for missed, refused in ((0, True), (1, True), (2, False)):
+        replies = {PendingReply(5, str(k), 5, 0, np.zeros(1, np.uint8)): Size(1, 0, 1.0) for k in range(3)}
+        late = PendingReply(5, "3", 5 - missed, 0, np.zeros(1, np.uint8))
+        assert bool(gate.out_of_proportion({**replies, late: Size(1, 0, 8.0)})) == refused
+
+
+def test_nobody_is_locked_out_for_good_and_nobody_wins_by_waiting() -> None:
+    sizes = [Size(1, 0, norm) for norm in (1.0, 1.0, 1.0, 8.0)]
+    for refused, found in ((0, [3]), (AGAIN - 1, [3]), (AGAIN, [])):
+        assert left_out(replace(GATE, max_update_norm=3.0, before={"3": refused}), *sizes) == found
+    waited = replace(GATE, max_update_norm=3.0, before={"3": 1000})
+    assert left_out(waited, *sizes[:3], Size(1, 0, 3.0 * (AGAIN + 1) + 0.1)) == [3]
+
+
+def test_a_client_that_is_always_too_large_counts_every_sixth_time() -> None:
+    setup = prepare({"method": "fedavg", "clients": 5, "rounds": 2 * AGAIN + 2, "engine": "inprocess"}).setup
+    larger = replace(setup, method=Attacker(setup.method, each(scaled(1.6))))  # type: ignore[arg-type]
+    rounds = assemble(larger, InProcess(larger), evaluation=Evaluation(every=0, post="participants"))
+    rounds.run()
+    assert [round for round, _, _ in rounds.refused] == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
 
 
 def test_the_bound_is_on_by_default_and_leaves_honest_clients_alone() -> None:

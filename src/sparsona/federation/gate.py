@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -20,6 +20,7 @@ from sparsona.errors import SparsonaError, WireError
 from sparsona.federation.delivery import BUFFERS, POOL, Order, PendingReply
 from sparsona.message import Message, Numbers, Part, numbers_of
 from sparsona.method import Arrival, ClientId
+from sparsona.runs.records import AGAIN
 
 log = logging.getLogger(__name__)
 R = TypeVar("R")
@@ -58,16 +59,21 @@ class ReplyGate:
     """What a reply must be to count.
 
     `declared` is how many examples each client may claim, by the samples that it has told at the start and the passes
-    over them; `initial` the norm of the initial model.
+    over them; `initial` the norm of the initial model. `heaviest` is the most examples by which each client counts in a
+    mean; a client that is not in it counts by all that it claims.
+
     `max_update_norm` times the median of the others bounds an update's norm (0: no bound). A client with n times the
-    median's examples may move the square root of n times as far: it takes n times as many steps. `heaviest` is the
-    most examples by which each client counts in a mean; a client that is not in it counts by all that it claims.
+    median's examples may move the square root of n times as far: it takes n times as many steps. A late reply may move
+    as far as in all the rounds that it has missed. So may a reply after `AGAIN` others of the client that were left out
+    in a row, which `before` counts: with error feedback that is what it has to send. No client is locked out for good,
+    and none moves further on average than one that keeps to the bound.
     """
 
     declared: Mapping[ClientId, int]
     initial: float
     max_update_norm: float = 0.0
     heaviest: Mapping[ClientId, int] = field(default_factory=dict)
+    before: Mapping[ClientId, int] = field(default_factory=dict)
 
     def check(self, arrival: Arrival, order: Order) -> Size:
         """The size of a reply that is sound by itself; else :class:`Refused` says what is wrong with it."""
@@ -112,15 +118,17 @@ class ReplyGate:
                 most = PROPORTION * buffer
                 found[reply] = f"the norm of its buffers is {size.buffers:.3g}, and {most:.3g} is in proportion"
             elif self.max_update_norm and len(sizes) >= FEWEST:
-                most = self.max_update_norm * update * self._reach(reply.client, sizes)
+                most = self.max_update_norm * update * self._reach(reply, sizes)
                 if size.update > most > 0:
                     found[reply] = f"the norm of its update is {size.update:.3g}, and {most:.3g} is allowed"
         return found
 
-    def _reach(self, client: ClientId, among: Iterable[PendingReply]) -> float:
+    def _reach(self, reply: PendingReply, among: Collection[PendingReply]) -> float:
         """How many times as far as the median client this one may move."""
-        usual = max(1, statistics.median(self.declared[reply.client] for reply in among))
-        return math.sqrt(min(max(1.0, self.declared[client] / usual), LARGEST_SHARE))
+        usual = max(1, statistics.median(self.declared[one.client] for one in among))
+        late = max(one.round for one in among) - reply.round
+        waited = AGAIN if self.before.get(reply.client, 0) >= AGAIN else 0
+        return (1 + late + waited) * math.sqrt(min(max(1.0, self.declared[reply.client] / usual), LARGEST_SHARE))
 
 
 def heaviest(declared: Mapping[ClientId, int], factor: float) -> dict[ClientId, int]:

@@ -84,7 +84,8 @@ class Rounds:
         splits = setup.federation.splits
         declared = {client: setup.config.most_examples(len(split.train)) for client, split in splits.items()}
         heavy = {} if setup.max_weight is None else heaviest(declared, setup.max_weight)
-        self.gate = ReplyGate(declared, float(np.linalg.norm(setup.task.initial)), setup.max_update_norm, heavy)
+        initial = float(np.linalg.norm(setup.task.initial))
+        self.gate = ReplyGate(declared, initial, setup.max_update_norm, heavy, run_log.in_a_row)
 
     def resume(self) -> None:
         """Continue where the last checkpoint was taken."""

@@ -192,7 +192,8 @@ class RunLog:
         self.losses = Losses()
         self.refused: Counter[ClientId] = Counter()
         """The rounds in which a reply of the client was left out."""
-        self._in_a_row: Counter[ClientId] = Counter()
+        self.in_a_row: Counter[ClientId] = Counter()
+        """Those of them since the last one that counted."""
 
     def write(self, lines: Iterable[ClientRecord]) -> RoundReport:
         """Append a round. Nothing of it is valid until the checkpoint that follows names the file's new length."""
@@ -201,10 +202,10 @@ class RunLog:
             with self._file.open("a", encoding="utf-8") as out:
                 out.writelines(line.text() for line in lines)
         report = self._count(lines)
-        for client in (line.client for line in lines if line.refused and self._in_a_row[line.client] == AGAIN):
+        for client in (line.client for line in lines if line.refused and self.in_a_row[line.client] == AGAIN):
             log.warning(
-                "the last %d replies of %s were left out; if the client is honest and only different, "
-                "raise --max-update-norm, or turn the bound off with 0",
+                "the last %d replies of %s were left out, the next may be larger; if the client is honest and only "
+                "different, raise --max-update-norm",
                 AGAIN,
                 client,
             )
@@ -246,9 +247,9 @@ class RunLog:
         for line in lines:
             if line.refused:
                 self.refused[line.client] += 1
-                self._in_a_row[line.client] += 1
+                self.in_a_row[line.client] += 1
             elif line.arrived:
-                del self._in_a_row[line.client]
+                del self.in_a_row[line.client]
         better = {point for point, mean in validation.items() if self._improved("", point, mean)}
         for line in lines:
             for point, test in line.test.items():

@@ -8,22 +8,26 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from flower_helpers import Federation
+from flower_helpers import Federation, ward_tables
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mutations import mutated
 
+from sparsona.data.schema.exchange import LIMIT
+from sparsona.data.schema.text import pack_doubles
 from sparsona.engines.network import engine as engine_module
 from sparsona.engines.network import heads
 from sparsona.engines.network.carrier import Parcel, Returned
 from sparsona.engines.network.flower.started.sparsona_records import BadParcel, Head, from_text
 from sparsona.engines.network.node import Rules
-from sparsona.errors import RunError, WireError
+from sparsona.errors import RunError, SparsonaError, WireError
 from sparsona.federation.gate import heaviest
+from sparsona.message import Message
 from sparsona.runs.directory import RunDirectory
 from sparsona.version import __version__
-from sparsona.wire import Ledger
+from sparsona.wire import Ledger, decode, encode
 
 HASH, RUN = "ab" * 32, "0f" * 16
 ANSWERS: dict[str, Head] = {
@@ -229,3 +233,76 @@ def test_an_evil_owner_costs_the_others_nothing(
     honest = [line for line in lines if line.client != "c1"]
     assert len(honest) == 6
     assert all(line.arrived and not line.refused for line in honest)
+
+
+class Stopped(BaseException):
+    """The end of the server's process."""
+
+
+@pytest.mark.parametrize("kind", ["hello", "agreed"])
+def test_a_run_that_goes_on_does_without_an_evil_owner(kind: str, tmp_path: Path) -> None:
+    """The server stops after round 1. One of four then greets it wrongly: the others go on, and it, if it answers."""
+    federation = Federation(tmp_path, method="fedavg", rounds=3, clients=4, partition="iid")
+    stopped = list[str]()
+
+    def stop(parcel: Parcel, answer: Returned) -> Returned:
+        if parcel.head["kind"] == "turn" and parcel.head["round"] == 1 and not stopped:
+            stopped.append(parcel.client)
+            raise Stopped
+        return answer
+
+    def lie(parcel: Parcel, answer: Returned) -> Returned:
+        bad = parcel.head["kind"] == kind and parcel.client == "c1"
+        return dataclasses.replace(answer, head={"kind": kind, "sizes": [2**62]}) if bad else answer
+
+    federation.carrier.change = stop
+    with pytest.raises(Stopped):
+        federation.run()
+    federation.carrier.change = lie
+    found = federation.run(patience=5.0)
+    assert found["digest"] == federation.simulated()["digest"], "it has answered all its orders"
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_statistics_at_a_resume_change_nothing(silent: bool, tmp_path: Path) -> None:
+    """What was agreed on stays, whatever an owner says of its columns later, or if it says nothing."""
+    federation = ward_tables(tmp_path)
+    simulated, greeted = federation.simulated(), list[str]()
+
+    def stop(parcel: Parcel, answer: Returned) -> Returned:
+        if parcel.head["kind"] == "turn" and parcel.head["round"] == 1:
+            raise Stopped
+        return answer
+
+    def lie(parcel: Parcel, answer: Returned) -> Returned | None:
+        if parcel.head["kind"] != "hello" or parcel.client != "west":
+            return answer
+        greeted.append(parcel.client)
+        return None if silent else dataclasses.replace(answer, body=bytes(reversed(answer.body)))
+
+    federation.carrier.change = stop
+    with pytest.raises(Stopped):
+        federation.run()
+    federation.carrier.change = lie
+    assert federation.run(patience=0.5)["digest"] == simulated["digest"]
+    assert greeted
+
+
+def test_gross_statistics_name_their_owner(tmp_path: Path) -> None:
+    """Squares of 1e30 would flatten everyone's inputs: the run does not begin, and says whom it lacks."""
+    federation = ward_tables(tmp_path)
+
+    def lie(parcel: Parcel, answer: Returned) -> Returned:
+        if parcel.head["kind"] != "hello" or parcel.client != "west":
+            return answer
+        told = decode(answer.body, LIMIT)
+        parts = dict(told.parts)
+        parts["inputs.squares"] = pack_doubles(np.full(1, 1e30))
+        frame = encode(Message(**parts))
+        head = {**(answer.head or {}), "ledger": list(heads.told_ledger(frame.ledger))}
+        return dataclasses.replace(answer, head=head, body=frame.data)
+
+    federation.carrier.change = lie
+    with pytest.raises(SparsonaError, match="west") as caught:
+        federation.run(patience=5.0)
+    assert not any(ward in str(caught.value) for ward in ("east", "north"))

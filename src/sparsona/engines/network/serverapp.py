@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import time
@@ -31,13 +32,13 @@ from sparsona.engines.network.heads import (
     ledger_of,
 )
 from sparsona.engines.network.setup import RealTime, check_networkable, fingerprint, setup_of, without_data
-from sparsona.errors import InputError, RunError, WireError, one_line
+from sparsona.errors import InputError, RunError, WireError, one_line, printable
 from sparsona.experiment import Experiment, build, parsed, read, to_toml
 from sparsona.export.files import model_of
 from sparsona.federation.assembly import assemble
 from sparsona.federation.rounds import Rounds
 from sparsona.federation.setup import Setup
-from sparsona.files import write_atomically
+from sparsona.files import json_of, read_regular, write_atomically
 from sparsona.method import ClientId
 from sparsona.runs import artefacts
 from sparsona.runs.about import FILE as ABOUT
@@ -56,6 +57,7 @@ from sparsona.words import counted
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+GREETINGS = "greetings.json"
 OWNERS = "(the owners' own)"
 DEADLINE = 3600.0
 ENDING = 30.0
@@ -141,6 +143,7 @@ class NetworkRun:
             sum((one.ledger for one in greetings.values()), Ledger()),
             sum((frame[1] for _ in clients), Ledger()) if frame[0] else Ledger(),
         )
+        self._keep(greetings)
         write_about(self._folder.path, _about(setup, schema, greetings))
         schedule = experiment.schedule
         silent = frozenset(client for client, one in greetings.items() if not one.told.scores)
@@ -163,9 +166,14 @@ class NetworkRun:
         finally:
             engine.close()
 
+    @property
+    def _begun(self) -> bool:
+        """Whether all clients have agreed: the run can do without one of them from then on."""
+        return (self._folder.path / ABOUT).exists()
+
     def _wanted(self, registered: Sequence[ClientId]) -> list[ClientId]:
         """The clients of this run: all that are registered when it begins, and the same when it goes on."""
-        if not (self._folder.path / ABOUT).exists():
+        if not self._begun:
             return sorted(registered)
         clients = sorted(read_about(self._folder.path).clients)
         gone = [client for client in clients if client not in registered]
@@ -173,8 +181,27 @@ class NetworkRun:
             raise RunError(f"{', '.join(gone)} took part and is not registered any more: choose another --name")
         return clients
 
+    def _keep(self, greetings: Mapping[ClientId, Joined]) -> None:
+        """Write what the clients have told at the start: a run that goes on is the same, whatever they say then."""
+        told = {client: [one.told.head, one.description.hex()] for client, one in greetings.items()}
+        write_atomically(self._folder.path / GREETINGS, json.dumps(told))
+
+    def _kept(self) -> dict[ClientId, Joined]:
+        """What the clients have told when the run began; nothing before that."""
+        file = self._folder.path / GREETINGS
+        if not (self._begun and file.exists()):
+            return {}
+        try:
+            told = json_of(read_regular(file))
+            return {client: _joined(client, head, bytes.fromhex(body)) for client, (head, body) in told.items()}
+        except (WireError, ValueError, TypeError, AttributeError, KeyError) as error:
+            raise RunError(f"{file} is damaged ({printable(error, 200)}): choose another --name") from None
+
     def _greet(self, post: MessageExchange, clients: list[ClientId], experiment: Experiment) -> dict[ClientId, Joined]:
-        """Every registered client's greeting. A client that is absent or sends no valid greeting is named."""
+        """Every client's greeting. One that is absent or sends no valid greeting is named: no run begins without it.
+
+        A run that goes on takes what was told when it began. So no client can stop it, or change what was agreed on.
+        """
         until = time.monotonic() + self._patience
         named = experiment.model_copy(update={"base": ""} if is_file(experiment.base) else {})
         head = Proposal(run=self._run, experiment=to_toml(named)).head
@@ -191,9 +218,13 @@ class NetworkRun:
                 continue
             rows = counted(found[one.client].sizes[0], "row")
             print(f"{one_line(one.client)} is here: {rows} to train on", flush=True)
+        missing = [client for client in clients if client not in found and client not in refused]
+        if kept := self._kept():
+            for client in (*refused, *missing):
+                log.warning("the run goes on; %s takes part again as soon as it answers its orders", client)
+            return kept
         if refused:
             raise _lacking(refused)
-        missing = [client for client in clients if client not in found]
         if missing:
             raise RunError(f"{', '.join(missing)} did not join; their logs say why. Start them, and deploy again")
         return found
@@ -212,9 +243,13 @@ class NetworkRun:
                 ready.add(one.client)
             except WireError as error:
                 refused[one.client] = str(error)
+        missing = [client for client in setup.task.clients if client not in ready and client not in refused]
+        if self._begun:
+            for client in (*refused, *missing):
+                log.warning("%s is not ready: %s", client, refused.get(client, "it did not answer"))
+            return
         if refused:
             raise _lacking(refused)
-        missing = [client for client in setup.task.clients if client not in ready]
         if missing:
             raise RunError(f"{', '.join(missing)} did not get ready; their logs say why")
 
