@@ -33,7 +33,7 @@ from sparsona.data import load
 from sparsona.data.dataset import Dataset
 from sparsona.federation.setup import Setup
 from sparsona.files import write_atomically
-from sparsona.message import Message
+from sparsona.message import Message, Part
 from sparsona.method import Fit, Method
 from sparsona.prepare import Prepared, prepare
 from sparsona.training.local import Local
@@ -89,7 +89,7 @@ class Lies:
             first = self._first.setdefault((local.client, phases.index(local.phase.name)), fit.reply)
             return replace(fit, reply=Message(**first.parts))
         factor = np.float32(FACTORS[self._attack])
-        parts = {}
+        parts: dict[str, Part] = {}
         for name, part in fit.reply.parts.items():
             start = down.parts.get(name)
             if isinstance(part, np.ndarray) and isinstance(start, np.ndarray) and part.shape == start.shape:
@@ -104,8 +104,8 @@ def part_of(name: str) -> Dataset:
     """2,000 rows of a large data set."""
     data = load(name)
     rows = np.sort(np.random.default_rng(0).choice(len(data), 2000, replace=False))
-    some = {"inputs": data.inputs[rows], "targets": data.targets[rows]}
-    return replace(data, **some, groups=None, group_names=(), official_test=0, model="mlp")
+    some = replace(data, inputs=data.inputs[rows], targets=data.targets[rows])
+    return replace(some, groups=None, group_names=(), official_test=0, model="mlp")
 
 
 def prepared(method: str, data: str, setting: dict[str, Any], rounds: int, seed: int) -> Prepared:
