@@ -155,7 +155,7 @@ def read_clients(path: Path) -> list[ClientScores]:
         return [_client(row) for row in csv.DictReader(io.StringIO(text, newline=""))]
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}; run it again into another --out") from None
-    except (KeyError, ValueError, TypeError, csv.Error) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, csv.Error) as error:
         raise RunError(f"{path} is damaged ({error!r}): run it again into another --out") from None
 
 
