@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from attacks import scaled
 
-from sparsona.api import Result, execute
+from sparsona.api import execute
 from sparsona.data import load
 from sparsona.data.dataset import Dataset
 from sparsona.federation.setup import Setup
@@ -36,6 +36,7 @@ from sparsona.files import write_atomically
 from sparsona.message import Message, Part
 from sparsona.method import Fit, Method
 from sparsona.prepare import Prepared, prepare
+from sparsona.result import Result
 from sparsona.training.local import Local
 
 DATA = ("digits", "heart-disease", "mnist", "fashion-mnist", "covtype")
