@@ -66,7 +66,7 @@ class Experiment(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     method: Annotated[str, Field(description="name of the method, as `sparsona methods` lists it")]
-    data: str = option("digits", "data set of `sparsona data list`, or your own files: folder:, csv:, parquet:, npz:")
+    data: str = option("digits", "name of `sparsona data list`, or your own: folder:, csv:, parquet:, npz:, images:")
     model: str = option("auto", "network (auto: the data set's own)")
     trainable: Names = option((), "what is trained: head, or names and patterns (not given: as the model says)")
     lora: str = option("", "low-rank adapters on frozen layers: rank=8, or rank=8,targets=query|value,alpha=16")

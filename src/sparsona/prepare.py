@@ -185,6 +185,9 @@ def prepare(
     if schedule is None:
         experiment = experiment.model_copy(update={"schedule": experiment.schedule.among(clients)})
     shape = _shape(dataset)
+    if dataset.redrawn is not None:
+        varied = dataclasses.replace(experiment.training, augment=True)
+        experiment = experiment.model_copy(update={"training": varied})
     trained = TrainedPart(experiment.trainable, experiment.lora, experiment.base)
     module = trained.of(_module(experiment.model, model, shape, dataset, chance), chance)
     experiment = experiment.model_copy(update={"base": base_hash(module)})

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from sparsona import data
 from sparsona.data import cifar_10, cifar_100
@@ -238,3 +239,33 @@ def test_a_wrong_leaf_file_is_told(tmp_path: Path, content: str) -> None:
     with pytest.raises(DataError, match=r"all_data_0\.json is damaged") as caught:
         data.load("femnist", tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def _photos(folder: Path, size: int = 6) -> Path:
+    rng = np.random.default_rng(0)
+    for client in ("east", "west"):
+        for kind in ("cat", "dog"):
+            (folder / client / kind).mkdir(parents=True)
+            for number in range(6):
+                picture = rng.integers(0, 255, (size, size, 3)).astype(np.uint8)
+                Image.fromarray(picture).save(folder / client / kind / f"{number}.png")
+    return folder
+
+
+def test_folders_of_images_are_clients_and_classes(tmp_path: Path) -> None:
+    made = data.load(f"images:{_photos(tmp_path / 'photos')}")
+    assert (made.inputs.shape, str(made.inputs.dtype)) == ((24, 3, 6, 6), "uint8")
+    assert (made.group_names, made.class_names) == (("east", "west"), ("cat", "dog"))
+
+
+def test_images_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    photos = _photos(tmp_path / "photos")
+    Image.fromarray(np.zeros((7, 6), np.uint8)).save(photos / "west" / "cat" / "odd.png")
+    with pytest.raises(DataError, match=r"odd.png .*6 x 6 and 6 x 7"):
+        data.load(f"images:{photos}")
+    (photos / "west" / "cat" / "odd.png").write_bytes(b"no image")
+    with pytest.raises(DataError, match="cannot be read as an image"):
+        data.load(f"images:{photos}")
+    (photos / "notes.txt").write_text("")
+    with pytest.raises(DataError, match="no folder"):
+        data.load(f"images:{photos}")

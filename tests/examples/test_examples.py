@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import csv
+import importlib
 import io
 import json
 import os
@@ -127,3 +128,32 @@ def test_the_notebook_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         shown += [] if value is None else [value._repr_html_()]
     assert len(shown) == 4
     assert (tmp_path / "runs" / "notebook" / "table.tex").exists()
+
+
+def _adapters(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    module: Any = importlib.import_module("adapters")
+    return module
+
+
+def test_a_transformer_is_adapted_by_ten_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = _adapters(monkeypatch)
+    monkeypatch.setattr(example, "METHODS", ("fedpse",))
+    monkeypatch.setattr(example, "ROUNDS", 1)
+    told = example.report(tmp_path, made=True)
+    assert (tmp_path / "table.md").read_text() == told + "\n"
+    cells = [line.strip("| ").split(" | ") for line in told.splitlines()[2:]]
+    whole, head, two, eight = (int(cell[3].replace(",", "")) for cell in cells)
+    assert head < two < eight < whole / 5
+    assert min(float(cell[4]) for cell in cells) > 0.7
+
+
+def test_the_notebook_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    example = _adapters(monkeypatch)
+    monkeypatch.setattr(example, "CLIENTS", 2)
+    told = json.loads((EXAMPLES / "adapters.ipynb").read_text(encoding="utf-8"))
+    names: dict[str, Any] = {}
+    for cell in told["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    assert "head only 66" in capsys.readouterr().out

@@ -63,7 +63,7 @@ def load(
     return given
 
 
-PATHS = ("csv", "folder", "npz", "parquet")
+PATHS = ("csv", "folder", "images", "npz", "parquet")
 """The data sets whose spec holds a path."""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sparsona.data._arrays import LABELS, from_pairs
 from sparsona.data.dataset import Array
 from sparsona.data.schema.table import Table, check_width
 from sparsona.errors import DataError
@@ -70,7 +71,12 @@ def _check_texts(column: Any, where: str) -> None:
 
 def from_huggingface(data: Any, owner: str, where: str) -> Table:
     """A `datasets.Dataset`; classes that it names are called by their names."""
-    table = from_arrow(data.with_format("arrow")[:], owner, where)
+    whole = data.with_format("arrow")[:]
+    images = [name for name, feature in data.features.items() if type(feature).__name__ == "Image"]
+    lists = [field.name for field in whole.schema if _is_list(field.type)]
+    if images or lists:
+        return _samples(data, whole, images, lists, owner, where)
+    table = from_arrow(whole, owner, where)
     columns, named = dict(table.columns), set()
     for name, feature in data.features.items():
         called = getattr(feature, "names", None)
@@ -78,6 +84,30 @@ def from_huggingface(data: Any, owner: str, where: str) -> Table:
             columns[name] = np.array([*called, ""], np.str_)[np.nan_to_num(columns[name], nan=-1).astype(np.int64)]
             named.add(name)
     return replace(table, columns=columns, raw=table.raw - named)
+
+
+def _is_list(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _samples(data: Any, whole: Any, images: list[str], lists: list[str], owner: str, where: str) -> Table:
+    """Images or lists of tokens with their labels; other columns are left out."""
+    label = next((name for name in LABELS if name in data.features), None)
+    if label is None:
+        raise DataError(f"{where} has no column of labels among {', '.join(data.features)}; call it label")
+    labels = whole.column(label).to_numpy()
+    called = getattr(data.features[label], "names", None)
+    if called:
+        labels = np.array(called, np.str_)[labels]
+    if lists:
+        return from_pairs(({name: whole.column(name).to_pylist() for name in lists}, labels), None, owner, where)
+    pictures = [np.asarray(one) for one in data[:][images[0]]]
+    if len({picture.shape for picture in pictures}) > 1:
+        raise DataError(f"{where}: images differ in size; resize all alike")
+    block = np.stack(pictures)
+    return from_pairs((np.moveaxis(block, 3, 1) if block.ndim == 4 else block, labels), None, owner, where)
 
 
 def from_arrow(table: Any, owner: str, where: str) -> Table:

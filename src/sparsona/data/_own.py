@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,10 +15,13 @@ from sparsona.data._frame import from_frame, is_frame
 from sparsona.data._tables import dataset_of
 from sparsona.data.dataset import Dataset
 from sparsona.data.fields import fields_of, packed
+from sparsona.data.redrawn import is_random, seeded
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.roles import ColumnSplit
 from sparsona.data.schema.table import Table, Tables
 from sparsona.errors import DataError
+
+log = logging.getLogger(__name__)
 
 
 def from_arrays(
@@ -57,27 +61,22 @@ def from_torch(
     >>> from_torch({"north": pairs, "south": pairs}).group_names
     ('north', 'south')
 
-    All samples are read once, so a random transformation is drawn once.
+    All samples are read once. Training draws those of a Dataset with random transforms anew in each epoch.
     """
     if isinstance(data, Mapping) != isinstance(test, Mapping) and test is not None:
         raise DataError(f"{name}: data and test must both be one torch Dataset, or both one a client")
     if not isinstance(data, Mapping):
-        pair = read_torch(data, "the torch Dataset")
-        tests = None if test is None or isinstance(test, Mapping) else read_torch(test, "the test part")
-        return _dataset(name, [from_pairs(pair, tests, "", "the torch Dataset")], False, model, columns, None)
+        one = _torch_table(data, test, "", "the torch Dataset")
+        return _dataset(name, [one], False, model, columns, None)
     theirs = test if isinstance(test, Mapping) else {}
     if theirs and set(theirs) != set(data):
         odd = min(set(theirs) ^ set(data))
         raise DataError(f"{name}: client {odd!r} is in only one of data and test; give both the same clients")
-    return from_arrays(
-        {
-            client: {"train": read_torch(one, f"client {client!r}")}
-            | ({"test": read_torch(theirs[client], f"client {client!r} (test)")} if theirs else {})
-            for client, one in data.items()
-        },
+    return from_python(
+        {client: {"train": one} | ({"test": theirs[client]} if theirs else {}) for client, one in data.items()},
         name=name,
         model=model,
-        columns=columns,
+        columns=columns or Columns(),
     )
 
 
@@ -116,7 +115,23 @@ def _client(client: str, given: Any) -> Table:
         return _one(given, client, where)
     if "train" not in given or not set(given) <= {"train", "test"}:
         raise DataError(f"{where} has {', '.join(map(repr, given))}; give 'train' and perhaps 'test'")
+    if isinstance(given["train"], torch.utils.data.Dataset):
+        return _torch_table(given["train"], given.get("test"), client, where)
     return from_pairs(given["train"], given.get("test"), client, where)
+
+
+def _torch_table(train: Any, test: Any, owner: str, where: str) -> Table:
+    """The samples of a torch Dataset, read once by a fixed seed; training draws those of a random one anew."""
+    with seeded(0):
+        pair = read_torch(train, where)
+        tests = None if test is None else read_torch(test, f"{where} (test)")
+    table = from_pairs(pair, tests, owner, where)
+    if not is_random(train):
+        return table
+    if table.block is None:
+        log.warning("%s: the random transform is drawn once; give samples of more than one axis to have it anew", where)
+        return table
+    return replace(table, random=train)
 
 
 def _one(given: Any, owner: str, where: str) -> Table:
@@ -125,7 +140,7 @@ def _one(given: Any, owner: str, where: str) -> Table:
     if is_frame(given):
         return from_frame(given, owner, where)
     if isinstance(given, torch.utils.data.Dataset):
-        return from_pairs(read_torch(given, where), None, owner, where)
+        return _torch_table(given, None, owner, where)
     if type(given).__module__.partition(".")[0] == "datasets":
         return from_huggingface(given, owner, where)
     return from_pairs(given, None, owner, where)

@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 import numpy as np
 
 from sparsona.data.dataset import Array, ClientSplit, Dataset
+from sparsona.data.redrawn import Redrawn
 from sparsona.data.schema.bounds import within
 from sparsona.data.schema.cells import in_order
 from sparsona.data.schema.columns import Columns
@@ -46,6 +47,8 @@ def dataset_of(given: Tables, columns: Columns, along: ColumnSplit | None = None
     order = np.argsort(last, kind="stable")
     if last.any():
         rows, owners = rows.take(order), None if owners is None else owners[order]
+    numbers = [np.column_stack([np.full(len(one), k), np.arange(len(one))]) for k, one in enumerate(given.tables)]
+    redrawn = Redrawn(tuple(table.random for table in given.tables), np.concatenate(numbers)[order])
     targets, classes, class_list = _provisional(rows)
     tokens = rows.inputs == "tokens"
     return Dataset(
@@ -61,6 +64,7 @@ def dataset_of(given: Tables, columns: Columns, along: ColumnSplit | None = None
         vocabulary=int(rows.block.max()) + 1 if tokens and rows.block is not None else 0,
         rows=rows,
         fields=rows.fields,
+        redrawn=redrawn if rows.block is not None and all(table.random is not None for table in given.tables) else None,
         places=tuple(table.where for table in given.tables) if given.owned and not columns.client else (),
     )
 
@@ -90,6 +94,7 @@ def agreed_dataset(data: Dataset, splits: Mapping[str, ClientSplit], agreement: 
         std=std,
         vocabulary=shared.vocabulary,
         rows=None,
+        redrawn=None if data.redrawn is None else replace(data.redrawn, encode=shared.encode_block),
     )
 
 

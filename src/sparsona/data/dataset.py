@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    from sparsona.data.redrawn import Redrawn
     from sparsona.data.schema.rows import Rows
 
 Array = npt.NDArray[Any]
@@ -63,6 +64,8 @@ class Dataset:
     """Raw rows whose schema is still to be agreed on. `inputs` and `targets` are then for dealing out only."""
     places: tuple[str, ...] = ()
     """Where the samples of each group were read, for messages: a file each; empty where that is not known."""
+    redrawn: Redrawn | None = None
+    """Draws training samples anew, where the user's Dataset has random transforms."""
     fields: tuple[Field, ...] = ()
     """The inputs of a sample where there are several: `inputs` are then rows of bytes, see `sparsona.data.fields`."""
 

@@ -44,7 +44,7 @@ def read_table(path: Path, owner: str) -> Table:
 
 def _files(path: Path) -> list[Path]:
     try:
-        files = sorted(file for file in path.iterdir() if not _harmless(file))
+        files = sorted(file for file in path.iterdir() if not is_harmless(file))
         folders = {file for file in files if file.is_dir()}
     except OSError as error:
         raise DataError(f"cannot read the folder {path}: {error.strerror}; check the path behind folder:") from error
@@ -63,7 +63,7 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _harmless(file: Path) -> bool:
+def is_harmless(file: Path) -> bool:
     """Whether this can be nobody's data: hidden, a lock of an office program, junk of Windows, or a description."""
     name = file.name.lower()
     return name.startswith((".", "~$", "readme")) or name in JUNK or file.suffix.lower() == ".md"

@@ -37,11 +37,11 @@ def public_samples(name: str, like: torch.Tensor, count: int, chance: Chance) ->
     shape, kind = tuple(like.shape[1:]), like.numpy().dtype
     if name == SYNTHETIC:
         rng = chance.rng("public samples")
-        if kind == np.uint8:
+        if kind == np.uint8 and len(shape) == 3:
             return rng.integers(0, 256, (count, *shape), np.uint8)
         if kind.kind == "f":
             return rng.normal(size=(count, *shape)).astype(kind)
-        raise InputError("noise cannot stand in for texts: name a public data set, public=NAME")
+        raise InputError("noise cannot stand in for texts or several inputs: name a public data set, public=NAME")
     inputs = loaded(name)
     if inputs.shape[1:] != shape or inputs.dtype != kind:
         raise InputError(

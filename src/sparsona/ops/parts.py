@@ -18,6 +18,8 @@ def last_layers(layout: Layout, count: int) -> Mask:
     """
     layers = layout.layers
     if not 0 < count < len(layers):
+        if len(layers) == 1:
+            raise InputError("only one layer is trained: this method shares some and keeps others; train more of them")
         raise InputError(
             f"the model has {len(layers)} layers: the last {count} cannot be set apart, take 1 to {len(layers) - 1}"
         )

@@ -36,7 +36,9 @@ class TrainConfig:
     )
     repeats: int = option(1, "steps per batch", ge=1)
     drop_last: bool = option(False, "leave out the last batch of an epoch if it is shorter")
-    augment: bool = option(False, "shift training images by up to four pixels and mirror half of them")
+    augment: bool = option(
+        False, "shift training images by up to four pixels and mirror half of them, or use a Dataset's own transforms"
+    )
     order: Literal["shuffled", "stored"] = option(
         "shuffled",
         "shuffle each epoch, or train class by class (stored; with steps a round continues the last one)",

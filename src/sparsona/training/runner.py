@@ -59,12 +59,13 @@ class ModelRunner:
         self.objective = objective
         self.chance = chance
         self.device = device
-        self._inputs = torch.from_numpy(data.inputs)
+        self._inputs = view_of(data.inputs)
         self._targets = torch.from_numpy(data.targets)
         self._learnt = torch.from_numpy(objective.learnt(data.targets))
         self._missing = data.has_missing
         self._image = data.inputs.ndim == 4
         self._packed = bool(data.fields)
+        self._redrawn = data.redrawn
         raw = data.inputs.dtype == np.uint8
         ones = (1,) * (data.inputs.ndim - 2)
         std = torch.tensor(data.std or 1.0).reshape(-1, *ones)
@@ -179,7 +180,7 @@ class ModelRunner:
         chosen = torch.from_numpy(indices)
         inputs = self._inputs[chosen]
         if augment:
-            inputs = crop_and_flip(inputs)
+            inputs = crop_and_flip(inputs) if self._redrawn is None else torch.from_numpy(self._redrawn.draw(indices))
         return self.prepare(inputs), self._learnt[chosen].to(self.device)
 
     def prepare(self, inputs: torch.Tensor) -> torch.Tensor:

@@ -179,6 +179,33 @@ def features_of(
     )
 
 
+def one_block(blocks: Sequence[Array]) -> Array:
+    """The samples of all owners one after the other. Those that stand so in memory, or in one mapped file, are not
+    copied.
+
+    >>> whole = np.arange(6).reshape(3, 2)
+    >>> np.shares_memory(one_block([whole[:1], whole[1:]]), whole)
+    True
+    """
+    first, rows = blocks[0], sum(map(len, blocks))
+    ends = [block.ctypes.data + block.nbytes for block in blocks]
+    follow = all(block.ctypes.data == end for block, end in zip(blocks[1:], ends, strict=False))
+    same = all(_owner(block) is _owner(first) and block.flags.c_contiguous for block in blocks)
+    if len(blocks) == 1:
+        return first
+    if same and follow:
+        return np.lib.stride_tricks.as_strided(first, (rows, *first.shape[1:]), writeable=False)
+    return np.concatenate(blocks)
+
+
+def _owner(array: Array) -> object:
+    """What holds the memory of an array: another array, or a mapped file."""
+    found: object = array
+    while isinstance(found, np.ndarray) and found.base is not None:
+        found = found.base
+    return found
+
+
 def joined(parts: Sequence[Rows], where: Sequence[str]) -> Rows:
     """The rows of several owners one after the other, columns in the order of the first. `where` names each part.
 
@@ -208,7 +235,7 @@ def joined(parts: Sequence[Rows], where: Sequence[str]) -> Rows:
         numbers=np.concatenate(numbers),
         categories={name: np.concatenate([part.categories[name] for part in parts]) for name in first.categories},
         numeric=_numeric(parts),
-        block=np.concatenate(blocks) if blocks else None,
+        block=one_block(blocks) if blocks else None,
         target=np.concatenate([part.target for part in parts]),
         along=None if first.along is None else np.concatenate([p.along for p in parts if p.along is not None]),
         dropped={name: why for part in parts for name, why in part.dropped.items()},

@@ -142,6 +142,8 @@ class Schema:
             return known
         if self.scaling == "published" or (self.inputs == "images" and self.scaling != "own"):
             return block
+        if not self.mean and self.inputs != "images" and block.dtype == np.float32:
+            return block
         per_channel = (-1, *(1,) * (block.ndim - 2))
         wide = block.astype(np.float32) / (255 if self.inputs == "images" else 1)
         if self.mean:

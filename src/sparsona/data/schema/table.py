@@ -47,6 +47,8 @@ class Table:
     several: Mapping[str, Any] | None = None
     """The inputs by name where a sample has several. They become a `block` of bytes when all owners' are there."""
     fields: tuple[Field, ...] = ()
+    random: Any = None
+    """The torch Dataset of the block, where it gives other inputs each time."""
 
     def read(self, written: Format, settled: bool = False) -> Table:
         """The table with its cells read as numbers or texts. Where it is `settled` how it must be written, an error

@@ -1,0 +1,64 @@
+"""Torch Datasets with random transforms: training draws samples anew, tests see those of the first reading."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from sparsona.data._arrays import plain_array
+from sparsona.data.dataset import Array, Indices
+
+FIRST = 4
+"""Samples that are read twice to find out whether a Dataset is random."""
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed every generator that a transform may use, and leave them as they were."""
+    numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002 - transforms use it
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        random.seed(seed)
+        try:
+            yield
+        finally:
+            np.random.set_state(numpy_state)  # noqa: NPY002
+            random.setstate(python_state)
+
+
+def is_random(data: Any) -> bool:
+    """Whether a Dataset gives other inputs when it is read a second time."""
+    if isinstance(data, torch.utils.data.IterableDataset | torch.utils.data.TensorDataset) or not len(data):
+        return False
+    if not isinstance(data[0], tuple | list) or isinstance(data[0][0], Mapping | tuple):
+        return False
+    with seeded(1):
+        pairs = [(plain_array(data[k][0]), plain_array(data[k][0])) for k in range(min(FIRST, len(data)))]
+    return any(not np.array_equal(one, other) for one, other in pairs)
+
+
+@dataclass(frozen=True)
+class Redrawn:
+    """Draws samples anew: `sources` are the owners' Datasets, `places` the owner and the number of each row.
+
+    `encode` makes of raw samples what the net gets.
+    """
+
+    sources: tuple[Any, ...]
+    places: Indices
+    encode: Callable[[Array], Array] | None = None
+
+    def draw(self, rows: Indices) -> Array:
+        """These rows, drawn by a seed from torch's generator."""
+        with seeded(int(torch.randint(2**31, ()))):
+            found = np.stack([plain_array(self.sources[owner][k][0]) for owner, k in self.places[rows].tolist()])
+        found = found if found.dtype == np.uint8 else found.astype(np.float32)
+        found = found[:, None] if found.ndim == 3 and found.dtype == np.uint8 else found
+        return found if self.encode is None else self.encode(found)
