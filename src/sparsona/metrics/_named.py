@@ -25,6 +25,15 @@ def in_percent(name: str) -> bool:
     return found is not None and found.unit == "%"
 
 
+def from_0_to_1(name: str) -> bool:
+    """Whether no score can be below 0 or above 1.
+
+    >>> from_0_to_1("accuracy"), from_0_to_1("auc:fever"), from_0_to_1("mae"), from_0_to_1("r2")
+    (True, True, False, False)
+    """
+    return in_percent(name) or name.partition(":")[0] in ("auc", "average-precision", "brier")
+
+
 def chosen(names: Sequence[str], task: TaskName, labels: Sequence[str]) -> tuple[Metric, ...]:
     """The metrics of these names for a task. Of several `labels` each has its own score behind the mean.
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from sparsona.metrics._named import in_percent
+from sparsona.metrics._named import from_0_to_1, in_percent
 from sparsona.report.comparison import Comparison, ComparisonRow
 from sparsona.report.console import size
 from sparsona.report.measured import MeasuredRun, mean_score
@@ -22,7 +22,7 @@ def score(value: float | None, metric: str) -> str:
     """A score without its unit: accuracy and other shares in per cent."""
     if value is None or not math.isfinite(value):
         return "-"
-    return f"{100 * value:.2f}" if in_percent(metric) else f"{value:.4g}"
+    return f"{100 * value:.2f}" if in_percent(metric) else f"{value:.3f}" if from_0_to_1(metric) else f"{value:.4g}"
 
 
 def with_half(found: Interval | None, metric: str, sign: bool = False) -> str:
@@ -66,6 +66,8 @@ def print_comparison(console: Console, found: Comparison, title: str, budget: Bu
         highlight=False,
         style="dim",
     )
+    if any(row.improving for row in found.rows):
+        console.print("* still improving at its last round\n", highlight=False, style="dim")
     if any(row.others for row in found.rows):
         console.print(_others(found))
         console.print("the other metrics, pre\n", highlight=False, style="dim")
@@ -95,7 +97,7 @@ def _scores(found: Comparison) -> Table:
 
 
 def _named(row: ComparisonRow) -> str:
-    return f"{row.label} ({row.state})" if row.state else row.label
+    return f"{row.label} (diverged)" if row.diverged else f"{row.label}*" if row.improving else row.label
 
 
 def _others(found: Comparison) -> Table:

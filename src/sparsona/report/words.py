@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sparsona.metrics._named import in_percent, known
+from sparsona.metrics._named import from_0_to_1, in_percent, known
 from sparsona.report.comparison import Comparison, ComparisonRow, Lead
 from sparsona.report.console import size
 from sparsona.report.measured import MeasuredRun
@@ -246,7 +246,7 @@ def _possible(score: float, metric: str) -> float:
     (1.0, 0.0, -0.5, 1.0)
     """
     one = known(metric)
-    if in_percent(metric) or metric in ("auc", "average-precision", "brier"):
+    if from_0_to_1(metric):
         return max(0.0, min(score, 1.0))
     return max(0.0, score) if one is not None and (one.unit == "target" or metric == "log-loss") else score
 
