@@ -90,7 +90,7 @@ def test_the_hash_follows_the_content(dtype: torch.dtype) -> None:
 def test_only_the_head_travels_and_the_base_stays(dtype: torch.dtype, tmp_path: Path) -> None:
     net = made(dtype)
     before = {name: raw_bytes(tensor).copy() for name, tensor in base_of(net)}
-    training = {"weight_decay": 0.01, "batch": 10}
+    training = {"weight_decay": 0.01, "batch": 10, "lr": 0.1}
     result = sparsona.run("fedavg", data=rows(), model=net, rounds=3, training=training, out=tmp_path / "run")
     assert result.summary["weights"] == 82
     assert result.summary["base"] == base_hash(net)

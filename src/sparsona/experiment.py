@@ -86,7 +86,7 @@ class Experiment(BaseModel):
     )
     packing: PackingName = option("tight", "encode for few bytes (tight) or little time (plain)")
     max_update_norm: float = option(
-        3.0, "reject updates whose norm exceeds N times the median of the others (0: accept all)", ge=0
+        0.0, "reject updates whose norm exceeds N times the median of the others (0: accept all)", ge=0
     )
     least_rows: int = option(
         1, "least number of a client's rows behind each batch, category and other value that it sends", ge=1

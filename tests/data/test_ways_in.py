@@ -77,7 +77,7 @@ def test_the_same_numbers_give_the_same_digest(tmp_path: Path) -> None:
     results = {}
     for way, given in ways(tmp_path).items():
         owner: dict[str, Any] = {"client": "town"} if way.startswith("one ") else {}
-        results[way] = sparsona.run("fedavg", data=given, rounds=2, training={"epochs": 1}, **owner)
+        results[way] = sparsona.run("fedavg", data=given, rounds=2, training={"epochs": 1, "lr": 0.1}, **owner)
     assert {result.summary["digest"] for result in results.values()} == {results["arrays"].summary["digest"]}
     model = results["csv"].models["bonn"]
     assert set(model.predict(owners()["aachen"][0]).tolist()) == {2, 7}

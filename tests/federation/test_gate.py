@@ -159,16 +159,19 @@ def test_nobody_is_locked_out_for_good_and_nobody_wins_by_waiting() -> None:
     assert left_out(waited, *sizes[:3], Size(1, 0, 3.0 * (AGAIN + 1) + 0.1)) == [3]
 
 
+BOUNDED = {"method": "fedavg", "clients": 5, "engine": "inprocess", "max_update_norm": 3.0}
+
+
 def test_a_client_that_is_always_too_large_counts_every_sixth_time() -> None:
-    setup = prepare({"method": "fedavg", "clients": 5, "rounds": 2 * AGAIN + 2, "engine": "inprocess"}).setup
+    setup = prepare({**BOUNDED, "rounds": 2 * AGAIN + 2}).setup
     larger = replace(setup, method=Attacker(setup.method, each(scaled(1.6))))  # type: ignore[arg-type]
     rounds = assemble(larger, InProcess(larger), evaluation=Evaluation(every=0, post="participants"))
     rounds.run()
     assert [round for round, _, _ in rounds.refused] == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
 
 
-def test_the_bound_is_on_by_default_and_leaves_honest_clients_alone() -> None:
-    setup = prepare({"method": "fedavg", "clients": 5, "rounds": 3, "engine": "inprocess"}).setup
+def test_the_bound_refuses_a_large_update_and_leaves_honest_clients_alone() -> None:
+    setup = prepare({**BOUNDED, "rounds": 3}).setup
     assert run(setup, InProcess(setup))[1:] == (set(), 0)
     turned = replace(setup, method=Attacker(setup.method, each(scaled(30.0))))  # type: ignore[arg-type]
     assert run(turned, InProcess(turned))[1:] == ({BAD}, 3)

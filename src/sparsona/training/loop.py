@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -33,16 +34,14 @@ class PlainSteps:
         self._flat = flat
         self._gradient = flat.gradient
         self._rule = rule_of(job, flat.weights)
+        self.step = partial(self._rule.step, self._gradient)
+        """Take a step after the loss's backward pass."""
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """The outputs for a batch."""
         self._gradient.zero_()
         outputs: torch.Tensor = self._flat.module(inputs)
         return outputs
-
-    def step(self) -> None:
-        """Take a step after the loss's backward pass."""
-        self._rule.step(self._gradient)
 
     def finish(self) -> tuple[Moments, None]:
         """The moments of the weights."""
