@@ -58,6 +58,12 @@ def _tables(folder: Path) -> None:
     first = next(s for s in snippets(data) if s.kind == "python" and "wards" in s.text)
     exec(compile(first.text, str(first), "exec"), {})
     assert (folder / "wards" / "east.csv").exists()
+    (folder / "hospitals").mkdir()
+    for hospital, ward in {"cleveland": "north", "hungarian": "south", "va": "east"}.items():  # those of the README
+        head, *rows = (folder / "wards" / f"{ward}.csv").read_text(encoding="utf-8").split()
+        wider = [f"pain,{head}", *(f"{number % 4 + 1},{row}" for number, row in enumerate(rows))]
+        (folder / "hospitals" / f"{hospital}.csv").write_text("\n".join(wider), encoding="utf-8")
+    (folder / "va-new.csv").write_text("pain,age,sex,pressure\n2,45,f,118\n", encoding="utf-8")
 
 
 def small(words: list[str]) -> list[str]:
