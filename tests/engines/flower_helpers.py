@@ -148,5 +148,6 @@ def ward_tables(folder: Path, **how: Any) -> Federation:
             rows.append(f"{age},{rng.choice(['f', 'm', 'x'][: 2 + k % 2])},{rng.choice(['ill', 'well'])}")
         (tables / f"{ward}.csv").write_text("\n".join(rows) + "\n")
     data, columns = f"folder:{tables}", {"categorical": "sex"}
-    settings = {"method": "fedavg", "clients": 0, "partition": "groups", "columns": columns, "rounds": 2, **how}
+    common = {"clients": 0, "partition": "groups", "columns": columns, "rounds": 2, "training": {"lr": 0.1}}
+    settings = {"method": "fedavg", **common, **how}
     return Federation(folder, data=data, **settings)

@@ -83,15 +83,15 @@ def test_small_work_stays_in_this_process_and_large_work_does_not(monkeypatch: p
     def engine(**settings: Any) -> str:
         return prepare({"method": "fedavg", "trainer": "plain", **settings}).experiment.engine
 
-    monkeypatch.setattr("sparsona.prepare.cores", lambda: 2)
+    monkeypatch.setattr("sparsona.engines.choice.cores", lambda: 2)
     assert engine() == "inprocess"
     assert engine(rounds=5000) == "pool"
     assert engine(rounds=5000, workers=1) == "inprocess"
     assert engine(engine="pool") == "pool"
     assert engine(rounds=5000, trainer="fused") == "inprocess", "its turns are shorter than the way to a worker"
-    monkeypatch.setattr("sparsona.prepare.cores", lambda: 4)
+    monkeypatch.setattr("sparsona.engines.choice.cores", lambda: 4)
     assert engine(rounds=5000, trainer="fused") == "pool"
-    monkeypatch.setattr("sparsona.prepare.cores", lambda: 1)
+    monkeypatch.setattr("sparsona.engines.choice.cores", lambda: 1)
     assert engine(rounds=5000) == "inprocess"
 
 

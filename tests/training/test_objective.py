@@ -147,7 +147,7 @@ def test_the_positive_class_can_be_named() -> None:
     data = clinics(np.random.default_rng(7))
     scores = {
         positive: sparsona.run(
-            "fedavg", data=data, rounds=2, metrics="sensitivity,specificity", evaluation={"positive": positive}
+            "fedavg", data=data, rounds=2, lr=0.1, metrics="sensitivity,specificity", evaluation={"positive": positive}
         ).summary
         for positive in ("ill", "well")
     }
@@ -194,8 +194,8 @@ def test_an_own_objective_has_its_own_metric() -> None:
 def test_a_threshold_of_validation_rows_is_carried_by_the_model(tmp_path: Path) -> None:
     data = clinics(np.random.default_rng(10))
     evaluation = {"positive": "ill", "threshold": "sensitivity=0.95", "metrics": ["sensitivity", "accuracy"]}
-    plain = sparsona.run("fedavg", data=data, rounds=3, metrics=["sensitivity"], evaluation={"positive": "ill"})
-    result = sparsona.run("fedavg", data=data, rounds=3, evaluation=evaluation, out=tmp_path / "run")
+    plain = sparsona.run("fedavg", data=data, rounds=3, lr=0.1, metrics=["sensitivity"], evaluation={"positive": "ill"})
+    result = sparsona.run("fedavg", data=data, rounds=3, lr=0.1, evaluation=evaluation, out=tmp_path / "run")
     assert result.summary["digest"] == plain.summary["digest"]
     assert result.summary["sensitivity"]["pre"]["mean"] > plain.summary["sensitivity"]["pre"]["mean"]
     model = sparsona.load(tmp_path / "run").models["east"]

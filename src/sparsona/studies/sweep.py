@@ -21,6 +21,7 @@ from sparsona.many import Planned, RunEnded, Watcher, run_many
 from sparsona.many.choice import place_for
 from sparsona.many.plan import Loader, RunPlan
 from sparsona.prepare import Prepared
+from sparsona.rate import settled
 from sparsona.resume import check_resumable
 from sparsona.runs.about import read_about
 from sparsona.runs.directory import RunDirectory
@@ -173,7 +174,7 @@ def _check_runs(sweep: Sweep, folder: Path) -> None:
         directory = RunDirectory(folder / point.name)
         if directory.experiment_file.exists():
             prepared = loader.prepare(point.settings, f"the run {point.name}")
-            check_resumable(directory, prepared)
+            check_resumable(directory, settled(prepared, directory))
 
 
 def _read(file: Path) -> Sweep:

@@ -228,7 +228,7 @@ def test_with_the_same_rule_a_network_gives_the_simulators_digest(method: str, t
         least_rows=10,
         clients=0,
         partition="groups",
-        training={"batch": 10},
+        training={"batch": 10, "lr": 0.1},
     )
     found, simulated = federation.run(), federation.simulated()
     assert found["digest"] == simulated["digest"]
