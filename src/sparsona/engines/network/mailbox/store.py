@@ -49,7 +49,9 @@ class SharedFolder:
             except FileNotFoundError:
                 return {}
             files = [one for one in found if one["type"] == "file" and not one["name"].endswith(PART)]
-            return {one["name"].rstrip("/").rpartition("/")[2]: int(one["size"] or 0) for one in files}
+            # A WebDAV server names a file without a size if it is replaced meanwhile: the next look will find it.
+            known = [one for one in files if one["size"] is not None]
+            return {one["name"].rstrip("/").rpartition("/")[2]: int(one["size"]) for one in known}
 
     def read(self, path: str, size: int) -> bytes:
         """The first `size` bytes of a file: a file that grows meanwhile takes no more memory."""
