@@ -102,8 +102,9 @@ def test_it_does_not_run_away_with_much_momentum() -> None:
         kept = np.flatnonzero(rng.random(400) < np.where(y, share, 1 - share))[:60]
         rows[f"f{k}"] = x[kept], y[kept]
     run = sparsona.run(
-        "fedthin", data=rows, rounds=40, model="mlp:8", training={"steps": 10, "batch": 20, "lr": 0.1}, engine="inprocess",
-        columns={"scaling": "none"}, options={"density": 0.1, "server": {"momentum": 0.9, "lr": 2.0}},
+        "fedthin", data=rows, rounds=40, model="mlp:8", engine="inprocess",
+        training={"steps": 10, "batch": 20, "lr": 0.1}, columns={"scaling": "none"},
+        options={"density": 0.1, "server": {"momentum": 0.9, "lr": 2.0}},
         evaluation={"every": 0}, personal={"average": 0.0},
     )  # fmt: skip
     assert max(np.abs(vector_of(one.model)).max() for one in run.models.values()) < 5
