@@ -154,7 +154,7 @@ class Worker:
         return replace(memory, queries=meter.used), replace(outcome, queries=meter.used)
 
     def meter(self, client: ClientId, used: int, charge: Callable[[int], None] = lambda used: None) -> Meter | None:
-        """The meter of a turn after so many queries of the client; None without a privacy budget."""
+        """The meter of a turn of a client that has used `used` queries; None without a privacy budget."""
         if self.setup.privacy is None:
             return None
         examples = len(self.setup.federation.splits[client].train)

@@ -24,7 +24,7 @@ MOST_NOISE = 1e5
 
 @lru_cache(maxsize=4096)
 def epsilon_of(rate: float, noise: float, queries: int, delta: float) -> float:
-    """The epsilon of so many queries with sampling rate `rate` and noise multiplier `noise`, at `delta`."""
+    """The epsilon of `queries` queries with sampling rate `rate` and noise multiplier `noise`, at `delta`."""
     if not queries:
         return 0.0
     once = _library().from_gaussian_mechanism(
@@ -35,7 +35,7 @@ def epsilon_of(rate: float, noise: float, queries: int, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def noise_for(epsilon: float, delta: float, rate: float, queries: int) -> float:
-    """The least noise multiplier, up to 0.2 percent, with which so many queries keep to `epsilon` at `delta`."""
+    """The least noise multiplier, up to 0.2 percent, with which `queries` queries keep to `epsilon` at `delta`."""
     low, high = 0.0, 1.0
     while epsilon_of(rate, high, queries, delta) > epsilon:
         low, high = high, 2 * high

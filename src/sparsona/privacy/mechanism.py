@@ -40,7 +40,7 @@ class Mechanism:
 
     @classmethod
     def planned(cls, settings: PrivacySettings, examples: int, batch: int, queries: int, use: int = 0) -> Mechanism:
-        """The mechanism that keeps to the settings over `queries` queries about so many training rows."""
+        """The mechanism that keeps to the settings over `queries` queries about `examples` training rows."""
         rate, delta = min(1.0, batch / max(examples, 1)), settings.delta
         noise = settings.noise
         if noise is None:
@@ -49,7 +49,7 @@ class Mechanism:
         return cls(settings.clip, noise, rate, delta, queries, use)
 
     def epsilon(self, queries: int) -> float:
-        """The epsilon after so many queries."""
+        """The epsilon after `queries` queries."""
         return epsilon_of(self.rate, self.noise, queries, self.delta)
 
 
@@ -86,7 +86,7 @@ class Meter:
         self._chance, self._client, self._examples, self._charge = chance, client, examples, charge
 
     def ask(self, queries: int = 1) -> Iterator[Query]:
-        """So many queries, charged now; raises `BudgetSpent` before the first one if they are too many."""
+        """Charge `queries` queries now and return them; raises `BudgetSpent` before any if they are too many."""
         first, after = self.used, self.used + queries
         if after > self.mechanism.most:
             raise BudgetSpent(

@@ -13,7 +13,7 @@ from sparsona.report.measured import MeasuredRun
 from sparsona.runs.answers import read_answers, together
 
 POINTS = 200
-"""A curve has so many points at most."""
+"""The most points of a curve."""
 MARKS = 400
 """Rows of a regression that are drawn, spread evenly over all."""
 CLASSES = 30

@@ -13,7 +13,7 @@ from sparsona.words import counted
 RISE = 1.1
 """A loss has risen if it is so many times what the run began with: less is noise of the batches."""
 EXPLODED = 10.0
-"""A loss has exploded if it is so many times what the client and the run began with."""
+"""A loss has exploded if it exceeds the first losses of the client and of the run by this factor."""
 
 
 def exploded(loss: Mapping[str, float]) -> str:

@@ -48,7 +48,7 @@ class MessageGrid(Protocol):
 
 
 class FlowerCarrier:
-    """Parcels as Flower messages. A reply belongs to the message that it answers, whoever it says it is from.
+    """Parcels as Flower messages. A reply belongs to the message that it answers, whatever sender it names.
 
     Flower blocks while a node uploads its reply, and for minutes if the node dies meanwhile. So the SuperLink is asked
     which replies there are, and then each of them is fetched by a thread of its own: none waits for another's.
