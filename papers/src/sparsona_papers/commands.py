@@ -83,7 +83,7 @@ def card(
     names: Annotated[list[str], typer.Argument(help="the papers whose results stand in it")],
     results: Annotated[Path, typer.Option(help="folder of the kept results")] = Path("papers/results"),
 ) -> None:
-    """Write the tables and verdicts of a paper's card.
+    """Write the tables, verdicts and chart of a paper's card.
 
     They are made from the kept results; the text around them stays."""
     from sparsona.files import write_atomically
@@ -91,3 +91,5 @@ def card(
 
     write_atomically(file, papers.card(names, results, file.read_text(encoding="utf-8")))
     out.print(f"card: {file}", soft_wrap=True)
+    if picture := papers.chart(file):
+        out.print(f"chart: {picture}", soft_wrap=True)

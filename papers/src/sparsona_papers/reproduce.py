@@ -15,6 +15,7 @@ from sparsona.errors import InputError
 from sparsona.federation.resources import Resources
 from sparsona.files import write_atomically
 from sparsona_papers._cases import Cases
+from sparsona_papers._chart import bars, draw_bars
 from sparsona_papers._paper import SIZES, Paper, Size
 from sparsona_papers._registry import PAPERS, Job, MissingRuns, Reproduction
 from sparsona_papers._results import Results, results_file
@@ -94,6 +95,15 @@ def card(names: Sequence[str], results: Path, text: str) -> str:
     before, _, after = _parts(text, BEGIN, END)
     lines = [line for name in names for line in _results_of(name, results)]
     return f"{before}{BEGIN}\n\n" + "\n".join(lines) + f"\n{END}{after}"
+
+
+def chart(page: Path) -> Path | None:
+    """Draw the verdicts of a page into the picture that it shows; None if it shows none."""
+    text, picture = page.read_text(encoding="utf-8"), Path("img") / f"{page.stem}.svg"
+    if HEADLINES[0] not in text or f"({picture.as_posix()})" not in text:
+        return None
+    draw_bars(bars(_parts(text, *HEADLINES)[1].splitlines()), page.parent / picture)
+    return page.parent / picture
 
 
 def _parts(text: str, begin: str, end: str) -> tuple[str, str, str]:
