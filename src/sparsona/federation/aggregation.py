@@ -1,4 +1,4 @@
-"""From replies to the server's next state: decoded one after another, checked by the gate, handed to the method."""
+"""Turn replies into the server's next state: decode each, check it at the gate, hand it to the method."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from sparsona.ops.mean import weighted_mean
 from sparsona.wire import LONGEST_EMPTY
 
 Aggregate: TypeAlias = tuple[Any, Vector | None, Vector | None]
-"""The server's next state, the mean of the clients' buffers where they are averaged, and the sum of what they tell of
-their pools."""
+"""The server's next state, the mean of the clients' buffers if they are averaged, and the sum of the pools' statistics."""
 
 AHEAD, LARGE = 2, 2**22
-"""How many replies are decoded ahead of the one being aggregated, where together they have at least this many bytes."""
+"""Number of replies decoded ahead of the one being aggregated, if together they have at least `LARGE` bytes."""
 
 
 class Arrivals(Sequence[Arrival]):
-    """Replies, each decoded when it is asked for: one pass holds a few messages at a time."""
+    """Replies that are decoded one by one on demand, so that few messages are in memory at a time."""
 
     def __init__(self, replies: Sequence[PendingReply], read: Callable[[PendingReply], Arrival]) -> None:
         self._replies = replies
@@ -44,7 +43,7 @@ class Arrivals(Sequence[Arrival]):
         return self._read(self._replies[index])
 
     def __iter__(self) -> Iterator[Arrival]:
-        """One after another; the next ones are decoded meanwhile, where that takes long enough."""
+        """Yield the replies; large ones are decoded ahead in threads."""
         if sum(len(reply.frame) for reply in self._replies) < LARGE:
             yield from map(self.__getitem__, range(len(self)))
             return
@@ -60,7 +59,10 @@ class Arrivals(Sequence[Arrival]):
 def reader(
     method: Method[Any, Any], server: Any, asked: ServerContext, decoded: Callable[[PendingReply], Message]
 ) -> Callable[[PendingReply], Arrival]:
-    """Makes a reply an arrival; the downlink that it answers is the one kept with it, or that of `server` as it is."""
+    """Return the function that makes a reply an arrival.
+
+    The downlink that a reply answers is the one kept with it, or else the one that `server` would send now.
+    """
 
     def read(reply: PendingReply) -> Arrival:
         def sent() -> Message:
@@ -80,9 +82,9 @@ def aggregation(
     buffers: int,
     pool: int,
 ) -> Callable[[Sequence[PendingReply]], Aggregate]:
-    """Hands the method those of some replies that have parts, each checked by the `screening` when it is decoded.
+    """Return the function that hands replies with parts to the method; `screening` checks each when it is decoded.
 
-    `buffers` is how many numbers the buffers of a model hold, `pool` how many a client tells of its pool.
+    `buffers` is the number of values in a model's buffers, `pool` the number of statistics per client's pool.
     """
 
     def aggregated(passing: Sequence[PendingReply]) -> Aggregate:
@@ -100,7 +102,7 @@ def aggregation(
 
 
 def _told(arrivals: Arrivals, size: int) -> Vector | None:
-    """The sum of what clients tell of their pools; None where none does."""
+    """Return the sum of the pools' statistics; None if no client sent any."""
     found = [arrival.message.vector(POOL, size) for arrival in arrivals if POOL in arrival.message]
     if not found:
         return None
@@ -109,7 +111,7 @@ def _told(arrivals: Arrivals, size: int) -> Vector | None:
 
 
 def _mean_buffers(arrivals: Arrivals, size: int) -> Vector:
-    """The mean of the buffers that came, by examples where replies tell them."""
+    """Return the mean of the received buffers, weighted by examples if the replies name them."""
     messages = (arrival.message for arrival in arrivals)
     return weighted_mean(
         (m.examples() if "examples" in m else 1, m.vector(BUFFERS, size)) for m in messages if BUFFERS in m

@@ -1,4 +1,4 @@
-"""The one place where a run is put together: the log and the checkpoints of a set-up, and its server's loop."""
+"""Assemble a run, in one place: log, checkpoints and the server's loop."""
 
 from __future__ import annotations
 

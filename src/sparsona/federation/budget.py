@@ -18,7 +18,7 @@ from sparsona.privacy.settings import PrivacySettings
 def mechanisms(
     setup: Setup, settings: PrivacySettings, evaluation: Evaluation, sample: float = 1.0
 ) -> Mapping[ClientId, Mechanism]:
-    """The mechanism of each client, for the queries that its method plans over the run.
+    """Return the mechanism of each client, for the queries that its method plans over the run.
 
     Raises `InputError` with the reason where the guarantee could not hold. `sample` is the share of clients that a
     round asks: a client plans for its expected turns and three deviations more.
@@ -43,7 +43,7 @@ def mechanisms(
 
 
 def _check(setup: Setup, evaluation: Evaluation) -> None:
-    """Refuse what depends on all of a client's rows in another way than by queries."""
+    """Refuse settings that use a client's rows outside of privatised queries."""
     config, personal, buffers = setup.config, setup.personal, Layout.of_buffers(setup.module).size
     reasons = {
         "the model has BatchNorm or other buffers, which mix rows: choose a model without": buffers > 0,

@@ -1,7 +1,7 @@
-"""Virtual time: what a client's device and link are worth, how long a turn takes, when a round is over.
+"""Virtual time: the speed of devices and links, the duration of a turn, the end of a round.
 
-Nothing waits: a turn's seconds follow from the samples that were trained on and from the lengths of the frames that
-really travelled. The presets are round numbers for a small net, to be replaced by a CSV of one's own measurements.
+No process waits. A turn's seconds follow from the trained samples and from the lengths of the real frames. The presets
+are round numbers for a small net; replace them by a CSV file of your own measurements.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from sparsona.registry import suggest
 
 @dataclass(frozen=True)
 class Device:
-    """A client's speed: seconds a training sample, and bits a second each way; `availability` is a probability.
+    """A client's speed: seconds per training sample and bits per second each way; `availability` is a probability.
 
-    `spread` makes clients of one kind differ: speed and links are divided by exp(spread * z), z normal, drawn once for
-    each client.
+    `spread` makes clients of one kind differ: speed and links are divided by exp(spread * z), with one normal z per
+    client.
 
     >>> Device(0.01, up=8e6, down=8e6).seconds(received=1_000_000, samples=100, sent=2_000_000)
     4.0
@@ -45,11 +45,11 @@ class Device:
             raise InputError(f"a device's availability is a probability, not {self.availability:g}")
 
     def seconds(self, received: int, samples: float, sent: int) -> float:
-        """The time from the first byte that the server sends to the last one that it gets back."""
+        """Return the time from the first byte of the download to the last byte of the upload."""
         return 8 * received / self.down + samples * self.seconds_per_sample + 8 * sent / self.up
 
     def of(self, client: ClientId, chance: Chance) -> Device:
-        """This client's own copy of the kind."""
+        """Return a copy of the device with this client's own speed."""
         if not self.spread:
             return self
         z = chance.rng("schedule/device", client=client).normal(size=3)
@@ -69,13 +69,13 @@ COLUMNS = ("client", "seconds_per_sample", "up", "down", "availability")
 
 @dataclass(frozen=True)
 class Fleet:
-    """The devices of a federation: some by client, the others drawn from `kinds`."""
+    """The devices of a federation: declared per client, or drawn from `kinds`."""
 
     kinds: tuple[Device, ...]
     named: Mapping[ClientId, Device]
 
     def device(self, client: ClientId, chance: Chance) -> Device:
-        """The device of a client: the one declared for it, or one drawn for it."""
+        """Return a client's device: declared, or drawn for it."""
         if client in self.named:
             return self.named[client]
         self.check(client)
@@ -88,12 +88,13 @@ class Fleet:
 
     @cached_property
     def always_there(self) -> bool:
-        """Whether every device can always be reached."""
+        """True if every device can always be reached."""
         return all(device.availability == 1.0 for device in (*self.kinds, *self.named.values()))
 
     def availability(self, client: ClientId, chance: Chance) -> float:
-        """The availability of a client's device, which is drawn only where kinds differ in it: a round asks this of
-        every registered client.
+        """Return the availability of a client's device.
+
+        The device is drawn only if kinds differ in availability, since a round asks this for every registered client.
 
         >>> fleet("phone-4g").availability("a", Chance(0)), fleet("sensor").availability("a", Chance(0))
         (1.0, 0.9)
@@ -110,8 +111,9 @@ def _drawn(kinds: tuple[Device, ...], client: ClientId, chance: Chance) -> Devic
 
 
 def fleet(spec: str) -> Fleet:
-    """The devices that `spec` names: a preset, several joined by `+` and dealt out at random, or a CSV file, which is
-    read whenever it is asked for.
+    """Return the devices that `spec` names: a preset, several joined by `+` and drawn at random, or a CSV file.
+
+    The CSV file is read at each call.
 
     >>> fleet("hospital+phone-4g").kinds[0].up
     100000000.0
@@ -127,7 +129,7 @@ def fleet(spec: str) -> Fleet:
 
 
 def _table(path: Path) -> Fleet:
-    """Read ``client,seconds_per_sample,up,down[,availability]``; the row of client * is for everyone else."""
+    """Read ``client,seconds_per_sample,up,down[,availability]``; the row of client * is for all other clients."""
     try:
         with path.open(newline="", encoding="utf-8") as text:
             reader = csv.DictReader(text)
@@ -148,10 +150,10 @@ def _table(path: Path) -> Fleet:
 
 @dataclass(frozen=True)
 class Timing:
-    """How long one round's turns take, and when the server stops waiting.
+    """The duration of one round's turns, and when the server stops waiting.
 
-    Without `deadline` and `window` it waits for the slowest. At the `deadline` it goes on, and what has not come by
-    then is lost. With a `window` it never waits: a round takes that many seconds, and what comes later is late.
+    Without `deadline` and `window` the server waits for the slowest client. At the `deadline` it continues, and missing
+    replies are lost. With a `window` each round takes that many seconds, and later replies are late.
     """
 
     fleet: Fleet
@@ -160,17 +162,17 @@ class Timing:
     window: float | None = None
 
     def seconds(self, client: ClientId, received: int, samples: float, sent: int) -> float:
-        """The simulated seconds of a turn: download, training, upload."""
+        """Return the simulated seconds of a turn: download, training, upload."""
         return self.fleet.device(client, self.chance).seconds(received, samples, sent)
 
     def misses(self, seconds: float) -> bool:
-        """Whether a reply that takes so long is not waited for any more, and lost."""
+        """True if a reply that takes `seconds` misses the deadline and is lost."""
         return self.deadline is not None and seconds > self.deadline
 
     def length(self, awaited: Mapping[ClientId, float], silent: bool, training: bool) -> float:
-        """How long a phase lasts whose replies take the `awaited` seconds; `silent`: some will never come.
+        """Return the seconds of a phase whose replies take the `awaited` seconds; `silent`: some will never come.
 
-        Only training runs in windows: another phase is waited for.
+        Only training uses the window; in other phases the server waits for all replies.
         """
         if self.window is not None and training:
             return self.window

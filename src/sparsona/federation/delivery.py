@@ -1,8 +1,8 @@
-"""Delivery: who was sent what, whose reply arrived, and what each side goes on from.
+"""Delivery: which downlinks were sent, which replies arrived, and the state from which each side continues.
 
-Replies get lost, come late, or come twice. The server counts a reply once, and tells each client with its next downlink
-which of its replies was the last to arrive. A client keeps two states until it hears that: the one to go on from if its
-reply arrived, and the one to go on from if it was lost. No method knows of this.
+Replies get lost, come late, or come twice. The server counts a reply once. Its next downlink names the client's last
+reply that arrived. Until then the client keeps two states: one in case its reply arrived, one in case it was lost. No
+method knows of this.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Order: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class ClientMemory:
-    """What a client's side keeps between its turns: the method's state, and the other one in case its reply was lost.
+    """A client's memory between its turns: the method's state, and a second one in case its reply was lost.
 
-    `order` is the client's last turn. `if_lost` is None where both states are the same. `buffers` are the client's own
-    (BatchNorm's statistics), where the method leaves them to it. `personal` is the state of the personal layer; a lost
+    `order` is the client's last turn. `if_lost` is None if both states are the same. `buffers` are the client's own
+    (BatchNorm's statistics), if the method does not share them. `personal` is the state of the personal layer; a lost
     reply does not undo it, since the client has trained. `kept` are the models of the best rounds, if they are kept.
-    `queries` counts those that the client has answered in this run, where it has a privacy budget.
+    `queries` counts the answered queries of this run, with a privacy budget.
 
     >>> memory = ClientMemory("a").after(Fit("b", Message(), None, if_lost="c"), Stamp(4))
     >>> memory.resolved(Stamp(5, acked=(4, 0))), memory.resolved(Stamp(5, acked=(2, 0)))
@@ -50,11 +50,11 @@ class ClientMemory:
 
     @classmethod
     def fresh(cls, setup: Setup, client: ClientId) -> ClientMemory:
-        """The memory of a client before its first turn."""
+        """Return the memory of a client before its first turn."""
         return cls(setup.method.start_client(setup.task, client), personal=setup.personal.start(setup.task, client))
 
     def worth_writing(self, before: ClientMemory) -> bool:
-        """Whether this memory is another one than `before` the turn, and one of both holds something.
+        """True if the turn changed the memory, and one of both memories is not empty.
 
         >>> ClientMemory(None, order=(1, 0)).worth_writing(ClientMemory(None))
         False
@@ -67,25 +67,25 @@ class ClientMemory:
         return not _nothing(self.state) or any(one is not None for one in others)
 
     def resolved(self, stamp: Stamp) -> Any:
-        """The state to go on from, as this downlink tells."""
+        """Return the state from which the client continues, given the acknowledgement of this downlink."""
         arrived = self.order is None or (stamp.acked is not None and stamp.acked >= self.order)
         return self.state if arrived or self.if_lost is None else self.if_lost[0]
 
     def refuse_repeats(self, stamp: Stamp) -> None:
-        """Raise an error for an order that is not newer than the last one: it was delivered twice."""
+        """Raise an error if the order is not newer than the last one, because it was delivered twice."""
         if self.order is not None and stamp.order <= self.order:
             raise WireError(f"the order of round {stamp.round + 1}, phase {stamp.phase} was carried out before")
 
     def after(
         self, fit: Fit[Any], stamp: Stamp, buffers: Vector | None = None, personal: PersonalState | None = None
     ) -> ClientMemory:
-        """The memory after a turn."""
+        """Return the memory after a turn."""
         lost = None if fit.lost is fit.state else (fit.lost,)
         return ClientMemory(fit.state, lost, stamp.order, buffers, personal, self.kept, self.queries)
 
 
 def _nothing(state: Any) -> bool:
-    """Whether a state is None, or a dataclass whose fields are."""
+    """True if a state is None or a dataclass of Nones."""
     if is_dataclass(state):
         return all(getattr(state, field.name) is None for field in fields(state))
     return state is None
@@ -95,8 +95,8 @@ def _nothing(state: Any) -> bool:
 class PendingReply:
     """A reply on its way: it answers the order (round, phase) and is due in round `due`, not before the second `at`.
 
-    `sent` holds the parts of the downlink that it answers, once the server has moved on from what it has sent;
-    `reference` is that downlink's name among the references.
+    `sent` holds the parts of the downlink that it answers, once the server's state has changed since; `reference` is
+    that downlink's name among the references.
     """
 
     due: int
@@ -110,13 +110,13 @@ class PendingReply:
 
     @property
     def order(self) -> Order:
-        """The order that the reply answers."""
+        """Return the order that the reply answers."""
         return self.round, self.phase
 
 
 @dataclass(frozen=True)
 class LoopState:
-    """What the server's loop must remember between two rounds, besides the method's own state.
+    """The state of the server's loop between two rounds, besides the method's own state.
 
     `acked` is the last order of each client whose reply has arrived, and `holds` the name of that order's downlink
     among the references; `clock` the simulated seconds; `buffers` the mean of the clients' buffers (BatchNorm's
@@ -135,7 +135,7 @@ class LoopState:
 class OpenOrder:
     """A downlink whose reply is awaited: its order, and its name among the references.
 
-    `sent` holds its parts, once the server has moved on from what it has sent.
+    `sent` holds its parts, once the server's state has changed since.
     """
 
     order: Order
@@ -146,11 +146,11 @@ class OpenOrder:
 BUFFERS = "buffers"
 """The part in which buffers travel. The loop adds it and takes it out: no method sees it."""
 POOL = "pool"
-"""The part of the personal layer: the pool's common weights down, how the validation loss depends on them up."""
+"""The part of the personal layer: the pool's common weights down, derivatives of the validation loss up."""
 
 
 def with_extras(message: Message, buffers: Vector | None, pool: Vector | None) -> Message:
-    """The message with what the loop sends beside it, where there is any; one without parts stays so."""
+    """Add the loop's own parts, if any; a message without parts stays empty."""
     extras = {name: part for name, part in ((BUFFERS, buffers), (POOL, pool)) if part is not None and len(part)}
     if not extras or not len(message):
         return message
@@ -158,7 +158,7 @@ def with_extras(message: Message, buffers: Vector | None, pool: Vector | None) -
 
 
 def without_extras(message: Message) -> tuple[Message, Vector | None, Vector | None]:
-    """The message as the method has made it, and the buffers and the pool's weights that came with it."""
+    """Return the method's message, and the buffers and the pool's weights that came with it."""
     if BUFFERS not in message and POOL not in message:
         return message, None, None
     parts = {name: part for name, part in message.parts.items() if name not in (BUFFERS, POOL)}
@@ -167,7 +167,7 @@ def without_extras(message: Message) -> tuple[Message, Vector | None, Vector | N
 
 
 class Delivery:
-    """The server's half: it stamps downlinks, takes each reply once, and keeps those that are on their way.
+    """The server's half: stamp downlinks, take each reply once, and keep the replies that are on their way.
 
     >>> delivery = Delivery()
     >>> stamp = delivery.send("a", (0, 0))
@@ -188,41 +188,41 @@ class Delivery:
         """Each client's last order, until its reply has come."""
 
     def snapshot(self) -> LoopState:
-        """What a checkpoint must hold of the delivery."""
+        """Return the state that a checkpoint must hold."""
         return LoopState(
             tuple(self._pending), dict(self._acked), dict(self._holds), self.clock, self.buffers, self.pool
         )
 
     @property
     def busy(self) -> frozenset[ClientId]:
-        """The clients whose replies are on their way, or that are still working on one."""
+        """Return the clients whose replies are on their way or still being made."""
         return frozenset(reply.client for reply in self._pending) | frozenset(self._open)
 
     def stamp(self, client: ClientId, order: Order) -> Stamp:
-        """The stamp of a downlink that is made for an evaluation."""
+        """Return the stamp of a downlink for an evaluation."""
         return Stamp(*order, self._acked.get(client))
 
     def held_by(self, client: ClientId) -> str:
-        """The name of the last downlink that the client is known to have; empty if there is none."""
+        """Return the name of the last downlink that the client is known to have; empty if there is none."""
         return self._holds.get(client, "")
 
     @property
     def references(self) -> set[str]:
-        """The names of all downlinks that a frame may still be coded against."""
+        """Return the names of all downlinks that a frame may still be coded against."""
         awaited = {reply.reference for reply in self._pending} | {order.reference for order in self._open.values()}
         return {*self._holds.values(), *awaited} - {""}
 
     def send(self, client: ClientId, order: Order, reference: str = "") -> Stamp:
-        """The stamp of a downlink. From now on no reply to an earlier order of this client counts."""
+        """Return the stamp of a downlink; from now on replies to earlier orders of this client do not count."""
         self._open[client] = OpenOrder(order, reference)
         return self.stamp(client, order)
 
     def keep_open(self, working: Collection[ClientId]) -> None:
-        """Wait for the replies of these clients only: what others may still send will not count."""
+        """Wait for the replies of these clients only; later replies of others do not count."""
         self._open = {client: order for client, order in self._open.items() if client in working}
 
     def take_in(self, reply: PendingReply) -> bool:
-        """Put a reply on its way, unless it answers no open order: then it came twice, or too late to count."""
+        """Accept a reply if it answers an open order; return False if it came twice or too late."""
         found = self._open.get(reply.client)
         if found is None or found.order != reply.order:
             return False
@@ -233,20 +233,20 @@ class Delivery:
         return True
 
     def arrived(self, round: int) -> list[PendingReply]:
-        """The replies that have arrived by now, sorted by client. They are not on their way any more."""
+        """Remove and return the replies that have arrived by now, sorted by client."""
         here = [reply for reply in self._pending if reply.due <= round and reply.at <= self.clock]
         self._pending = [reply for reply in self._pending if not (reply.due <= round and reply.at <= self.clock)]
         return sorted(here, key=lambda reply: (reply.client, reply.order))
 
     def acknowledge(self, replies: Iterable[PendingReply]) -> None:
-        """These replies count: their senders hear of it with their next downlink. The others are as good as lost."""
+        """Count these replies; the next downlinks acknowledge them. All others are lost."""
         for reply in replies:
             self._acked[reply.client] = reply.order
             if reply.reference:
                 self._holds[reply.client] = reply.reference
 
     def keep_sent(self, parts: Callable[[ClientId], dict[str, Part]]) -> None:
-        """Keep with every reply that is still to come the downlink that it answers."""
+        """Store the answered downlink with each reply that is still to come."""
         self._pending = [r if r.sent is not None else replace(r, sent=parts(r.client)) for r in self._pending]
         for client, order in self._open.items():
             if order.sent is None:

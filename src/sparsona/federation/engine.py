@@ -1,4 +1,4 @@
-"""What the server's loop needs of an engine; :mod:`sparsona.engines` holds those that there are."""
+"""The interface between the server's loop and an engine; :mod:`sparsona.engines` has the engines."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sparsona.runs.store import ClientStore
 
 
 class Engine(Protocol):
-    """Runs jobs and yields their outcomes in any order, taking the next job only when it has a worker for it.
+    """Run jobs and yield their outcomes in any order; take the next job only when a worker is free.
 
-    Owns the clients' states.
+    The engine owns the clients' states.
     """
 
     store: ClientStore
@@ -25,17 +25,17 @@ class Engine(Protocol):
 
     @property
     def working(self) -> Collection[ClientId]:
-        """The clients whose outcomes a later call of :meth:`run` may yield; most engines yield all of them at once."""
+        """Return the clients whose outcomes a later call of :meth:`run` may yield; none for most engines."""
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        """Run turns; their outcomes in any order."""
+        """Run turns and yield their outcomes in any order."""
 
     def close(self) -> None:
         """Give back what is held."""
 
 
 class LocalEngine:
-    """What engines on this side of a network share: they own the clients' states and the references."""
+    """An engine on this side of a network: it owns the clients' states and the references."""
 
     working: frozenset[ClientId] = frozenset()
 

@@ -12,7 +12,7 @@ from sparsona.personal.kept import KeepName
 
 
 def _listed(given: Any) -> Any:
-    """Names of metrics: a list, or one text with commas between them; the texts of a list may hold several, too."""
+    """Return names of metrics, given as a list or as texts with commas."""
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
         return given
@@ -43,7 +43,7 @@ class Evaluation:
     )
 
     def due(self, round: int, rounds: int) -> bool:
-        """Whether models are measured in this round, counted from 0."""
+        """True if models are measured in this round, counted from 0."""
         return round + 1 == rounds or (self.every > 0 and (round + 1) % self.every == 0)
 
 

@@ -1,8 +1,8 @@
-"""The gate where replies enter the server: what is damaged, not finite, or out of all proportion is left out.
+"""The gate where replies enter the server: damaged, infinite or disproportionate replies are refused.
 
-A reply is checked when it is decoded, once, so that an honest round costs one look at its numbers. Where one is
-refused the aggregation is made again without it: methods change nothing in place. The sender is named and the round
-goes on. A refused reply counts as lost.
+A reply is checked once, when it is decoded, so an honest round reads its numbers once. If a reply is refused, the
+aggregation is repeated without it; methods change nothing in place. The log names the sender, and the round goes on. A
+refused reply counts as lost.
 """
 
 from __future__ import annotations
@@ -26,28 +26,27 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 LARGEST = 1e15
-"""No number in a reply is larger: the squares of such numbers leave float32."""
+"""Largest absolute value in a reply: squares of larger numbers overflow float32."""
 
 PROPORTION = 1e3
-"""No reply is larger, by its norm, than so many times the others' median or the initial model, if that is larger. Where
-both are nothing, as in a round of one reply to a model of zeros, there is nothing to compare it with."""
+"""A reply's norm may be at most `PROPORTION` times the larger of the others' median norm and the initial model's norm.
+If both are 0, as for one reply to a model of zeros, every norm passes."""
 
 
 FEWEST = 3
-"""Least number of replies whose updates are compared: of two, neither can be called out of proportion."""
+"""Least number of replies whose updates are compared: with two, neither is the outlier."""
 
 LARGEST_SHARE = 10.0
-"""A client may move further than the median client if it has more rows, but not beyond this many times the rows."""
+"""A client with more rows may move further than the median client, up to this ratio of rows."""
 
 
 class Refused(SparsonaError):
-    """A reply that does not count."""
+    """Raised for a reply that does not count."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """The norm of all numbers of a reply but its buffers, that of its buffers, and that of its difference to the
-    downlink it answers."""
+    """Three norms of a reply: its numbers without buffers, its buffers, and its difference to the answered downlink."""
 
     whole: float
     buffers: float
@@ -56,17 +55,17 @@ class Size:
 
 @dataclass(frozen=True)
 class ReplyGate:
-    """What a reply must be to count.
+    """The conditions under which a reply counts.
 
-    `declared` is how many examples each client may claim, by the samples that it has told at the start and the passes
-    over them; `initial` the norm of the initial model. `heaviest` is the most examples by which each client counts in a
-    mean; a client that is not in it counts by all that it claims.
+    `declared` is the number of examples that each client may claim: its declared samples times the passes over them.
+    `initial` is the norm of the initial model. `heaviest` limits the examples by which a client counts in a mean; a
+    client that is not in it has no limit.
 
     `max_update_norm` times the median of the others bounds an update's norm (0: no bound). A client with n times the
     median's examples may move the square root of n times as far: it takes n times as many steps. A late reply may move
-    as far as in all the rounds that it has missed. So may a reply after `AGAIN` others of the client that were left out
-    in a row, which `before` counts: with error feedback that is what it has to send. No client is locked out for good,
-    and none moves further on average than one that keeps to the bound.
+    as far as in all the rounds that it has missed. So may a reply after `AGAIN` refused ones in a row, which `before`
+    counts, since error feedback accumulates them. So no client is locked out for good, and none moves further on
+    average than a client that keeps to the bound.
     """
 
     declared: Mapping[ClientId, int]
@@ -76,7 +75,7 @@ class ReplyGate:
     before: Mapping[ClientId, int] = field(default_factory=dict)
 
     def check(self, arrival: Arrival, order: Order) -> Size:
-        """The size of a reply that is sound by itself; else :class:`Refused` says what is wrong with it."""
+        """Return the size of a reply; raises :class:`Refused` with the reason if the reply by itself is unsound."""
         message = arrival.message
         if message.stamp.order != order:
             raise Refused(
@@ -98,14 +97,14 @@ class ReplyGate:
         return Size(whole, buffers, update)
 
     def weighed(self, arrival: Arrival) -> Arrival:
-        """The reply as it counts in a mean: with no more examples than its sender may count by."""
+        """Return the reply with its examples limited to the sender's `heaviest`."""
         message, most = arrival.message, self.heaviest.get(arrival.client)
         if most is None or "examples" not in message or message.integer("examples") <= most:
             return arrival
         return replace(arrival, message=Message.of({**message.parts, "examples": most}, message.stamp))
 
     def out_of_proportion(self, sizes: Mapping[PendingReply, Size]) -> dict[PendingReply, str]:
-        """The replies that are far larger than the others, and why each is refused."""
+        """Return the replies that are far larger than the others, with the reason for each."""
         found: dict[PendingReply, str] = {}
         wholes = _medians_of_others([size.whole for size in sizes.values()])
         buffers = _medians_of_others([size.buffers for size in sizes.values()])
@@ -124,7 +123,7 @@ class ReplyGate:
         return found
 
     def _reach(self, reply: PendingReply, among: Collection[PendingReply]) -> float:
-        """How many times as far as the median client this one may move."""
+        """Return how many times as far as the median client this one may move."""
         usual = max(1, statistics.median(self.declared[one.client] for one in among))
         late = max(one.round for one in among) - reply.round
         waited = AGAIN if self.before.get(reply.client, 0) >= AGAIN else 0
@@ -132,7 +131,7 @@ class ReplyGate:
 
 
 def heaviest(declared: Mapping[ClientId, int], factor: float) -> dict[ClientId, int]:
-    """The most examples by which each client counts: `factor` times the median of all, and the sum of the others.
+    """Return the limit of examples per client: `factor` times the median, and the sum of the others.
 
     >>> heaviest({"a": 50, "b": 60, "c": 2**40}, 10.0)
     {'a': 600, 'b': 600, 'c': 110}
@@ -144,12 +143,12 @@ def heaviest(declared: Mapping[ClientId, int], factor: float) -> dict[ClientId, 
 
 
 def norm_of(parts: Iterable[Part]) -> float:
-    """The Euclidean norm of all numbers of some parts of a message."""
+    """Return the Euclidean norm of all numbers in some parts of a message."""
     return math.sqrt(sum(_square(values) for part in parts for values in numbers_of(part)))
 
 
 def norm_of_update(message: Message, sent: Callable[[], Message]) -> float:
-    """The norm of what a reply changes: of its difference to the downlink where both hold a vector of one name.
+    """Return the norm of an update: the reply's difference to the downlink if both hold a vector of one name.
 
     `sent` makes the downlink. It is called only for a reply that holds a vector.
     """
@@ -166,7 +165,7 @@ def norm_of_update(message: Message, sent: Callable[[], Message]) -> float:
 
 
 def _is_bounded(values: Numbers) -> bool:
-    """Whether all numbers are finite and none is larger than :data:`LARGEST`. The sum of the squares often tells."""
+    """True if all numbers are finite and at most :data:`LARGEST`; the sum of squares often suffices."""
     with np.errstate(over="ignore", invalid="ignore"):
         if values.dtype == np.float32 and float(np.dot(values, values)) <= LARGEST**2:
             return True
@@ -179,7 +178,7 @@ def _square(values: Numbers) -> float:
 
 
 def _medians_of_others(values: Sequence[float]) -> list[float]:
-    """For each value the upper median of all the others: 0 where there are none.
+    """Return for each value the upper median of all others; 0 if there are none.
 
     >>> _medians_of_others([5.0, 1.0, 3.0])
     [3.0, 5.0, 5.0]
@@ -203,7 +202,7 @@ class Screening(Generic[R]):
     _sizes: dict[PendingReply, Size] = field(default_factory=dict)
 
     def checked(self, reply: PendingReply) -> Arrival:
-        """The reply decoded; the first time it is also checked."""
+        """Decode a reply, and check it the first time."""
         try:
             arrival = self.read(reply)
             if reply not in self._sizes:
@@ -213,7 +212,7 @@ class Screening(Generic[R]):
             raise Refused(str(error)) from None
 
     def aggregated(self, replies: Sequence[PendingReply], aggregate: Callable[[Sequence[PendingReply]], R]) -> R | None:
-        """What `aggregate` makes of the replies that pass; None where none does."""
+        """Aggregate the replies that pass; None if none does."""
         passing = list(replies)
         while passing:
             try:

@@ -1,6 +1,6 @@
-"""The downlinks that clients hold, by content: what both sides have, and a frame may be coded against.
+"""The downlinks that clients hold, by content; a frame may be coded against them.
 
-What goes to many clients alike is held once. The most recent ones are in memory up to a budget, the others in files;
+A broadcast is held once for all clients. The most recent references are in memory up to a budget, the others in files;
 worker processes read the files that they need.
 """
 
@@ -19,17 +19,17 @@ from sparsona.runs.state import pack, unpack
 from sparsona.wire import Reference
 
 HOT_BYTES = 256 * 2**20
-"""How much is kept in memory before the references used longest ago go to disk."""
+"""Bytes kept in memory; the least recently used references beyond it go to disk."""
 
 NAMES = "[0-9a-f]{16}"
-"""The files of references."""
+"""Pattern of the names of reference files."""
 
 SHORTEST = 64
-"""Numbers. What is shorter is not worth a reference."""
+"""Shortest vector, in numbers, that is kept as a reference."""
 
 
 def usable(parts: Mapping[str, Part]) -> dict[str, Part]:
-    """The parts that another message may be coded against: long vectors, and sets of positions.
+    """Return the parts that another message may be coded against: long vectors, and sets of positions.
 
     >>> list(usable({"weights": np.zeros(100, np.float32), "examples": 3}))
     ['weights']
@@ -42,11 +42,10 @@ def usable(parts: Mapping[str, Part]) -> dict[str, Part]:
 
 
 class ReferenceStore:
-    """References by the hexadecimal text of their fingerprint. Several threads, such as those that decode replies, may
-    use one store.
+    """References by the hexadecimal text of their fingerprint; threads may share one store.
 
-    A store that `reads_only` is a worker's: its folder is the server's, who alone knows what is still needed. It writes
-    and removes nothing there, and reads again what it no longer has in memory.
+    A worker's store is `reads_only`: the folder belongs to the server, which alone knows what is still needed. The
+    worker writes and removes nothing, and reads again what it no longer has in memory.
 
     >>> store = ReferenceStore()
     >>> name = store.add(Reference.of({"weights": np.ones(3, np.float32)}))
@@ -59,22 +58,23 @@ class ReferenceStore:
         self._round: int | None = None
 
     def read_from(self, folder: Path, round: int) -> None:
-        """Find in `folder` what is not in memory. What turns of another round have read is forgotten: few downlinks
-        refer to it again."""
+        """Look in `folder` for what is not in memory, and forget what other rounds have read.
+
+        Few downlinks refer to those references again."""
         self.files.look_into(folder)
         if round != self._round:
             self.files.keep(())
         self._round = round
 
     def add(self, reference: Reference) -> str:
-        """Hold a reference; returns its name."""
+        """Hold a reference and return its name."""
         name = reference.fingerprint.hex()
         if self.files.find(name) is None:
             self.files.put(name, reference)
         return name
 
     def find(self, fingerprint: bytes) -> Reference | None:
-        """The reference with this fingerprint, None where there is none."""
+        """Return the reference with this fingerprint, or None."""
         name = fingerprint.hex()
         held = self.files.find(name)
         if held is not None:
@@ -90,7 +90,7 @@ class ReferenceStore:
         return reference
 
     def publish(self, fingerprints: Iterable[bytes]) -> None:
-        """Have these references as files, which other processes can read."""
+        """Write these references to files that other processes can read."""
         self.files.save(fingerprint.hex() for fingerprint in fingerprints)
 
 

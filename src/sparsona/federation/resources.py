@@ -1,4 +1,4 @@
-"""Where the work is done: this changes how long a run takes, and none of its numbers."""
+"""The resources of a run: they change its duration and none of its numbers."""
 
 from __future__ import annotations
 

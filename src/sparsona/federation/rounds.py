@@ -29,19 +29,19 @@ from sparsona.runs.resting import RestingStore, resting_names
 from sparsona.wire import EncodeCache, Frame, PackingName, Reference, decode, encode
 
 MEMORY = 512 * 2**20
-"""Bytes of what the server has for its clients that stay in memory."""
+"""Bytes of client state on the server that stay in memory."""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A downlink as bytes, and what the papers would count for it."""
+    """A downlink as bytes, and its size as papers count it."""
 
     frame: Frame
     paper: int
 
 
 class Rounds:
-    """One run of the server. All that it must remember between two rounds is in its snapshot."""
+    """One run of the server; its snapshot holds all state between two rounds."""
 
     def __init__(
         self,
@@ -53,8 +53,7 @@ class Rounds:
         checkpointer: Checkpointer | None = None,
         memory: int = MEMORY,
     ) -> None:
-        """`memory`: bytes of what the server has for its clients that stay in memory, its state and what each client
-        was sent last. The rest is in files."""
+        """Take `memory` bytes for client state on the server and the last downlinks; the rest spills to files."""
         self.setup = setup
         self.engine = engine
         self.schedule = schedule
@@ -71,7 +70,7 @@ class Rounds:
         self.done = 0
         self.delivery = Delivery()
         self.refused: list[tuple[int, ClientId, str]] = []
-        """The replies that this session has left out: the round, the client and the reason."""
+        """The refused replies of this session: round, client and reason."""
         self._left_out: dict[ClientId, str] = {}
         self._known: dict[ClientId, tuple[ScoredModel, ...]] = {}
         self._last_named: tuple[Mapping[str, Part], Reference] | None = None
@@ -88,7 +87,7 @@ class Rounds:
         self.gate = ReplyGate(declared, initial, setup.max_update_norm, heavy, run_log.in_a_row)
 
     def resume(self) -> None:
-        """Continue where the last checkpoint was taken."""
+        """Continue from the last checkpoint."""
         if self.checkpointer is None:
             return
         snapshot = self.checkpointer.load(self.server, LoopState(), self.engine.store, self.setup.task.rounds)
@@ -105,18 +104,18 @@ class Rounds:
 
     @property
     def seconds(self) -> float:
-        """The time spent on this run, earlier sessions included."""
+        """Return the seconds spent on this run, earlier sessions included."""
         return self._before + time.perf_counter() - self._began
 
     @property
     def clock(self) -> float:
-        """Simulated seconds since the first round began."""
+        """Return the simulated seconds since the first round began."""
         return self.delivery.clock
 
     def run(self, on_round: Callable[[RoundReport], bool | None] = lambda report: None) -> None:
-        """Run all rounds that are left, or until the validation score stalls.
+        """Run all remaining rounds, or until the validation score stalls.
 
-        `on_round` gets the report of each round; the run ends where it returns False.
+        `on_round` gets the report of each round; the run ends if it returns False.
         """
         patience, going = self.evaluation.patience, True
         while going and self.done < self.setup.task.rounds and not self.run_log.stalled(patience):
@@ -132,11 +131,11 @@ class Rounds:
             going = on_round(report) is not False
 
     def leave_out(self, client: ClientId, reason: str) -> None:
-        """Note why a reply of this round never reaches the loop: its engine could not use it, or the client refused."""
+        """Note why a reply of this round never reaches the loop: it was unusable, or the client refused."""
         self._left_out[client] = reason
 
     def close(self) -> None:
-        """Remove what was written outside of a run directory."""
+        """Remove temporary files."""
         self.resting.close()
 
     def _snapshot(self, server: Any) -> Snapshot[LoopState]:
@@ -176,14 +175,14 @@ class Rounds:
         return ServerContext(self.setup.task, round, self.setup.method.phases(round)[number], self.delivery.busy)
 
     def _message(self, context: ServerContext, client: ClientId) -> Message:
-        """The downlink of one client."""
+        """Return the downlink of one client."""
         sent = self.setup.method.send(self.server, client, context)
         return with_extras(sent, self.delivery.buffers, self.delivery.pool)
 
     def _send(
         self, order: Order, context: ServerContext, client: ClientId, cache: EncodeCache, score: bool = False
     ) -> tuple[Job, Sent]:
-        """An order to one client: the turn that it asks for, and the downlink that is sent with it."""
+        """Return the job of one client and the downlink that is sent with it."""
         known = self._known.get(client, ()) if score else ()
         if self.setup.method.alone:
             return Job("fit", client, self.delivery.send(client, order), (), score, known=known), Sent(NOTHING, 0)
@@ -193,12 +192,12 @@ class Rounds:
         return Job("fit", client, stamp, frame.pieces, score, known=known), Sent(frame, paper_bytes(message))
 
     def _base(self, client: ClientId) -> Reference | None:
-        """What a downlink is coded against: the last one that the client is known to have."""
+        """Return the reference of a downlink: the last one that the client is known to have."""
         name = self.delivery.held_by(client)
         return self.engine.references.find(bytes.fromhex(name)) if name else None
 
     def _named(self, message: Message) -> str:
-        """The name of a downlink among the references, where it is to be one. Arrays that were named are known."""
+        """Return a downlink's name among the references, if it becomes one; known arrays keep their name."""
         parts = usable(message.parts) if self.setup.packing != "plain" else {}
         if not parts:
             return ""
@@ -215,7 +214,7 @@ class Rounds:
         cache: EncodeCache,
         records: dict[ClientId, ClientRecord],
     ) -> None:
-        """Send to the invited clients, let them work, and put their replies on their way."""
+        """Send to the invited clients, run their turns, and put their replies on their way."""
         context = self._context(order)
 
         def jobs() -> Iterator[Job]:
@@ -254,9 +253,9 @@ class Rounds:
             records[client].arrived = client in awaited and began + awaited[client] <= self.clock
 
     def _aggregate(self, order: Order) -> dict[ClientId, str]:
-        """Hand the server what has arrived by now; returns whose replies are left out, and why.
+        """Aggregate the replies that have arrived; return the refused clients with the reasons.
 
-        A reply without parts is acknowledged and has nothing to add.
+        A reply without parts is acknowledged and adds nothing.
         """
         method, server, asked = self.setup.method, self.server, self._context(order)
         replies = self.delivery.arrived(order[0])
@@ -279,7 +278,7 @@ class Rounds:
         return {reply.client: reason for reply, reason in screening.refused.items()}
 
     def _decoded(self, reply: PendingReply) -> Message:
-        """The message of a reply. It may be coded against one reference: the downlink that it answers."""
+        """Decode a reply, which may be coded against the downlink that it answers."""
         find = self.engine.references.find
 
         def answered(fingerprint: bytes) -> Reference | None:
@@ -296,7 +295,7 @@ class Rounds:
         records: dict[ClientId, ClientRecord],
         round: int,
     ) -> None:
-        """Evaluate clients; the downlinks made for it are not traffic."""
+        """Evaluate clients; downlinks for evaluation are not traffic."""
         fine_tune = self.evaluation.ft and kind == "personal"
         jobs = self._jobs(kind, order, self._longest_first(clients), cache)
         best = self.run_log.best_round
@@ -313,7 +312,7 @@ class Rounds:
         clients: Iterable[ClientId],
         cache: EncodeCache,
     ) -> Iterator[Job]:
-        """Turns beside the rounds. What is only measured is not traffic, and not packed."""
+        """Yield turns beside the rounds; evaluations are not traffic and not packed."""
         context = self._context(order)
         packing: PackingName = "plain" if kind in ("trial", "personal") else self.setup.packing
         for client in clients:
@@ -326,12 +325,12 @@ class Rounds:
             yield Job(kind, client, stamp, down.pieces, known=self._known.get(client, ()))
 
     def _longest_first(self, clients: Sequence[ClientId]) -> list[ClientId]:
-        """Clients by their samples, so that no worker begins the longest turn when the others are done."""
+        """Return clients by falling number of samples, so that the longest turns start first."""
         splits = self.setup.federation.splits
         return sorted(clients, key=lambda client: (-len(splits[client].train), client))
 
     def join(self, clients: Sequence[ClientId]) -> list[Outcome]:
-        """After the last round: the turns by which new clients become known to the server, if the method has any."""
+        """Run the turns by which new clients join after the last round, if the method has any."""
         done: list[Outcome] = []
         for number, phase in enumerate(self.setup.method.phases(0)):
             if phase.joining and clients:
@@ -343,21 +342,21 @@ class Rounds:
         return done
 
     def _last_jobs(self, kind: Literal["personal", "adapt"], clients: Iterable[ClientId]) -> Iterator[Job]:
-        """Turns after the last round that was run."""
+        """Yield turns after the last round."""
         best = self.run_log.best_round
         for job in self._jobs(kind, self._last_order(self.done), clients, EncodeCache()):
             yield replace(job, best_round=best)
 
     def last_jobs(self) -> Iterator[Job]:
-        """After the last round: the turns by which every client gets its model, where clients keep it themselves."""
+        """Yield the turns after the last round in which clients get the models that they keep themselves."""
         return self._last_jobs("personal", self.setup.task.clients)
 
     def finish(
         self, kind: Literal["personal", "adapt"], clients: Iterable[ClientId], keep: bool = False
     ) -> Iterator[Outcome]:
-        """After the last round: every client's model, or what new clients make of it once they have joined.
+        """Return every client's model after the last round, or the models of new clients that have joined.
 
-        The models of new clients come with the outcomes if they are to `keep`.
+        With `keep`, the outcomes hold the models of new clients.
         """
         jobs = self._last_jobs(kind, clients)
         new = kind == "adapt"
@@ -369,7 +368,7 @@ def _same_arrays(some: Mapping[str, Part], others: Mapping[str, Part]) -> bool:
 
 
 def _record(records: dict[ClientId, ClientRecord], round: int, client: ClientId) -> ClientRecord:
-    """The client's record of this round, to be filled in."""
+    """Return the client's record of this round, to be filled in."""
     found = records.get(client)
     if found is None:
         found = records[client] = ClientRecord(round + 1, client)

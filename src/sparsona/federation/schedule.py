@@ -1,4 +1,4 @@
-"""Who takes part in a round, who fails, whose reply comes late, and how long it all takes."""
+"""The schedule: which clients take part in a round, fail or answer late, and how long it takes."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Count = Annotated[int, Field(ge=0)]
 
 @dataclass(frozen=True)
 class Plan:
-    """One round: who is asked, and what becomes of each turn.
+    """One round: the invited clients, and the fate of each turn.
 
-    `crashed` clients get their downlink and die before they train: they remember nothing of it. `lost` clients train,
-    but their reply does not arrive. A reply with a `delay` arrives that many rounds later. For all others `timing` says
-    when they arrive, once their length is known; without it they arrive at once.
+    A `crashed` client receives its downlink, stops before it trains and remembers nothing. A `lost` client trains, but
+    its reply does not arrive. A reply with a `delay` arrives that many rounds later. `timing` decides when all others
+    arrive, once their length is known; without it they arrive at once.
     """
 
     invited: tuple[ClientId, ...]
@@ -38,15 +38,15 @@ class Plan:
 
 
 class Schedule(Protocol):
-    """Plans a round; `idle` are the clients whose last reply is not still under way."""
+    """Plans rounds; `idle` are the clients without a reply on its way."""
 
     def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan:
-        """The plan of one round."""
+        """Return the plan of one round."""
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """A random share of the clients each round, some of whom fail or are late.
+    """A random share of the clients per round, of which some fail or are late.
 
     >>> Sampled(sample=0.5).plan(0, ["a", "b", "c", "d"], Chance(0)).invited
     ('a', 'c')
@@ -75,7 +75,7 @@ class Sampled:
     )
 
     def among(self, clients: Sequence[ClientId]) -> Sampled:
-        """The same schedule for these clients: names are checked, the stragglers are named."""
+        """Return the schedule for these clients, with names checked and stragglers drawn."""
         for setting in ("availability", "stragglers"):
             by_name = getattr(self, setting)
             for name in by_name if isinstance(by_name, dict) else ():
@@ -93,7 +93,7 @@ class Sampled:
         return replace(self, stragglers={client: m for m, client in enumerate(late, 1)})
 
     def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan:
-        """The plan of one round, by this round's own chance."""
+        """Return the plan of one round, drawn from this round's own chance."""
 
         def happens(what: str, client: ClientId, probability: float) -> bool:
             return bool(chance.rng(f"schedule/{what}", round=round, client=client).random() < probability)
@@ -119,7 +119,7 @@ class Sampled:
 
     @cached_property
     def _fleet(self) -> Fleet:
-        """The devices. A schedule reads a table of them once: a run keeps to it, the next one reads it anew."""
+        """Return the devices; a table is read once per run."""
         return fleet(self.devices)
 
     def _reach(self, client: ClientId) -> float:

@@ -1,4 +1,4 @@
-"""One experiment, resolved: what every worker and the server's loop are built from."""
+"""One experiment, resolved: the server's loop and every worker are built from it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from sparsona.wire import Limit, PackingName
 
 @dataclass(frozen=True)
 class Setup:
-    """All that a worker needs to run any client of an experiment, and the server to check their replies.
+    """All that a worker needs to run any client of an experiment, and the server to check replies.
 
-    `max_update_norm`: a reply whose update exceeds this many times the others' median is left out (0: none is).
-    `max_weight`: in a mean no client counts more than so many times the median client, nor more than all the others
-    together, by the rows that they have declared. None: by its rows alone.
-    `max_epochs`: no training on a client's own samples takes more passes, whatever the method asks for.
-    `least_rows`: no batch of a client's own samples is smaller, and no label is counted that fewer samples have.
-    `keep`: which of the models that a client has used is its model in the end.
+    `max_update_norm`: refuse a reply whose update exceeds this many times the others' median (0: refuse none).
+    `max_weight`: a client counts in a mean at most this many times the median client, and at most as much as all others
+    together, by declared rows. None: by its rows alone.
+    `max_epochs`: limit of passes over a client's own samples per training, whatever the method asks for.
+    `least_rows`: smallest batch of a client's own samples, and fewest samples of a label that is counted.
+    `keep`: which of a client's used models is its model in the end.
     `privacy`: the mechanism of each client with a privacy budget; None: no run of this set-up has one.
     `client_chance`: the source of a client's own randomness, such as the order of its batches; None: the task's.
     """
@@ -55,9 +55,9 @@ class Setup:
 
     @property
     def test_rows(self) -> dict[ClientId, int]:
-        """The number of test rows of each client."""
+        """Return the number of test rows per client."""
         return {client: len(split.test) for client, split in self.federation.splits.items()}
 
     def limit(self) -> Limit:
-        """The most numbers that one message may hold."""
+        """Return the limit of numbers per message."""
         return Limit(self.method.max_numbers(self.task) + Layout.of_buffers(self.module).size)

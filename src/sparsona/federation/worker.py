@@ -1,4 +1,4 @@
-"""A client's turn, the same in every engine: bytes in, a memory, bytes out, and what was measured on the way."""
+"""A client's turn, the same in every engine: bytes in, a memory, bytes out, and measurements."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from sparsona.wire import DecodeCache, Frame, Ledger, Reference, decode, encode
 
 @dataclass(frozen=True)
 class Scores:
-    """A model on the client's own test and validation samples; NaN where there are none.
+    """Scores of a model on the client's own test and validation samples; NaN without samples.
 
     `others` are the scores (test, validation) by the metrics that do not decide.
     """
@@ -45,7 +45,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class ScoredModel:
-    """A model that was measured before, by its digest: it need not be measured again."""
+    """The scores of a model that was measured before, by its digest."""
 
     digest: bytes
     scores: Scores
@@ -61,8 +61,8 @@ class Job:
     `fit` is a turn of the protocol; `trial` the same for an evaluation, after which the client forgets it; `personal`
     evaluates the model that the client would have now; `adapt` is what a client does that joins at the end.
 
-    The client reads `down` and nothing else: a frame, in pieces that follow each other. `stamp` is the server's note of
-    what it has sent; only a client that trains alone, and so gets no frame, is told its round by it. `best_round` is
+    The client reads `down` and nothing else: a frame, in consecutive pieces. `stamp` is the server's own note; only a
+    client that trains alone, and so gets no frame, reads its round from it. `best_round` is
     the round with the best mean validation score so far (0: there is none yet).
     """
 
@@ -78,16 +78,16 @@ class Job:
 
     @property
     def writes(self) -> bool:
-        """Whether the client's memory may change: in its turns, and where its model may be the best so far."""
+        """True if the client's memory may change: in its turns, and if its model may be the best so far."""
         return self.kind == "fit" or (self.kind == "personal" and self.score and not self.keep_model)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a turn gave. `order` is the one that it answers, `received` the bytes of its downlink.
+    """The result of a turn. `order` is the order that it answers, `received` the bytes of its downlink.
 
-    The scores are by evaluation point: pre, post, ft. `flops` counts the method's own work, `samples` those that it
-    trained on, once for every pass.
+    The scores are by evaluation point: pre, post, ft. `flops` counts the method's own work, `samples` the trained
+    samples, once per pass.
     """
 
     client: ClientId
@@ -104,26 +104,26 @@ class Outcome:
     model: Model | None = None
     buffers: Vector | None = None
     threshold: float | None = None
-    """The threshold of the positive class for the model that is kept, where one is chosen."""
+    """The threshold of the positive class for the kept model, if one is chosen."""
     answers: Answers | None = None
-    """What the model that is kept answers for the client's test rows; None where that is too much, or not asked for."""
+    """The kept model's answers for the client's test rows; None if they are too many or not asked for."""
     experts: tuple[ExpertScore, ...] = ()
-    """The experts of the pool that is kept, each by itself on the test rows; on a network they do not travel."""
+    """The scores of each expert of the kept pool on the test rows; on a network they do not travel."""
     known: tuple[ScoredModel, ...] = ()
     resent: Ledger = field(default_factory=Ledger)
-    """What was sent once more, whole, since the client did not have what its downlink was coded against."""
+    """Bytes that were sent again, whole, because the client lacked the reference."""
     queries: int = 0
-    """With a privacy budget: how many queries the client has answered in this run."""
+    """Number of queries that the client has answered in this run, with a privacy budget."""
     refused: str = ""
-    """Why the client has not taken its turn: its privacy budget is spent."""
+    """Why the client refused its turn: its privacy budget is spent."""
 
 
 NOTHING = Frame((), Ledger())
-"""What a client sends that takes part in no exchange."""
+"""The reply of a client that takes part in no exchange."""
 
 
 class Worker:
-    """Runs clients' turns, one after another, on one model runner."""
+    """Runs clients' turns one after another on one model runner."""
 
     def __init__(self, setup: Setup, references: ReferenceStore) -> None:
         self.setup = setup
@@ -137,9 +137,10 @@ class Worker:
         self._has_buffers = len(self._first_buffers) > 0
 
     def run(self, job: Job, memory: ClientMemory, meter: Meter | None = None) -> tuple[ClientMemory, Outcome]:
-        """The client's memory after the turn, and its outcome. A `meter` is the owner's; by default the memory counts.
+        """Return the client's memory after the turn, and its outcome.
 
-        A turn that the privacy budget does not allow is refused, and the memory stays as it is.
+        The owner may pass its own `meter`; by default the memory counts queries. A turn beyond the privacy budget is
+        refused, and the memory stays as it is.
         """
         meter = meter or self.meter(job.client, memory.queries or 0)
         try:
@@ -154,7 +155,7 @@ class Worker:
         return replace(memory, queries=meter.used), replace(outcome, queries=meter.used)
 
     def meter(self, client: ClientId, used: int, charge: Callable[[int], None] = lambda used: None) -> Meter | None:
-        """The meter of a turn of a client that has used `used` queries; None without a privacy budget."""
+        """Return the meter for a client that has used `used` queries; None without a privacy budget."""
         if self.setup.privacy is None:
             return None
         examples = len(self.setup.federation.splits[client].train)
@@ -236,14 +237,14 @@ class Worker:
         return memory.after(fit, down.stamp, own if method.buffers == "own" else None, personal), outcome
 
     def _threshold(self, model: Model, split: ClientSplit) -> float | None:
-        """The threshold that the client's validation rows choose for a model; None where none is asked for."""
+        """Choose a model's threshold on the client's validation rows; None if none is asked for."""
         if self.setup.objective.rule is None or not len(split.validation):
             return None
         (outputs,) = self.runner.test_outputs(held_out(model), split.validation)
         return self.setup.objective.threshold(outputs, self.runner.targets.numpy()[split.validation])
 
     def _answers(self, model: Model, split: ClientSplit, threshold: float | None) -> Answers | None:
-        """What a model answers for the client's test rows, where answers are kept."""
+        """Return a model's answers for the client's test rows, if answers are kept."""
         objective, targets = self.setup.objective, self.runner.targets.numpy()
         width = max(self.setup.task.classes, targets[:1].size)
         if objective.task is None or not len(split.test) or not are_kept(self.setup.federation, width):
@@ -252,7 +253,7 @@ class Worker:
         return objective.answers(outputs, targets[split.test], threshold)
 
     def _experts(self, model: Model | None, split: ClientSplit, threshold: float | None) -> tuple[ExpertScore, ...]:
-        """What each expert of a pool scores by itself on the client's test rows."""
+        """Return the score of each expert of a pool on the client's test rows."""
         pool, targets = self.setup.personal.pool, self.runner.targets.numpy()
         if not isinstance(model, Mixture) or len(model.models) != len(pool) or not len(split.test):
             return ()
@@ -261,16 +262,16 @@ class Worker:
         return tuple(map(ExpertScore, pool, map(float, model.mixture), map(float, scores)))
 
     def _prior(self, local: Local) -> Vector | None:
-        """The client's log prior, where training adds it to the outputs."""
+        """Return the client's log prior, if training adds it to the outputs."""
         return log_prior(local.targets(), local.task.classes) if self.setup.config.logit_prior else None
 
     def _class_weights(self, local: Local) -> Vector | None:
-        """The weights of the client's classes, where training weighs examples by them."""
+        """Return the weights of the client's classes, if training uses them."""
         balanced = self.setup.config.class_weights == "balanced"
         return balanced_weights(local.targets(), local.task.classes, local.least_rows) if balanced else None
 
     def _kept(self, memory: ClientMemory, model: Model, job: Job, score: float) -> ClientMemory:
-        """The memory after an evaluation: the model may be the best one so far."""
+        """Return the memory after an evaluation, in which the model may be the best so far."""
         if self.setup.keep == "last":
             return memory
         kept = memory.kept or KeptModels()
@@ -280,7 +281,7 @@ class Worker:
         return replace(memory, kept=kept.noted_alone(new, self.setup.objective.higher_is_better))
 
     def _best(self, kept: KeptModels | None, last: Model, best_round: int) -> Model:
-        """The model that a client keeps in the end, with its buffers in the runner."""
+        """Return the model that a client keeps in the end, and put its buffers into the runner."""
         if self.setup.keep == "last" or kept is None:
             return last
         found = kept.model(last, best_round if self.setup.keep == "best" else None)
@@ -292,19 +293,19 @@ class Worker:
         return model
 
     def _starting(self, memory: ClientMemory, received: Vector | None) -> Vector:
-        """The buffers that a turn starts with: the client's own, those that came, or the module's first."""
+        """Return the buffers at the start of a turn: the client's own, the received ones, or the module's first."""
         found = memory.buffers if self.setup.method.buffers == "own" else received
         return self._first_buffers if found is None else found
 
     def received(self, job: Job) -> Message:
-        """The downlink of a turn."""
+        """Decode the downlink of a turn."""
         if self.setup.method.alone:
             return Message().stamped(job.stamp)
         lengths = self.setup.task.layout.lengths
         return decode(job.down, self.limit, lengths, self._decoded, self.references.find)
 
     def _encoded(self, reply: Message, down: Message) -> Frame:
-        """The reply as bytes, coded against the downlink that it answers."""
+        """Encode the reply against the downlink that it answers."""
         lengths, packing = self.setup.task.layout.lengths, self.setup.packing
         parts = usable(down.parts) if packing != "plain" and len(reply) else {}
         if not parts:
@@ -319,10 +320,10 @@ class Worker:
 
 
 class Evaluator:
-    """Measures models of one client, except those that were measured before: the same model has the same scores."""
+    """Measures models of one client, and reuses the scores of models that were measured before."""
 
     WORTHWHILE = 64
-    """Samples. With fewer, measuring again costs no more than finding out that it is not needed."""
+    """Number of samples from which looking up old scores is cheaper than measuring again."""
 
     def __init__(self, runner: ModelRunner, split: ClientSplit, known: tuple[ScoredModel, ...]) -> None:
         self._runner = runner
@@ -331,7 +332,7 @@ class Evaluator:
         self.known = known
 
     def scores(self, model: Model) -> Scores:
-        """The scores of a model; one that was measured before is not measured again."""
+        """Return the scores of a model, from an earlier measurement if there is one."""
         if self._always:
             return self._measure(model)
         vector = isinstance(model, np.ndarray)

@@ -17,9 +17,9 @@ from sparsona.runs.records import RoundReport
 
 @dataclass(frozen=True)
 class Planned:
-    """A run that is to come, by its name. It starts when all that it `needs` have ended.
+    """A planned run, by its name. It starts when all runs that it `needs` have ended.
 
-    `make` gives its plan when it starts, or None where it is not wanted any more.
+    `make` returns its plan when it starts, or None if the run is no longer wanted.
     """
 
     name: str
@@ -29,36 +29,36 @@ class Planned:
 
 @dataclass(frozen=True)
 class RunEnded:
-    """A run has come as far as it shall, or has failed with an error of ours."""
+    """A run that reached its goal, or failed with one of our errors."""
 
     name: str
     error: SparsonaError | None = None
 
 
 class RunPlace(Protocol):
-    """Where runs are made, some at a time."""
+    """A place where runs are executed, some at a time."""
 
     @property
     def free(self) -> bool:
-        """Whether another run can start."""
+        """True if another run can start."""
 
     @property
     def busy(self) -> bool:
-        """Whether a run is under way."""
+        """True if a run is under way."""
 
     def start(self, name: str, plan: RunPlan) -> None:
         """Begin a run."""
 
     def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[RunEnded]:
-        """Wait until something happens: tell of rounds, and return the runs that have ended."""
+        """Wait for news, report finished rounds, and return the runs that have ended."""
 
     def close(self) -> None:
-        """Stop what is under way. A run that was stopped can be continued."""
+        """Stop all runs; a stopped run can be continued."""
 
 
 @dataclass(frozen=True)
 class Watcher:
-    """What is told while runs are made, each by its name."""
+    """Receives reports while runs are executed, by their names."""
 
     started: Callable[[str], None] = lambda name: None
     round: Callable[[str, RoundReport], None] = lambda name, report: None
@@ -66,7 +66,7 @@ class Watcher:
 
 
 def run_many(planned: Sequence[Planned], place: RunPlace, watcher: Watcher) -> None:
-    """Make all runs. They start in their order, as soon as there is room and what they need has ended."""
+    """Execute all runs in their order, each as soon as there is room and the runs that it needs have ended."""
     waiting, done = list(planned), set[str]()
     while waiting or place.busy:
         while place.free and (ready := next((one for one in waiting if one.needs <= done), None)):

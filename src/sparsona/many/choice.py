@@ -1,4 +1,4 @@
-"""Which place several runs are made in: here one by one, side by side in processes, or on a cluster."""
+"""Choose where several runs are executed: one by one, in parallel processes, or on a cluster."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class Sequential:
 
     @property
     def free(self) -> bool:
-        """Whether another run can start."""
+        """True if another run can start."""
         return self._next is None
 
     @property
     def busy(self) -> bool:
-        """Whether a run is under way."""
+        """True if a run is under way."""
         return self._next is not None
 
     def start(self, name: str, plan: RunPlan) -> None:
-        """Have a run made by the next :meth:`wait`."""
+        """Queue a run for the next :meth:`wait`."""
         self._next = name, plan
 
     def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[RunEnded]:
-        """Wait until something happens: tell of rounds, and return the runs that have ended."""
+        """Execute the queued run, report its rounds, and return it."""
         assert self._next is not None
         (name, plan), self._next = self._next, None
         try:
@@ -60,8 +60,7 @@ def place_for(
 ) -> Iterator[RunPlace]:
     """Open a place to execute `runs` runs like `first` into `folder`; it is closed when the block ends.
 
-    `engine` is what the user has asked for. Runs stand side by side where that pays, unless the pool is asked for: it
-    gives all cores to one run.
+    `engine` is the user's choice. Runs are parallel if that is faster; the engine `pool` gives all cores to one run.
     """
     asked = first.experiment
     place: RunPlace
@@ -80,7 +79,7 @@ def place_for(
 
 
 def side_by_side(runs: int, most: int, seconds: float, engine: str) -> int:
-    """How many of some runs are made at a time on so many cores, where all would take so many seconds on one.
+    """Return how many of `runs` runs are executed at a time on `most` cores, given their `seconds` on one core.
 
     >>> side_by_side(40, 8, 3600.0, "auto"), side_by_side(3, 8, 3600.0, "auto")
     (8, 3)

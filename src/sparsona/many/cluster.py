@@ -1,7 +1,7 @@
-"""Runs side by side on a Ray cluster, each on one core of some node.
+"""Parallel runs on a Ray cluster, each on one core of a node.
 
-A node that sees the folder of the runs works in it. One that does not is sent the run's directory as far as it is, and
-sends it back when the run has ended. A run whose node is lost is continued elsewhere, from what the folder holds.
+A node that sees the folder of the runs works in it. Another node receives a copy of the run's directory and sends it
+back when the run has ended. If a node is lost, another one continues its run from the folder.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ class Mailbox:
         self._reports: list[tuple[str, RoundReport]] = []
 
     def put(self, name: str, report: RoundReport) -> None:
-        """Leave a round's report."""
+        """Add a round's report."""
         self._reports.append((name, report))
 
     def take(self) -> list[tuple[str, RoundReport]]:
-        """All that was left since the last time."""
+        """Remove and return all reports."""
         taken, self._reports = self._reports, []
         return taken
 
 
 @dataclass(frozen=True)
 class RunFinished:
-    """The run has come as far as it shall; `directory` holds it where the node does not see the folder."""
+    """The run has reached its goal; `directory` holds it if the node does not see the folder."""
 
     directory: bytes | None = None
 
 
 @dataclass(frozen=True)
 class FolderNotShared:
-    """The node does not see the folder: it must be sent the directory."""
+    """The node does not see the folder and needs a copy of the directory."""
 
 
 def make(
     name: str, plan: RunPlan, mark: Path | None, directory: bytes | None, mailbox: Any
 ) -> RunFinished | FolderNotShared | Failure:
-    """On a node: make a run. `mark` is in the folder of the runs; without one the directory is sent."""
+    """Execute a run on a node; without `mark`, a file in the folder of the runs, the directory is sent."""
 
     def tell(report: RoundReport) -> None:
         mailbox.put.remote(name, report)
@@ -82,7 +82,7 @@ def make(
 
 
 def packed(folder: Path) -> bytes:
-    """A run's directory as one piece."""
+    """Return a run's directory as one archive."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
         archive.add(folder, arcname=".")
@@ -90,7 +90,7 @@ def packed(folder: Path) -> bytes:
 
 
 def unpack(data: bytes, folder: Path) -> None:
-    """Write what :func:`packed` has read."""
+    """Write the files of an archive by :func:`packed`."""
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         archive.extractall(folder, filter="data")
@@ -98,14 +98,14 @@ def unpack(data: bytes, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class RemoteRun:
-    """A run on the cluster: its name, and the plan by which it is sent again where its node does not see the folder."""
+    """A run on the cluster: its name, and the plan to send it again."""
 
     name: str
     plan: RunPlan
 
 
 class OnCluster:
-    """As many runs at a time as the cluster has room for."""
+    """Executes as many runs at a time as the cluster has room for."""
 
     def __init__(self, resources: Resources, folder: Path) -> None:
         self._ray = need_ray()
@@ -131,12 +131,12 @@ class OnCluster:
 
     @property
     def free(self) -> bool:
-        """Whether another run can start."""
+        """True if another run can start."""
         return len(self._at_work) < max(1, room(self._resources))
 
     @property
     def busy(self) -> bool:
-        """Whether a run is under way."""
+        """True if a run is under way."""
         return bool(self._at_work)
 
     def start(self, name: str, plan: RunPlan) -> None:
@@ -149,7 +149,7 @@ class OnCluster:
         self._at_work[self._task.remote(run.name, run.plan, mark, directory, self._mailbox)] = run
 
     def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[RunEnded]:
-        """Wait until something happens: tell of rounds, and return the runs that have ended."""
+        """Wait for news, report finished rounds, and return the runs that have ended."""
         done, _ = self._ray.wait(list(self._at_work), timeout=LOOK)
         for name, report in self._ray.get(self._mailbox.take.remote()):
             on_round(name, report)
@@ -176,7 +176,7 @@ class OnCluster:
         answer.raise_again()
 
     def close(self) -> None:
-        """Stop what is under way; it can be continued."""
+        """Stop all runs; they can be continued."""
         for ref in self._at_work:
             self._ray.cancel(ref, force=True)
         self._at_work = {}

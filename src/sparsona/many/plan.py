@@ -1,4 +1,4 @@
-"""One run of many: what it is, how far it shall go, and how it is taken there."""
+"""One run of many: its experiment, its goal, and the function that advances it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sparsona.runs.records import RoundReport
 
 @dataclass(frozen=True)
 class StopCondition:
-    """How far a run is taken, if not to its end: a number of rounds, or a budget.
+    """The goal of a run that stops before its end: a number of rounds, or a budget.
 
     >>> StopCondition(rounds=3).reached(2, 1e9, 0.0), StopCondition(budget=Budget(mb=1)).reached(2, 1e9, 0.0)
     (False, True)
@@ -35,16 +35,16 @@ class StopCondition:
     budget: Budget = field(default_factory=Budget)
 
     def reached(self, rounds: int, sent: float, clock: float) -> bool:
-        """Whether a run with these rounds and costs has come far enough."""
+        """True if a run with these rounds and costs has reached the goal."""
         return rounds >= self.rounds or self.budget.spent(sent, clock)
 
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A run in a folder. It may be sent to another process: `after_round` is a function of a module.
+    """A run in a folder. It can be sent to another process, so `after_round` is a function of a module.
 
-    `origin` is where the settings come from, for error lines. `after_round` is called with the run's directory and each
-    round's report, where the run is made.
+    `origin` names the source of the settings in error lines. `after_round` is called with the run's directory and each
+    round's report, in the process that executes the run.
     """
 
     folder: Path
@@ -56,24 +56,24 @@ class RunPlan:
 
     @property
     def rounds(self) -> int:
-        """How many rounds the run shall have."""
+        """Return the number of rounds of the finished run."""
         return rounds_of(self.settings)
 
     @property
     def finished(self) -> bool:
-        """Whether the run is there with all its rounds."""
+        """True if the folder has the run with all its rounds."""
         directory = RunDirectory(self.folder)
         return directory.summary_file.exists() and _planned_rounds(directory) >= self.rounds
 
 
 class Loader:
-    """Prepares experiments. The data of one are kept for the next that names the same."""
+    """Prepares experiments, and keeps the data of the last one for the next."""
 
     def __init__(self) -> None:
         self._kept: tuple[str, Dataset] | None = None
 
     def prepare(self, settings: Mapping[str, Any], origin: str) -> Prepared:
-        """An experiment, ready to start."""
+        """Return an experiment that is ready to start."""
         named = [settings.get("data"), settings.get("columns"), settings.get("split", {}).get("by")]
         key = json.dumps(named, sort_keys=True, default=str)
         loaded = self._kept[1] if self._kept is not None and self._kept[0] == key else None
@@ -84,7 +84,7 @@ class Loader:
 
 
 def advance(plan: RunPlan, loader: Loader, on_round: Callable[[RoundReport], None] = lambda report: None) -> None:
-    """Take a run on, until it is finished or has come far enough. Another experiment or other data are refused."""
+    """Continue a run to its goal; another experiment or other data in its folder are refused."""
     directory = RunDirectory(plan.folder)
     there = directory.experiment_file.exists()
     prepared = loader.prepare(plan.settings, plan.origin)
@@ -117,7 +117,7 @@ def advance(plan: RunPlan, loader: Loader, on_round: Callable[[RoundReport], Non
 
 
 class StopRun(Exception):
-    """A run has come as far as it shall."""
+    """Raised when a run has reached its goal."""
 
 
 def _planned_rounds(directory: RunDirectory) -> int:
@@ -125,7 +125,7 @@ def _planned_rounds(directory: RunDirectory) -> int:
 
 
 def _state(directory: RunDirectory) -> tuple[int, float, float]:
-    """Complete rounds, bytes and simulated seconds of a run that goes on."""
+    """Return complete rounds, bytes and simulated seconds of an unfinished run."""
     lines = directory.lines()
     return (
         Checkpointer(directory.checkpoint).progress().done,

@@ -1,4 +1,4 @@
-"""Runs side by side in processes of this machine. Each process makes one run at a time, on one core or a few."""
+"""Parallel runs in processes of this machine. Each process executes one run at a time, on one core or a few."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Done:
-    """The run has come as far as it shall."""
+    """The run has reached its goal."""
 
 
 @dataclass
 class Assigned:
-    """A run in a child: how many children have died in it since its last round."""
+    """A run in a child process, with the number of children that died in it since its last round."""
 
     name: str
     plan: RunPlan
@@ -44,16 +44,16 @@ class Processes:
 
     @property
     def free(self) -> bool:
-        """Whether another run can start."""
+        """True if another run can start."""
         return len(self._at_work) < self._size
 
     @property
     def busy(self) -> bool:
-        """Whether a run is under way."""
+        """True if a run is under way."""
         return bool(self._at_work)
 
     def start(self, name: str, plan: RunPlan) -> None:
-        """Give a run to a process."""
+        """Hand a run to a process."""
         own = replace(plan, settings={**plan.settings, "workers": self._workers})
         self._assign(Assigned(name, own))
 
@@ -66,7 +66,7 @@ class Processes:
             log.debug("a process ended before its first run")  # its connection ends, which wait() finds
 
     def wait(self, on_round: Callable[[str, RoundReport], None]) -> list[RunEnded]:
-        """Wait until something happens: tell of rounds, and return the runs that have ended."""
+        """Wait for news, report finished rounds, and return the runs that have ended."""
         ended = []
         readable = wait([child.connection for child in self._at_work])
         for child in [child for child in self._at_work if child.connection in readable]:
@@ -91,7 +91,7 @@ class Processes:
         return ended
 
     def _died(self, child: ChildProcess, run: Assigned) -> list[RunEnded]:
-        """A process is gone: its run is continued in another one, unless that does not get it any further."""
+        """Continue the run of a dead process in another one, unless it died twice without a new round."""
         del self._at_work[child]
         how = child.end()
         run.deaths += 1
@@ -103,7 +103,7 @@ class Processes:
         return []
 
     def close(self) -> None:
-        """Stop what is under way; it can be continued."""
+        """Stop all runs; they can be continued."""
         for child in self._at_work:
             child.end()
         for child in self._idle:
@@ -112,7 +112,7 @@ class Processes:
 
 
 def main(connection: int, pipe: int) -> None:
-    """In a child: make one run after another, as they come, and tell of every round."""
+    """Execute runs in a child process, one after another, and report every round."""
     end_with_parent(pipe)
     loader = Loader()
     parent: Connection[Any, Any] = Connection(connection)
