@@ -17,7 +17,7 @@ from sparsona.ops.mean import weighted_mean
 from sparsona.wire import LONGEST_EMPTY
 
 Aggregate: TypeAlias = tuple[Any, Vector | None, Vector | None]
-"""The server's next state, the mean of the clients' buffers if they are averaged, and the sum of the pools' statistics."""
+"""The server's next state, the clients' mean buffers if they are averaged, and the sum of the pools' statistics."""
 
 AHEAD, LARGE = 2, 2**22
 """Number of replies decoded ahead of the one being aggregated, if together they have at least `LARGE` bytes."""
