@@ -1,4 +1,4 @@
-"""about.json: what a reader of a run must know besides its records, written when the run begins."""
+"""about.json: the facts about a run besides its records, written when the run begins."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ FILE = "about.json"
 
 @dataclass(frozen=True)
 class ClientData:
-    """How many samples a client has in each part, and how many of each class it trains on.
+    """A client's number of samples per part, and of training samples per class.
 
-    `hash` is that of its rows as they came (:func:`row_hashes`), empty where the run's writer had no data or was of an
-    older version. What a client has is compared without it: a seed that deals the same rows out otherwise changes it.
+    `hash` covers its raw rows (:func:`row_hashes`); it is empty if the writer had no data or an older version. Clients
+    are compared without it, since another seed divides the same rows in another way.
     """
 
     train: int
@@ -51,8 +51,8 @@ class ClientData:
 class RateSearch:
     """The learning rate that was chosen, and what the search tried and cost.
 
-    `scores` are the mean validation scores of the rates that were tried, after `rounds` rounds each; None: it diverged.
-    Bytes and seconds are those of all trials together.
+    `scores` are the mean validation scores per tried rate after `rounds` rounds; None: it diverged. Bytes and seconds
+    are totals of all trials.
     """
 
     chosen: float
@@ -63,7 +63,7 @@ class RateSearch:
     seconds: float
 
     def text(self) -> str:
-        """The search in one clause.
+        """Return the search as one clause.
 
         >>> RateSearch(0.03, {"0.01": 0.7, "0.03": 0.8, "0.1": None}, 4, 0, 0, 1.5).text()
         'lr 0.03, chosen on validation rows from 0.01, 0.03, 0.1 (4 rounds each)'
@@ -74,7 +74,7 @@ class RateSearch:
 
 @dataclass(frozen=True)
 class About:
-    """The metric, the model's size, the clients' data, and where the run began."""
+    """The content of about.json: metric, model size, the clients' data and the environment."""
 
     metric: str
     higher_is_better: bool
@@ -83,19 +83,19 @@ class About:
     class_names: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
-    """The versions of all distributions that were imported when the run began, plug-ins among them."""
+    """Versions of all distributions that were imported when the run began, plug-ins included."""
     command: tuple[str, ...] = ()
     """The command that started the run. It may name folders, so reports do not show it."""
     doubts: tuple[str, ...] = ()
-    """What in the tables was probably wrong, one line each."""
+    """Warnings about the tables, one line each."""
     added: tuple[str, ...] = ()
-    """What was added to the run after it had ended, one line each time."""
+    """Additions to the finished run, one line each."""
     rate: RateSearch | None = None
-    """How the learning rate was chosen; None where it was given."""
+    """The search of the learning rate; None if the rate was given."""
 
 
 def describe(federation: Federation, objective: Objective, weights: int, rows: Rows | None = None) -> About:
-    """What about.json will say of this federation. `rows` are the raw rows of a table."""
+    """Return the content of about.json for this federation. `rows` are the raw rows of a table."""
     data, hashes = federation.data, row_hashes(federation, rows)
     counts = class_counts(federation) if data.classes else {}
     clients = {
@@ -122,10 +122,10 @@ def describe(federation: Federation, objective: Objective, weights: int, rows: R
 
 
 def row_hashes(federation: Federation, rows: Rows | None = None) -> dict[str, str]:
-    """A hash of each client's samples, in the order of its split: who has changed since a run began?
+    """Return a hash of each client's samples, in the order of its split, to detect changed rows.
 
-    Of a table its raw `rows` are taken, column by column in the order of their names: what is prepared of them depends
-    on everybody's rows by the scaling, and all follow the first client in the order of columns, in whose hash it is.
+    For a table the raw `rows` are hashed, column by column in the order of names. Prepared rows depend on all clients
+    by the scaling. All clients follow the first one in the order of columns, which is part of that client's hash.
     """
     order = () if rows is None else rows.order
     return {
@@ -148,7 +148,7 @@ def _hash(data: Dataset, rows: Rows | None, split: ClientSplit, order: tuple[str
 
 
 def _columns(data: Dataset, rows: Rows | None, chosen: Indices) -> Iterator[tuple[str, Array]]:
-    """What a client has, by name."""
+    """Yield the client's columns by name."""
     if rows is None:
         yield "inputs", data.inputs[chosen]
         yield "targets", data.targets[chosen]
@@ -164,10 +164,10 @@ def _columns(data: Dataset, rows: Rows | None, chosen: Indices) -> Iterator[tupl
 
 
 def environment() -> dict[str, str]:
-    """Versions and the machine; nothing that names a person, a host or a path.
+    """Return versions and the machine, without names of persons, hosts or paths.
 
-    `instructions` is the instruction set that torch uses: results may differ in the last bits on another one. `commit`
-    is that of Sparsona's sources, where they are a clone of the repository.
+    `instructions` is torch's instruction set: another one may change the last bits of results. `commit` is the commit
+    of Sparsona's sources, if they are a clone of the repository.
     """
     packages = ("torch", "numpy", "scipy", "scikit-learn", "numba")
     commit = source_commit()
@@ -184,7 +184,7 @@ def environment() -> dict[str, str]:
 
 @cache
 def source_commit() -> str:
-    """The commit of the clone that this package runs from, with a plus sign if files have changed; empty without."""
+    """Return the commit of the clone that this package runs from, with a plus sign if files have changed."""
     root = Path(__file__).parents[3]
     if not (root / ".git").exists():
         return ""
@@ -200,7 +200,7 @@ def source_commit() -> str:
 
 
 def imported_packages() -> dict[str, str]:
-    """The version of every distribution of which a module is imported now."""
+    """Return the version of every distribution of which a module is imported."""
     names = {name.partition(".")[0] for name in sys.modules}
     found = {one for name, several in _distributions().items() if name in names for one in several}
     return {name: version(name) for name in sorted(found, key=str.lower)}
@@ -212,7 +212,7 @@ def _distributions() -> Mapping[str, list[str]]:
 
 
 def changed_since(folder: Path) -> list[str]:
-    """What of versions and machine differs from when the run in `folder` began, one line each."""
+    """Return the differences of versions and machine since the run in `folder` began, one line each."""
     then = read_about(folder)
     before = {**then.packages, **then.environment}
     after = {**imported_packages(), **environment()}
@@ -229,7 +229,7 @@ def _is_there(package: str) -> bool:
 
 
 def command_line() -> tuple[str, ...]:
-    """The command of this process: the program by its name, without the folder that it is in."""
+    """Return the command of this process, with the program's name without its folder."""
     return (Path(sys.argv[0]).name or "python", *sys.argv[1:]) if sys.argv else ()
 
 
@@ -239,8 +239,7 @@ def write_about(folder: Path, about: About) -> None:
 
 
 def changed_clients(folder: Path, now: About) -> list[str]:
-    """The clients whose rows are not those with which the run in `folder` began, those that have come or gone among
-    them; none where that was not noted."""
+    """Return the clients whose rows changed, came or went since the run in `folder` began; none without hashes."""
     try:
         there = read_about(folder).clients
     except RunError:  # it is written anew when the run goes on

@@ -1,6 +1,7 @@
-"""answers.npz of a run: what each client's own model answers for its test rows, for intervals and paired tests.
+"""answers.npz of a run: the answers of each client's own model for its test rows.
 
-It stands beside the models: in a simulation in the run directory, on a network on each owner's disk alone.
+Intervals and paired tests are computed from them. The file stands beside the models: in the run directory of a
+simulation, on each owner's disk on a network.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from sparsona.metrics import Answers, TaskName
 
 FILE = "answers.npz"
 MOST = 2**23
-"""Numbers in all answers of a run. A run with more keeps none."""
+"""Limit of numbers in the answers of a run; a run with more keeps none."""
 TASKS: tuple[TaskName, ...] = ("classification", "regression", "multilabel")
 
 
 def are_kept(federation: Federation, outputs: int) -> bool:
-    """Whether the answers for all test rows are few enough to be kept."""
+    """True if the answers for all test rows are few enough to be kept."""
     return sum(len(split.test) for split in federation.splits.values()) * max(outputs, 1) <= MOST
 
 
 def together(answers: Mapping[ClientId, Answers]) -> Answers:
-    """The answers of all clients, one behind the other in the order of their names."""
+    """Return the answers of all clients, concatenated in the order of their names."""
     found = [one for _, one in sorted(answers.items())]
     return replace(
         found[0],
@@ -63,7 +64,7 @@ def write_answers(folder: Path, answers: Mapping[ClientId, Answers]) -> None:
 
 
 def read_answers(folder: Path) -> dict[ClientId, Answers]:
-    """The answers of a run by client; empty where it has kept none."""
+    """Return the answers of a run by client; empty if it has kept none."""
     file = folder / FILE
     if not file.exists():
         return {}

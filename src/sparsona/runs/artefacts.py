@@ -1,4 +1,4 @@
-"""What a method's server has found out about its clients, as JSON in the run directory."""
+"""Artefacts of a method's server, such as a graph of its clients, as JSON in the run directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparsona.method import Artefact, ClientGraph, ClientMatrices
 
 
 def to_json(artefact: Artefact) -> str:
-    """The artefact as JSON: the clients and one row per client and stage, or each edge by its names with its weight.
+    """Return the artefact as JSON: clients and one row per client and stage, or named edges with weights.
 
     >>> to_json(ClientMatrices(("a", "b"), {"head": np.eye(2)}))
     '{"clients": ["a", "b"], "stages": {"head": [[1.0, 0.0], [0.0, 1.0]]}}\\n'
@@ -32,7 +32,7 @@ def to_json(artefact: Artefact) -> str:
 
 
 def from_json(text: str) -> Artefact:
-    """The inverse of :func:`to_json`."""
+    """Invert :func:`to_json`."""
     tree = json_of(text)
     clients = tuple(tree["clients"])
     if "stages" in tree:
@@ -43,13 +43,13 @@ def from_json(text: str) -> Artefact:
 
 
 def save(artefacts: Mapping[str, Artefact], run: Path) -> None:
-    """Write them into the run directory."""
+    """Write artefacts into the run directory."""
     for name, artefact in artefacts.items():
         write_atomically(run / f"{name}.json", to_json(artefact))
 
 
 def load(run: Path, names: tuple[str, ...] = ("similarity", "network")) -> dict[str, Artefact]:
-    """Those of these names that the run directory holds."""
+    """Return the artefacts of these names that the run directory holds."""
     files = {name: run / f"{name}.json" for name in names}
     found = {}
     for name, file in files.items():

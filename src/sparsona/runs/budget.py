@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Budget:
-    """The most that a run may spend: MB of all clients together, up and down, and simulated seconds.
+    """The limits of a run: MB of all clients together, up and down, and simulated seconds.
 
     >>> Budget(mb=1).spent(bytes=1e6, seconds=0), Budget(seconds=5).spent(bytes=1e9, seconds=4.9)
     (True, False)
@@ -19,14 +19,14 @@ class Budget:
 
     @property
     def bytes(self) -> float:
-        """The most bytes; infinite without a bound."""
+        """Return the limit of bytes; infinite without a bound."""
         return math.inf if self.mb is None else self.mb * 1e6
 
     @property
     def clock(self) -> float:
-        """The most simulated seconds; infinite without a bound."""
+        """Return the limit of simulated seconds; infinite without a bound."""
         return math.inf if self.seconds is None else self.seconds
 
     def spent(self, bytes: float, seconds: float) -> bool:
-        """Whether a run that has sent `bytes` and taken `seconds` must end."""
+        """True if a run that has sent `bytes` and taken `seconds` must end."""
         return bytes >= self.bytes or seconds >= self.clock

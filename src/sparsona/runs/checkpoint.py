@@ -43,7 +43,7 @@ class Snapshot(Generic[L]):
 
 @dataclass(frozen=True)
 class Progress:
-    """What the last checkpoint has seen: complete rounds, bytes of records.jsonl and their hash, seconds spent."""
+    """The progress at the last checkpoint: complete rounds, bytes of records.jsonl and their hash, seconds spent."""
 
     done: int
     records: int
@@ -56,7 +56,7 @@ Count = Annotated[int, Field(ge=0, lt=2**53)]
 
 
 class _Manifest(BaseModel):
-    """What manifest.json holds; `clients` is the version and the hash of each client's state."""
+    """The content of manifest.json; `clients` has the version and the hash of each client's state."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -74,10 +74,10 @@ class _Manifest(BaseModel):
 
 
 FIRST = ("server.1", "loop.1", "manifest.json.part")
-"""What a crash may leave before there is a manifest."""
+"""Files that a crash may leave before there is a manifest."""
 
 OURS = re.compile(r"(server|loop)\.[0-9]+")
-"""The files beside the manifest: nothing else is ever removed."""
+"""Pattern of the files beside the manifest; no other file is ever removed."""
 
 
 class Checkpointer:
@@ -93,9 +93,9 @@ class Checkpointer:
         self._log, self._hashed = hashlib.sha256(), 0
 
     def save(self, snapshot: Snapshot[Any], store: ClientStore, *spilled: SpillStore[Any]) -> None:
-        """Write what has changed, then make it count, then remove what it replaces.
+        """Write changed files, replace the manifest, then remove the files that are no longer named.
 
-        `spilled` are the other stores whose files the snapshot names: they are on the disk before it counts.
+        `spilled` are the other stores whose files the snapshot names; these are synced before the manifest.
         """
         stored = store.settle(self.clients)
         files = {f"server.{snapshot.done}": pack(snapshot.server), f"loop.{snapshot.done}": pack(snapshot.loop)}
@@ -128,7 +128,7 @@ class Checkpointer:
                 path.unlink()
 
     def _hash_log(self, length: int) -> str:
-        """The hash of the valid bytes of the log. Only what is new since the last call is read."""
+        """Return the hash of the valid bytes of the log; only bytes since the last call are read."""
         if self.records is not None and length > self._hashed:
             with self.records.open("rb") as file:
                 file.seek(self._hashed)
@@ -137,7 +137,7 @@ class Checkpointer:
         return self._log.hexdigest()
 
     def _check_log(self, manifest: _Manifest) -> None:
-        """Refuse a log that is not as it was written, and go on with its hash."""
+        """Refuse a damaged log, and continue with its hash."""
         if self.records is None:
             return
         found = read_regular(self.records) if self.records.exists() else b""
@@ -148,9 +148,9 @@ class Checkpointer:
         self._log, self._hashed = hashlib.sha256(found[: manifest.records]), manifest.records
 
     def load(self, server: Any, loop: L, store: ClientStore, rounds: int) -> Snapshot[L] | None:
-        """The last checkpoint, `store` continuing with its clients' states. None where no round was completed.
+        """Return the last checkpoint, and let `store` continue with its clients' states; None before the first round.
 
-        `server` and `loop` tell the types to be read; `rounds` is the number of rounds of the run.
+        `server` and `loop` are examples of the types to be read; `rounds` is the number of rounds of the run.
         """
         check_plain(self.folder)
         if not self._manifest.exists():
@@ -180,13 +180,13 @@ class Checkpointer:
             raise RunError(f"the checkpoint in {self.folder} cannot be read: {error.strerror}") from None
 
     def _check_resting(self, server: Any) -> None:
-        """That all files are there; what is in one is checked when it is read."""
+        """Check that all files exist; their content is checked when they are read."""
         there = {path.name for path in self.resting.iterdir()} if self.resting.exists() else set()
         for name in sorted(resting_names(server) - there):
             raise RunError(f"resting/{name}, a part of the server's state, is missing: run it again into another --out")
 
     def server(self, kind: type) -> Any:
-        """The server's state in the last checkpoint; `kind` is its class."""
+        """Return the server's state in the last checkpoint; `kind` is its class."""
         manifest = self._read_manifest()
         return self._read(f"server.{manifest.done}", manifest.server, kind)
 
@@ -209,7 +209,7 @@ class Checkpointer:
         return manifest
 
     def progress(self) -> Progress:
-        """How far the run has come; nowhere, where no round was completed."""
+        """Return the progress of the run."""
         if not self._manifest.exists():
             return Progress(0, 0, 0.0)
         try:

@@ -1,4 +1,4 @@
-"""clients.csv of a run: every client's rows and scores, with the interval that so few test rows leave open."""
+"""clients.csv of a run: each client's rows and scores with intervals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Z = 1.959964
 
 @dataclass(frozen=True)
 class Score:
-    """A score and, where it is a share of right answers, its 95 % interval."""
+    """A score and, for a share of right answers, its 95 % interval."""
 
     value: float
     low: float = math.nan
@@ -29,7 +29,7 @@ class Score:
 
 @dataclass(frozen=True)
 class ExpertScore:
-    """An expert of a client's pool: its weight there, and what it scores by itself on the client's test rows."""
+    """An expert of a client's pool: its weight, and its own score on the client's test rows."""
 
     name: str
     share: float
@@ -37,11 +37,11 @@ class ExpertScore:
 
 
 TRAVELS = ("shared", "own")
-"""Experts of a pool that come of the method's model. All others never leave the client."""
+"""Experts of a pool that are made from the method's model; all others never leave the client."""
 
 
 def expert_sentence(experts: Sequence[ExpertScore], together: float, metric: str) -> str:
-    """What each expert adds for a client, in one sentence.
+    """Return one sentence about what each expert adds for a client.
 
     >>> pool = [ExpertScore("trees", 0.48, 0.814), ExpertScore("shared", 0.52, 0.802)]
     >>> expert_sentence(pool, 0.835, "accuracy")
@@ -57,9 +57,9 @@ def expert_sentence(experts: Sequence[ExpertScore], together: float, metric: str
 
 @dataclass(frozen=True)
 class ClientScores:
-    """One client: its rows, and its score at each point; none where it has too few test rows.
+    """One client: its rows, and its score at each point; none with too few test rows.
 
-    `others` are its scores at each point by the metrics that do not decide, `experts` those of its pool.
+    `others` are its scores at each point by the other metrics, `experts` the experts of its pool.
     """
 
     client: ClientId
@@ -71,13 +71,13 @@ class ClientScores:
     experts: tuple[ExpertScore, ...] = ()
 
     def about_pool(self, metric: str) -> str:
-        """Return what each expert of the client's pool adds; nothing where it has no pool or no score."""
+        """Return what each expert of the client's pool adds; empty without a pool or a score."""
         if not self.experts or "pre" not in self.scores:
             return ""
         return f"{self.client}: {expert_sentence(self.experts, self.scores['pre'].value, metric)}"
 
     def all_scores(self) -> dict[str, Score]:
-        """Every score under the name of its column: `pre`, or `pre log-loss` by a metric that does not decide."""
+        """Return every score by its column: `pre`, or `pre log-loss` for a metric that does not decide."""
         others = {
             f"{point} {metric}": score for metric, points in self.others.items() for point, score in points.items()
         }
@@ -85,7 +85,7 @@ class ClientScores:
 
 
 def wilson(share: float, rows: int) -> tuple[float, float]:
-    """The 95 % interval of a share of right answers (Wilson, 1927).
+    """Return the 95 % interval of a share of right answers (Wilson, 1927).
 
     >>> [round(bound, 3) for bound in wilson(1.0, 5)], [round(bound, 3) for bound in wilson(0.5, 100)]
     ([0.566, 1.0], [0.404, 0.596])
@@ -99,12 +99,12 @@ def wilson(share: float, rows: int) -> tuple[float, float]:
 
 
 def scored(value: float, rows: int, is_share: bool) -> Score:
-    """A score with its interval."""
+    """Return a score with its interval."""
     return Score(value, *wilson(value, rows)) if is_share and not math.isnan(value) else Score(value)
 
 
 def pooled(repeats: Sequence[Sequence[ClientScores]], is_share: bool, fewest: int) -> list[ClientScores]:
-    """The scores of several divisions of the same clients as one: the mean over all rows that were tested.
+    """Pool the scores of repeated splits of the same clients: the mean over all tested rows.
 
     A row may be tested more than once, so an interval counts no more rows than the client has.
     """
@@ -125,7 +125,7 @@ def pooled(repeats: Sequence[Sequence[ClientScores]], is_share: bool, fewest: in
 
 
 def write_clients(path: Path, clients: Iterable[ClientScores]) -> None:
-    """A line a client; a cell is empty where there is no score."""
+    """Write one line per client; a cell without a score is empty."""
     rows = list(clients)
     names = {name: None for one in rows for name in one.all_scores()}
     points = sorted(names, key=lambda name: (" " in name, ("pre", "post", "ft").index(name.split(" ")[0])))
@@ -149,7 +149,7 @@ EXPERT = ("_share", "_alone")
 
 
 def read_clients(path: Path) -> list[ClientScores]:
-    """What :func:`write_clients` wrote."""
+    """Read the file of :func:`write_clients`."""
     try:
         text = read_regular(path).decode()
         return [_client(row) for row in csv.DictReader(io.StringIO(text, newline=""))]

@@ -30,7 +30,7 @@ SUMMARY: Mapping[str, type | tuple[type, ...]] = {
     "rounds": int, "seed": int, "metric": str, "picked": dict, "bytes": dict, "paper_bytes": dict, "flops": int,
     "simulated_seconds": (int, float), "seconds": (int, float), "peak_rss_mb": (int, float), "digest": str,
 }  # fmt: skip
-"""What every summary.json holds, and of which type."""
+"""The keys of every summary.json, with their types."""
 
 
 class RunDirectory:
@@ -50,11 +50,11 @@ class RunDirectory:
     def open(
         self, experiment: str, agreed: Callable[[Path], str], resume: bool, patience: float = 0.0
     ) -> Iterator[None]:
-        """Hold the directory for one experiment, or refuse with what to do instead.
+        """Lock the directory for one experiment, or refuse and name the fix.
 
-        `experiment` is the experiment as TOML. `agreed` takes the file of a run that is there and gives the experiment
-        to go on with, which may be longer; it refuses another one. No other process can open the directory meanwhile;
-        one that still has it open may end within `patience` seconds.
+        `experiment` is the experiment as TOML. `agreed` gets the file of an existing run and returns the experiment to
+        continue with, which may be longer; it refuses another experiment. The directory is locked meanwhile; a process
+        that still holds the lock has `patience` seconds to end.
         """
         self._check_use(resume)
         self.path.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ class RunDirectory:
             yield
 
     def write_experiment(self, text: str) -> None:
-        """Write the experiment with its hash: a flipped bit is found when it is read."""
+        """Write the experiment with its hash, so that a flipped bit is found on reading."""
         write_atomically(self.experiment_file, signed(text))
 
     def _check_use(self, resume: bool) -> None:
@@ -89,23 +89,23 @@ class RunDirectory:
 
     @classmethod
     def around(cls, file: Path) -> RunDirectory | None:
-        """The run whose experiment this file is, None where it is an experiment file like any other."""
+        """Return the run whose experiment this file is; None for another experiment file."""
         there = cls(file.parent)
         same = file.name == there.experiment_file.name
         return there if same and (there.checkpoint.exists() or there.records.exists()) else None
 
     def need_run(self) -> None:
-        """Refuse to resume what is not there."""
+        """Refuse to resume a run that does not exist."""
         if not self.experiment_file.exists():
             raise RunError(f"there is no run in {self.path} to resume: check --out, or leave --resume out")
 
     @property
     def _again(self) -> str:
-        """The command by which the run goes on."""
+        """Return the command that continues the run."""
         return shlex.join(["sparsona", "run", str(self.experiment_file), "--out", str(self.path), "--resume"])
 
     def summary(self) -> dict[str, Any]:
-        """The summary of a finished run."""
+        """Return the summary of a finished run."""
         if not self.experiment_file.exists():
             raise RunError(f"{self.path} is not a run directory: give the folder that sparsona run --out made")
         if not self.summary_file.exists():
@@ -118,7 +118,7 @@ class RunDirectory:
             ) from None
 
     def lines(self) -> list[ClientRecord]:
-        """The records of the rounds that are complete; of a run that goes on, those of its last checkpoint."""
+        """Return the records of all complete rounds; of an unfinished run, up to its last checkpoint."""
         if not self.experiment_file.exists() and not self.records.exists():
             raise RunError(f"{self.path} is not a run directory: give the folder that sparsona run --out made")
         if not self.checkpoint.exists():
@@ -128,22 +128,22 @@ class RunDirectory:
         return read_records(self.records, None if whole else progress.records, progress.log)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
-        """Call it last: a run with a summary is finished, and its models are on the disk."""
+        """Write the summary, as the last file: a run with a summary is finished."""
         if self.models.exists():
             sync([*self.models.iterdir(), self.models])
         write_atomically(self.summary_file, json.dumps(summary, indent=2, allow_nan=False) + "\n")
 
     def model_file(self, client: ClientId) -> Path:
-        """Where a client's model is written."""
+        """Return the path of a client's model."""
         return self.models / f"{file_stem(client)}.safetensors"
 
     def save_model(self, client: ClientId, data: bytes) -> None:
-        """One client's personal model, as :func:`sparsona.export.files.model_bytes` makes it."""
+        """Write one client's personal model, as :func:`sparsona.export.files.model_bytes` makes it."""
         self.models.mkdir(exist_ok=True)
         write_new(self.model_file(client), data)
 
     def need_model(self, client: ClientId) -> Path:
-        """The file of a client's model, or an error that says who has one."""
+        """Return the file of a client's model; the error names the clients that have one."""
         file = self.model_file(client)
         if not file.exists():
             self.summary()
@@ -153,7 +153,7 @@ class RunDirectory:
 
 
 def checked_summary(found: Any) -> dict[str, Any]:
-    """A summary that holds all that is read from one; else a ValueError that names what is missing."""
+    """Return a complete summary; raises a ValueError that names what is missing."""
     if not isinstance(found, dict):
         raise ValueError("it is not a table of values")
     for key, kind in SUMMARY.items():

@@ -1,4 +1,4 @@
-"""Whether training losses rose: models that run away without leaving the finite numbers."""
+"""Rising training losses: they reveal models that diverge while all numbers are still finite."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Protocol
 from sparsona.words import counted
 
 RISE = 1.1
-"""A loss has risen if it is so many times what the run began with: less is noise of the batches."""
+"""A loss has risen if it exceeds the run's first losses by this factor; less is noise of the batches."""
 EXPLODED = 10.0
 """A loss has exploded if it exceeds the first losses of the client and of the run by this factor."""
 
 
 def exploded(loss: Mapping[str, float]) -> str:
-    """What to say of losses, as :meth:`Losses.told` sums them up, of which one has exploded; else nothing.
+    """Return a sentence about losses of which one has exploded; else an empty text.
 
     >>> exploded({"clients": 4, "rose": 1, "exploded": 1, "first": 0.69, "last": 0.7})
     'the training loss exploded for 1 of 4 clients: the run has diverged; lower training.lr, ...'
@@ -29,7 +29,7 @@ def exploded(loss: Mapping[str, float]) -> str:
 
 
 class HasLoss(Protocol):
-    """What is read of a client's record."""
+    """The fields that are read of a client's record."""
 
     client: str
     loss: float
@@ -44,7 +44,7 @@ class Losses:
     last: dict[str, float] = field(default_factory=dict)
 
     def add(self, lines: Iterable[HasLoss]) -> None:
-        """Take in the records of a round, the rounds in their order."""
+        """Add the records of a round; rounds come in their order."""
         found = {line.client: line.loss for line in lines if math.isfinite(line.loss)}
         if found and not self.last:
             self.first = median_low(found.values())
@@ -52,10 +52,10 @@ class Losses:
         self.last |= found
 
     def told(self) -> dict[str, float]:
-        """What summary.json says of them; nothing where nobody has trained.
+        """Return the entry of summary.json; empty if no client has trained.
 
-        Clients of a later round begin with a model that may have run away already, so that all are compared with the
-        first round and nobody with its own beginning alone. Of `exploded` clients the run has diverged.
+        All losses are compared with the first round, because clients that join later may start from a model that has
+        already diverged. If a client's loss `exploded`, the run has diverged.
         """
         if not self.last:
             return {}

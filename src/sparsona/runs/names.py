@@ -10,12 +10,12 @@ from sparsona.errors import InputError
 from sparsona.method import ClientId
 
 LONGEST = 100
-"""Characters. A file system takes 255 bytes, and versions and endings are added."""
+"""Longest stem in characters: a file system takes 255 bytes, and versions and endings are added."""
 
 
 @lru_cache(maxsize=1 << 16)
 def file_stem(client: ClientId) -> str:
-    """A name that every file system takes, another one for every client.
+    """Return a name that every file system accepts, different for every client.
 
     >>> file_stem("c0"), file_stem("ward 7/b"), len(file_stem("医" * 200))
     ('c0', 'ward%207%2Fb', 85)
@@ -33,4 +33,4 @@ def file_stem(client: ClientId) -> str:
 
 
 VERSIONED = r"[A-Za-z0-9_.~%=-]+\.[0-9]+"
-"""A regular expression: the files that hold versions of clients' states."""
+"""Pattern of the files that hold versions of clients' states."""

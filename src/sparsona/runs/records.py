@@ -1,4 +1,4 @@
-"""The run's memory on disk: one line per round and client, from which every reported number is made."""
+"""records.jsonl: one line per round and client, from which every reported number is computed."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 AGAIN = 5
-"""Replies of a client that were left out one after another when the organiser is told."""
+"""Consecutive refused replies of a client after which the organiser gets a warning."""
 
 
 @dataclass(slots=True)
 class ClientRecord:
-    """One client in one round, counted from 1. A client that neither took part nor was evaluated has no line.
+    """One client in one round, counted from 1; the loop fills it in during the round.
 
-    The loop fills a record in while its round lasts.
+    A client that neither took part nor was evaluated has no line.
 
     `pre` is measured after the round's aggregation, `post` after the local training of the round. `took` are the
-    simulated seconds of the client's turns, `clock` is the simulated second in which the round ended. `refused` says
-    why a reply that came in this round was left out. `queries` are those that the client has answered so far, where
-    it has a privacy budget.
+    simulated seconds of the client's turns, `clock` is the simulated second in which the round ended. `refused` is
+    the reason if a reply of this round was refused. `queries` counts the answered queries so far, with a privacy
+    budget.
     """
 
     round: int
@@ -65,13 +65,13 @@ class ClientRecord:
     queries: int = 0
 
     def text(self) -> str:
-        """One line of JSON; what is not a number is null."""
+        """Return one line of JSON, with null for NaN."""
         held = {name: getattr(self, name) for name in self.__slots__}
         return _LINE.encode({name: _plain(value) for name, value in held.items() if name != "queries" or value}) + "\n"
 
     @classmethod
     def parse(cls, text: str) -> ClientRecord:
-        """The record that a line of JSON holds."""
+        """Return the record in a line of JSON."""
         raw: dict[str, Any] = json_of(text)
         raw["loss"] = _nan(raw["loss"])
         raw |= {key: {point: _nan(score) for point, score in raw[key].items()} for key in ("test", "validation")}
@@ -99,7 +99,7 @@ _LINE = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
-    """A field as JSON has it: a ledger as its fields, None for what is not a number."""
+    """Return a field for JSON: a ledger as its fields, None for NaN."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Ledger):
@@ -114,11 +114,11 @@ def _nan(value: float | None) -> float:
 
 
 def read_records(file: Path, length: int | None = None, sha256: str = "") -> list[ClientRecord]:
-    """The lines of a run in the order in which they were written.
+    """Return the lines of a run in the order in which they were written.
 
-    `length` is the number of valid bytes that a checkpoint names; what a killed run wrote behind them does not count.
-    Without it the file is read to its end. A file is absent as long as there is no line. `sha256` is the hash of the
-    valid bytes, where it is known.
+    `length` is the number of valid bytes that a checkpoint names; bytes that a killed run wrote behind them are
+    ignored. Without it the file is read to its end. The file is missing as long as there is no line. `sha256` is the
+    hash of the valid bytes, if known.
     """
     found = read_regular(file) if file.exists() else b""
     if length is not None:
@@ -134,7 +134,7 @@ def read_records(file: Path, length: int | None = None, sha256: str = "") -> lis
 
 
 def by_round(lines: Iterable[ClientRecord]) -> dict[int, list[ClientRecord]]:
-    """The lines of each round, the rounds in their order."""
+    """Yield the lines of each round, in the order of rounds."""
     rounds: dict[int, list[ClientRecord]] = {}
     for line in lines:
         rounds.setdefault(line.round, []).append(line)
@@ -160,11 +160,11 @@ class RoundReport:
     scores: Mapping[str, Mapping[str, float | None]]
     validation: Mapping[str, float | None]
     others: Mapping[str, Mapping[str, Mapping[str, float | None]]] = field(default_factory=dict)
-    """The same as `scores`, by the metrics that do not decide."""
+    """Like `scores`, for the metrics that do not decide."""
 
 
 class RunLog:
-    """The lines of a run, kept in memory by the round and, where there is a file, appended to it."""
+    """The lines of a run, summarised per round in memory and appended to a file, if there is one."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class RunLog:
     ) -> None:
         """`sizes`: the clients' test rows; a client with fewer than `fewest` is in no mean.
 
-        `keep`: which of its models a client keeps. The scores of a client are those of that model.
+        `keep`: which of its models a client keeps; a client's scores belong to that model.
         """
         self._small = frozenset(client for client, size in sizes.items() if size < fewest)
         self._sizes = sizes
@@ -191,12 +191,12 @@ class RunLog:
         self.others: dict[str, dict[ClientId, dict[str, float]]] = {}
         self.losses = Losses()
         self.refused: Counter[ClientId] = Counter()
-        """The rounds in which a reply of the client was left out."""
+        """Number of rounds with a refused reply, per client."""
         self.in_a_row: Counter[ClientId] = Counter()
-        """Those of them since the last one that counted."""
+        """Consecutive refused replies since the client's last accepted one."""
 
     def write(self, lines: Iterable[ClientRecord]) -> RoundReport:
-        """Append a round. Nothing of it is valid until the checkpoint that follows names the file's new length."""
+        """Append a round; it becomes valid when the next checkpoint names the file's new length."""
         lines = sorted(lines, key=lambda line: line.client)
         if self._file is not None:
             with self._file.open("a", encoding="utf-8") as out:
@@ -212,14 +212,14 @@ class RunLog:
         return report
 
     def length(self) -> int:
-        """The bytes of records.jsonl as they are now."""
+        """Return the present length of records.jsonl in bytes."""
         return self._file.stat().st_size if self._file is not None and self._file.exists() else 0
 
     def rewind(self, length: int, done: int) -> None:
-        """Forget what was written after a checkpoint, and count again what was written before.
+        """Drop all lines after a checkpoint, and read the lines before it again.
 
-        The checkpoint has seen `done` rounds, those without a line included. A file that does not hold what it should
-        is left as it is.
+        The checkpoint has seen `done` rounds, rounds without a line included. A file with other content is not
+        changed.
         """
         if self._file is None:
             self._done = done
@@ -281,7 +281,7 @@ class RunLog:
         return report
 
     def _others(self, lines: list[ClientRecord]) -> dict[str, dict[str, dict[str, float | None]]]:
-        """The summary of a round by the metrics that do not decide."""
+        """Return the summary of a round by the metrics that do not decide."""
         found: dict[str, dict[str, dict[ClientId, float]]] = {}
         for line in lines:
             for metric, points in line.others.items():
@@ -297,7 +297,7 @@ class RunLog:
         return out
 
     def _improved(self, client: ClientId, point: str, score: float | None) -> bool:
-        """Whether this validation score is the best so far. Until there is one, the newest evaluation counts."""
+        """True if this validation score is the best so far; without scores, the newest evaluation is."""
         old = self._best.get((client, point))
         if score is None or math.isnan(score):
             return old is None
@@ -307,7 +307,7 @@ class RunLog:
         return True
 
     def kept(self, point: str, metric: str | None = None) -> Mapping[str, float | None] | None:
-        """The scores at this point of the models that clients keep, by the metric that decides or by another."""
+        """Return the scores at this point of the kept models, by the first metric or another one."""
         if self._keep != "last":
             of = self.scores if metric is None else self.others.get(metric, {})
             scores = {k: own[point] for k, own in of.items() if point in own and k not in self._small}
@@ -321,7 +321,7 @@ class RunLog:
         return None
 
     def validated(self, point: str) -> float | None:
-        """The mean validation score at this point of the models that clients keep."""
+        """Return the mean validation score at this point of the kept models."""
         if self._keep == "last":
             return next((r.validation[point] for r in reversed(self.rounds) if point in r.validation), None)
         each = self._keep == "best-per-client"
@@ -330,17 +330,17 @@ class RunLog:
 
     @property
     def best_round(self) -> int:
-        """The round whose mean validation score before local training was best; 0 where none was measured."""
+        """Return the round with the best mean validation score before local training; 0 if none was measured."""
         picked = self.picked("pre")
         return 0 if picked is None else picked.round
 
     def stalled(self, patience: int) -> bool:
-        """Whether the last `patience` evaluations brought no better mean validation score (0: never)."""
+        """True if the last `patience` evaluations brought no better mean validation score (0: never)."""
         later = [r for r in self.rounds if r.round > self.best_round and r.validation.get("pre") is not None]
         return 0 < patience <= len(later)
 
     def picked(self, point: str) -> RoundReport | None:
-        """The round whose mean validation score at this point was best; the earliest of equals."""
+        """Return the round with the best mean validation score at this point; the earliest of equals."""
         sign = 1 if self._higher else -1
         rated = [(r, r.validation.get(point)) for r in self.rounds]
         known = [(report, value) for report, value in rated if value is not None]

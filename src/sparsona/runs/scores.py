@@ -1,4 +1,4 @@
-"""From the clients' scores to the numbers that are reported. Everyone is measured at the same points."""
+"""Summaries of the clients' scores. All clients are measured at the same points."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POINTS = ("pre", "post", "ft")
 def summarise(
     scores: Mapping[ClientId, float], sizes: Mapping[ClientId, int], higher_is_better: bool = True
 ) -> dict[str, float | None]:
-    """Mean over clients, mean over test samples, the bottom decile ``sorted[floor(C / 10)]``, the worst client.
+    """Return mean over clients, mean over test samples, bottom decile ``sorted[floor(C / 10)]``, worst client.
 
     Clients without a score (no test samples, no labels) do not count.
 

@@ -1,8 +1,8 @@
 """State on disk and in digests: a tree of frozen dataclasses, arrays and numbers as bytes, without pickle.
 
-What a client or the server remembers is declared, so it can be written down: the arrays as safetensors, the tree
-around them as JSON in the same file. The bytes are canonical: equal states have equal bytes. An array that occurs
-several times in a state is written once. Of a client's value that is at rest only the name is written.
+State is declared, so it can be written: the arrays as safetensors, the tree around them as JSON in the same file. The
+bytes are canonical: equal states have equal bytes. An array that occurs several times in a state is written once. Of a
+client's spilled value only the name is written.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from sparsona.tree import SCALARS
 Array = np.ndarray[Any, Any]
 
 OMIT_NONE = {"omit": None}
-"""The metadata of a field that is not written where it is None: a state without it has the bytes it always had."""
+"""Metadata of a field that is written only if it is not None, so that older states keep their bytes."""
 
 
 def pack(state: Any) -> bytes:
-    """The bytes of a state.
+    """Return the bytes of a state.
 
     >>> unpack(pack({"weights": np.arange(3), "round": 4}), dict)
     {'round': 4, 'weights': array([0, 1, 2])}
@@ -45,9 +45,9 @@ def _packed(state: Any, arrays: _Arrays) -> bytes:
 
 
 def unpack_like(data: bytes, fresh: Any) -> Any:
-    """The state behind `data`, of the same type as `fresh`, and so are the dataclasses in its fields.
+    """Return the state in `data`, of the types that `fresh` and its fields have.
 
-    For a dataclass whose annotations leave open what it holds.
+    Use it for a dataclass whose annotations leave its content open.
     """
     inner = {f.name: type(getattr(fresh, f.name)) for f in dataclasses.fields(fresh)}
     state = unpack(data, type(fresh), *inner.values())
@@ -58,7 +58,7 @@ def unpack_like(data: bytes, fresh: Any) -> Any:
 
 
 Find: TypeAlias = Callable[[str], bytes]
-"""The bytes of a value at rest, by its name."""
+"""Reads the bytes of a spilled value by its name."""
 
 
 def _nowhere(name: str) -> bytes:
@@ -66,9 +66,9 @@ def _nowhere(name: str) -> bytes:
 
 
 def unpack(data: bytes, kind: type, *more: type, find: Find = _nowhere) -> Any:
-    """The state behind `data`; `kind` is its type, whose annotations name every dataclass that may occur, or `more`.
+    """Return the state in `data`; the annotations of `kind`, or `more`, name every dataclass that may occur.
 
-    Arrays of equal content come back as one object. Values at rest are read by `find` when they are asked for.
+    Arrays of equal content come back as one object. Spilled values are read by `find` on demand.
     """
     state = _read(data, _reachable(kind, *more), find)
     if not fits(state, kind):
@@ -86,9 +86,9 @@ def _read(data: bytes, kinds: dict[str, type], find: Find) -> Any:
 
 
 def digest(state: Any) -> str:
-    """The sha256 of a state's bytes, in which each value of a :class:`ByClient` counts by its own sha256.
+    """Return the sha256 of a state's bytes, with each value of a :class:`ByClient` replaced by its own sha256.
 
-    So it does not depend on which values are at rest.
+    So the digest does not depend on which values are spilled.
     """
     return hashlib.sha256(_packed(state, _Arrays(digests=True))).hexdigest()
 
@@ -96,8 +96,8 @@ def digest(state: Any) -> str:
 class _Arrays:
     """The arrays of a state by key. Arrays of equal type, shape and bytes have one key.
 
-    An array is hashed only where another of its type and shape came before, and an object only once. With `digests`
-    the values of clients are not written, but their hashes.
+    An array is hashed only if another one of its type and shape came before, and an object only once. With `digests`
+    the clients' values are replaced by their hashes.
     """
 
     def __init__(self, digests: bool = False) -> None:
@@ -170,7 +170,7 @@ def _plain(value: Any, arrays: _Arrays, path: str) -> Any:
 
 
 def _entry(value: Any, arrays: _Arrays, path: str, client: str) -> Any:
-    """A client's value, or the name of one that is at rest."""
+    """Return a client's value, or the name of a spilled one."""
     if isinstance(value, Resting):
         return {"rest": value.name}
     return {"rest": digest(value)} if arrays.digests else _plain(value, arrays, f"{path}[{client!r}]")
@@ -208,7 +208,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _reachable(*kinds: Any) -> dict[str, type]:
-    """Every dataclass that the annotations of `kinds` lead to, by name."""
+    """Return every dataclass that the annotations of `kinds` lead to, by name."""
     found: dict[str, type] = {}
 
     def visit(hint: Any) -> None:
@@ -225,7 +225,7 @@ def _reachable(*kinds: Any) -> dict[str, type]:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether `value` is of the annotated type `hint`, as far as a stored state can tell.
+    """True if `value` is of the annotated type `hint`, as far as a stored state shows.
 
     >>> fits((1, 2), tuple[int, ...]), fits({"a": "b"}, dict[str, int]), fits(None, str | None), fits(1, Any)
     (True, False, True, True)
@@ -233,7 +233,7 @@ def fits(value: Any, hint: Any) -> bool:
     >>> fits(np.zeros(2), np.ndarray[Any, np.dtype[Any]]), fits(3, Any)
     (True, True)
 
-    Lists come back as tuples and numpy's numbers as Python's. What an annotation leaves open fits. Only the class of
+    Lists come back as tuples and numpy's numbers as Python's. An open annotation fits every value. Only the class of
     a dataclass is checked, not its fields.
     """
     if hint is Any:
