@@ -8,8 +8,6 @@
 The names below are imported when they are first used, so that what needs no torch starts without it.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING, Any
 

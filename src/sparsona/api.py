@@ -1,7 +1,5 @@
 """Run an experiment from Python: `sparsona.run` and what it returns."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import shutil

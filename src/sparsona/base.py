@@ -1,7 +1,5 @@
 """The base of a model: the frozen weights, held once per process and known by their hash."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """Sets of positions as bitmaps: a bit a position, the lowest first, eight to a byte."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 import numpy as np

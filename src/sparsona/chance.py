@@ -1,7 +1,5 @@
 """Every random choice is derived from (seed, purpose, round, client, layer). There is no global generator."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import threading

@@ -1,7 +1,5 @@
 """numba behind a typed face: a kernel keeps the signature that it was written with."""
 
-from __future__ import annotations
-
 import atexit
 import logging
 import os

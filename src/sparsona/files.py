@@ -3,8 +3,6 @@
 Nothing here knows what the files hold. :mod:`sparsona.runs` decides that.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -4,8 +4,6 @@
 documentation are made from these declarations.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """From settings to a run that can start: names looked up, data loaded and dealt out, the model made and tried."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping

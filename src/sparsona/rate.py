@@ -4,8 +4,6 @@ A trial is the first rounds of the run, so what it costs is known: rounds, bytes
 about.json and summary.json. The rate that is chosen is written into experiment.toml like any other.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import math

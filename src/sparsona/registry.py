@@ -1,7 +1,5 @@
 """Names on the command line and the objects behind them: one file an idea, the file's name is the name."""
 
-from __future__ import annotations
-
 import ast
 import difflib
 import importlib

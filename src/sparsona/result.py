@@ -1,7 +1,5 @@
 """What a run gives: its rounds, its scores and one model per client, now or from its directory."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

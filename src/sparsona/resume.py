@@ -1,7 +1,5 @@
 """Begin or continue a run in its directory: only the same experiment with the same data may continue it."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """A package for a method of your own: what `sparsona new method NAME` writes."""
 
-from __future__ import annotations
-
 import keyword
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The summary of a finished run, the same whichever engine ran it."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 File, column, class and client names, a remote owner's reasons: all pass :func:`sparsona.errors.printable` here.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 from typing import IO, Any

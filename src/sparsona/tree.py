@@ -1,7 +1,5 @@
 """A state or a model as a tree: dataclasses, tuples, lists and mappings around arrays and numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any

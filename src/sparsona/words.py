@@ -1,7 +1,5 @@
 """Words for numbers in messages and tables."""
 
-from __future__ import annotations
-
 
 def counted(count: int, what: str) -> str:
     """Write a number with its noun, in the plural unless it is 1.

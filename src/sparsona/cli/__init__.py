@@ -3,8 +3,6 @@
 A command imports what it needs when it is called: lists, rejected commands and `sparsona --help` start without torch.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from collections.abc import Sequence

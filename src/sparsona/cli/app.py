@@ -1,7 +1,5 @@
 """The application to which every file of commands adds its own, and the two consoles that they print to."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

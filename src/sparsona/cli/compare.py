@@ -1,7 +1,5 @@
 """``compare`` and ``demo``: several methods on the same clients."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``data list``, ``data get``, ``data show``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

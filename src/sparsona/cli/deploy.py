@@ -1,7 +1,5 @@
 """``deploy``: experiments on a real network."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where runs are put and found when nobody says where."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count, takewhile

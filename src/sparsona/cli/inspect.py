@@ -1,7 +1,5 @@
 """What there is and what was done: methods, settings, report, export, predict, wire, draw."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

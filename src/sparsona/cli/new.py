@@ -1,7 +1,5 @@
 """``new``: packages to begin with."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``node``: an owner's machine in a federation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """The options that describe an experiment, declared once for every command that runs one."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import inspect

@@ -6,8 +6,6 @@ An entry point names a command and the function behind it, which is declared as 
     hello = "my_package.commands:hello"
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points

@@ -1,7 +1,5 @@
 """``tune`` and ``choose``: searches that look at validation data only."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from shlex import quote
 from typing import Annotated

@@ -1,7 +1,5 @@
 """``server``: the organiser's machine in a federation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``sweep``: one experiment, some settings taken through all their values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

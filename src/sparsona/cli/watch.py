@@ -1,7 +1,5 @@
 """``watch``: a live page about runs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -6,8 +6,6 @@
 ((1797, 1, 8, 8), 10)
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Arrays and torch Datasets as tables: the columns of two-dimensional inputs are called x0, x1, ..."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

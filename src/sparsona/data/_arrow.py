@@ -1,7 +1,5 @@
 """Arrow tables, and what is one: parquet files, data sets of Hugging Face. Needs pyarrow, an extra."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Arrays that take long to make from published files, kept for the next time. Without pickle."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

@@ -1,7 +1,5 @@
 """The binary batches of CIFAR: a record is its label bytes, then the red, the green and the blue plane."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

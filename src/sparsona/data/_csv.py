@@ -1,7 +1,5 @@
 """A csv file as a table: a header line, then a line a row, written as a :class:`Format` says."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import io

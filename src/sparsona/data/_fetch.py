@@ -4,8 +4,6 @@ Not by pooch: its downloads go to a temporary file that is removed when the conn
 starts anew, and a file has one address, so there are no mirrors.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import http.client

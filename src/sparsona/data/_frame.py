@@ -1,7 +1,5 @@
 """A pandas DataFrame as a table. Nothing of pandas is imported: whoever gives one has it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The idx format of MNIST and its kin: a magic number, the size of each dimension, the values."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The user's own data in Python: arrays, DataFrames, torch Datasets, Hugging Face data sets, one or one a client."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a file is whose name says csv: known by its first bytes, so that the error names it instead of an encoding."""
 
-from __future__ import annotations
-
 AS_CSV = "open it and save it as csv"
 SIGNATURES: tuple[tuple[bytes, str, str], ...] = (
     (b"\x1f\x8b", "a gzip file", "unpack it (gunzip)"),

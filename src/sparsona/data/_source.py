@@ -1,7 +1,5 @@
 """What a data set's file declares about itself, and the registry of all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Tables as a data set whose rows are understood and whose schema is still to be agreed on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import fields, replace
 

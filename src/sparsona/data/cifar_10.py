@@ -1,7 +1,5 @@
 """CIFAR-10: 60,000 colour photographs in 10 classes (Krizhevsky, 2009), read from the binary batches."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sparsona.data._cifar import MEAN, STD, read_batches

@@ -1,7 +1,5 @@
 """CIFAR-100: 60,000 colour photographs in 100 fine classes (Krizhevsky, 2009), read from the binary files."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sparsona.data._cifar import MEAN, STD, read_batches

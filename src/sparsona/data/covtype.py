@@ -4,8 +4,6 @@ The four wilderness areas are natural groups. Ten columns are measurements, the 
 soil).
 """
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

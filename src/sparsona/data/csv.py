@@ -3,8 +3,6 @@
 ``--client COLUMN`` says whose each row is, or ``--partition`` deals them out; one of them must be given.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from sparsona.data._csv import read_csv

@@ -2,8 +2,6 @@
 default.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sparsona.data._source import source

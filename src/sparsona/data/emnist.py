@@ -4,8 +4,6 @@ Three of the published splits: ``emnist:balanced`` (47 classes, the default), ``
 ``emnist:letters`` (26).
 """
 
-from __future__ import annotations
-
 import string
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Fashion-MNIST: 70,000 photographs of clothes in the form of MNIST (Xiao, Rasul, Vollgraf, 2017)."""
 
-from __future__ import annotations
-
 from sparsona.data._idx import idx_files, read_parts
 from sparsona.data._source import source
 from sparsona.data._store import Store

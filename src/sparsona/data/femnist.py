@@ -5,8 +5,6 @@ into the data set's folder. Images are kept as LEAF makes them: dark strokes on 
 (here 0..255).
 """
 
-from __future__ import annotations
-
 import json
 import string
 from collections.abc import Mapping, Sequence

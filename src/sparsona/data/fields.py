@@ -4,8 +4,6 @@ All inputs of a sample stand in one row of bytes, so that everything that moves 
 them apart again, by keyword or by place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ All are understood as :class:`sparsona.data.Columns` declares them. What else th
 client must not be left out unsaid. Hidden files and those that describe the folder (README, .md) are passed over.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from sparsona.data._arrow import read_parquet

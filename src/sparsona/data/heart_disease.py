@@ -5,8 +5,6 @@ Unknown values (``?``) stay missing, as NaN. Everything else stays as published:
 Switzerland and for 49 patients of the VA, which surely means unknown, too.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sparsona.data._source import File, source

@@ -4,8 +4,6 @@
 read as RGB, or as one channel where all are grey.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -5,8 +5,6 @@ numbers 2..9999 in order of frequency, 1 is any other word, 0 fills up. Of a lon
 are kept, as Keras does: the verdict stands at the end.
 """
 
-from __future__ import annotations
-
 import re
 import tarfile
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """MNIST: 70,000 handwritten digits (LeCun, Cortes, Burges), read from the published idx files."""
 
-from __future__ import annotations
-
 from sparsona.data._idx import idx_files, read_parts
 from sparsona.data._source import source
 from sparsona.data._store import Store

@@ -5,8 +5,6 @@ and `client_test`; perhaps `columns`, the names of the columns of `x`. Further a
 that ``--split`` may name. What the arrays may be is told at :func:`sparsona.data.from_arrays`.
 """
 
-from __future__ import annotations
-
 import zipfile
 import zlib
 from dataclasses import replace

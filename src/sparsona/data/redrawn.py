@@ -1,7 +1,5 @@
 """Torch Datasets with random transforms: training draws samples anew, tests see those of the first reading."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

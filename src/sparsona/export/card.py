@@ -1,7 +1,5 @@
 """What a model file tells about its model, as JSON: docs/models.md describes every key."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """Model files: weights by name and the model's card, as safetensors or npz."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -5,8 +5,6 @@ categories are texts, the empty one being missing. Other samples are one input c
 `prediction` (class names, whole numbers where they are such) and `probabilities`; others give `prediction`.
 """
 
-from __future__ import annotations
-
 import logging
 import warnings
 from dataclasses import dataclass, field, replace

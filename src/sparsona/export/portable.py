@@ -1,7 +1,5 @@
 """A model as arrays and a few words, for programs without this package; and the trees of a model as LightGBM's text."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

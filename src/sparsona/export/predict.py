@@ -1,7 +1,5 @@
 """Predictions from raw rows by a model in a file, in the words of its owner."""
 
-from __future__ import annotations
-
 import csv
 import io
 import sys

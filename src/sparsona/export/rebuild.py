@@ -1,7 +1,5 @@
 """A model that can predict, from its card and weights alone: neither the run nor its data are needed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

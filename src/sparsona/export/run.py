@@ -1,7 +1,5 @@
 """A client's model out of a run directory, in the format that the file's name asks for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from sparsona.errors import InputError

@@ -1,7 +1,5 @@
 """A client's model as a slim net in a file, and that file as a plain torch module."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from dataclasses import dataclass

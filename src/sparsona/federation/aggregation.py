@@ -1,7 +1,5 @@
 """Turn replies into the server's next state: decode each, check it at the gate, hand it to the method."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

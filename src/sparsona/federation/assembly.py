@@ -1,7 +1,5 @@
 """Assemble a run, in one place: log, checkpoints and the server's loop."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from sparsona.federation.engine import Engine

@@ -1,7 +1,5 @@
 """The privacy budget of a run: what must be off with one, and the mechanism of each client."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The interface between the server's loop and an engine; :mod:`sparsona.engines` has the engines."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from typing import Protocol

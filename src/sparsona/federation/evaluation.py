@@ -1,7 +1,5 @@
 """When, where and by what models are measured."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 

@@ -5,8 +5,6 @@ aggregation is repeated without it; methods change nothing in place. The log nam
 refused reply counts as lost.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import statistics

@@ -4,8 +4,6 @@ A broadcast is held once for all clients. The most recent references are in memo
 worker processes read the files that they need.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The resources of a run: they change its duration and none of its numbers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from sparsona.options import option

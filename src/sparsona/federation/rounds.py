@@ -1,7 +1,5 @@
 """The server's loop, shared by all engines: send, fit, aggregate, evaluate, remember."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

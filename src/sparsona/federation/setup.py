@@ -1,7 +1,5 @@
 """One experiment, resolved: the server's loop and every worker are built from it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

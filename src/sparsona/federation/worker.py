@@ -1,7 +1,5 @@
 """A client's turn, the same in every engine: bytes in, a memory, bytes out, and measurements."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ A sweep, a comparison or a paper's experiment plans its runs and hands them to :
 A run that is finished is not made again, and one that was interrupted is continued.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol

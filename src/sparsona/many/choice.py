@@ -1,7 +1,5 @@
 """Choose where several runs are executed: one by one, in parallel processes, or on a cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial

@@ -4,8 +4,6 @@ A node that sees the folder of the runs works in it. Another node receives a cop
 back when the run has ended. If a node is lost, another one continues its run from the folder.
 """
 
-from __future__ import annotations
-
 import io
 import secrets
 import tarfile

@@ -1,7 +1,5 @@
 """One run of many: its experiment, its goal, and the function that advances it."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """What methods share whose clients train one expert alone: nothing travels, and the first turn does it all."""
 
-from __future__ import annotations
-
 from abc import ABC
 from collections.abc import Sequence
 from dataclasses import dataclass

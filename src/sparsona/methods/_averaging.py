@@ -1,7 +1,5 @@
 """What methods with one global model share: its server, which all clients download, and FedAvg's clients."""
 
-from __future__ import annotations
-
 from abc import ABC
 from collections.abc import Sequence
 from dataclasses import dataclass, field

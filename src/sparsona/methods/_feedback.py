@@ -1,7 +1,5 @@
 """What methods with error feedback share: the update and the residual together, or a refusal that loses nothing."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 The first mask follows from the seed, so neither side sends it; later a client sends how its mask changes.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 

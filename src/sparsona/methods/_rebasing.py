@@ -1,7 +1,5 @@
 """What LGA and PLGA share: a late model is moved to where the global model has gone since it started."""
 
-from __future__ import annotations
-
 from abc import ABC
 from dataclasses import dataclass, field
 from typing import Literal

@@ -1,7 +1,5 @@
 """What methods share whose model has two parts: one is averaged, the other never leaves the client."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Alone with a linear model: every client fits logistic or ridge regression on its own rows, and nothing travels."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -4,8 +4,6 @@ Ke and others, "LightGBM: A Highly Efficient Gradient Boosting Decision Tree", N
 alone that a federation must beat.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

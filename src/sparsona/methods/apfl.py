@@ -4,8 +4,6 @@ a model v of its own through the mixture alpha v + (1 - alpha) w with the shared
 The paper mixes weights. Its authors' code (FedTorch) mixes the two models' outputs: `mix=outputs`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 

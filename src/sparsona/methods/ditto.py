@@ -1,8 +1,6 @@
 """Ditto: Li, Hu, Beirami, Smith, "Ditto: Fair and Robust Federated Learning Through Personalization", ICML 2021.
 FedAvg, and beside it a personal model v of every client, which lam/2 |v - w|^2 holds near the global model w."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 

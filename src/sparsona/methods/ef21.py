@@ -2,8 +2,6 @@
 Feedback", NeurIPS 2021, under FedAvg. Both sides keep an estimate g_k of each client's update; a client sends the
 largest entries of what its update differs from it, and the server moves by the mean of all estimates."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -7,8 +7,6 @@ time, epochs until the losses of the last ten have a standard deviation below 0.
 the loss of an epoch's last batch, always of the same examples. Here batches are drawn anew, so it is the epoch's mean.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar

@@ -1,8 +1,6 @@
 """FedAsync: Xie, Koyejo, Gupta, "Asynchronous Federated Optimization", 2019. Each model that arrives is mixed into the
 global one, the less the more the global one has moved since: x <- (1 - alpha s(t - tau)) x + alpha s(t - tau) x_new."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

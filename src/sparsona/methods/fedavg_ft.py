@@ -1,8 +1,6 @@
 """FedAvg with fine-tuning: Jiang, Konecny, Rush, Kannan, "Improving Federated Learning Personalization via Model
 Agnostic Meta Learning", 2019. FedAvg; before it is used, a client trains a private copy of the global model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from sparsona.message import Message, Vector

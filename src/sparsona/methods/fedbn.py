@@ -1,8 +1,6 @@
 """FedBN: Li, Jiang, Zhang, Kamp, Dou, "FedBN: Federated Learning on Non-IID Features via Local Batch Normalization",
 ICLR 2021. FedAvg, but normalisation layers stay with their clients: scales, shifts and statistics."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

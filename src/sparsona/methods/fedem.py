@@ -2,8 +2,6 @@
 NeurIPS 2021. A few shared models; each client mixes their predictions by its own weights, found by
 expectation-maximisation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal

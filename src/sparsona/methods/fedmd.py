@@ -1,8 +1,6 @@
 """FedMD: Li, Wang, "FedMD: Heterogenous Federated Learning via Model Distillation", NeurIPS workshop 2019. Models stay
 at home; clients tell what they make of public samples, the server averages the logits, and clients learn them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache

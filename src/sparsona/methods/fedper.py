@@ -1,8 +1,6 @@
 """FedPer: Arivazhagan, Aggarwal, Singh, Choudhary, "Federated Learning with Personalization Layers", 2019. The last
 layers are the client's own, the others are averaged; both are trained together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from sparsona.layout import Layout

@@ -1,8 +1,6 @@
 """FedProx: Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith, "Federated Optimization in Heterogeneous Networks", MLSys
 2020. FedAvg whose clients are held near the global model by mu/2 |w - w_global|^2."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from sparsona.message import Message

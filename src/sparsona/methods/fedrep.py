@@ -1,8 +1,6 @@
 """FedRep: Collins, Hassani, Mokhtari, Shakkottai, "Exploiting Shared Representations for Personalized Federated
 Learning", ICML 2021. First the private head is trained on the received body, then the body under that head."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from sparsona.layout import Layout

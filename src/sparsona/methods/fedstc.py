@@ -1,8 +1,6 @@
 """FedSTC: Sattler, Wiedemann, Mueller, Samek, "Robust and Communication-Efficient Federated Learning from Non-IID
 Data", IEEE TNNLS 2019. Updates become signs of their largest entries; both sides keep the rest for later."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal

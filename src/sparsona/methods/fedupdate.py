@@ -3,8 +3,6 @@ Learning", 2019, as a baseline of SPFL: FedAvg; before it is used, the global mo
 That step is private and forgotten. In the code of SPFL's authors (MondayCat/PLGA) the tuned model starts the client's
 next training, so that its step reaches the server; their text has it as here."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from sparsona.message import Message, Vector

@@ -2,8 +2,6 @@
 models on the server; each client trains the one that suits its data best, and each model is averaged over its clients.
 The model-averaging variant."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal

@@ -2,8 +2,6 @@
 mean_n f_n(w_n) + lam/2N * sum_n |w_n - mean w|^2: at each step a coin decides, for all alike, between a gradient step
 on the own data and one towards the mean. The latter leaves the mean where it is, so only a change of side travels."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

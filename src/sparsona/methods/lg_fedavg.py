@@ -1,8 +1,6 @@
 """LG-FedAvg: Liang, Liu, Ziyin, Allen, Auerbach, Brent, Salakhutdinov, Morency, "Think Locally, Act Globally: Federated
 Learning with Local and Global Representations", 2020. The early layers are the client's own, the last are averaged."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

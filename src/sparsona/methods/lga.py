@@ -1,8 +1,6 @@
 """LGA: "Personalized Heterogeneous Federated Learning with Gradient Similarity", the asynchronous half. FedAvg whose
 late models are corrected for what the global model has learned since they started."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

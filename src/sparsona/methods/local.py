@@ -1,7 +1,5 @@
 """Local: every client trains alone and nothing travels. The baseline that every federation must beat."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

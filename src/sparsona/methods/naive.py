@@ -1,7 +1,5 @@
 """Naive: every client answers with its most frequent class, or with its mean. No model should be worse."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -2,8 +2,6 @@
 Model-Agnostic Meta-Learning Approach", NeurIPS 2020. FedAvg of F_i(w) = f_i(w - alpha grad f_i(w)): the global model is
 a good place to take one step from, and a client uses what it becomes by that step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Literal
 

@@ -2,8 +2,6 @@
 Compression via One-Bit Random Sketching", AAAI 2026 (arXiv 2511.13144). Clients keep their models w_k and send the
 signs of a random sketch of them; the server sends the majority's signs v, towards which a term of the loss pulls."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

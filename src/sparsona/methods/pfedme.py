@@ -1,8 +1,6 @@
 """pFedMe: Dinh, Tran, Nguyen, "Personalized Federated Learning with Moreau Envelopes", NeurIPS 2020. A client's model
 theta_k minimises f_k(theta) + lambda/2 |theta - w_k|^2; its w_k follows theta_k, and the server averages the w_k."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal

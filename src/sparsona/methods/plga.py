@@ -5,8 +5,6 @@ a client uses is a mixture of its own model and the new global one, by how much 
 
 A client that was on time has all of this itself. One that was late has not: the server mixes for it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal

@@ -2,8 +2,6 @@
 Encoding", NeurIPS 2017, here under FedAvg: a client's update is rounded at random to a few steps of its norm, so that
 its mean is right, and small whole numbers travel."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 """SCAFFOLD: Karimireddy, Kale, Mohri, Reddi, Stich, Suresh, "SCAFFOLD: Stochastic Controlled Averaging for Federated
 Learning", ICML 2020. FedAvg whose local steps are corrected by c - c_i: the mean drift of all clients less the own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

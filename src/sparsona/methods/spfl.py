@@ -4,8 +4,6 @@ clients' updates, weighted by how alike their gradients were when all started fr
 Equation (7) weighs by |D_j|/|D| and alpha on top, a step about a thousandth of FedAvg's; the authors' code does not,
 and neither does this, unless `paper_eq7` asks for it. Their code keeps each client's own head, the text mixes it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -6,8 +6,6 @@ not in the paper and not here: it takes the plain mean of the heads, and it smoo
 is softmax(0.4 S). Here the first measurement counts in full.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -3,8 +3,6 @@ Pruning under Data Heterogeneity", ICDCS Workshops 2021; in the form of FedSpa's
 
 Every client starts dense and prunes itself, a little in each of its rounds, while it still predicts well."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 

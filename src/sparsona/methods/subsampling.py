@@ -1,8 +1,6 @@
 """Random subsampling: Konecny, McMahan, Yu, Richtarik, Suresh, Bacon, "Federated Learning: Strategies for Improving
 Communication Efficiency", 2016. FedAvg whose clients send a random part of their update and the seed behind it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 """Top-k with error feedback: Stich, Cordonnier, Jaggi, "Sparsified SGD with Memory", NeurIPS 2018, under FedAvg. A
 client sends the largest entries of its update and keeps the rest for later; the server sends its whole model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """A model by its spec: the net that ``mlp:200`` names, for samples of a shape."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """What the models share: checks of a sample's shape, and the net of two convolutions that most papers use."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 

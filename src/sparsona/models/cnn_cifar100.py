@@ -4,8 +4,6 @@ Chen et al.: Efficient Personalized Federated Learning via Sparse Model-Adaptati
 The size is that of the paper; the authors' scripts use another net (1600-1920-504-100).
 """
 
-from __future__ import annotations
-
 from torch import nn
 
 from sparsona.models import MODELS

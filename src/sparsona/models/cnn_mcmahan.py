@@ -4,8 +4,6 @@ McMahan, Moore, Ramage, Hampson, Agüera y Arcas: Communication-Efficient Learni
 Decentralized Data, AISTATS 2017, section 3.
 """
 
-from __future__ import annotations
-
 from torch import nn
 
 from sparsona.models import MODELS

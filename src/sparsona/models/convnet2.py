@@ -5,8 +5,6 @@ paper gives only the name; this is the stock net of the Keras tutorials and of S
 FedPSE's listings resemble.
 """
 
-from __future__ import annotations
-
 from torch import nn
 
 from sparsona.errors import InputError

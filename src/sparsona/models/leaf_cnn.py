@@ -4,8 +4,6 @@ Chen et al.: Efficient Personalized Federated Learning via Sparse Model-Adaptati
 the net comes from Caldas et al.: LEAF, a Benchmark for Federated Settings, 2018.
 """
 
-from __future__ import annotations
-
 from torch import nn
 
 from sparsona.models import MODELS

@@ -5,8 +5,6 @@ Achieving Personalized Federated Learning with Sparse Local Models (FedSpa); the
 Document Recognition, 1998.
 """
 
-from __future__ import annotations
-
 from torch import nn
 
 from sparsona.models import MODELS

@@ -3,8 +3,6 @@
 Chen et al.: Efficient Personalized Federated Learning via Sparse Model-Adaptation (pFedGate), ICML 2023.
 """
 
-from __future__ import annotations
-
 from torch import nn
 
 from sparsona.models import MODELS

@@ -1,7 +1,5 @@
 """Multinomial logistic regression: one linear layer on the flattened sample."""
 
-from __future__ import annotations
-
 import math
 
 from torch import Tensor, nn

@@ -4,8 +4,6 @@ The default width is that of the toy in FedPSE's listing (Dense 50 ReLU, Dense 1
 is an error of the listing and left out, the loss wants logits.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch.nn.functional as F

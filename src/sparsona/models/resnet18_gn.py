@@ -5,8 +5,6 @@ Residual Learning for Image Recognition, CVPR 2016, with a 3x3 stem, without the
 group norm (Wu and He, ECCV 2018) for batch norm.
 """
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 

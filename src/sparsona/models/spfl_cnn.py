@@ -4,8 +4,6 @@ Personalized Heterogeneous FL with Gradient Similarity, Table 4. The table says 
 authors' code has 500.
 """
 
-from __future__ import annotations
-
 from torch import nn
 
 from sparsona.models import MODELS

@@ -4,8 +4,6 @@ FedPSE: Personalized Sparsification with Element-wise Aggregation for Federated 
 Embedding layer, which is prebuilt in Keras, followed by a fully-connected layer".
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from sparsona.errors import InputError

@@ -5,8 +5,6 @@ Very Deep Convolutional Networks for Large-Scale Image Recognition, ICLR 2015. G
 2018) has no running statistics, so that all there is to know of the net travels as weights.
 """
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """Element-wise aggregation: the mean of sparse vectors at each position, over those who sent that position."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import islice
 

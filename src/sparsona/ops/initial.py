@@ -1,7 +1,5 @@
 """More than one model to start from."""
 
-from __future__ import annotations
-
 from sparsona.chance import Chance
 from sparsona.layout import Layout
 from sparsona.message import Vector

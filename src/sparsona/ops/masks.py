@@ -1,7 +1,5 @@
 """Masks: which weights of a model are active. At rest a mask is a bit a weight."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from math import ceil, cos, pi
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """Weighted means of what arrives."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A personal model of several: the weighted mean of what they predict."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol

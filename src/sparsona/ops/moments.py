@@ -1,7 +1,5 @@
 """What an optimiser remembers between two steps: on a client, and in the server's step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

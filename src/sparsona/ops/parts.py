@@ -1,7 +1,5 @@
 """A model in two parts: some of its layers are shared, the others stay with the client."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sparsona.errors import InputError

@@ -1,7 +1,5 @@
 """QSGD's quantisation: a norm a bucket, and for each entry a whole number of steps, rounded at random."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias

@@ -1,7 +1,5 @@
 """A late model, as if it had been trained from the model of today: LGA's and PLGA's arithmetic."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -13,8 +13,6 @@ n x d numbers where the weighted mean holds d. Median and trimmed mean sort n nu
 n (n - 1) / 2 distances.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, TypeAlias
 

@@ -5,8 +5,6 @@
 - `ternary`: one magnitude a tensor, their mean; this is `levels:1`, as in sparse ternary compression.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, TypeAlias

@@ -1,7 +1,5 @@
 """How alike two updates are."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

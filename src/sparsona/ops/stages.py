@@ -1,7 +1,5 @@
 """A model in two stages: its head, which is the last layer, and its base, which is all before it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from sparsona.layout import Layout, Tensor

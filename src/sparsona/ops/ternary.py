@@ -1,7 +1,5 @@
 """Sparse ternary compression: the largest entries of each tensor, all of them plus or minus one magnitude."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

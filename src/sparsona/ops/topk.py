@@ -1,7 +1,5 @@
 """Which entries of a vector are largest: the index sets of every method that sends a part of an update."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """What the partitions share: client names, checks of what was asked for, and even cuts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ A part is split at random, class by class, or along a column: by time, the last 
 groups are.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Personalized Heterogeneous FL with Gradient Similarity (SPFL, PLGA), Appendix B,
 whose "IID" is `shared`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sparsona.chance import Chance

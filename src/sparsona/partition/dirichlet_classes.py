@@ -5,8 +5,6 @@ Hsu, Qi, Brown: Measuring the Effects of Non-Identical Data Distribution for Fed
 alpha 0.4.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sparsona.chance import Chance

@@ -4,8 +4,6 @@ Achieving Personalized Federated Learning with Sparse Local Models (FedSpa), App
 authors' code (and of FedDyn: Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021).
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 
 import numpy as np

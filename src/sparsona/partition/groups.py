@@ -1,7 +1,5 @@
 """The clients that the data come from: writers, hospitals, one file each."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sparsona.chance import Chance

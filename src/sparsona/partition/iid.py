@@ -1,7 +1,5 @@
 """Every client has its share of everything: the samples are shuffled and cut evenly."""
 
-from __future__ import annotations
-
 from sparsona.chance import Chance
 from sparsona.data.dataset import Indices, Samples
 from sparsona.partition import PARTITIONS

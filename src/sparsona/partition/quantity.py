@@ -3,8 +3,6 @@
 The quantity skew of Li, Diao, Chen, He: Federated Learning on Non-IID Data Silos, ICDE 2022.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sparsona.chance import Chance

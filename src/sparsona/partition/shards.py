@@ -4,8 +4,6 @@ McMahan, Moore, Ramage, Hampson, Agüera y Arcas: Communication-Efficient Learni
 Decentralized Data, AISTATS 2017, section 3 (200 shards of 300 MNIST images, two for each of 100 clients).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sparsona.chance import Chance

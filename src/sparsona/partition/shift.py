@@ -6,8 +6,6 @@ own. The levels of FedPSE's tables fit this partition, not the one that its Appe
 is `sorted`).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sparsona.chance import Chance

@@ -6,8 +6,6 @@ always right: look at `local` before you believe a number that was measured on i
 made with `shift`.)
 """
 
-from __future__ import annotations
-
 from sparsona.chance import Chance
 from sparsona.data.dataset import Indices, Samples
 from sparsona.partition import PARTITIONS

@@ -4,8 +4,6 @@ Intervals and paired tests are computed from them. The file stands beside the mo
 simulation, on each owner's disk on a network.
 """
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping
 from dataclasses import replace

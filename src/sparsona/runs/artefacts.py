@@ -1,7 +1,5 @@
 """Artefacts of a method's server, such as a graph of its clients, as JSON in the run directory."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The budget of a run: bytes and simulated seconds."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ The manifest holds the sha256 of every file of the checkpoint and of itself. The
 manifest names them. Nothing is removed before all that a checkpoint names has been read and found as it was written.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """clients.csv of a run: each client's rows and scores with intervals."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -1,7 +1,5 @@
 """Rising training losses: they reveal models that diverge while all numbers are still finite."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

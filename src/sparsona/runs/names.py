@@ -1,7 +1,5 @@
 """Clients' names as names of files."""
 
-from __future__ import annotations
-
 import hashlib
 from functools import lru_cache
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """Summaries of the clients' scores. All clients are measured at the same points."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

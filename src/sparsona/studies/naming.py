@@ -1,7 +1,5 @@
 """Names of the folders of a study's runs: short, made of plain letters, and no two the same."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import TypeVar

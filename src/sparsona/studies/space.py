@@ -1,7 +1,5 @@
 """What can be searched: the learning rate and a method's own options, with ranges read from their declarations."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from dataclasses import dataclass

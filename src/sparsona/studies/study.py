@@ -1,7 +1,5 @@
 """What a study of several runs gives: tables, tests between methods, drawings and a report, from the runs' files."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence

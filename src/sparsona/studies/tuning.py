@@ -4,8 +4,6 @@ Optuna proposes (its multi-objective TPE, with the target as a constraint); ever
 A trial is proposed from its number and those before it, so a study that was killed goes on as one that was not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

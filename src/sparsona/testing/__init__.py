@@ -4,8 +4,6 @@
 >>> check_method(FedAvg())
 """
 
-from __future__ import annotations
-
 from sparsona.testing.delivery import Event, Observed, Scripted, check_delivery, play
 from sparsona.testing.methods import check_method
 from sparsona.testing.models import check_model

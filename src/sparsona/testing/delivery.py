@@ -1,7 +1,5 @@
 """Whether both sides of a method agree whatever becomes of orders and replies."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

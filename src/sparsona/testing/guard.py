@@ -1,7 +1,5 @@
 """A method whose every answer is held to the contract: its type, its numbers, and what it leaves untouched."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What every method keeps to."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import inspect

@@ -1,7 +1,5 @@
 """What every model keeps to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

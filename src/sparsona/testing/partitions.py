@@ -1,7 +1,5 @@
 """What every partition keeps to."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A federation of a few small images per client, and runs of it."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

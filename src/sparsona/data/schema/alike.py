@@ -1,7 +1,5 @@
 """Owners whose tables can be one: the same inputs, columns and targets. What differs is named with its owner."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from sparsona.data.schema.columns import InputKind, TaskName, as_option, in_capitals

@@ -1,7 +1,5 @@
 """Cells of a table as numbers or as names."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 

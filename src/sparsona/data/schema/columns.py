@@ -1,7 +1,5 @@
 """What an owner declares about the columns of a table. What is left open is inferred, or refused if it is ambiguous."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ functions. Rows that are not for training are never looked at. One owner's wrong
 owner.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

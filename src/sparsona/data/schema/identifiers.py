@@ -4,8 +4,6 @@ A model learns such a column by heart. Measurements must never be taken for one,
 whole numbers that are all different.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -3,8 +3,6 @@
 An owner and a server may send anything. What is out of range is one :class:`~sparsona.errors.WireError`.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, TypeVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Means and deviations that are combined over owners: each sends three numbers a column, never a row."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce

@@ -5,8 +5,6 @@ unit, would make everyone's columns constant. Owners that are merely different s
 area and on MNIST with one class per owner no bound is reached by half.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ A value of fewer than `least` training rows would tell about single rows, by the
 update of the input that it becomes. Simulations and nodes call the same function.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

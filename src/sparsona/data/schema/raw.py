@@ -1,7 +1,5 @@
 """Raw rows on their way to a model: whatever holds a schema's columns, with or without a target."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from typing import Any

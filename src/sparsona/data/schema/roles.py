@@ -1,7 +1,5 @@
 """The role of each column of a table: target, feature, category, or left out, and why."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal

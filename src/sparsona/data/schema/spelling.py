@@ -1,7 +1,5 @@
 """Names that differ only in how they are written, as yes and Yes: one thing or two, only their owners know."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Literal

@@ -1,7 +1,5 @@
 """The target: what a column of values may be learnt as."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Texts and double-precision numbers in messages, which hold neither: as bytes and as their bit patterns."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A schema that comes from outside, from a node or a model file: nothing of it is used before all of it is checked."""
 
-from __future__ import annotations
-
 import codecs
 import math
 from typing import Any

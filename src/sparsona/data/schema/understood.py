@@ -1,7 +1,5 @@
 """What was understood of the owners' tables and what was decided, to be shown before anything is trained."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

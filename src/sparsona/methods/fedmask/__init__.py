@@ -3,8 +3,6 @@ Learning via Heterogeneous Masks", SenSys 2021. All share one model that is neve
 weights of its last layers to use, and only bits travel. The original code is not public: what is not in the abstract
 is our choice, and said here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """A score for every weight, and the mask that it makes: what a client of FedMask learns."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

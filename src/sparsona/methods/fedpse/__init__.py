@@ -2,8 +2,6 @@
 entries of their updates and keep the rest for later (UPS); the server averages each entry over those who sent it (EWA)
 and gives each client the entries that suit it (DPS). A client's model is its start plus all that it was sent."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -2,8 +2,6 @@
 A client sends those filters and channels of its update that moved enough and keeps the others for later; the server
 averages and sends its whole model back. The adaptive threshold follows plato's `fedscr`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ being a kernel. Rows and columns are structures; a cell is sent if both its row 
 are always sent whole.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -2,8 +2,6 @@
 Clients", ICLR 2021. Weak clients train a narrower net, the first channels of every layer; the server averages each
 weight over those who have it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Narrower nets within a net: the first channels and units of every hidden layer."""
 
-from __future__ import annotations
-
 from math import ceil
 
 import numpy as np

@@ -3,8 +3,6 @@ published by Zhao, Liu, Liu, He as "Medical Federated Model with Mixture of Pers
 arXiv 2306.14483). Model n is y = A x + B z_n; neighbours in a network of similar clients pull each other's z together
 (network lasso, by ADMM on the server); clients send gradients whose entries a fused lasso has made equal in runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """An update whose entries are made equal in runs and rounded to few levels, so that it takes few bits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

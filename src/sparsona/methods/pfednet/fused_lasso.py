@@ -5,8 +5,6 @@ in linear time. The derivative of the message from left to right is piecewise li
 kept in a double-ended queue.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

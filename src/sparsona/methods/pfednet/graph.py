@@ -1,7 +1,5 @@
 """Who is like whom: the similarity network of clients, from one sketch each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 

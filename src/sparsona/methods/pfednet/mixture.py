@@ -1,7 +1,5 @@
 """A model made of what is shared and what is personal: y = A x + B z, A and B choosing coordinates."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 

@@ -7,8 +7,6 @@ estimated; `model` a model after an epoch, with all that gradients are known to 
 guarantee: a guarantee needs a bound on what one sample may change.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import prod
 from typing import Literal, TypeAlias
