@@ -117,16 +117,10 @@ class Experiment(BaseModel):
 
 
 SECTIONS: dict[str, type] = {
-    "training": TrainConfig,
-    "schedule": Sampled,
-    "columns": Columns,
-    "split": Split,
-    "evaluation": Evaluation,
-    "personal": PersonalLayer,
-    "privacy": PrivacySettings,
-    "cluster": Cluster,
+    name: info.annotation
+    for name, info in Experiment.model_fields.items()
+    if isinstance(info.annotation, type) and dataclasses.is_dataclass(info.annotation)
 }
-
 
 SECTION_OF = {field.name: section for section, kind in SECTIONS.items() for field in dataclasses.fields(kind)}
 """The section of each key: no two sections have a key of the same name."""
@@ -299,18 +293,8 @@ def assign(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, An
         key = key.strip()
         if not equals or not key:
             raise InputError(f"--set takes key=value, not {text!r}")
-        *path, name = key.split(".")
-        method = str(out.get("method", ""))
-        if not path:
-            path = [section] if (section := _section(method, name)) else []
-        elif method and path[0] in groups(METHODS.get(method)):
-            path = ["options", *path]
-        target = out
-        for part in path:
-            target = target.setdefault(part, {})
-            if not isinstance(target, dict):
-                raise InputError(f"--set: {part!r} in {key!r} is a value, not a group of settings")
-        target[name] = _value(value.strip())
+        kind = METHODS.get(str(out["method"])) if out.get("method") else None
+        _put(out, _path(key, kind), _value(value.strip()))
     return out
 
 
@@ -322,50 +306,67 @@ def placed(keywords: Mapping[str, Any], kind: type[Method[Any, Any]] | None) -> 
     >>> placed({"lr": 0.05, "mu": 0.5, "rounds": 3, "server.lr": 1.0}, METHODS.get("fedprox"))
     {'training': {'lr': 0.05}, 'options': {'mu': 0.5, 'server': {'lr': 1.0}}, 'rounds': 3}
     """
-    own = [] if kind is None else option_names(kind)
+    own = _own(kind)
     out: dict[str, Any] = {}
     for key, value in sorted(
         keywords.items(), key=lambda item: item[0] not in (*SECTIONS, "options")
     ):  # sections first
-        *path, name = key.split(".")
-        held = isinstance(value, Mapping) or dataclasses.is_dataclass(value)
-        section = SECTION_OF.get(name, "")
-        if path:
-            path = ["options", *path] if path[0] in own else path
-        elif name in own and not (held and name in SECTIONS):
-            if section or name in Experiment.model_fields:
-                both = f"{section}.{name}" if section else f"the setting {name}"
-                fix = f"options={{{name!r}: ...}} or {f'{section}={{{name!r}: ...}}' if section else f'set={name!r}'}"
-                raise InputError(f"{name} may be the method's option or {both}: write {fix}")
-            path = ["options"]
-        elif name not in Experiment.model_fields and section:
-            path = [section]
-        _put(out, path, name, value)
+        whole = key in SECTIONS and (isinstance(value, Mapping) or dataclasses.is_dataclass(value))
+        if key in own and not whole and (key in SECTION_OF or key in Experiment.model_fields):
+            section = SECTION_OF.get(key, "")
+            both = f"{section}.{key}" if section else f"the setting {key}"
+            fix = f"options={{{key!r}: ...}} or {f'{section}={{{key!r}: ...}}' if section else f'set={key!r}'}"
+            raise InputError(f"{key} may be the method's option or {both}: write {fix}")
+        known = whole or "." in key or key in (*own, *SECTION_OF)
+        _put(out, _path(key, None if whole else kind) if known else [key], value)
     return out
 
 
-def _put(tree: dict[str, Any], path: Sequence[str], name: str, value: Any) -> None:
+def _own(kind: type[Method[Any, Any]] | None) -> list[str]:
+    return [] if kind is None else option_names(kind)
+
+
+def _path(key: str, kind: type[Method[Any, Any]] | None) -> list[str]:
+    """Where a key stands: an option of the method below `options`, a setting in its section, others as they say."""
+    path = key.split(".")
+    if path[0] in _own(kind):
+        return ["options", *path]
+    if len(path) > 1 or key in Experiment.model_fields:
+        return path
+    if key not in SECTION_OF:
+        known = [*_own(kind), *SECTION_OF, *Experiment.model_fields]
+        raise InputError(f"--set: nothing is called {key!r}{suggest(key, known)}")
+    return [SECTION_OF[key], key]
+
+
+def _put(tree: dict[str, Any], path: Sequence[str], value: Any) -> None:
     """Set a key below sections, which are copied: they may be objects, and are the caller's."""
-    if not path:
-        tree[name] = value
+    first, *rest = path
+    if not rest:
+        tree[first] = value
         return
-    inner = tree.get(path[0], {})
-    inner = {f.name: getattr(inner, f.name) for f in dataclasses.fields(inner)} if _is_object(inner) else inner
-    if isinstance(inner, Mapping):  # what is no section is left for the check of settings
-        tree[path[0]] = inner = dict(inner)
-        _put(inner, path[1:], name, value)
+    inner = tree.get(first, {})
+    inner = _fields(inner) if _is_object(inner) else inner
+    if not isinstance(inner, Mapping):
+        raise InputError(f"{first!r} is a value, not a group of settings: {'.'.join(path)} cannot be set")
+    tree[first] = inner = dict(inner)
+    _put(inner, rest, value)
 
 
 def _is_object(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
+def _fields(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
 def _plain(value: Any, where: str) -> Any:
     """A copy of a setting as a file holds it: numbers of numpy are numbers, a section's object is its fields."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if _is_object(value):
+        value = _fields(value)
     if isinstance(value, Mapping):
         return {str(key): _plain(inner, f"{where}.{key}") for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -373,15 +374,6 @@ def _plain(value: Any, where: str) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
     raise InputError(f"setting {where} is of type {type(value).__name__}: give a text, a number, a list or a mapping")
-
-
-def _section(method: str, name: str) -> str:
-    if method and name in option_names(METHODS.get(method)):
-        return "options"
-    if name in SECTION_OF or name in Experiment.model_fields:
-        return SECTION_OF.get(name, "")
-    known = [*(option_names(METHODS.get(method)) if method else []), *SECTION_OF, *Experiment.model_fields]
-    raise InputError(f"--set: nothing is called {name!r}{suggest(name, known)}")
 
 
 def _value(text: str) -> Any:

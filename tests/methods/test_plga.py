@@ -24,8 +24,8 @@ from sparsona.methods.fedasync import FedAsync
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.lga import LGA
 from sparsona.methods.plga import PLGA, ClientState
+from sparsona.ops.pairwise import cosine
 from sparsona.ops.rebase import share
-from sparsona.ops.similarity import cosine
 from sparsona.prepare import prepare
 from sparsona.testing import tiny_setup
 

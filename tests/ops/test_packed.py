@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sparsona.message import Sparse
 from sparsona.ops.packed import Packed, add, without
-from sparsona.ops.similarity import cosine
+from sparsona.ops.pairwise import cosine
 
 SPARSE = st.sets(st.integers(0, 36), max_size=37).map(
     lambda s: Sparse(37, np.array(sorted(s), np.int64), np.arange(len(s), dtype=np.float32) - 3)

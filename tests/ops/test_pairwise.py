@@ -10,9 +10,8 @@ from torch import nn
 
 from sparsona.layout import Layout
 from sparsona.ops import pairwise
-from sparsona.ops.pairwise import LazyVectors, Similarity, add_mixtures, cosines, mixed_cosines, row_softmax
-from sparsona.ops.similarity import cosine
-from sparsona.ops.stages import stage_spans, weight_tensors
+from sparsona.ops.pairwise import LazyVectors, Similarity, add_mixtures, cosine, cosines, mixed_cosines, row_softmax
+from sparsona.ops.parts import stage_spans, weight_tensors
 
 
 def vectors(count: int, size: int, seed: int = 0) -> list[np.ndarray]:

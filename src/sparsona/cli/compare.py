@@ -1,5 +1,7 @@
 """``compare`` and ``demo``: several methods on the same clients."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

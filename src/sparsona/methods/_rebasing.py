@@ -10,8 +10,8 @@ from sparsona.by_client import ByClient
 from sparsona.layout import Layout
 from sparsona.message import Vector
 from sparsona.method import Arrival, C, ClientId, Method, ServerContext, Task
+from sparsona.ops.parts import stage_spans, whole_net
 from sparsona.ops.rebase import agreement, by_span, correction, share
-from sparsona.ops.stages import stage_spans, whole_net
 from sparsona.options import option
 
 

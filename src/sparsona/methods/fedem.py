@@ -13,9 +13,8 @@ from sparsona.errors import InputError
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
-from sparsona.ops.initial import initial_models
 from sparsona.ops.mean import weighted_mean
-from sparsona.ops.mixture import Mixture
+from sparsona.ops.mixture import Mixture, initial_models
 from sparsona.options import option
 from sparsona.training.local import Local
 

@@ -15,7 +15,7 @@ from sparsona.method import ClientId
 from sparsona.methods import METHODS
 from sparsona.methods._similar import BySimilarity, Replies, ServerState
 from sparsona.ops.pairwise import Matrix, Similarity, Vectors, add_mixtures, cosines, mixed_cosines, row_softmax
-from sparsona.ops.stages import BASE, HEAD, stage_spans, weight_tensors, weighted_slices, whole_net
+from sparsona.ops.parts import BASE, HEAD, stage_spans, weight_tensors, weighted_slices, whole_net
 from sparsona.options import option
 
 ALPHA = 0.01

@@ -17,7 +17,7 @@ from sparsona.method import ClientId
 from sparsona.methods import METHODS
 from sparsona.methods._similar import BySimilarity, Replies, ServerState
 from sparsona.ops.pairwise import LazyVectors, Matrix, Similarity, Vectors, add_mixtures, mixed_cosines, row_softmax
-from sparsona.ops.stages import weight_tensors, weighted_slices
+from sparsona.ops.parts import weight_tensors, weighted_slices
 from sparsona.options import option
 
 WHOLE = "whole"

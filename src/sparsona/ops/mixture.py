@@ -1,4 +1,4 @@
-"""A personal model of several: the weighted mean of what they predict."""
+"""Several models: different ones to start from, and the weighted mean of what they predict as one model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,8 @@ from typing import Literal, Protocol
 import numpy as np
 import torch
 
-from sparsona.layout import Forward
+from sparsona.chance import Chance
+from sparsona.layout import Forward, Layout
 from sparsona.message import Vector
 
 
@@ -62,3 +63,17 @@ class OutputMixture:
     def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
         """Return the mixed outputs."""
         return mixed([forward(model, inputs) for model in self.models], self.mixture, "regression")
+
+
+def initial_models(initial: Vector, layout: Layout, chance: Chance, count: int) -> tuple[Vector, ...]:
+    """The initial model and others, the same for the same seed.
+
+    The entries of one tensor are drawn alike, so to shuffle them within the tensor is to draw again.
+    """
+    models = [initial]
+    for number in range(1, count):
+        out = initial.copy()
+        for i, tensor in enumerate(layout.tensors):
+            chance.rng(f"initial model {number}", layer=i).shuffle(out[tensor.slice])
+        models.append(out)
+    return tuple(models)

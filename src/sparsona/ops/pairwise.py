@@ -7,6 +7,7 @@ with more blocks every vector is asked for more than once, (blocks + 1) / 2 time
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,8 +15,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from sparsona.compiled import compiled
 from sparsona.message import Vector
-from sparsona.ops.similarity import TINY
 
 Matrix = npt.NDArray[np.float64]
 BLOCK = 1 << 19
@@ -198,3 +199,25 @@ def add_mixtures(onto: Sequence[Vector], mixtures: Sequence[tuple[Matrix, Sequen
             for part in _columns(spans, max(len(here), len(onto))):
                 for vector, mixture in zip(onto, shares[:, rows] @ _wide(here, part), strict=True):
                     vector[part] = vector[part] + mixture
+
+
+TINY = 1e-12
+"""A norm below this is no direction."""
+
+_LEAST = TINY**2
+
+
+def cosine(one: Vector, other: Vector) -> float:
+    """The cosine of the angle between two vectors, in float64: within -1..1, and 0 where a norm vanishes.
+
+    >>> cosine(np.array([3, 0], np.float32), np.array([3, 4], np.float32)), cosine(np.zeros(2), np.ones(2))
+    (0.6, 0.0)
+    """
+    a, b = one.astype(np.float64), other.astype(np.float64)
+    return cosine_of(float((a * b).sum()), float((a * a).sum()), float((b * b).sum()))
+
+
+@compiled
+def cosine_of(product: float, one: float, other: float) -> float:
+    """The cosine, where the inner product and the two squared norms are known."""
+    return max(-1.0, min(1.0, product / math.sqrt(one * other))) if min(one, other) >= _LEAST else 0.0

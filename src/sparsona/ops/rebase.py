@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sparsona.message import Vector
-from sparsona.ops.similarity import cosine
+from sparsona.ops.pairwise import cosine
 
 
 def share(c: float) -> float:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sparsona.chance import Chance
 from sparsona.message import IndexSet, Sparse, Vector
 from sparsona.methods.fedpse.personal import Common
-from sparsona.ops.similarity import cosine
+from sparsona.ops.pairwise import cosine
 
 SETS = st.sets(st.integers(0, 40), max_size=30).map(lambda s: np.array(sorted(s), np.int64))
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sparsona.compiled import Places, compiled
 from sparsona.message import IndexSet, Mask, Sparse, Vector
-from sparsona.ops.similarity import cosine_of
+from sparsona.ops.pairwise import cosine_of
 
 Ranks = npt.NDArray[np.int32]
 Ints = npt.NDArray[np.int64]
