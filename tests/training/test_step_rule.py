@@ -20,7 +20,7 @@ from torch import nn
 from sparsona.errors import InputError
 from sparsona.message import Mask, Vector
 from sparsona.methods.fedavg import FedAvg
-from sparsona.privacy.mechanism import Mechanism, Meter
+from sparsona.privacy.mechanism import Mechanism, Meter, Query
 from sparsona.training.config import TrainConfig
 from sparsona.training.fused import TrainerName
 from sparsona.training.job import Proximal
@@ -215,6 +215,28 @@ def test_a_row_without_finite_gradient_counts_as_zero() -> None:
         assert with_it.numpy() == pytest.approx(without.numpy(), abs=1e-6)
         answers.append(with_it.numpy())
     assert answers[0] == pytest.approx(answers[1], abs=1e-5)
+
+
+@pytest.mark.parametrize("mask", [None, np.ones(36 * 6 + 6 * 5 + 5 * 4, np.bool_)], ids=["", "masked"])
+def test_crafted_weights_do_not_get_a_row_past_the_clip(mask: Mask | None) -> None:
+    """Inputs of the second layer whose squares are zero in single precision, times errors that are huge."""
+    sizes = (36, 6, 5, 4)
+    linear = [nn.Linear(a, b, bias=False) for a, b in pairwise(sizes)]
+    module = nn.Sequential(nn.Flatten(), linear[0], nn.Tanh(), linear[1], nn.Tanh(), linear[2])
+    setup = perceptron_setup(FedAvg(), clients=3, module=module)
+    ends = np.cumsum([a * b for a, b in pairwise(sizes)])
+    start = np.zeros(ends[-1], np.float32)
+    start[: ends[0]], start[ends[1] :] = 1e-24, 1e30 * (1 + np.arange(20) % 3)
+    if mask is not None:
+        mask = mask.copy()
+        mask[0] = False
+    for trainer in TRAINERS:
+        runner = ModelRunner(module, setup.federation.data, setup.objective, setup.task.chance, trainer=trainer)
+        runner.flat.load(start)
+        row = setup.federation.splits["c1"].train[:1]
+        silent = Query(row, MECHANISM.clip, 1.0, lambda length: np.zeros(length, np.float32))
+        norm = float(np.linalg.norm(runner.answer(row, silent, mask).numpy().astype(np.float64)))
+        assert norm == pytest.approx(MECHANISM.clip, rel=1e-5), trainer
 
 
 @pytest.mark.parametrize("form", OWN_STEPS.values(), ids=OWN_STEPS)

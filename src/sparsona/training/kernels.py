@@ -45,6 +45,15 @@ def _dot(a: Floats, b: Floats) -> np.float32:
 
 
 @compiled_sums
+def _square(a: Floats) -> np.float64:
+    """The squared norm in double precision: in single precision, small numbers have a square of zero."""
+    total = np.float64(0)
+    for i in range(len(a)):
+        total += np.float64(a[i]) * np.float64(a[i])
+    return total
+
+
+@compiled_sums
 def _add(to: Floats, what: Floats, by: np.float32) -> None:
     for i in range(len(to)):
         to[i] += by * what[i]
@@ -174,7 +183,7 @@ def add_clipped(
         for k in range(count):
             if layer:
                 errors[k, before:start] = 0
-            whole = np.float64(_dot(values[k, before:start], values[k, before:start]))
+            whole = _square(values[k, before:start])
             for unit in range(outputs):
                 value = values[k, start + unit]
                 error = errors[k, start + unit]
@@ -195,7 +204,7 @@ def add_clipped(
                     held = np.float64(0)
                     for i in range(inputs):
                         if mask[first + i]:
-                            held += values[k, before + i] * values[k, before + i]
+                            held += np.float64(values[k, before + i]) * np.float64(values[k, before + i])
                 if bias >= 0 and (len(mask) == 0 or mask[bias + unit]):
                     held += 1
                 squares[k] += np.float64(error) * error * held

@@ -22,7 +22,7 @@ from sparsona.engines.network import memory as memory_module
 from sparsona.engines.network.carrier import Parcel, Returned
 from sparsona.engines.network.flower.started.sparsona_pauses import Pauses
 from sparsona.engines.network.node import CONSENT, Rules
-from sparsona.engines.network.owned import OwnFormat
+from sparsona.engines.network.owned import SHARE, OwnFormat
 from sparsona.engines.network.serverapp import NetworkRun
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import to_toml
@@ -649,3 +649,43 @@ def test_a_round_that_is_asked_again_with_other_weights_gets_other_noise_and_is_
     head, _ = node.answer(orders[0].head, lambda most: other)
     assert head["kind"] == "error"  # the plan of two rounds is used up
     assert "privacy budget" in head["why"]
+
+
+@pytest.mark.parametrize("changed", ["nothing", "rows", "settings"])
+def test_noise_is_used_twice_for_the_very_same_turn_only(changed: str, tmp_path: Path) -> None:
+    """The owner has lost all of a run but its ledger. A turn over other rows or settings is charged, and so refused."""
+    federation = Federation(tmp_path, BUDGET, rounds=1, method="fedavg", packing="plain")
+    federation.run()
+    agreed, order = (
+        next(p for p in federation.carrier.sent if p.client == "c0" and p.head["kind"] == kind)
+        for kind in ("agreed", "turn")
+    )
+    before = (tmp_path / "c0" / CONSENT / "privacy.json").read_bytes()
+    run, text = agreed.head["run"], str(agreed.head["experiment"])
+    reply = (tmp_path / "c0" / run / "reply.1").read_bytes()
+    shutil.rmtree(tmp_path / "c0" / run)
+    if changed == "rows":
+        file = federation.data / f"c0{SHARE}"
+        held = dict(np.load(file))
+        held["inputs"][0] = 255 - held["inputs"][0]
+        np.savez_compressed(file.open("wb"), **held)
+    if changed == "settings":
+        assert "lr = 0.1" in text
+        text = text.replace("lr = 0.1", "lr = 0.2")
+    node = federation.node("c0")
+    assert node.answer({**agreed.head, "experiment": text}, lambda most: agreed.body)[0]["kind"] == "ready"
+    head, body = node.answer(order.head, lambda most: order.body)
+    if changed == "nothing":
+        assert body == reply
+    else:
+        assert "privacy budget" in head["why"]
+    assert (tmp_path / "c0" / CONSENT / "privacy.json").read_bytes() == before
+
+
+def test_an_order_cannot_make_a_private_node_train_beside_its_turns(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, BUDGET, rounds=2, method="fedavg-ft")
+    federation.run()
+    order = next(p for p in federation.carrier.sent if p.head["kind"] == "turn")
+    for other in ({"job": "personal", "fine_tune": True}, {"job": "trial"}):
+        head, _ = federation.node(order.client).answer({**order.head, **other}, lambda most: order.body)
+        assert "trains in its turns only" in head["why"]

@@ -60,7 +60,7 @@ class NodeMemory:
 
     def __init__(self, folder: Path, fresh: ClientMemory, client: str, rows: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self._fresh, self._client, self._rows = folder, fresh, client, rows
+        self._folder, self._fresh, self._client, self.rows = folder, fresh, client, rows
         self._file = folder / MANIFEST
         self._manifest = _manifest_of(folder)
         self._memory: ClientMemory | None = None
@@ -117,7 +117,7 @@ class NodeMemory:
         sync(self._folder / name for name in files)
         turn = Turn(order, _hash(down), self._manifest.memory, replied, head)
         same_round = tuple(one for one in self._manifest.turns if one.order[0] == order[0])
-        self._write(replace(self._manifest, memory=kept, number=number, turns=(*same_round, turn), rows=self._rows))
+        self._write(replace(self._manifest, memory=kept, number=number, turns=(*same_round, turn), rows=self.rows))
         self._memory = memory
 
     def keep_models(self, memory: ClientMemory) -> None:

@@ -59,7 +59,7 @@ from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, ScoredModel, Worker
 from sparsona.files import write_atomically
 from sparsona.layout import Layout
-from sparsona.message import Stamp
+from sparsona.message import Message, Stamp
 from sparsona.method import ClientId, Method
 from sparsona.models._build import weights_of
 from sparsona.privacy.ledger import OwnerLedger
@@ -67,6 +67,7 @@ from sparsona.privacy.mechanism import BudgetSpent, Meter
 from sparsona.registry import split_spec
 from sparsona.runs.answers import write_answers
 from sparsona.runs.names import file_stem
+from sparsona.runs.state import digest
 from sparsona.training.adapters import TrainedPart
 from sparsona.version import __version__
 from sparsona.wire import decode
@@ -255,7 +256,7 @@ class Node:
                 log.info("round %d: the same order again, the same reply again", order[0] + 1)
                 return known
             session.kept.roll_back(order)
-        memory, outcome = session.worker.run(job, session.kept.memory, self._meter(asked.run, session, job, frame))
+        memory, outcome = session.worker.run(job, session.kept.memory, self._meter(asked.run, session, job, down))
         if outcome.refused:
             raise BudgetSpent(outcome.refused)
         session.known = outcome.known
@@ -279,19 +280,22 @@ class Node:
             session.kept.keep_models(memory)
         return reply, outcome.frame.data
 
-    def _meter(self, run: str, session: Session, job: Job, frame: bytes) -> Meter | None:
+    def _meter(self, run: str, session: Session, job: Job, down: Message) -> Meter | None:
         """The meter of a turn, which charges the owner's ledger; None without a privacy budget.
 
-        A turn is known by all that its answer depends on: another one gets queries, and so noise, of its own.
+        A turn is known by all that its answer depends on: another one gets queries, and so noise, of its own. Were two
+        answers given with the same noise, their difference would have none.
         """
         if session.setup.privacy is None:
             return None
-        if job.kind == "trial":
+        if job.kind == "trial" or job.fine_tune:
             raise InputError(
-                "with a privacy budget this node trains in its turns only: set evaluation.post=participants"
+                "with a privacy budget this node trains in its turns only: set evaluation.post=participants, and leave "
+                "evaluation.ft out"
             )
-        turn = f"{job.kind} {job.stamp.order} {session.kept.digest} ".encode() + frame
-        first, charge = self._ledger.begin(run, session.setup.privacy[self.client], turn)
+        order, parts = repr((job.kind, job.stamp.order, down.stamp)), digest({"parts": dict(down.parts)})
+        turn = order, parts, session.kept.digest, session.kept.rows, to_toml(session.experiment)
+        first, charge = self._ledger.begin(run, session.setup.privacy[self.client], "\n".join(turn).encode())
         return session.worker.meter(self.client, first, charge)
 
     def _log_budget(self, run: str, session: Session) -> None:
@@ -308,7 +312,7 @@ class Node:
         """Write the client's model and report here, and tell the hash of its memory."""
         session = self._of(asked.run)
         job = replace(_job(self.client, asked, body(session.most), session.known), score=True, keep_model=True)
-        meter = self._meter(asked.run, session, job, b"".join(job.down))
+        meter = self._meter(asked.run, session, job, session.worker.received(job))
         _, outcome = session.worker.run(job, session.kept.memory, meter)
         assert outcome.model is not None
         setup, experiment = session.setup, session.experiment
