@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 
 import numpy as np
@@ -22,6 +22,7 @@ from sparsona.layout import Layout, base_of, parameters_of
 from sparsona.message import Mask, Vector
 from sparsona.method import Model
 from sparsona.privacy.mechanism import Query
+from sparsona.training import ghost
 from sparsona.training.augment import crop_and_flip
 from sparsona.training.chain import linear_chain
 from sparsona.training.config import TrainConfig
@@ -85,6 +86,7 @@ class ModelRunner:
         self._fused = self._fuse()
         self._prior: Vector | None = None
         self._class_weights: Vector | None = None
+        self._reasons: dict[bool, str] = {}
         self._counter: ModelRunner | None = None
         """The runner that counts the work. None: this one. A runner made by :meth:`on` counts on its origin."""
 
@@ -376,11 +378,35 @@ class ModelRunner:
         within = None if mask is None else tensor_of(mask, self.device)
         if self._fused is not None and not augment:
             total = torch.from_numpy(self._fused.clipped_sum(self.flat.weights.numpy(), indices, query.clip, mask))
-        else:
-            total = torch.zeros(self.layout.size, device=self.device)
-            for piece in torch.split(torch.from_numpy(indices), max(1, MOST_GRADIENTS // self.layout.size)):
+            return privatised(total, query, within)
+        ghosts = not self._mixing
+        total = torch.zeros(self.layout.size, device=self.device)
+        most = ghost.PIECE if ghosts else max(1, MOST_GRADIENTS // self.layout.size)
+        for piece in torch.split(torch.from_numpy(indices), most):
+            if ghosts and len(piece):
+                inputs, targets = self.batch(piece.numpy(), augment)
+                losses = partial(self._each_loss, targets=targets)
+                total += ghost.clipped_sum(self.flat.module, self.layout, inputs, losses, query.clip, within)
+            else:
                 total += clipped_sum(self.example_gradients(piece.numpy(), augment), query.clip, within)
         return privatised(total, query, within)
+
+    def _each_loss(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """The loss of each example by itself, even if the objective mixes those of a batch."""
+
+        def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            return self.loss_of(output[None], target[None])[0]
+
+        found: torch.Tensor = vmap(loss)(checked_outputs(outputs), targets)
+        return found
+
+    @property
+    def _mixing(self) -> str:
+        """Why the module's batches may mix examples, in its present mode; they then run one by one."""
+        training = self.flat.module.training
+        if training not in self._reasons:
+            self._reasons[training] = ghost.reason_against(self.flat.module)
+        return self._reasons[training]
 
     def private_gradient(self, weights: Vector, indices: Indices, query: Query) -> Vector:
         """The answer to a query about these samples at `weights`, in evaluation mode."""
