@@ -47,10 +47,10 @@ __all__ = [
 def load(
     spec: str, root: Path | None = None, columns: Columns | None = None, along: ColumnSplit | None = None
 ) -> Dataset:
-    """The data set that `spec` names: ``mnist``, ``emnist:letters``, ``npz:my.npz``, ``folder:my/clients``.
+    """Load the data set that `spec` names: ``mnist``, ``emnist:letters``, ``npz:my.npz``, ``folder:my/clients``.
 
-    Looked for below `root` where it is given, else below ``$SPARSONA_DATA`` and ``~/.cache/sparsona``. `columns`
-    declares what the columns of a table mean, `along` the column by which its rows will be split.
+    Its files are searched below `root` if given, else below ``$SPARSONA_DATA`` and ``~/.cache/sparsona``. `columns`
+    declares the columns of a table, `along` the column by which its rows will be split.
     """
     found = DATASETS.get(split_spec(spec)[0])
     given = found.load(Store.of(found, root), **bind("data set", spec, found.load, skip=1))
@@ -66,7 +66,7 @@ PATHS = ("csv", "folder", "images", "npz", "parquet")
 
 
 def absolute(spec: str, base: Path) -> str:
-    """The spec with its path, where it holds one, made absolute from `base`.
+    """Return the spec with its path, if it holds one, made absolute from `base`.
 
     >>> absolute("folder:clients", Path("/tmp/study")), absolute("mnist", Path("/tmp"))
     ('folder:/tmp/study/clients', 'mnist')
@@ -77,22 +77,22 @@ def absolute(spec: str, base: Path) -> str:
 
 @dataclass(frozen=True)
 class Description:
-    """What is known of a data set without reading it."""
+    """A description of a data set, made without reading it."""
 
     name: str
     about: str
     licence: str
     homepage: str
     size: int | None
-    """Bytes to download; None where there is nothing to download or the publisher does not say."""
+    """Bytes to download; None if there is no download or its size is unknown."""
     present: bool
-    """Whether it can be loaded now (the user's own always can: its path is part of the spec)."""
+    """True if it can be loaded now; always for the user's own data, whose path is part of the spec."""
     folder: Path
-    """Where downloads go, and the first place where it is looked for."""
+    """The folder of downloads, which is also searched first."""
 
 
 def describe(source: Source | str, root: Path | None = None) -> Description:
-    """A data set in one glance, for lists.
+    """Describe a data set for lists.
 
     >>> describe("digits").present
     True

@@ -17,21 +17,21 @@ Pair = tuple[Any, Any]
 
 
 def is_several(inputs: Any) -> bool:
-    """Whether inputs are several: a mapping or tuple of arrays, or lists of tokens of different lengths."""
+    """True for several inputs: a mapping or tuple of arrays, or lists of tokens of different lengths."""
     if isinstance(inputs, Mapping | tuple):
         return True
     return is_ragged(inputs) and all(plain_array(one).dtype.kind in "iu" for one in inputs)
 
 
 def is_ragged(values: Any) -> bool:
-    """Whether these are lists or arrays of different lengths."""
+    """True for lists or arrays of different lengths."""
     if isinstance(values, np.ndarray | torch.Tensor) or not isinstance(values, Sequence) or not len(values):
         return False
     return all(hasattr(one, "__len__") for one in values) and len({len(one) for one in values}) > 1
 
 
 def by_name(inputs: Any) -> dict[str, Any]:
-    """The inputs by keyword; those by place, or lists alone, have the names 0, 1, ..."""
+    """Return the inputs by keyword; positional inputs and single lists get the names 0, 1, ..."""
     if isinstance(inputs, Mapping):
         given = {str(name): values for name, values in inputs.items()}
         if IDS in given and MASK not in given and is_ragged(given[IDS]):
@@ -41,7 +41,7 @@ def by_name(inputs: Any) -> dict[str, Any]:
 
 
 def from_pairs(train: Pair, test: Pair | None, owner: str, where: str, called: Sequence[str] = ()) -> Table:
-    """A table of the training pair and, at its end, the test pair. `called` names the columns of the inputs.
+    """Return a table of the training pair and, at its end, the test pair. `called` names the columns of the inputs.
 
     >>> from_pairs(([[0.5, 1.0]], [3]), None, "a", "client 'a'").columns
     {'x0': array([0.5]), 'x1': array([1.]), 'y': array([3])}
@@ -78,7 +78,7 @@ def from_pairs(train: Pair, test: Pair | None, owner: str, where: str, called: S
 
 
 def _targets(y: Array) -> tuple[dict[str, Array], frozenset[str]]:
-    """The columns of the targets, and those of them that are texts."""
+    """Return the target columns, and the names of the textual ones."""
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     several = [y] if y.ndim == 1 else [y[:, k] for k in range(y.shape[1])]
     targets = {"y" if y.ndim == 1 else f"y{k}": one for k, one in enumerate(several)}
@@ -87,7 +87,7 @@ def _targets(y: Array) -> tuple[dict[str, Array], frozenset[str]]:
 
 
 def _several(train: Pair, test: Pair | None, owner: str, where: str) -> Table:
-    """A table of samples that have several inputs each, or lists of different lengths."""
+    """Return a table of samples with several inputs each, or lists of different lengths."""
     (x, y), rows = (by_name(train[0]), as_array(train[1], f"{where}, targets")), 0
     if test is not None:
         x_test, y_test = by_name(test[0]), as_array(test[1], f"{where} (test), targets")
@@ -100,7 +100,7 @@ def _several(train: Pair, test: Pair | None, owner: str, where: str) -> Table:
 
 
 def as_array(values: Any, what: str) -> Array:
-    """The values as an array; `what` they are stands in the error if they cannot be one."""
+    """Return the values as an array; errors name them by `what`."""
     try:
         array = plain_array(values)
     except ValueError as error:
@@ -111,7 +111,7 @@ def as_array(values: Any, what: str) -> Array:
 
 
 def plain_array(values: Any) -> Array:
-    """The values as an array of any type. A tensor's gradient is left behind; numpy has no bfloat16: it is float32.
+    """Return the values as an array of any type, without gradients; bfloat16, which numpy lacks, becomes float32.
 
     >>> plain_array(torch.ones(2, dtype=torch.bfloat16, requires_grad=True))
     array([1., 1.], dtype=float32)
@@ -123,7 +123,7 @@ def plain_array(values: Any) -> Array:
 
 
 def checked_pair(given: Any, who: str) -> tuple[Array, Array]:
-    """A client's inputs and targets as arrays; one sample each, or an error that names `who` gave them."""
+    """Return a client's inputs and targets as arrays of equal length; errors name the client, `who`."""
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise DataError(f"{who}: give a pair of inputs and targets")
     x, y = as_array(given[0], f"{who}, inputs"), as_array(given[1], f"{who}, targets")
@@ -140,7 +140,7 @@ def checked_pair(given: Any, who: str) -> tuple[Array, Array]:
 
 
 def read_torch(data: torch.utils.data.Dataset[Any], who: str) -> tuple[Any, Array]:
-    """All samples of a torch Dataset, at once where it is made of tensors."""
+    """Read all samples of a torch Dataset, at once if it holds tensors."""
     if isinstance(data, torch.utils.data.TensorDataset):
         return checked_pair(data.tensors, who)
     xs: list[Any] = []
@@ -169,7 +169,7 @@ LABELS = ("labels", "label", "target", "y")
 
 
 def _pair(sample: Any, who: str) -> tuple[Any, Any]:
-    """A sample's inputs and target. A mapping names its target as Hugging Face does."""
+    """Return a sample's inputs and target; a mapping names its target as Hugging Face does."""
     if isinstance(sample, Mapping):
         named = next((name for name in LABELS if name in sample), None)
         if named is None or len(sample) < 2:
@@ -181,7 +181,7 @@ def _pair(sample: Any, who: str) -> tuple[Any, Any]:
 
 
 def _samples(data: torch.utils.data.Dataset[Any], who: str) -> Iterator[Any]:
-    """The samples in their order; one that cannot be read is named."""
+    """Yield the samples in their order; the error names a sample that cannot be read."""
     if not isinstance(data, torch.utils.data.IterableDataset) and not hasattr(data, "__len__"):
         raise DataError(f"{who}: the torch Dataset has no length; give it __len__, or make it an IterableDataset")
     read = 0

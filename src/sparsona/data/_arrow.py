@@ -1,4 +1,4 @@
-"""Arrow tables, and what is one: parquet files, data sets of Hugging Face. Needs pyarrow, an extra."""
+"""Arrow tables: parquet files and data sets of Hugging Face. Needs pyarrow, an extra."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +14,14 @@ from sparsona.files import check_regular
 from sparsona.system import free_memory
 
 COPIES = 3
-"""Times the size of a table that reading it takes."""
+"""Memory for reading a table, in units of its size."""
 LONGEST_TEXT = 10**6
 INDEX = "__index_level_"
 """pandas' name for an index that it stores beside the columns."""
 
 
 def read_parquet(path: Path, owner: str) -> Table:
-    """The table in a parquet file."""
+    """Read the table in a parquet file."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -41,9 +41,9 @@ def read_parquet(path: Path, owner: str) -> Table:
 
 
 def _check_size(metadata: Any, path: Path) -> None:
-    """Refuse a file whose columns would not fit into memory, by what its own description says.
+    """Refuse a file whose columns, by its own metadata, would not fit into memory.
 
-    Equal values take few bytes in a file and all of theirs in memory: so each cell counts by at least 8 bytes.
+    Equal values are compressed in the file but not in memory, so each cell counts at least 8 bytes.
     """
     check_width(metadata.num_columns, str(path))
     stored = sum(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
@@ -56,7 +56,7 @@ def _check_size(metadata: Any, path: Path) -> None:
 
 
 def _check_texts(column: Any, where: str) -> None:
-    """Refuse texts that numpy, which holds each at the length of the longest, has no memory for."""
+    """Refuse texts that do not fit into memory: numpy stores each at the length of the longest."""
     import pyarrow.compute as pc
 
     longest, free = pc.max(pc.utf8_length(column)).as_py() or 0, free_memory()
@@ -68,7 +68,7 @@ def _check_texts(column: Any, where: str) -> None:
 
 
 def from_huggingface(data: Any, owner: str, where: str) -> Table:
-    """A `datasets.Dataset`; classes that it names are called by their names."""
+    """Return a `datasets.Dataset` as a table, with its names of classes."""
     whole = data.with_format("arrow")[:]
     images = [name for name, feature in data.features.items() if type(feature).__name__ == "Image"]
     lists = [field.name for field in whole.schema if _is_list(field.type)]
@@ -91,7 +91,7 @@ def _is_list(kind: Any) -> bool:
 
 
 def _samples(data: Any, whole: Any, images: list[str], lists: list[str], owner: str, where: str) -> Table:
-    """Images or lists of tokens with their labels; other columns are left out."""
+    """Return images or lists of tokens with their labels, without other columns."""
     label = next((name for name in LABELS if name in data.features), None)
     if label is None:
         raise DataError(f"{where} has no column of labels among {', '.join(data.features)}; call it label")
@@ -109,7 +109,7 @@ def _samples(data: Any, whole: Any, images: list[str], lists: list[str], owner: 
 
 
 def from_arrow(table: Any, owner: str, where: str) -> Table:
-    """The columns of an arrow table as numbers, texts or dates. A dictionary column is categorical."""
+    """Return the columns of an arrow table as numbers, texts or dates; dictionary columns are categorical."""
     import pyarrow as pa
 
     columns: dict[str, Array] = {}

@@ -1,4 +1,4 @@
-"""Arrays that take long to make from published files, kept for the next time. Without pickle."""
+"""A cache for arrays that take long to make from published files. Without pickle."""
 
 import hashlib
 import logging
@@ -19,10 +19,10 @@ log = logging.getLogger(__name__)
 def cached(
     store: Store, files: Sequence[Path], config: str, make: Callable[[], Mapping[str, Array]]
 ) -> Mapping[str, Array]:
-    """What `make` returns for these files, from disk where it was made before.
+    """Return the arrays that `make` makes of these files, from the cache if possible.
 
-    The key holds the content of the files and the `config`, so a changed archive and a changed tokenizer both
-    give new arrays. A cache that cannot be read is made anew; one that cannot be written is done without.
+    The key covers the content of the files and the `config`, so a changed archive or tokenizer gives new arrays. An
+    unreadable cache is rebuilt; without a writable cache the arrays are made each time.
     """
     name = f"{store.source.name}-{fingerprint(store, files, config)}.npz"
     for root in store.roots:
@@ -40,7 +40,7 @@ def cached(
 
 
 def fingerprint(store: Store, files: Sequence[Path], config: str) -> str:
-    """A name for what `config` makes of these files."""
+    """Return the cache key of these files and `config`."""
     digest = hashlib.sha256(config.encode())
     for path in files:
         with store.reading(path), path.open("rb") as file:
@@ -60,7 +60,7 @@ def _read(path: Path) -> Mapping[str, Array] | None:
 
 
 def _write(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write whole or not at all."""
+    """Write the arrays atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.stem}.{os.getpid()}.part")
     try:

@@ -15,7 +15,7 @@ PIXELS = 3 * 32 * 32
 def read_batches(
     store: Store, names: Sequence[str], records: int, label_bytes: int, classes: int
 ) -> tuple[Array, Array]:
-    """Images (n, 3, 32, 32) and the last label byte of each record: CIFAR-100 has the fine label there."""
+    """Return images (n, 3, 32, 32) and the last label byte of each record, the fine label of CIFAR-100."""
     batches = [_batch(store, store.need(name), records, label_bytes, classes) for name in names]
     whole = np.concatenate(batches)
     return whole[:, label_bytes:].reshape(-1, 3, 32, 32), whole[:, label_bytes - 1].astype(np.int64)

@@ -1,4 +1,4 @@
-"""A csv file as a table: a header line, then a line a row, written as a :class:`Format` says."""
+"""A csv file as a table: a header line, then one line per row, in the form of a :class:`Format`."""
 
 import codecs
 import csv
@@ -22,21 +22,21 @@ from sparsona.words import counted
 
 SEPARATORS = {",": "commas", ";": "semicolons", TAB: "tabs", "|": "bars"}
 COPIES = 5
-"""Times the size of a file that reading it takes: bytes, text, cells."""
+"""Memory for reading a file (bytes, text, cells), in units of its size."""
 NEWLINE, NUL = b"\n", b"\0"
 Line = tuple[int, list[str]]
-"""The line in which a row begins, and its cells."""
+"""The line number at which a row begins, and its cells."""
 
 
 def read_csv(path: Path, owner: str) -> Table:
-    """The table in a file, which is opened when the table is read: only then is known how it is written."""
+    """Return the table of a file, which is opened later, when the file's format is known."""
     return Table(owner, str(path), {}, file=partial(parse_csv, path))
 
 
 def parse_csv(path: Path, written: Format, settled: bool = False) -> Table:
-    """The table in a file, its cells as texts; what makes it none is named with its line.
+    """Parse the table in a file into texts; errors name the line.
 
-    `settled`: as :meth:`Table.read` says.
+    `settled`: see :meth:`Table.read`.
     """
     lines = _lines(path, _text(path, written.encoding, settled), written.separator)
     if not lines:
@@ -57,7 +57,7 @@ def parse_csv(path: Path, written: Format, settled: bool = False) -> Table:
 
 
 def _texts(column: tuple[str, ...], where: str) -> Array:
-    """The cells of a column. numpy holds each at the length of the longest, so one long cell may not fit."""
+    """Return the cells of a column; numpy stores each at the length of the longest, so one long cell may not fit."""
     longest, free = max(map(len, column)), free_memory()
     needed = 4 * longest * len(column)
     if needed > free:
@@ -99,7 +99,7 @@ def _text(path: Path, encoding: str, settled: bool) -> str:
 
 
 def _nul(path: Path, data: bytes, settled: bool) -> str:
-    """What to say of NUL bytes: every second byte of UTF-16 is one, a file that was cut off or overwritten has some."""
+    """Return the error for NUL bytes, which mean UTF-16 (every second byte) or a damaged file."""
     first = data.index(NUL)
     if data.count(NUL) > len(data) // 4 and data[:4].count(NUL):
         option = "" if settled else f"pass --encoding utf-16-{'be' if data[0] == 0 else 'le'}, or "
@@ -118,7 +118,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _lines(path: Path, text: str, separator: str) -> list[Line]:
-    """The rows that are not empty, each with the line in which it begins: a quoted cell may hold several lines."""
+    """Yield the non-empty rows with their first lines; a quoted cell may span several lines."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
     found: list[Line] = []
     while True:
@@ -138,7 +138,7 @@ def _lines(path: Path, text: str, separator: str) -> list[Line]:
 
 
 def _refuse_preamble(path: Path, lines: list[Line]) -> None:
-    """Name a first line that other programs put before the header. A header may begin with # itself: #id, age."""
+    """Refuse a line that other programs put before the header; a header itself may begin with #, as in #id,age."""
     line, first = lines[0]
     if re.fullmatch("sep=.?", "".join(first).strip().lower()):
         raise DataError(
@@ -174,7 +174,7 @@ def _header(path: Path, first: Line, written: Format, settled: bool) -> list[str
 
 
 def _separate(separator: str, used: str, written: Format) -> str:
-    """What helps against a file that is separated otherwise than is said."""
+    """Return the fix for a file with another separator."""
     if written.separator != ",":
         return f"--separator says {used}; write all files alike"
     named = "tab" if separator == TAB else quote(separator)

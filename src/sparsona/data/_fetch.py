@@ -1,7 +1,7 @@
-"""Downloads from the publisher: resumed, checked, and put in place whole or not at all.
+"""Downloads from the publisher: resumed, checked, and put in place atomically.
 
-Not by pooch: its downloads go to a temporary file that is removed when the connection breaks, so a cut download
-starts anew, and a file has one address, so there are no mirrors.
+Why not pooch: it removes the partial file when the connection breaks, so a broken download starts again, and it knows
+one address per file, so there are no mirrors.
 """
 
 import errno
@@ -27,10 +27,10 @@ from sparsona.data._store import Store
 from sparsona.errors import DataError
 
 Progress = Callable[[str, int, int | None], None]
-"""Told the file's name, the bytes that are here, and the bytes in all (None: the server does not say)."""
+"""Called with the file's name, the bytes received, and the total (None: unknown)."""
 
 ATTEMPTS = 4
-"""Failed attempts in a row, without one more byte, after which a download is given up."""
+"""Failed attempts in a row, without a new byte, after which a download is given up."""
 PAUSE = 1.0
 """Seconds before the second attempt; twice as long before each further one."""
 TIMEOUT = 30.0
@@ -39,7 +39,7 @@ CHUNK = 1 << 18
 
 @dataclass(frozen=True)
 class FetchedFile:
-    """What became of one file; `note` says in words whether it was there already and how it was checked."""
+    """The outcome for one file; `note` says if it was there already and how it was checked."""
 
     name: str
     downloaded: bool
@@ -48,14 +48,14 @@ class FetchedFile:
 
 @dataclass(frozen=True)
 class Fetched:
-    """The folder that downloads go to, and what became of each file; no files: there was nothing to get."""
+    """The folder of downloads and the outcome per file; no files if there was nothing to download."""
 
     folder: Path
     files: tuple[FetchedFile, ...]
 
 
 class _Failed(Exception):
-    """An attempt failed; `final` where another one at this address is no use."""
+    """A failed attempt; `final` if another one at this address is useless."""
 
     def __init__(self, reason: str, final: bool = False) -> None:
         super().__init__(reason)
@@ -63,11 +63,10 @@ class _Failed(Exception):
 
 
 def fetch(source: Source, root: Path | None = None, *, progress: Progress | None = None) -> Fetched:
-    """Download what is missing of a data set.
+    """Download the missing files of a data set.
 
-    It goes to the data set's folder below `root`; without `root` to the first place where data sets are
-    looked for, unless it lies in another of them already. A download that breaks off stays as ``NAME.part``
-    and is resumed by the next call.
+    They go to the data set's folder below `root`; without `root`, to the first searched folder, unless another one has
+    the data already. A broken download stays as ``NAME.part`` and is resumed by the next call.
     """
     store = Store.of(source, root)
     done = []
@@ -99,7 +98,7 @@ def _fetch(file: File, store: Store, progress: Progress) -> str:
 
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    """A disk that is full or may not be written gives one line with the fix."""
+    """Turn errors of a full or read-only disk into one line with the fix."""
     try:
         yield
     except OSError as error:
@@ -115,8 +114,10 @@ def _size(part: Path) -> int:
 
 
 def _download(file: File, part: Path, store: Store, progress: Progress) -> None:
-    """Try the addresses in turn until one has brought all. An attempt that brings more than was here before resets
-    the count of attempts, so that a link that breaks every few megabytes still gets there."""
+    """Try the addresses in turn until the file is complete.
+
+    An attempt that brings new bytes resets the count of attempts, so a link that breaks every few megabytes succeeds.
+    """
     urls, reasons, most, attempt = list(file.urls), dict[str, str](), _size(part), 0
     while urls and attempt < ATTEMPTS:
         if attempt:
@@ -139,7 +140,7 @@ def _download(file: File, part: Path, store: Store, progress: Progress) -> None:
 
 
 def _attempt(url: str, file: File, part: Path, progress: Progress) -> None:
-    """Ask for what is missing and append it to `part`."""
+    """Request the missing bytes and append them to `part`."""
     here = _size(part)
     request = urllib.request.Request(url, headers={"User-Agent": "sparsona", "Accept-Encoding": "identity"})
     if here:
@@ -179,7 +180,7 @@ def _attempt(url: str, file: File, part: Path, progress: Progress) -> None:
 
 
 def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    """The body. Errors of the network are told apart from those of the disk."""
+    """Yield the body; network errors get a type of their own, unlike disk errors."""
     try:
         while chunk := response.read(CHUNK):
             yield chunk
@@ -188,7 +189,7 @@ def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
 
 
 def _range(header: str) -> tuple[int | None, int | None]:
-    """Where a Content-Range starts, and the length of the whole.
+    """Return the start of a Content-Range, and the total length.
 
     >>> _range("bytes 100-199/200"), _range("bytes */200"), _range("bytes 0-9/*")
     ((100, 200), (None, 200), (0, None))
@@ -200,7 +201,7 @@ def _range(header: str) -> tuple[int | None, int | None]:
 
 
 def _check(file: File, part: Path) -> str:
-    """Compare with what the publisher says, and say what was compared. What does not fit is removed."""
+    """Compare a file with the published checksum or size; remove it if it differs, else say what was compared."""
     kind, expected = ("sha256", file.sha256) if file.sha256 else ("md5", file.md5)
     if expected:
         with part.open("rb") as content:
@@ -221,9 +222,7 @@ def _check(file: File, part: Path) -> str:
 
 
 def _unpack(file: File, archive: Path, folder: Path) -> None:
-    """The members that we expect, and nothing else, each to the place that we name: links, devices and paths
-    that lead out of the folder never come into it.
-    """
+    """Unpack only the expected members, each to its own place, so links, devices and outside paths are ignored."""
     wanted = set(file.members)
     try:
         for name, content in _members(file, archive):
@@ -240,7 +239,7 @@ def _unpack(file: File, archive: Path, folder: Path) -> None:
 
 
 def _members(file: File, archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """The regular files of a zip or tar archive, by name."""
+    """Return the regular files of a zip or tar archive, by name."""
     if file.name.endswith(".zip"):
         with zipfile.ZipFile(archive) as zipped:
             for name in zipped.namelist():

@@ -1,4 +1,4 @@
-"""A pandas DataFrame as a table. Nothing of pandas is imported: whoever gives one has it."""
+"""A pandas DataFrame as a table. pandas is not imported here: the caller has imported it."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from sparsona.errors import DataError
 
 
 def is_frame(given: Any) -> bool:
-    """Whether this is a pandas DataFrame. pandas is not imported for it."""
+    """True for a pandas DataFrame, found out without importing pandas."""
     return type(given).__module__.partition(".")[0] == "pandas" and hasattr(given, "columns")
 
 
 def from_frame(frame: Any, owner: str, where: str) -> Table:
-    """The columns of a DataFrame; its index is none of them. A column of type category is categorical."""
+    """Return the columns of a DataFrame without its index; the type category is categorical."""
     if not len(frame):
         raise DataError(f"{where} has no rows; give at least one, or leave it out")
     called = [str(name) for name in frame.columns]

@@ -13,7 +13,7 @@ UNSIGNED_BYTE = 8
 
 
 def idx_files(urls: tuple[str, ...], known: dict[str, tuple[str, int]]) -> tuple[File, ...]:
-    """The published files below `urls`: name -> (sha256, size)."""
+    """Return the published files below `urls`; `known` maps names to (sha256, size)."""
     return tuple(
         File(name, tuple(url + name for url in urls), sha256=sha256, size=size)
         for name, (sha256, size) in known.items()
@@ -21,7 +21,7 @@ def idx_files(urls: tuple[str, ...], known: dict[str, tuple[str, int]]) -> tuple
 
 
 def read_idx(store: Store, path: Path, dimensions: int) -> Array:
-    """The array of unsigned bytes in an idx file, gzipped or not."""
+    """Return the array of unsigned bytes in an idx file, gzipped or not."""
     data = store.read(path)
     start = 4 + 4 * dimensions
     if data[:4] != bytes((0, 0, UNSIGNED_BYTE, dimensions)) or len(data) < start:
@@ -33,7 +33,7 @@ def read_idx(store: Store, path: Path, dimensions: int) -> Array:
 
 
 def read_images(store: Store, images: str, labels: str, classes: int, first: int = 0) -> tuple[Array, Array]:
-    """The pair of files `images` and `labels`; the lowest label is `first`."""
+    """Read the pair of files `images` and `labels`; the lowest label is `first`."""
     image_path, label_path = store.need(images), store.need(labels)
     x, y = read_idx(store, image_path, 3), read_idx(store, label_path, 1).astype(np.int64) - first
     if len(x) != len(y):
@@ -46,7 +46,7 @@ def read_images(store: Store, images: str, labels: str, classes: int, first: int
 def read_parts(
     store: Store, train: tuple[str, str], test: tuple[str, str], classes: int, first: int = 0
 ) -> tuple[Array, Array, int]:
-    """Images (n, 1, height, width), labels, and how many of them, at the end, are the official test part."""
+    """Return images (n, 1, height, width), labels, and the length of the official test part at the end."""
     x, y = read_images(store, *train, classes, first)
     x_test, y_test = read_images(store, *test, classes, first)
     if x.shape[1:] != x_test.shape[1:]:

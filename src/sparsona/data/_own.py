@@ -1,4 +1,4 @@
-"""The user's own data in Python: arrays, DataFrames, torch Datasets, Hugging Face data sets, one or one a client."""
+"""The user's own data in Python: arrays, DataFrames, torch Datasets, Hugging Face data sets, one or one per client."""
 
 import logging
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ def from_arrays(
     model: str | None = None,
     columns: Columns | None = None,
 ) -> Dataset:
-    """A data set from arrays: ``{"berlin": (x, y), ...}`` with a natural group a client.
+    """Return a data set from arrays: ``{"berlin": (x, y), ...}`` with one natural group per client.
 
     A client may bring its own test data, ``{"berlin": {"train": (x, y), "test": (x, y)}, ...}``; then all
     must. A plain pair ``(x, y)`` is a data set without groups, for a partition to spread.
@@ -53,13 +53,13 @@ def from_torch(
     model: str | None = None,
     columns: Columns | None = None,
 ) -> Dataset:
-    """A data set from a torch Dataset of pairs, or from one a client; `test` is the official test part.
+    """Return a data set from a torch Dataset of pairs, or from one per client; `test` is the official test part.
 
     >>> pairs = torch.utils.data.TensorDataset(torch.zeros(4, 3), torch.tensor([0, 1, 1, 0]))
     >>> from_torch({"north": pairs, "south": pairs}).group_names
     ('north', 'south')
 
-    All samples are read once. Training draws those of a Dataset with random transforms anew in each epoch.
+    All samples are read once. With random transforms, training draws its samples again in each epoch.
     """
     if isinstance(data, Mapping) != isinstance(test, Mapping) and test is not None:
         raise DataError(f"{name}: data and test must both be one torch Dataset, or both one a client")
@@ -86,8 +86,10 @@ def from_python(
     columns: Columns,
     along: ColumnSplit | None = None,
 ) -> Dataset:
-    """A data set from any of these, alone or one a client: a pair of arrays, a DataFrame, a torch Dataset, a data set
-    of Hugging Face.
+    """Return a data set from a pair of arrays, a DataFrame, a torch Dataset or a Hugging Face data set.
+
+    A mapping has one of these per client.
+
     """
     if not isinstance(given, Mapping):
         where = f"the {type(given).__name__}" if not isinstance(given, tuple | list) else "the arrays"
@@ -119,7 +121,7 @@ def _client(client: str, given: Any) -> Table:
 
 
 def _torch_table(train: Any, test: Any, owner: str, where: str) -> Table:
-    """The samples of a torch Dataset, read once by a fixed seed; training draws those of a random one anew."""
+    """Return the samples of a torch Dataset, read once with a fixed seed; training redraws random transforms."""
     with seeded(0):
         pair = read_torch(train, where)
         tests = None if test is None else read_torch(test, f"{where} (test)")
@@ -145,7 +147,7 @@ def _one(given: Any, owner: str, where: str) -> Table:
 
 
 def _packed(tables: list[Table]) -> list[Table]:
-    """The tables with several inputs as bytes, in rows of the same length for all."""
+    """Return the tables with several inputs packed into rows of bytes, of one length for all."""
     where = [table.where for table in tables]
     found = [table.several for table in tables if table.several is not None]
     if len(found) < len(tables):

@@ -1,4 +1,4 @@
-"""What a file is whose name says csv: known by its first bytes, so that the error names it instead of an encoding."""
+"""Recognise a misnamed csv file by its first bytes, so that the error names its true format."""
 
 AS_CSV = "open it and save it as csv"
 SIGNATURES: tuple[tuple[bytes, str, str], ...] = (
@@ -19,7 +19,7 @@ PAGES = (b"<!doctype html", b"<html", b"<?xml")
 
 
 def signature(data: bytes) -> tuple[str, str] | None:
-    """What the bytes are and what to do, where they are no text table; None where they may be one.
+    """Return the format of the bytes and the fix; None if they may be a text table.
 
     >>> signature(b"\\x1f\\x8b\\x08..."), signature(b"age,label\\n")
     (('a gzip file', 'unpack it (gunzip)'), None)

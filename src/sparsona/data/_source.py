@@ -1,4 +1,4 @@
-"""What a data set's file declares about itself, and the registry of all of them."""
+"""The declaration of a data set, and the registry of all data sets."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,12 +10,11 @@ from sparsona.registry import Registry
 
 @dataclass(frozen=True)
 class File:
-    """One published file: where it lies below the data set's folder, and where it comes from.
+    """One published file: its place below the data set's folder, and its addresses.
 
-    `members` names what is unpacked from an archive (the archive itself is then removed); without members the
-    file is kept as it is. A file without `urls` cannot be downloaded: `Source.by_hand` tells how to get it.
-    `name` may then be a pattern. A checksum is given only where it is certain; without one the size is all
-    that can be checked.
+    `members` names the files that are unpacked from an archive, which is then removed; without members the file is kept
+    as it is. A file without `urls` cannot be downloaded: `Source.by_hand` explains how to get it, and `name` may be a
+    pattern. Without a checksum only the size is checked.
     """
 
     name: str
@@ -29,7 +28,7 @@ class File:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """The names that must be there for this file to count as present."""
+        """Return the names that must exist for this file to count as present."""
         return self.members or (self.name,)
 
 
@@ -37,8 +36,7 @@ class File:
 class Source:
     """A data set by name: how to read it, and how to get it.
 
-    `load` takes a :class:`~sparsona.data.Store` and then what stands behind the name in a spec
-    (``emnist:letters``).
+    `load` takes a :class:`~sparsona.data.Store` and the part of the spec after the name (``emnist:letters``).
     """
 
     load: Callable[..., Dataset | Tables]
@@ -48,7 +46,7 @@ class Source:
     files: tuple[File, ...] = ()
     by_hand: str = ""
     system: tuple[str, ...] = ()
-    """Folders outside ours where the operating system may have put the files."""
+    """Other folders in which the operating system may have put the files."""
 
     def __post_init__(self) -> None:
         # The registry names a thing by the module it comes from: for a source, the one that defines `load`.
@@ -56,12 +54,12 @@ class Source:
 
     @property
     def name(self) -> str:
-        """The data set's name: that of its file."""
+        """Return the data set's name, which is its file's name."""
         return self.__module__.rpartition(".")[2].replace("_", "-")
 
     @property
     def size(self) -> int | None:
-        """Bytes to download; None where there is nothing to download or a size is not known."""
+        """Return the bytes to download; None if there is no download or a size is unknown."""
         sizes = [file.size for file in self.files if file.urls]
         known = [size for size in sizes if size is not None]
         return sum(known) if sizes and len(known) == len(sizes) else None

@@ -1,4 +1,4 @@
-"""Where a data set's files lie, how they are read, and what is said when they are absent or damaged."""
+"""Find and read the files of a data set; errors for missing and damaged files."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ VARIABLE = "SPARSONA_DATA"
 
 
 def roots(root: Path | None = None) -> tuple[Path, ...]:
-    """The folders that hold data sets, in the order in which they are searched: `root` alone where it is
-    given, else ``$SPARSONA_DATA`` and ``~/.cache/sparsona``. Downloads go to the first.
+    """Return the searched folders in their order: `root` alone, else ``$SPARSONA_DATA`` and ``~/.cache/sparsona``.
+
+    Downloads go to the first one.
+
     """
     if root is not None:
         return (Path(root).expanduser(),)
@@ -32,8 +34,8 @@ def roots(root: Path | None = None) -> tuple[Path, ...]:
 class Store:
     """The files of one data set.
 
-    A name is looked for as it is published and also without ``.gz`` and without its sub-folder, since people
-    unpack.
+    A file is searched under its published name, and also without ``.gz`` and without its sub-folder, because people
+    unpack archives.
     """
 
     source: Source
@@ -42,13 +44,13 @@ class Store:
 
     @classmethod
     def of(cls, source: Source, root: Path | None = None) -> Store:
-        """The store of a data set, below `root` or the usual places."""
+        """Return the store of a data set, below `root` or the usual places."""
         places = roots(root)
         system = tuple(Path(folder) for folder in source.system) if root is None else ()
         return cls(source, places, (*(place / source.name for place in places), *system))
 
     def find_all(self, pattern: str) -> list[Path]:
-        """All files that fit `pattern` in the first folder that has any, sorted by name."""
+        """Return all files that match `pattern` in the first folder that has any, sorted by name."""
         short = pattern.removesuffix(".gz")
         for folder in self.folders:
             for candidate in dict.fromkeys((pattern, short, Path(pattern).name, Path(short).name)):
@@ -58,38 +60,38 @@ class Store:
         return []
 
     def find(self, *names: str) -> Path | None:
-        """The first of `names` that is there."""
+        """Return the first of `names` that exists."""
         return next((found[0] for found in map(self.find_all, names) if found), None)
 
     def need(self, *names: str) -> Path:
-        """The first of `names` that is there; an error with the fix where none is."""
+        """Return the first of `names` that exists; the error names the fix."""
         found = self.find(*names)
         if found is None:
             raise self.missing(names[0])
         return found
 
     def has(self, file: File) -> bool:
-        """Whether all that a file stands for is here."""
+        """True if a file, or all its members, exist."""
         return all(self.find(name, *file.also) is not None for name in file.wanted)
 
     @property
     def present(self) -> bool:
-        """Whether all files are there (a data set without files is always there)."""
+        """True if all files exist; always for a data set without files."""
         return all(self.has(file) for file in self.source.files)
 
     def missing(self, name: str) -> DataError:
-        """The error for a file that is not here."""
+        """Return the error for a missing file."""
         places = ", ".join(str(folder) for folder in self.folders)
         problem = f"data set {self.source.name!r} is not here ({name} was looked for in {places})"
         return DataError(f"{problem}: {self.advice}")
 
     def damaged(self, path: Path, why: str) -> DataError:
-        """The error for a file that cannot be read."""
+        """Return the error for a file that cannot be read."""
         return DataError(f"{path} is damaged ({why}): delete it, then {self.advice}")
 
     @property
     def advice(self) -> str:
-        """How to get the data."""
+        """Return how to get the data."""
         if self.source.by_hand:
             return self.source.by_hand
         by_hand = f"put its files there by hand (from {self.source.homepage})"
@@ -97,7 +99,7 @@ class Store:
 
     @contextmanager
     def reading(self, path: Path) -> Iterator[None]:
-        """Within this block a file that cannot be read or decompressed gives a DataError with the fix."""
+        """Turn errors of reading and decompressing in this block into a DataError with the fix."""
         try:
             yield
         except EOFError as error:
@@ -109,7 +111,7 @@ class Store:
             raise DataError(f"cannot read {path}: {reason}; make the file readable") from error
 
     def read(self, path: Path) -> bytes:
-        """The content of a file, decompressed where it is gzip (whatever its name says)."""
+        """Return the content of a file, decompressed if it is gzip, whatever its name is."""
         with self.reading(path):
             data = path.read_bytes()
             return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data

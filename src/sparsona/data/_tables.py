@@ -1,4 +1,4 @@
-"""Tables as a data set whose rows are understood and whose schema is still to be agreed on."""
+"""Tables as a data set of raw rows, before the clients agree on a schema."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -21,18 +21,18 @@ NOBODY = -1
 
 
 def declared(publisher: Columns, user: Columns) -> Columns:
-    """What the user declares, and what the publisher does where the user is silent."""
+    """Return the user's declarations, completed by the publisher's."""
     said = {f.name: getattr(user, f.name) for f in fields(Columns) if getattr(user, f.name) != f.default}
     return replace(publisher, **said)
 
 
 def dataset_of(given: Tables, columns: Columns, along: ColumnSplit | None = None, *, whole: bool = False) -> Dataset:
-    """A data set of these tables, the owners' test parts at its end.
+    """Return a data set of these tables, with the owners' test parts at its end.
 
-    `whole`: these are the tables of all owners, so that a column which --drop names must be in one of them.
+    `whole`: these are the tables of all owners, so a column in --drop must be in one of them.
 
     Its `rows` are raw. Until :func:`agreed` has prepared them, `inputs` are the columns of numbers as they came and
-    `targets` are classes counted over all rows: good for a partition to deal rows out by, not for training.
+    `targets` are classes counted over all rows: enough for a partition, not for training.
     """
     columns = declared(given.columns, columns)
     given = replace(given, tables=tuple(table.read(columns.format) for table in given.tables))
@@ -68,7 +68,7 @@ def dataset_of(given: Tables, columns: Columns, along: ColumnSplit | None = None
 
 
 def agreed_dataset(data: Dataset, splits: Mapping[str, ClientSplit], agreement: Agreement) -> Dataset:
-    """The data set with its rows prepared, each client's by its own schema."""
+    """Return the data set with prepared rows, each client's by its own schema."""
     rows = data.rows
     assert rows is not None
     schemas = agreement.schemas
@@ -110,7 +110,7 @@ def _provisional(rows: Rows) -> tuple[Array, int, tuple[str, ...]]:
 
 
 def _owners(given: Tables, columns: Columns) -> tuple[Array | None, tuple[str, ...]]:
-    """Whose each row is, and the owners' names; nobody's where a column of clients has no value."""
+    """Return the owner of each row and the owners' names; a row without a name has no owner."""
     if not columns.client:
         if not given.owned:
             return None, ()

@@ -1,6 +1,6 @@
 """``csv:PATH``: the user's own rows in one file.
 
-``--client COLUMN`` says whose each row is, or ``--partition`` deals them out; one of them must be given.
+``--client COLUMN`` names each row's client, or ``--partition`` divides the rows; one of them must be given.
 """
 
 from pathlib import Path
@@ -15,6 +15,6 @@ from sparsona.data.schema.table import Tables
     about="your own rows in one file: csv:PATH, with --client COLUMN where it holds several clients", licence="yours"
 )
 def load(store: Store, path: Path) -> Tables:
-    """The rows of one csv file."""
+    """Load the rows of one csv file."""
     path = path.expanduser()
     return Tables(path.stem, (read_csv(path, ""),), owned=False)

@@ -1,4 +1,4 @@
-"""What a data set is: arrays in one place, and index sets into them. Samples are never copied per client."""
+"""Data sets: arrays in one place, and index sets into them. Samples are never copied per client."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ FIELD_TYPES = ("uint8", "int32", "float32")
 
 @dataclass(frozen=True)
 class Field:
-    """One of several inputs. `name` is the keyword, empty for one that is given by place.
+    """One of several inputs; `name` is the keyword, empty for a positional input.
 
-    Lists of different lengths are filled up with zeros to `shape`; their lengths stand behind them.
+    Lists of different lengths are padded with zeros to `shape` and followed by their lengths.
     """
 
     name: str
@@ -35,13 +35,13 @@ class Field:
 
     @property
     def size(self) -> int:
-        """The bytes of one sample."""
+        """Return the bytes of one sample."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize + 4 * self.lengths
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """All samples of a data set; the publisher's test part, where there is one, stands at the end.
+    """All samples of a data set; the publisher's test part, if there is one, stands at the end.
 
     `inputs` is (n, channels, height, width) uint8 for images, (n, features) float32 for tables (NaN is a missing
     value), (n, length) integer tokens for text. `targets` is (n,) int64 for classes, floats otherwise.
@@ -61,20 +61,20 @@ class Dataset:
     model: str = "mlp"
     vocabulary: int = 0
     rows: Rows | None = None
-    """Raw rows whose schema is still to be agreed on. `inputs` and `targets` are then for dealing out only."""
+    """Raw rows before the agreement on a schema; `inputs` and `targets` then serve the partition only."""
     places: tuple[str, ...] = ()
-    """Where the samples of each group were read, for messages: a file each; empty where that is not known."""
+    """The file of each group, for messages; empty if unknown."""
     redrawn: Redrawn | None = None
-    """Draws training samples anew, where the user's Dataset has random transforms."""
+    """Redraws training samples of a Dataset with random transforms."""
     fields: tuple[Field, ...] = ()
-    """The inputs of a sample where there are several: `inputs` are then rows of bytes, see `sparsona.data.fields`."""
+    """Several inputs per sample: `inputs` are then rows of bytes, see `sparsona.data.fields`."""
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     @property
     def has_missing(self) -> bool:
-        """Whether inputs hold NaN: a batch then carries, beside the filled values, which of them were missing."""
+        """True if inputs hold NaN: a batch then carries a mask of the missing values."""
         return self.inputs.dtype.kind == "f" and bool(np.isnan(self.inputs).any())
 
 
@@ -90,7 +90,7 @@ class ClientSplit:
 
 @dataclass(frozen=True)
 class Samples:
-    """What a partition may look at: labels, and the natural group of each sample where the data have groups."""
+    """The facts for a partition: labels, and the natural group of each sample if the data have groups."""
 
     labels: Array
     classes: int

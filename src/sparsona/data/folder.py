@@ -1,4 +1,4 @@
-"""``folder:PATH``: the user's own data in a folder, one file a client, named after it.
+"""``folder:PATH``: the user's own data in a folder, one file per client, named after it.
 
 ``berlin.csv`` and ``berlin.parquet`` have columns, ``berlin.npz`` holds `x` and `y`, perhaps `x_test` and `y_test`.
 All are understood as :class:`sparsona.data.Columns` declares them. What else the folder holds is refused: a
@@ -18,7 +18,7 @@ from sparsona.errors import DataError
 READERS = {".csv": read_csv, ".npz": read_npz_table, ".parquet": read_parquet}
 ENDINGS = ".csv, .parquet or .npz"
 JUNK = ("desktop.ini", "thumbs.db")
-"""What Windows leaves in folders by itself."""
+"""Names of files that Windows creates in folders."""
 
 
 @source(about="your own files, one a client: folder:PATH with .csv, .parquet or .npz (x, y)", licence="yours")
@@ -62,7 +62,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def is_harmless(file: Path) -> bool:
-    """Whether this can be nobody's data: hidden, a lock of an office program, junk of Windows, or a description."""
+    """True for files that are no data: hidden files, locks of office programs, Windows' own files, descriptions."""
     name = file.name.lower()
     return name.startswith((".", "~$", "readme")) or name in JUNK or file.suffix.lower() == ".md"
 

@@ -1,4 +1,4 @@
-"""``images:PATH``: the user's own images, one folder a client, in it one folder a class.
+"""``images:PATH``: the user's own images, one folder per client with one folder per class.
 
 ``photos/berlin/cat/1.png`` is an image of the class cat that berlin has. All images must have the same size. They are
 read as RGB, or as one channel where all are grey.

@@ -2,7 +2,7 @@
 
 `x` and `y`; perhaps `x_test` and `y_test`, the official test part; perhaps `client`, the client of each sample,
 and `client_test`; perhaps `columns`, the names of the columns of `x`. Further arrays of a value a sample are columns
-that ``--split`` may name. What the arrays may be is told at :func:`sparsona.data.from_arrays`.
+that ``--split`` may name. :func:`sparsona.data.from_arrays` describes the arrays.
 """
 
 import zipfile
@@ -26,7 +26,7 @@ KEYS = ("x", "y", "x_test", "y_test", "client", "client_test", "columns")
 
 @source(about="your own arrays: npz:PATH with x, y and perhaps x_test, y_test, client", licence="yours")
 def load(store: Store, path: Path) -> Tables:
-    """A test sample without a `client_test` belongs to nobody; a partition deals it out by its class."""
+    """A test sample without a `client_test` has no owner; a partition assigns it by its class."""
     path = path.expanduser()
     table = read_npz_table(path, "")
     columns = Columns(client="client") if "client" in table.columns else Columns()

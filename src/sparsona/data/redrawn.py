@@ -1,4 +1,4 @@
-"""Torch Datasets with random transforms: training draws samples anew, tests see those of the first reading."""
+"""Torch Datasets with random transforms: training draws samples again, tests see the first reading."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping
