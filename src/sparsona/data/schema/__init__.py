@@ -1,1 +1,1 @@
-"""What an owner's columns mean: declared by the owner, understood row by row, agreed on by all."""
+"""The schema of tables: declared by each owner, applied to its rows, agreed on by all owners."""

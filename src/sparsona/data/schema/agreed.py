@@ -27,14 +27,14 @@ from sparsona.errors import WireError
 from sparsona.message import Message
 
 NumberColumn = tuple[Name, bool]
-"""A column of numbers, and whether some owner lacks one of them."""
+"""A column of numbers, and whether some owner has missing values in it."""
 
 CategoryColumn = tuple[Name, bool, Names]
-"""A column of categories, whether they are called by numbers, and their names."""
+"""A column of categories, whether their names are numbers, and the names."""
 
 
 class SharedSchema(Travelling):
-    """All of a schema but its means and deviations."""
+    """A schema without its means and deviations."""
 
     task: Task
     targets: Targets
@@ -61,11 +61,11 @@ class SharedSchema(Travelling):
 
     @property
     def width(self) -> int:
-        """How many columns or channels are scaled."""
+        """Return the number of scaled columns or channels."""
         return self.shape[0] if self.shape else len(self.numbers)
 
     def message(self, scaling: Mapping[str, Doubles]) -> Message:
-        """The message to all owners: `scaling` holds mean, std, center and spread. What is empty does not travel."""
+        """Return the message to all owners; `scaling` holds mean, std, center and spread. Empty parts are left out."""
         parts: dict[str, Any] = {"schema": pack_text(self.model_dump(mode="json", exclude_none=True))}
         parts |= {name: pack_doubles(values) for name, values in scaling.items() if len(values)}
         return Message(**parts)
@@ -75,7 +75,7 @@ _AGREED = TypeAdapter(SharedSchema)
 
 
 def schema_of(agreed: Message) -> Schema:
-    """The schema that the server's message holds; a :class:`~sparsona.errors.WireError` if that cannot be one."""
+    """Return the schema in the server's message; raises :class:`~sparsona.errors.WireError` for an invalid one."""
     tree = read_json(_AGREED, text_in(agreed, "schema"), "schema")
     mean, std = _doubles(agreed, "mean", tree.width), _deviations(agreed, "std", tree.width)
     targets = len(tree.targets) if "center" in agreed else 0

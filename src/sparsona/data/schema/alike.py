@@ -1,4 +1,4 @@
-"""Owners whose tables can be one: the same inputs, columns and targets. What differs is named with its owner."""
+"""Check that owners' tables have the same inputs, columns and targets; errors name the owner that differs."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +17,7 @@ _KINDS: Mapping[Kind, str] = {"text": "text", "whole": "whole numbers", "decimal
 
 
 def same_inputs(inputs: Mapping[str, InputKind]) -> None:
-    """Refuse owners whose inputs are of different kinds: each kind has its own scale. The keys name the owners."""
+    """Refuse inputs of different kinds, since each kind has its own scale; the keys name the owners."""
     (first, kind), *others = inputs.items()
     for other, found in others:
         if found != kind:
@@ -27,7 +27,7 @@ def same_inputs(inputs: Mapping[str, InputKind]) -> None:
 
 
 def same_columns(columns: Mapping[str, Sequence[str]]) -> None:
-    """Refuse owners who do not have the same features. The keys name the owners, or their files."""
+    """Refuse different features; the keys name the owners, or their files."""
     first, *others = columns
     for other in others:
         for has, lacks in ((first, other), (other, first)):
@@ -41,7 +41,7 @@ def same_columns(columns: Mapping[str, Sequence[str]]) -> None:
 
 
 def same_kinds(targets: Mapping[str, tuple[tuple[str, ...], Kind]], task: TaskName = "auto") -> None:
-    """Refuse owners whose targets differ in name, or in what they hold."""
+    """Refuse targets that differ in name or kind."""
     (first, (names_, kind)), *others = targets.items()
     for other, (called, held) in others:
         if called != names_:
@@ -62,7 +62,7 @@ def same_kinds(targets: Mapping[str, tuple[tuple[str, ...], Kind]], task: TaskNa
 
 
 def same_category_kind(name: str, numeric: Mapping[str, bool]) -> None:
-    """Refuse owners of whom some call a category by numbers and some by texts."""
+    """Refuse a category whose names are numbers at some owners and texts at others."""
     (first, kind), *others = numeric.items()
     for other, found in others:
         if found != kind:

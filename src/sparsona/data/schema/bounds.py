@@ -1,7 +1,7 @@
-"""Columns whose range or names are declared: then nothing about the rows is told before round 1, but their number.
+"""Columns with declared ranges or names: before round 1 the owner then sends only its number of rows.
 
-The description of declared columns follows from the declaration. Rows are made to fit it one by one: a number outside
-of its range becomes the nearest one inside, a name that is not declared is missing.
+The description of declared columns follows from the declaration. Each row is made to fit it: a number outside of its
+range becomes the nearest number inside, an undeclared name becomes a missing value.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Bounds:
 
     @classmethod
     def of(cls, declared: Iterable[str]) -> Bounds:
-        """The bounds in texts such as age=0:120 and sex=f/m; raises `InputError` for others."""
+        """Parse bounds such as age=0:120 and sex=f/m; raises `InputError` for other texts."""
         numbers: dict[str, tuple[float, float]] = {}
         names: dict[str, tuple[str, ...]] = {}
         for text in declared:
@@ -57,7 +57,7 @@ class Bounds:
 
 
 def within(rows: Rows) -> Rows:
-    """The rows made to fit their declared bounds."""
+    """Return the rows, made to fit their declared bounds."""
     if not rows.bounds:
         return rows
     bounds, numbers, target = Bounds.of(rows.bounds), rows.numbers.copy(), rows.target
@@ -74,7 +74,7 @@ def within(rows: Rows) -> Rows:
 
 
 def check_declared(rows: Rows) -> None:
-    """Refuse rows, for a run with a privacy budget, whose description would depend on them."""
+    """Refuse undeclared columns in a run with a privacy budget, since their description would depend on rows."""
     bounds, target = Bounds.of(rows.bounds), rows.targets[:1]
     lacking = [name for name in rows.number_names if name not in bounds.numbers]
     lacking += [name for name in rows.categories if name not in bounds.names]
@@ -96,7 +96,7 @@ def check_declared(rows: Rows) -> None:
 
 
 def declared_kind(rows: Rows) -> Kind:
-    """What the target holds, by its declaration."""
+    """Return the kind of the target by its declaration."""
     if rows.task != "classification":
         return "decimal"
     return "whole" if all(_is_whole(name) for name in rows.classes) else "text"
@@ -107,9 +107,9 @@ def _is_whole(name: str) -> bool:
 
 
 def declared_description(rows: Rows, count: int) -> dict[str, Any]:
-    """What of a description depends on the rows without declared bounds: kinds, flags, moments and names.
+    """Return kinds, flags, moments and names of a description, made from declared bounds instead of rows.
 
-    Numbers have the mean and deviation of a uniform distribution on their range.
+    Numbers get the mean and deviation of a uniform distribution on their range.
     """
     bounds = Bounds.of(rows.bounds)
     check_declared(rows)

@@ -12,7 +12,7 @@ __all__ = ["MISSING", "in_order", "name", "names", "numbers_or_texts", "plainly_
 
 
 def numbers_or_texts(cells: Sequence[str], written: Format) -> Array:
-    """A column of cells: float64 if all that are not missing are numbers, else their texts, missing ones empty.
+    """Return a column as float64 if all known cells are numbers, else as texts; missing texts are empty.
 
     >>> numbers_or_texts(["1", "", "2.5"], Format()), numbers_or_texts(["1", "?", "two"], Format())
     (array([1. , nan, 2.5]), array(['1', '', 'two'], dtype='<U3'))
@@ -24,7 +24,7 @@ def numbers_or_texts(cells: Sequence[str], written: Format) -> Array:
 
 
 def without_codes(values: Array, written: Format) -> Array:
-    """A column of numbers in which those that mean a missing value are NaN.
+    """Return a column of numbers with NaN for codes of missing values.
 
     >>> without_codes(np.array([1, -9]), Format(missing=("-9",))).tolist()
     [1.0, nan]
@@ -36,11 +36,11 @@ def without_codes(values: Array, written: Format) -> Array:
 
 
 PLAIN = re.compile(r"-?(0|[1-9][0-9]{0,14})?(\.[0-9]*)?")
-"""A number that is one: without leading zeros, exponents and more digits than it can hold."""
+"""Pattern of a plain number: no leading zeros, no exponent, at most 15 digits."""
 
 
 def plainly_written(cells: Iterable[str], written: Format) -> bool:
-    """Whether texts that are numbers may be named by their numbers, so that 1 and 1.0 are the same: none is a code.
+    """True if numeric texts may be named by their numbers, so that 1 and 1.0 are the same: none is a code.
 
     >>> [plainly_written(cells, Format()) for cells in (["1", "2.0"], ["01", "1"], ["1e1", "10"])]
     [True, False, False]
@@ -55,11 +55,11 @@ def plainly_written(cells: Iterable[str], written: Format) -> bool:
 
 
 EXACT = 2**53
-"""From here on neighbouring whole numbers are one number in float64."""
+"""From here on float64 merges neighbouring whole numbers."""
 
 
 def name(value: float) -> str:
-    """A number as the name of a class or category, the same for 3, 3.0 and a float32 of it.
+    """Return a number as the name of a class or category, the same for 3, 3.0 and a float32 of it.
 
     >>> name(3.0), name(-1), name(np.float32(0.1)), name(0.1), name(1e9), name(1.00000001), name(2**60 + 1)
     ('3', '-1', '0.1', '0.1', '1000000000', '1.00000001', '1152921504606846977')
@@ -75,7 +75,7 @@ def name(value: float) -> str:
 
 
 def names(values: Array) -> Array:
-    """A column of numbers, texts or dates as names; the name of a missing value is empty.
+    """Return a column of numbers, texts or dates as names; a missing value has an empty name.
 
     >>> names(np.array([1.0, np.nan, 2.0])).tolist(), names(np.array([True, False])).tolist()
     (['1', '', '2'], ['1', '0'])
@@ -94,7 +94,7 @@ def names(values: Array) -> Array:
 
 
 def in_order(distinct: Iterable[str], numeric: bool) -> tuple[str, ...]:
-    """Names in the order in which they are counted: numbers by size, texts by their characters.
+    """Sort names in the order of their codes: numbers by size, texts by their characters.
 
     >>> in_order(["10", "9", "-1"], numeric=True), in_order(["b", "a"], numeric=False)
     (('-1', '9', '10'), ('a', 'b'))

@@ -1,4 +1,4 @@
-"""What an owner declares about the columns of a table. What is left open is inferred, or refused if it is ambiguous."""
+"""An owner's declarations about the columns of a table; the rest is inferred, or refused if it is ambiguous."""
 
 import csv
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ def _listed(given: Any) -> Any:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
-"""Names of columns: a list, or one text with commas between them; a name that holds a comma stands in quotes."""
+"""Names of columns: a list, or one text with commas; a name with a comma stands in quotes."""
 
 
 def _words(given: Any) -> Any:
@@ -33,7 +33,7 @@ def _words(given: Any) -> Any:
 
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
-"""Words and numbers: a list, or one text with commas between them."""
+"""Words and numbers: a list, or one text with commas."""
 
 InputKind = Literal["auto", "table", "images", "arrays", "tokens"]
 
@@ -76,18 +76,18 @@ class Columns:
 
     @property
     def format(self) -> Format:
-        """How the owners' files are written."""
+        """Return the format of the owners' files."""
         return Format(
             known_separator(self.separator), self.decimal, known_encoding(self.encoding), _words(self.missing)
         )
 
 
 TARGETS = ("label", "target", "class", "y")
-"""A column of one of these names is the target, in capitals or not, unless another is declared."""
+"""Names of the default target column, in capitals or not."""
 
 
 def as_option(name: str) -> str:
-    """The name of a column as an option takes it on a command line.
+    """Return the name of a column as a command-line option takes it.
 
     >>> as_option("age"), as_option("Unnamed: 0"), as_option("a,b")
     ('age', "'Unnamed: 0'", '\\'"a,b"\\'')
@@ -96,7 +96,7 @@ def as_option(name: str) -> str:
 
 
 def as_option_list(names: Iterable[str]) -> str:
-    """Several names as an option takes them.
+    """Return several names as a command-line option takes them.
 
     >>> as_option_list(["age", "a,b"]), as_option_list(["?", "-"])
     ('\\'age,"a,b"\\'', "'?,-'")
@@ -105,7 +105,7 @@ def as_option_list(names: Iterable[str]) -> str:
 
 
 def in_capitals(name: str, known: Iterable[str]) -> str:
-    """What to say of a column that is there, but for its capitals; empty where there is none.
+    """Return a hint about a column that differs only in capitals; empty if there is none.
 
     >>> in_capitals("num", ["age", "NUM"])
     "; its column 'NUM' differs in capitals: write the names alike"

@@ -1,8 +1,8 @@
-"""An owner's description of its training rows: what the server is told, and how the server reads it.
+"""An owner's description of its training rows, and how the server reads it.
 
-A description holds, for a column of numbers, how many are known, their mean and the sum of squared deviations; for a
-column of categories and for the classes, the names that occur. The server trusts none of it: all is within the ranges
-of :mod:`sparsona.data.schema.limits`, or the description is refused.
+For a numeric column it holds the count, the mean and the sum of squared deviations; for categories and classes, the
+names that occur. The server trusts none of it: a description outside of the ranges in
+:mod:`sparsona.data.schema.limits` is refused.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from sparsona.errors import DataError, WireError
 from sparsona.message import Message
 
 CHUNK = 1024
-"""Samples of several axes whose moments are taken at a time."""
+"""Number of samples of several axes per step of computing moments."""
 
 ColumnKind = Literal["number", "numeric", "text", "empty"]
-"""Numbers; categories that are called by numbers or by texts, or of which no row of the owner has one."""
+"""Numbers; categories named by numbers or by texts, or without any value at this owner."""
 
 
 class Head(Travelling):
-    """What an owner's columns are. Most owners of a federation send the same one."""
+    """The columns of an owner; most owners of a federation send the same head."""
 
     columns: Annotated[tuple[tuple[Name, ColumnKind], ...], Field(max_length=MOST_COLUMNS)]
     targets: Targets
@@ -79,22 +79,22 @@ class Head(Travelling):
 
     @property
     def width(self) -> int:
-        """How many columns or channels are scaled."""
+        """Return the number of scaled columns or channels."""
         return self.shape[0] if self.shape else len(self.numbers)
 
     @property
     def values_per_row(self) -> int:
-        """How many numbers of a row or sample are known for each column or channel, at most."""
+        """Return the most known numbers per row for each column or channel."""
         return math.prod(self.shape[1:])
 
     @property
     def tells_classes(self) -> bool:
-        """Whether the target may be classes, as :attr:`Rows.tells_classes`."""
+        """True if the target may be classes, as :attr:`Rows.tells_classes`."""
         return tells_classes(self.task, self.targets, self.kind)
 
     @property
     def scales(self) -> bool:
-        """Whether inputs are scaled by what all owners agree on."""
+        """True if inputs are scaled by the agreed moments."""
         return self.scaling == "agreed" and self.inputs != "tokens"
 
 
@@ -104,7 +104,7 @@ _HEAD, _NAMES, _CATEGORIES = TypeAdapter(Head), TypeAdapter[Names](Names), TypeA
 
 @dataclass(frozen=True, eq=False)
 class OwnerDescription:
-    """What an owner says of its training rows, checked. Moments are in the owner's order of columns."""
+    """An owner's checked description of its training rows; moments are in the owner's order of columns."""
 
     head: Head
     rows: int
@@ -117,9 +117,9 @@ class OwnerDescription:
 
     @classmethod
     def read(cls, message: Message, heads: dict[bytes, Head]) -> OwnerDescription:
-        """The description in a message; a :class:`~sparsona.errors.WireError` says what cannot be true.
+        """Read the description in a message; raises :class:`~sparsona.errors.WireError` for impossible values.
 
-        `heads` are those that were read before, by their bytes: most owners send the same.
+        `heads` caches parsed heads by their bytes, since most owners send the same head.
         """
         data = text_in(message, "head")
         head = heads[data] = heads.get(data) or read_json(_HEAD, data, "head")
@@ -143,7 +143,7 @@ class OwnerDescription:
 
 
 def describe_rows(rows: Rows, train: Indices) -> Message:
-    """An owner's description of its training rows, for the server. Declared columns have that of their declaration."""
+    """Describe an owner's training rows for the server; declared columns follow their declaration."""
     seen = rows.take(train)
     told = declared_description(seen, len(train)) if rows.bounds else {}
     head: dict[str, Any] = {
@@ -175,7 +175,7 @@ def describe_rows(rows: Rows, train: Indices) -> Message:
 
 
 def input_moments(rows: Rows) -> ColumnMoments:
-    """The moments of each column of a table, or of each channel of samples of several axes."""
+    """Return the moments per column of a table, or per channel of samples of several axes."""
     if rows.block is None:
         return moments(rows.numbers)
     scale = 255.0 if rows.inputs == "images" else 1.0
@@ -213,7 +213,7 @@ def _category_list(seen: Rows, name: str) -> list[str]:
 
 
 def _class_list(seen: Rows) -> list[str]:
-    """The names of the classes: those that are declared, else those of the training rows."""
+    """Return the declared names of classes, or else the names in the training rows."""
     target = seen.targets[0]
     found: list[str] = np.unique(class_names(seen)).tolist()
     if seen.classes:
@@ -245,7 +245,7 @@ def _packed(name: str, found: ColumnMoments) -> dict[str, Any]:
 
 
 def _moments(name: str, message: Message, width: int, most: int) -> ColumnMoments:
-    """Moments of `width` columns that have at most `most` known values each, none beyond float32."""
+    """Read moments of `width` columns with at most `most` known values each, none beyond float32."""
     if not width:
         return ColumnMoments(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
     known = message.numbers(f"{name}.known")

@@ -1,9 +1,8 @@
-"""The exchange before round 1: what owners must know of each other's data, as messages that are counted.
+"""The exchange before round 1, in messages that are counted: owners agree on one schema.
 
-Each owner describes its training rows (:func:`describe_rows`), the server makes one schema of the descriptions
+Each owner describes its training rows (:func:`describe_rows`), the server makes one schema of all descriptions
 (:func:`agree`), and each owner prepares its rows by it (:func:`apply`). A simulation and a network call the same three
-functions. Rows that are not for training are never looked at. One owner's wrong description is an error that names the
-owner.
+functions. Validation and test rows are never used. An error in a description names its owner.
 """
 
 from collections import Counter
@@ -31,17 +30,17 @@ from sparsona.wire import Ledger, Limit, decode, encode
 
 LIMIT = Limit(elements=2**24)
 MANY_WORDS = 2**20
-"""Words that one owner may bring in, however few the others know."""
+"""Limit of words from one owner, even if the others know fewer."""
 
 Told = Mapping[str, OwnerDescription]
 """The owners' descriptions, by "client 'name'", in the order of the names."""
 
 
 def agree(descriptions: Mapping[str, Message]) -> Message:
-    """The schema that all owners share, from their descriptions. Who came first has no influence.
+    """Make the shared schema from all owners' descriptions, whose order has no influence.
 
-    Raises `WireError` or `DataError` for an owner whose description cannot be true, cannot be one with the others', or
-    disagrees grossly with theirs (:mod:`sparsona.data.schema.plausible`).
+    Raises `WireError` or `DataError` for a description that is impossible, does not match the others, or disagrees
+    grossly with them (:mod:`sparsona.data.schema.plausible`).
     """
     told = _read_all(descriptions)
     _check_plausible(told)
@@ -86,8 +85,7 @@ def _shared(told: Told) -> Message:
 
 
 def scaled_alone(schema: Schema, rows: Rows, train: Indices) -> Schema:
-    """The schema of an owner whose rows are written as they are. Where the scaling is not agreed on, it is by its own
-    training rows."""
+    """Return the schema of one owner; without agreed scaling, it is scaled by its own training rows."""
     schema = replace(schema, format=rows.format, fields=rows.fields)
     if schema.scaling != "own" or schema.inputs == "tokens":
         return schema
@@ -104,13 +102,13 @@ def scaled_alone(schema: Schema, rows: Rows, train: Indices) -> Schema:
 
 
 def apply(schema: Schema, rows: Rows) -> tuple[Array, Array]:
-    """The inputs and targets of an owner's rows, training and test rows alike."""
+    """Return inputs and targets of an owner's rows, test rows included."""
     return schema.encode(rows), schema.targets_of(rows)
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """What came of an exchange: every client's schema, and the bytes of its messages."""
+    """The result of an exchange: each client's schema, and the bytes of its messages."""
 
     schemas: Mapping[str, Schema] = field(default_factory=dict)
     up: Ledger = field(default_factory=Ledger)
@@ -118,10 +116,10 @@ class Agreement:
 
 
 def exchange(rows: Rows, train: Mapping[str, Indices], newcomers: Iterable[str] = ()) -> Agreement:
-    """The whole exchange, for a simulation: every message is encoded and decoded.
+    """Simulate the exchange, with every message encoded and decoded.
 
-    `newcomers` get the schema and have no part in it. Owners with grossly different columns are not refused: all rows
-    are here, and :mod:`sparsona.data.doubts` warns about them.
+    `newcomers` get the schema without contributing to it. Owners with grossly different columns are accepted, because
+    all rows are here and :mod:`sparsona.data.doubts` warns about them.
     """
     late = frozenset(newcomers)
     frames = {client: encode(describe_rows(rows, train[client])) for client in sorted(train) if client not in late}
@@ -142,7 +140,7 @@ def _read(owner: str, message: Message, heads: dict[bytes, Head]) -> OwnerDescri
 
 
 def _check_alike(told: Told) -> None:
-    """Refuse owners whose tables cannot be one; the message names the client."""
+    """Refuse tables that do not match; the error names the client."""
     (called, first), *others = told.items()
     seen = {first.head}
     for other, one in others:
@@ -176,7 +174,7 @@ def _role(kind: str) -> str:
 
 
 def _kinds(told: Told) -> dict[str, set[str]]:
-    """What each column is, to any of the owners."""
+    """Return all kinds that each column has at any owner."""
     found: dict[str, set[str]] = {}
     for head in {one.head for one in told.values()}:
         for name, kind in head.columns:
@@ -185,7 +183,7 @@ def _kinds(told: Told) -> dict[str, set[str]]:
 
 
 def _check_names(told: Told, kinds: Mapping[str, set[str]], kind: Kind) -> None:
-    """Refuse names that are too many, or that differ only in how they are written."""
+    """Refuse too many names, or names that differ only in spelling."""
     first = next(iter(told.values())).head
     names = {name: {who: one.categories[name] for who, one in told.items()} for name in kinds if _named(kinds[name])}
     for column, by_owner in names.items():
@@ -222,7 +220,7 @@ def _task(told: Told, first: Head, kind: Kind) -> tuple[Task, set[str]]:
 
 
 def _inputs(told: Told, numbers: Sequence[str]) -> dict[str, ColumnMoments]:
-    """The moments of all owners' columns or channels in one order; none where inputs are not scaled alike."""
+    """Return the moments of all owners' columns or channels in one order; None without agreed scaling."""
     return {who: _taken(one.inputs, _places(one.head, numbers)) for who, one in told.items() if one.inputs is not None}
 
 
@@ -231,7 +229,7 @@ def _targets(told: Told) -> dict[str, ColumnMoments]:
 
 
 def _scaling(found: Mapping[str, ColumnMoments], width: int) -> tuple[Doubles, Doubles]:
-    """The mean and deviation of all owners' rows; `width` zeros and ones where nothing is agreed on."""
+    """Return mean and deviation of all owners' rows; `width` zeros and ones without agreed scaling."""
     if not found:
         return np.zeros(width), np.ones(width)
     whole = pooled(found.values())
@@ -239,7 +237,7 @@ def _scaling(found: Mapping[str, ColumnMoments], width: int) -> tuple[Doubles, D
 
 
 def _vocabulary(told: Told) -> int:
-    """How many words there are. Everyone's model has a row for each, so one owner alone cannot make millions."""
+    """Return the size of the vocabulary, limited for one owner alone because each model has a row per word."""
     *others, (most, who) = sorted((one.largest, who) for who, one in told.items())
     second = others[-1][0] if others else most
     if most > max(MANY_WORDS, FAR * second):
@@ -251,7 +249,7 @@ def _vocabulary(told: Told) -> int:
 def _columns(
     told: Told, first: Head, kinds: Mapping[str, set[str]], numbers: Sequence[str]
 ) -> Iterator[NumberColumn | CategoryColumn]:
-    """Each column as all owners know it, in the order of the first one."""
+    """Return each column as agreed, in the order of the first owner."""
     missing = np.zeros(len(numbers), np.bool_)
     for one in told.values():
         missing |= one.missing[_places(one.head, numbers)]
@@ -270,7 +268,7 @@ def _taken(found: ColumnMoments, places: Sequence[int] | slice) -> ColumnMoments
 
 
 def _places(head: Head, numbers: Sequence[str]) -> list[int] | slice:
-    """Where an owner has the columns of numbers, among its own."""
+    """Return the owner's own positions of the numeric columns."""
     if head.numbers == numbers:
         return slice(None)
     at = {name: k for k, name in enumerate(head.numbers)}

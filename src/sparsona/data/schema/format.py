@@ -1,4 +1,4 @@
-"""How owners' files are written: what separates their cells, the decimal sign, the encoding, what means missing."""
+"""The format of owners' files: separator, decimal sign, encoding, codes of missing values."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import Any
 
 MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))
-"""What a cell without a value may hold, in capitals or not, unless --missing says it. An empty one has none ever."""
+"""Default codes of a missing value, in capitals or not; --missing replaces them. An empty cell is always missing."""
 
 DOUBTFUL = MISSING - {"", "?"}
-"""Those of the words that may as well be names, where a column holds names."""
+"""The codes that may also be names in a column of names."""
 
 UTF8 = "utf-8"
 TAB = "\t"
@@ -20,10 +20,10 @@ TAB = "\t"
 
 @dataclass(frozen=True)
 class Format:
-    """How the cells of an owner's file become values.
+    """The rules by which the cells of an owner's file become values.
 
-    `missing` are the words that mean a missing value, in capitals or not; None: :data:`MISSING`, where they leave no
-    doubt. Numbers among them are compared as numbers: -9 is also written -9.0.
+    `missing` are the codes of a missing value, in capitals or not; None: :data:`MISSING`, unless they are ambiguous.
+    Numbers among them are compared as numbers, so -9 matches -9.0.
 
     >>> Format(missing=("-9",)).number("-9.0"), Format(missing=("-9",)).number("NA")
     (nan, None)
@@ -36,17 +36,17 @@ class Format:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """The cells that mean a missing value, in lower case."""
+        """Return the codes of a missing value in lower case."""
         return MISSING if self.missing is None else frozenset(("", *(word.strip().lower() for word in self.missing)))
 
     @cached_property
     def codes(self) -> frozenset[float]:
-        """The numbers that mean a missing value."""
+        """Return the numeric codes of a missing value."""
         found = (self._float(word) for word in self.words)
         return frozenset(code for code in found if code is not None and code == code)
 
     def number(self, text: str) -> float | None:
-        """The number that a cell holds; NaN where it is missing, None where it is something else.
+        """Return the number in a cell; NaN if it is missing, None if it is not a number.
 
         >>> Format().number(" 2.50"), Format().number("1_000"), Format(decimal=",").number("3,5")
         (2.5, None, 3.5)
@@ -70,12 +70,12 @@ class Format:
             return None
 
     def to_json(self) -> dict[str, Any]:
-        """For the card of a model."""
+        """Return the format for a model card."""
         return asdict(self) | {"missing": sorted(self.words)}
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> Format:
-        """The inverse of :meth:`to_json`; words that were not declared are declared then.
+        """Invert :meth:`to_json`; undeclared codes become declared ones.
 
         >>> Format.from_json(Format(";", ",", missing=("-9",)).to_json()).number("-9")
         nan
@@ -84,7 +84,7 @@ class Format:
 
 
 def known_separator(given: Any) -> Any:
-    """One character; a tab may be called by its name."""
+    """Return one character; a tab may be given by its name."""
     named = {"tab": TAB, r"\t": TAB, "comma": ",", "semicolon": ";"}
     found = named.get(given, given) if isinstance(given, str) else given
     if not isinstance(found, str) or len(found) != 1 or found.isalnum() or found in '"\r\n':
@@ -93,7 +93,7 @@ def known_separator(given: Any) -> Any:
 
 
 def known_encoding(given: Any) -> Any:
-    """A text encoding by its usual name.
+    """Return the usual name of a text encoding.
 
     >>> known_encoding("UTF8"), known_encoding("latin-1")
     ('utf-8', 'iso8859-1')

@@ -1,7 +1,7 @@
-"""Columns that tell rows apart instead of describing them: numbers of rows, of patients, of cases.
+"""Identifiers: columns with numbers of rows, patients or cases instead of measurements.
 
-A model learns such a column by heart. Measurements must never be taken for one, so the rules are narrow: each wants
-whole numbers that are all different.
+A model memorises such a column. The rules are narrow, because a measurement must never be taken for an identifier: each
+rule requires whole numbers that are all different.
 """
 
 import re
@@ -13,20 +13,20 @@ from sparsona.data.dataset import Array
 CALLED = frozenset(
     ("id", "ids", "pid", "uid", "uuid", "guid", "mrn", "ssn", "nr", "no", "key", "patient", "case", "record")
 )
-"""Words in the name of a column that numbers something."""
+"""Words in the names of identifier columns."""
 
 SOMEBODY = frozenset(("patient", "subject", "person", "participant", "user", "customer", "household", "session"))
-"""Words for what has several rows, in the name of a column that says whose a row is."""
+"""Words for persons and devices, in the name of a column that groups rows."""
 
 FEW, SOME, MANY = 4, 20, 50
-"""Rows from which on a count from 0 or 1, a name, and the numbers alone are evidence."""
+"""Fewest rows for which a count from 0 or 1, a name, or the numbers alone are evidence."""
 
 WIDE = 1000
-"""Numbers that are drawn to tell rows apart leave so many others free for each that is used."""
+"""Least range of random identifiers, in units of their number."""
 
 
 def counts_rows(values: Array) -> bool:
-    """Whether a column goes up by one from row to row; with many rows, whether it does so in some order.
+    """True if a column counts rows: it rises by one per row, or, with many rows, in some order.
 
     >>> counts_rows(np.array([0.0, 1.0, 2.0, 3.0])), counts_rows(np.array([0.0, 2.0, 4.0, 6.0]))
     (True, False)
@@ -43,11 +43,11 @@ def counts_rows(values: Array) -> bool:
 
 
 def identifies(name: str, values: Array) -> bool:
-    """Whether a column holds a number for each row, in the place of a name: another whole number in every row, and
+    """True if a column is an identifier: another whole number in every row, and
 
-    - the column is called as such columns are (`patient_id`, `caseNr`), or
-    - the numbers are spread evenly over a range that is far larger than the number of rows. What is measured gathers
-      around a middle, or thins out.
+    - its name is typical (`patient_id`, `caseNr`), or
+    - its numbers are spread evenly over a range far larger than the number of rows. Measurements gather around a
+      middle, or thin out.
 
     >>> rng = np.random.default_rng(0)
     >>> identifies("x", rng.integers(0, 10**7, 200)), identifies("x", np.exp(rng.normal(10, 1, 200)).round())
@@ -64,7 +64,7 @@ def identifies(name: str, values: Array) -> bool:
 
 
 def names_somebody(name: str) -> bool:
-    """Whether a column is called as one that says to whom a row belongs.
+    """True if the name of a column is typical for the person or device of a row.
 
     >>> [names_somebody(name) for name in ("patient_id", "subject", "caseID", "user_age", "no_of_rooms")]
     [True, True, True, False, False]
@@ -78,7 +78,7 @@ def _words(name: str) -> set[str]:
 
 
 def _evenly(ordered: Array) -> bool:
-    """Whether sorted numbers could be drawn evenly between the first and the last (Kolmogorov and Smirnov, 1 %)."""
+    """True if sorted numbers pass for a uniform sample (Kolmogorov and Smirnov, 1 %)."""
     place = (ordered - ordered[0]) / (ordered[-1] - ordered[0])
     gap = np.abs(place - np.linspace(0, 1, len(ordered))).max()
     return bool(gap < min(1.63 / len(ordered) ** 0.5, 0.15))

@@ -1,6 +1,6 @@
-"""The limits of what travels before round 1, and texts that are read within them.
+"""The limits of the messages before round 1, and their parser.
 
-An owner and a server may send anything. What is out of range is one :class:`~sparsona.errors.WireError`.
+A hostile owner or server may send anything; a value out of range raises :class:`~sparsona.errors.WireError`.
 """
 
 from typing import Annotated, TypeVar
@@ -24,7 +24,7 @@ MOST_VALUES = 10_000
 """Categories of one column, or classes, of all owners together; categories of all columns of one owner."""
 
 MOST_ALONE = 1_000
-"""Classes that one owner has and no other."""
+"""Classes that only one owner has."""
 
 MOST_ROWS = 2**40
 """Training rows of one owner."""
@@ -33,7 +33,7 @@ MOST_TOKENS = 2**24
 """Words of a vocabulary."""
 
 LARGEST = float(np.finfo(np.float32).max)
-"""No number of a column is larger: owners refuse what float32 cannot hold."""
+"""Largest number of a column: owners refuse numbers beyond float32."""
 
 Name = Annotated[str, Field(max_length=MOST_CHARACTERS)]
 Names = Annotated[tuple[Name, ...], Field(max_length=MOST_VALUES)]
@@ -45,13 +45,13 @@ T = TypeVar("T")
 
 
 class Travelling(BaseModel):
-    """What travels as JSON: no other fields, no value of another type, never changed."""
+    """Base of models that travel as JSON: strict types, no other fields, immutable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 def read_json(kind: TypeAdapter[T], data: bytes, part: str) -> T:
-    """The JSON text `data`, which is the `part` of a message, as what it should be."""
+    """Parse the JSON text `data`, the `part` of a message, as `kind`."""
     try:
         return kind.validate_json(data, strict=True)
     except ValidationError as error:

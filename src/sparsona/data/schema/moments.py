@@ -1,4 +1,4 @@
-"""Means and deviations that are combined over owners: each sends three numbers a column, never a row."""
+"""Means and deviations combined over owners: each sends three numbers per column, never a row."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ from sparsona.data.dataset import Array
 Doubles = npt.NDArray[np.float64]
 
 ROUNDING = 1e-12
-"""A deviation that is smaller than this part of its mean may be that of a constant."""
+"""A deviation below this fraction of its mean may be rounding of a constant."""
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnMoments:
-    """For each column how many values are known, their mean, and the sum of squared deviations from it."""
+    """Per column: the number of known values, their mean, and the sum of squared deviations."""
 
     count: npt.NDArray[np.int64]
     mean: Doubles
     squares: Doubles
 
     def deviation(self) -> Doubles:
-        """The standard deviation of each column; 1 where it is none, or no more than what sums are rounded by.
+        """Return the standard deviation per column; 1 if it is 0 or within rounding errors.
 
         >>> moments(np.array([[0.1, 1.7e9], [0.1, 1.7e9 + 2], [0.1, 1.7e9 + 4]])).deviation().round(3).tolist()
         [1.0, 1.633]
@@ -34,7 +34,7 @@ class ColumnMoments:
 
 
 def moments(values: Array) -> ColumnMoments:
-    """Of the columns of a matrix, NaN being unknown.
+    """Return the moments of the columns of a matrix; NaN is unknown.
 
     >>> found = moments(np.array([[1.0, 5.0], [3.0, np.nan]]))
     >>> found.count.tolist(), found.mean.tolist(), found.squares.tolist()
@@ -48,7 +48,7 @@ def moments(values: Array) -> ColumnMoments:
 
 
 def pooled(several: Iterable[ColumnMoments]) -> ColumnMoments:
-    """The moments of all rows together, as if they had been in one place (Chan, Golub, LeVeque 1979).
+    """Return the moments of all rows together, as if they were in one place (Chan, Golub, LeVeque 1979).
 
     >>> whole = pooled([moments(np.array([[1.0], [2.0]])), moments(np.array([[6.0]]))])
     >>> whole.mean.tolist(), whole.squares.tolist()

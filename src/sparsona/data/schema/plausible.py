@@ -1,8 +1,8 @@
-"""Statistics that one owner cannot have, measured by those of the others.
+"""Refuse implausible statistics of one owner, compared with the others'.
 
-All owners' inputs are scaled by the agreed mean and deviation: one owner with wrong numbers, by malice or in another
-unit, would make everyone's columns constant. Owners that are merely different stay: on heart-disease, on Covertype by
-area and on MNIST with one class per owner no bound is reached by half.
+All owners' inputs are scaled by the agreed mean and deviation. One owner with wrong numbers, by malice or in another
+unit, would make all owners' columns constant. Honest, different owners pass: on heart-disease, on Covertype by area
+and on MNIST with one class per owner they stay below half of each bound.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,22 +14,21 @@ from sparsona.data.schema.moments import ROUNDING, ColumnMoments, pooled
 from sparsona.errors import DataError
 
 FAR = 100.0
-"""An owner's mean may lie this many times farther from the others' mean than any value of theirs can, and so may its
-deviation."""
+"""Limit for an owner's mean and deviation, in units of the farthest that one value of the others can lie from their
+mean."""
 
 MOVED = 10.0
-"""The factor by which an owner may change the agreed deviation, and how many deviations it may move the mean, in half
-of the columns."""
+"""Limit in half of the columns: the factor of change of the agreed deviation, and the mean's move in deviations."""
 
 FEWEST = 20
-"""Known values of the others. What fewer say of a column is chance."""
+"""Fewest known values of the others by which a column is judged; fewer are chance."""
 
 
 def refuse_implausible(told: Mapping[str, ColumnMoments], columns: Sequence[str]) -> None:
-    """Refuse an owner, which is a key, whose statistics disagree grossly with those of all others together.
+    """Refuse an owner, named by its key, whose statistics disagree grossly with all others'.
 
-    A column is judged where the others know 20 values that are not all the same. With two owners nobody can say who is
-    wrong, so each must only be within reach of the other.
+    A column is judged if the others know 20 values that are not all the same. With two owners it is unknown which one
+    is wrong, so only `FAR` is checked.
 
     >>> ages = ColumnMoments(np.array([50]), np.array([40.0]), np.array([5000.0]))
     >>> refuse_implausible({"a": ages, "b": ages, "c": ages}, ["age"])
@@ -56,8 +55,10 @@ def _nothing(like: ColumnMoments) -> ColumnMoments:
 
 
 def _pooled_after(several: Sequence[ColumnMoments]) -> list[ColumnMoments]:
-    """The moments of all owners that stand after each one, for the last owner first. Not by subtraction from the whole:
-    beside one owner's huge numbers nothing would be left of the others'."""
+    """Yield the pooled moments of all owners after each one, for the last owner first.
+
+    They are not subtracted from the total, because rounding beside one owner's huge numbers would erase the others'.
+    """
     found = [_nothing(several[0])]
     for one in several[:0:-1]:
         found.append(pooled([found[-1], one]))
@@ -69,14 +70,16 @@ def _deviation(of: ColumnMoments) -> Array:
 
 
 def _farness(mine: ColumnMoments, others: ColumnMoments, judged: Array) -> Array:
-    """How far an owner's mean and deviation reach, in units of the farthest that one value of the others can lie from
-    their mean: the root of the sum of their squares."""
+    """Return the distance of an owner's mean and deviation, in units of the others' farthest possible value.
+
+    That value is at most the root of the sum of their squares away from their mean.
+    """
     reach = np.where(judged, np.sqrt(others.squares), 1.0)
     return np.where(judged, np.maximum(np.abs(mine.mean - others.mean), _deviation(mine)) / reach, 0.0)
 
 
 def _movement(whole: ColumnMoments, others: ColumnMoments, judged: Array) -> Array:
-    """The factor by which an owner changes the deviation, or the deviations by which it moves the mean."""
+    """Return the factor by which an owner changes the deviation, or the deviations by which it moves the mean."""
     with_it, without = _deviation(whole), np.where(judged, _deviation(others), 1.0)
     shrunk = without / np.maximum(with_it, np.finfo(np.float64).tiny)
     shift = np.abs(whole.mean - others.mean) / without

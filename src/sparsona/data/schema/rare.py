@@ -1,7 +1,7 @@
-"""Values that only few of a client's rows hold: they are changed before anything is computed from the rows.
+"""Rare values: they are removed before anything is computed from the rows.
 
-A value of fewer than `least` training rows would tell about single rows, by the agreement before round 1 and by the
-update of the input that it becomes. Simulations and nodes call the same function.
+A value of fewer than `least` training rows would reveal single rows: in the agreement before round 1, and in the update
+of its input. Simulations and nodes call the same function.
 """
 
 from collections.abc import Iterable
@@ -16,11 +16,11 @@ from sparsona.errors import DataError
 
 
 def without_rare(rows: Rows, splits: Iterable[ClientSplit], least: int) -> Rows:
-    """The rows, each client's without what fewer than `least` of its training rows have in common.
+    """Return each client's rows without values that fewer than `least` of its training rows share.
 
-    A rare category is missing, a rare token is the unknown word, a column with few known numbers is missing as a whole,
-    and few missing numbers are filled in with the client's mean. Declared columns (bounds) stay as they are. Raises
-    `DataError` for a class of few rows, unless the experiment names the classes.
+    A rare category becomes missing and a rare token the unknown word. A column with few known numbers becomes missing
+    as a whole; few missing numbers are filled in with the client's mean. Declared columns (bounds) stay as they are.
+    Raises `DataError` for a class of few rows, unless the experiment names the classes.
     """
     if least <= 1 or rows.bounds:
         return rows

@@ -1,4 +1,4 @@
-"""Raw rows on their way to a model: whatever holds a schema's columns, with or without a target."""
+"""Encode raw rows for a model: any container of the schema's columns, with or without a target."""
 
 import logging
 from collections.abc import Mapping
@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 
 
 def encode_raw(schema: Schema, given: Any, where: str = "the rows") -> Array:
-    """A model's inputs from raw rows: a table, a mapping of columns, or an array in the order of the schema's columns.
+    """Return a model's inputs from raw rows: a table, a mapping of columns, or an array in the schema's order.
+
     A mapping of single values is one row.
 
     >>> from sparsona.data.schema.schema import Category, Number
@@ -49,11 +50,11 @@ def encode_raw(schema: Schema, given: Any, where: str = "the rows") -> Array:
 
 
 _TOLD: WeakSet[Table] = WeakSet()
-"""Tables of which it was told what a model has not seen: one is often encoded more than once."""
+"""Tables that had their warning: a table is often encoded more than once."""
 
 
 def _warn_of_unseen(schema: Schema, rows: Rows, table: Table) -> None:
-    """Tell of categories that no training row has. They are predicted as if they were missing."""
+    """Warn of categories that no training row has; they are predicted as missing."""
     for feature in schema.features:
         if not isinstance(feature, Category):
             continue

@@ -31,7 +31,7 @@ class Roles:
 
 
 def along_of(spec: str) -> ColumnSplit | None:
-    """What ``random``, ``time:COLUMN``, ``time:COLUMN:GAP`` and ``group:COLUMN`` say.
+    """Parse ``random``, ``time:COLUMN``, ``time:COLUMN:GAP`` and ``group:COLUMN``.
 
     >>> along_of("time:second:2.5"), along_of("random")
     (ColumnSplit(by='time', column='second', gap=2.5), None)
@@ -54,7 +54,7 @@ def along_of(spec: str) -> ColumnSplit | None:
 
 
 def roles_of(table: Table, columns: Columns, along: ColumnSplit | None = None) -> Roles:
-    """Who is what in this table. A column that --drop names need not be here: another owner may have it.
+    """Return the role of each column. A column in --drop may be missing here, since another owner may have it.
 
     >>> import numpy as np
     >>> table = Table("a", "a.csv", {"age": np.zeros(2), "name": np.array(["x", "y"]), "label": np.zeros(2)})
@@ -81,7 +81,7 @@ def roles_of(table: Table, columns: Columns, along: ColumnSplit | None = None) -
 
 
 def _declared(columns: Columns, along: ColumnSplit | None) -> dict[str, tuple[str, ...]]:
-    """The columns that each option names."""
+    """Return the columns that each option names."""
     return {
         "--target": columns.target,
         "--features": columns.features,
@@ -103,7 +103,7 @@ def _check_declared(table: Table, declared: Mapping[str, tuple[str, ...]]) -> No
 
 
 def _dropped(table: Table, columns: Columns, along: ColumnSplit | None, target: tuple[str, ...]) -> dict[str, str]:
-    """The columns that are left out, and why."""
+    """Return the columns that are left out, with the reasons."""
     dropped = {name: "--drop" for name in columns.drop if name in table.columns}
     if columns.client:
         dropped[columns.client] = "the client"
@@ -116,7 +116,7 @@ def _dropped(table: Table, columns: Columns, along: ColumnSplit | None, target: 
 
 
 def check_dropped(tables: Sequence[Table], dropped: Sequence[str]) -> None:
-    """Refuse a column that --drop names and that no owner has. Only who sees all tables can tell."""
+    """Refuse a column in --drop that no owner has; this needs all tables."""
     known = {name for table in tables for name in table.columns}
     for name in dropped:
         if name not in known:
@@ -138,8 +138,10 @@ def _target(table: Table, dropped: tuple[str, ...]) -> str:
 
 
 def _refuse_unasked(table: Table, name: str, categorical: bool) -> None:
-    """Refuse a column that --features does not name and that is hardly meant as one: it counts or names the rows, has
-    no name, or lies beside the samples."""
+    """Refuse an unnamed feature that is probably a mistake: it counts or names rows, or has no name.
+
+    --features accepts it; so is a column beside samples of several axes.
+    """
     if name in table.aside:
         raise DataError(
             f"{table.where} holds {name!r}, which is neither x nor y; "

@@ -1,7 +1,7 @@
-"""Rows that are understood: which columns are features, which the target, what their values are.
+"""Parsed rows: features, target, and their values.
 
-An owner does this alone, with nothing but its own table; several tables are joined only where their owners' columns
-agree. Nothing is learnt here: means, categories and classes are, in :mod:`sparsona.data.schema.exchange`.
+Each owner parses its own table alone; tables are joined only if their columns agree. Means, categories and classes are
+learnt later, in :mod:`sparsona.data.schema.exchange`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Rows:
     """Rows of a table, or samples of more than one axis, with their targets.
 
     `order` names the features as they stand in the table. `numbers` is a float64 matrix of those that are numbers
-    (NaN: missing), in that order; `categories` holds the names of the others (empty: missing). `numeric` says whose
-    names are numbers. `block` holds samples of several axes instead. `target` is float64 with a column a target, or
-    texts. `classes` are the declared names of classes.
-    `along` is the column by which the rows are split, where there is one. `format` is how they were written.
+    (NaN: missing), in that order; `categories` holds the names of the others (empty: missing). `numeric` are the
+    categories named by numbers. `block` holds samples of several axes instead. `target` is float64 with one column per
+    target, or texts. `classes` are the declared names of classes. `along` is the column of the split, if any, `format`
+    the form of the file.
     """
 
     inputs: InputKind
@@ -49,14 +49,14 @@ class Rows:
     spelling: Spelling = "alike"
     classes: tuple[str, ...] = ()
     bounds: tuple[str, ...] = ()
-    """The declared ranges of numbers and names of categories, which the rows keep to."""
+    """The declared ranges of numbers and names of categories; the rows are within them."""
     along: Array | None = None
     dropped: Mapping[str, str] = field(default_factory=dict)
     aside: Mapping[str, Array] = field(default_factory=dict)
-    """Columns that are no features and may say to whom a row belongs, as texts: for a look at the split."""
+    """Columns beside the features that may name a row's person, as texts, to check the split."""
     format: Format = field(default_factory=Format)
     fields: tuple[Field, ...] = ()
-    """The inputs of a sample where there are several; `block` is then their bytes."""
+    """Several inputs per sample; `block` holds their bytes."""
 
     def __len__(self) -> int:
         return len(self.target)
@@ -68,16 +68,16 @@ class Rows:
 
     @property
     def kind(self) -> Kind:
-        """What the target is: classes, numbers or several yes-or-no labels."""
+        """Return the kind of target: classes, numbers or several yes-or-no labels."""
         return kind_of(self.target)
 
     @property
     def tells_classes(self) -> bool:
-        """Whether the target may be classes, whose names all owners must know."""
+        """True if the target may be classes, whose names all owners must know."""
         return tells_classes(self.task, self.targets, self.kind)
 
     def take(self, chosen: Indices) -> Rows:
-        """Some of the rows."""
+        """Return some of the rows."""
         return replace(
             self,
             numbers=self.numbers[chosen],
@@ -90,7 +90,7 @@ class Rows:
 
 
 def understand(table: Table, columns: Columns, along: ColumnSplit | None = None) -> Rows:
-    """One table as its owner declares it; what is ambiguous is an error that names the option which decides it.
+    """Parse one table as its owner declares it; an ambiguity is an error that names the option.
 
     >>> table = Table("a", "a.csv", {"age": np.array([30.0, np.nan]), "label": np.array(["ill", "well"])})
     >>> rows = understand(table, Columns())
@@ -130,13 +130,13 @@ def understand(table: Table, columns: Columns, along: ColumnSplit | None = None)
 
 
 def _one_a_row(names: Array) -> bool:
-    """Whether a column of names tells rows apart, instead of what they have in common."""
+    """True if a column of names has about one value per row."""
     known = names[names != ""]
     return len(known) >= MANY and len(np.unique(known)) > 0.8 * len(known)
 
 
 def _refuse_doubtful(table: Table, name: str) -> None:
-    """A word such as none among names may be one of them, or mean that there is none: only the owner knows."""
+    """Refuse words such as none among names, because only the owner knows if they mean a missing value."""
     if table.format.missing is not None or table.columns[name].dtype.kind not in "US" or name not in table.written:
         return
     for row, cell in enumerate(table.written[name].tolist()):
@@ -156,10 +156,10 @@ def features_of(
     settled: bool = False,
     numeric: Mapping[str, bool] | None = None,
 ) -> Rows:
-    """The features of a table alone, as a model that predicts needs them.
+    """Return the features of a table without a target, for a model that predicts.
 
-    Where it is `settled` which columns hold numbers, an error does not advise to declare them otherwise. `numeric` says
-    of which categories a model has learnt the names as numbers.
+    With `settled` columns, errors do not advise to declare them otherwise. `numeric` are the categories that the model
+    has learnt as numbers.
     """
     numbers = [name for name in features if name not in categorical]
     named = {name: table.names(name, (numeric or {}).get(name)) for name in features if name in categorical}
@@ -180,8 +180,8 @@ def features_of(
 
 
 def one_block(blocks: Sequence[Array]) -> Array:
-    """The samples of all owners one after the other. Those that stand so in memory, or in one mapped file, are not
-    copied.
+    """Return the samples of all owners, concatenated; samples that are adjacent in memory are not copied.
+
 
     >>> whole = np.arange(6).reshape(3, 2)
     >>> np.shares_memory(one_block([whole[:1], whole[1:]]), whole)
@@ -199,7 +199,7 @@ def one_block(blocks: Sequence[Array]) -> Array:
 
 
 def _owner(array: Array) -> object:
-    """What holds the memory of an array: another array, or a mapped file."""
+    """Return the owner of an array's memory: another array, or a mapped file."""
     found: object = array
     while isinstance(found, np.ndarray) and found.base is not None:
         found = found.base
@@ -207,9 +207,9 @@ def _owner(array: Array) -> object:
 
 
 def joined(parts: Sequence[Rows], where: Sequence[str]) -> Rows:
-    """The rows of several owners one after the other, columns in the order of the first. `where` names each part.
+    """Concatenate the rows of several owners, with columns in the order of the first; `where` names each part.
 
-    Only a simulation has all rows in one place. What it checks here owners check by their messages.
+    Only a simulation has all rows in one place; on a network the messages are checked instead.
     """
     first = parts[0]
     for part, place in zip(parts[1:], where[1:], strict=True):
@@ -257,7 +257,7 @@ def _known(values: Array) -> bool:
 
 
 def _numeric(parts: Sequence[Rows]) -> frozenset[str]:
-    """Columns whose names are numbers wherever one is known."""
+    """Return the categorical columns whose known names are all numbers."""
     return frozenset(
         name
         for name in parts[0].categories
@@ -266,8 +266,10 @@ def _numeric(parts: Sequence[Rows]) -> frozenset[str]:
 
 
 def _numbers(table: Table, name: str, settled: bool) -> Array:
-    """A feature as float64, since what float32 holds of a large number may be the same in all rows before it is
-    scaled. What is not a number is named with its place."""
+    """Return a feature as float64; an error names the place of a cell that is not a number.
+
+    Not float32: before scaling it may round large, different numbers to the same one.
+    """
     values = table.columns[name]
     if values.dtype.kind in "US":
         raise DataError(_no_number(table, name, settled))
@@ -317,12 +319,12 @@ def _no_number(table: Table, name: str, settled: bool) -> str:
 
 
 def _and_this(written: Format, cell: str) -> str:
-    """The words that mean a missing value, and one more, as --missing takes them: what it names replaces the others."""
+    """Return the codes of a missing value and one more, as --missing takes them, which replaces the list."""
     return as_option_list([*sorted(written.words - {"", cell.lower()}), cell])
 
 
 def _swapped(cell: str, written: Format) -> float | None:
-    """The number that the cell would be with the other decimal sign."""
+    """Return the cell's number with the other decimal sign."""
     return replace(written, decimal="," if written.decimal == "." else ".").number(cell)
 
 
@@ -365,7 +367,7 @@ def _complete(table: Table, along: ColumnSplit, values: Array, missing: Array) -
 
 
 def _tokens(table: Table, roles: Roles) -> tuple[Table, Roles]:
-    """The columns of a table as the words of a text a row."""
+    """Return the columns of a table as the words of one text per row."""
     block = np.column_stack([table.columns[name] for name in roles.features])
     return replace(table, block=block), replace(roles, features=())
 
@@ -377,7 +379,7 @@ def _input_kind(block: Array, kind: InputKind) -> InputKind:
 
 
 def _block(table: Table, kind: InputKind) -> Array:
-    """Samples of several axes by the rules of `Dataset.inputs`."""
+    """Return samples of several axes by the rules of `Dataset.inputs`."""
     x = table.block
     assert x is not None
     where = table.where

@@ -1,4 +1,4 @@
-"""The agreed schema: how a raw row becomes the inputs of a model, and what its outputs mean."""
+"""The agreed schema: it turns raw rows into inputs of a model, and outputs into answers."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class Number:
 
     @property
     def width(self) -> int:
-        """How many inputs of the net the column becomes."""
+        """Return the number of inputs of the net."""
         return 1 + self.indicator
 
 
 @dataclass(frozen=True)
 class Category:
-    """A column of names. It becomes an input for each of `values`, 1 where it holds that one, else 0.
+    """A column of names. It becomes one input per value in `values`: 1 for the row's value, else 0.
 
-    A missing value, and one that no training row of anybody has, is 0 everywhere. `numeric`: the names are numbers.
+    A missing or unseen value is 0 everywhere. `numeric`: the names are numbers.
     """
 
     column: str
@@ -47,7 +47,7 @@ class Category:
 
     @property
     def width(self) -> int:
-        """How many inputs of the net the column becomes: one a value."""
+        """Return the number of inputs of the net: one per value."""
         return len(self.values)
 
 
@@ -57,11 +57,11 @@ UNKNOWN = 1
 
 @dataclass(frozen=True)
 class Schema:
-    """All that lies between a raw row and a model, and between the model and a word of its owner.
+    """The preprocessing of raw rows, and the meaning of a model's outputs.
 
-    `features` are those of a table, in the order of its columns. Samples of several axes have `shape`, and `mean` and
-    `std` of each channel (images are divided by 255 first). `center` and `spread` are those of a target that is a
-    number: a model gives (target - center) / spread. `numeric_classes`: the classes' names are numbers.
+    `features` are the columns of a table, in its order. Samples of several axes have `shape`, and `mean` and `std` per
+    channel (images are divided by 255 first). For a numeric target the model predicts (target - center) / spread.
+    `numeric_classes`: the classes' names are numbers.
     """
 
     task: Task
@@ -76,37 +76,37 @@ class Schema:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     scaling: Scaling | Literal["published"] = "agreed"
-    """`published`: by constants that came with the data set."""
+    """`published`: by constants of the data set's publisher."""
     vocabulary: int = 0
-    """Of tokens: how many numbers of words there are. A higher one is read as 1, the word that is not known."""
+    """Size of the vocabulary of tokens; a higher token is read as 1, the unknown word."""
     format: Format = field(default_factory=Format)
-    """How the owners' files are written, and those that hold rows to predict."""
+    """The format of the owners' files, also of files with rows to predict."""
     fields: tuple[Field, ...] = ()
-    """The inputs of a sample where there are several."""
+    """The inputs of a sample, if there are several."""
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """The shape of a sample as the model gets it."""
+        """Return the shape of a sample at the model."""
         return (sum(feature.width for feature in self.features),) if self.inputs == "table" else self.shape
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns to learn from, in order."""
+        """Return the feature columns in order."""
         return tuple(feature.column for feature in self.features)
 
     @property
     def categorical(self) -> tuple[str, ...]:
-        """Those of the columns that hold names."""
+        """Return the categorical columns."""
         return tuple(feature.column for feature in self.features if isinstance(feature, Category))
 
     @property
     def batch_scaling(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and deviation by which a batch is scaled when it is made; none where :meth:`encode` has scaled."""
+        """Return the mean and deviation that scale a batch; None if :meth:`encode` has scaled already."""
         later = self.scaling == "published" or (self.inputs == "images" and self.scaling != "own")
         return (self.mean, self.std) if later else ((), ())
 
     def encode(self, rows: Rows) -> Array:
-        """The inputs of a model, of rows that hold the columns in any order.
+        """Return a model's inputs for rows with the columns in any order.
 
         >>> from sparsona.data.schema.rows import features_of
         >>> from sparsona.data.schema.table import Table
@@ -134,7 +134,7 @@ class Schema:
         return out
 
     def encode_block(self, block: Array) -> Array:
-        """Samples of several axes, scaled here or, so that images stay bytes, when a batch is made."""
+        """Return samples of several axes, scaled here or, for images, which stay bytes, in each batch."""
         if self.fields:
             return block
         if self.inputs == "tokens":
@@ -152,7 +152,7 @@ class Schema:
         return wide
 
     def targets_of(self, rows: Rows) -> Array:
-        """Class numbers, -1 for a class that no training row of anybody has; else the numbers themselves."""
+        """Return class numbers, with -1 for unseen classes, or the numeric targets themselves."""
         if self.task != "classification":
             values = rows.target
             return values[:, 0] if values.shape[1] == 1 and self.task == "regression" else values
@@ -163,7 +163,7 @@ class Schema:
         return np.where(order[at] == held, number[at], -1)
 
     def speak(self, predictions: Array) -> Array:
-        """Predictions in the owner's words: the names of classes, as numbers where they are numbers.
+        """Return predictions as the owner's names of classes, as numbers if all names are numbers.
 
         >>> Schema("classification", ("y",), ("-1", "1"), True).speak(np.array([1, 0, 1])).tolist()
         [1, -1, 1]
@@ -176,7 +176,7 @@ class Schema:
         return (named.astype(np.int64) if (named == np.floor(named)).all() else named)[predictions]
 
     def to_json(self) -> dict[str, Any]:
-        """As documented in docs/models.md."""
+        """Return the schema as documented in docs/models.md."""
         tree = asdict(self)
         tree["features"] = [
             {"kind": "number" if isinstance(feature, Number) else "category", **asdict(feature)}
@@ -189,7 +189,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> Schema:
-        """The inverse of :meth:`to_json`.
+        """Invert :meth:`to_json`.
 
         >>> schema = Schema("regression", ("y",), features=(Number("a", 0.5, 2.0), Category("b", ("u",))))
         >>> Schema.from_json(schema.to_json()) == schema
@@ -206,7 +206,7 @@ class Schema:
 
 
 def published_schema(data: Dataset) -> Schema:
-    """The schema of a data set that comes ready, with its publisher's constants."""
+    """Return the schema of a published data set, with its publisher's constants."""
     kinds: dict[str, InputKind] = {"u": "images", "i": "tokens"}
     several = data.targets.ndim == 2
     names = data.class_names or tuple(str(number) for number in range(data.classes))
@@ -226,7 +226,7 @@ def published_schema(data: Dataset) -> Schema:
 
 
 def class_names(rows: Rows) -> Array:
-    """The name of each row's class."""
+    """Return the class name of each row."""
     return names(rows.target if rows.target.ndim == 1 else rows.target[:, 0])
 
 

@@ -1,4 +1,4 @@
-"""Names that differ only in how they are written, as yes and Yes: one thing or two, only their owners know."""
+"""Names that differ only in spelling, as yes and Yes; only their owners know if they mean the same."""
 
 import unicodedata
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ Spelling = Literal["alike", "exact"]
 
 
 def folded(name: str) -> str:
-    """A name without what people write one way or the other: capitals, spaces, composed letters.
+    """Return a name without differences of spelling: capitals, spaces, composed letters.
 
     >>> folded("Type  A") == folded("type a"), folded("u\\u0308ber") == folded("\\u00fcber")
     (True, True)
@@ -19,7 +19,7 @@ def folded(name: str) -> str:
 
 
 def variants(names: Iterable[str]) -> tuple[str, str] | None:
-    """Two of the names that are the same when folded; None where there are no such two.
+    """Return two names that are the same when folded; None if there are none.
 
     >>> variants(["no", "yes", "Yes"]), variants(["a", "b"])
     (('Yes', 'yes'), None)
@@ -32,7 +32,7 @@ def variants(names: Iterable[str]) -> tuple[str, str] | None:
 
 
 def refuse_variants(column: str, names: Mapping[str, Iterable[str]]) -> None:
-    """Refuse a column in which owners, which are the keys, have names that differ only in how they are written."""
+    """Refuse a column in which names differ only in spelling; the keys name the owners."""
     told = {owner: set(own) for owner, own in names.items()}
     found = variants(set().union(*told.values()))
     if found is None:

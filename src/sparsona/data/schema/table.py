@@ -1,4 +1,4 @@
-"""An owner's table as it came: columns by name, and where to find a row if something is wrong with it."""
+"""An owner's raw table: columns by name, and the place of each row for error messages."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from sparsona.data.schema.format import Format
 from sparsona.errors import DataError
 
 MOST_COLUMNS = 100_000
-"""Columns of a table. Each becomes an input of the net, and has a name, statistics and a line in messages."""
+"""Limit of columns: each becomes an input of the net, with a name, statistics and a line in messages."""
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The rows of one owner, or of all where a column says whose a row is.
+    """The rows of one owner, or of all owners if a column names each row's owner.
 
-    `columns` hold numbers (NaN: missing), texts (empty: missing) or dates, one value a row. `block` holds samples of
+    `columns` hold numbers (NaN: missing), texts (empty: missing) or dates, one value per row. `block` holds samples of
     more than one axis, which have no columns. The last `test` rows are the owner's own test part. `lines` are the
     rows' lines in the file `where`. `categories` are columns that their own type declares as categorical; `aside` are
-    columns that are used only where an option names them. `target` names the target where the way in tells it.
+    columns that are used only where an option names them. `target` names the target if the source
+    defines it.
 
-    What cells mean depends on what is declared: until :meth:`read`, the columns `raw` hold texts as they were written,
-    and what `file` gives stands in a file that is still to be opened. Afterwards `written` has these texts.
+    The meaning of cells depends on the declarations: until :meth:`read`, the columns `raw` hold the original texts, and
+    `file` is a file that is still to be opened. Afterwards `written` has the original texts.
     """
 
     owner: str
@@ -45,14 +46,15 @@ class Table:
     written: Mapping[str, Array] = field(default_factory=dict)
     format: Format = field(default_factory=Format)
     several: Mapping[str, Any] | None = None
-    """The inputs by name where a sample has several. They become a `block` of bytes when all owners' are there."""
+    """The inputs by name if a sample has several; they become a `block` of bytes once all owners are known."""
     fields: tuple[Field, ...] = ()
     random: Any = None
-    """The torch Dataset of the block, where it gives other inputs each time."""
+    """The torch Dataset of the block, if its transforms are random."""
 
     def read(self, written: Format, settled: bool = False) -> Table:
-        """The table with its cells read as numbers or texts. Where it is `settled` how it must be written, an error
-        does not advise to declare it otherwise.
+        """Return the table with its cells read as numbers or texts.
+
+        With a `settled` format, errors do not advise to declare it otherwise.
 
         >>> table = Table("a", "a.csv", {"x": np.array(["1,5", "-9"])}, raw=frozenset({"x"}))
         >>> table.read(Format(decimal=",", missing=("-9",))).columns
@@ -68,14 +70,14 @@ class Table:
         return replace(self, columns=columns, raw=frozenset(), written={**self.written, **texts}, format=written)
 
     def cell(self, row: int, column: str) -> str:
-        """What was written there, where it was text; else empty."""
+        """Return the original text of a cell; empty if it was no text."""
         return str(self.written[column][row]).strip() if column in self.written else ""
 
     def names(self, column: str, numeric: bool | None = None) -> tuple[Array, bool]:
-        """The names that a column holds (empty: missing), and whether they are numbers, so that 1 and 1.0 are one name.
+        """Return a column's names (empty: missing), and whether they are numbers, so that 1 and 1.0 are one name.
 
-        A column with codes such as 01 holds texts: 01 and 1 are two. `numeric` says what a model has learnt the column
-        as; what is no number is then named by its text.
+        A column with codes such as 01 holds texts: 01 and 1 are two. `numeric` is the kind that a model has learnt;
+        other cells are then named by their texts.
 
         >>> table = Table("a", "", {"x": np.array(["1", "1.0"]), "y": np.array(["01", "1"])}, raw=frozenset("xy"))
         >>> [table.read(Format()).names(column)[0].tolist() for column in "xy"]
@@ -96,7 +98,7 @@ class Table:
         return np.array([called[cell] for cell in cells], np.str_), numeric
 
     def _refuse_merged(self, column: str, values: Array) -> None:
-        """Whole numbers of float64 that are too large to be told apart are no names."""
+        """Refuse whole numbers that float64 cannot distinguish as names."""
         large = np.flatnonzero(np.abs(values) >= EXACT) if values.dtype.kind == "f" else np.zeros(0, int)
         if len(large):
             raise DataError(
@@ -108,7 +110,7 @@ class Table:
         return len(self.block) if self.block is not None else len(next(iter(self.columns.values())))
 
     def at(self, row: int) -> str:
-        """Where a row stands, for messages: the line of a file, else the row counted from 0.
+        """Return the place of a row for messages: the line of a file, else the row counted from 0.
 
         >>> Table("a", "a.csv", {"x": np.zeros(2)}, lines=np.array([2, 4])).at(1)
         'a.csv, line 4'
@@ -118,9 +120,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Tables:
-    """All tables of a data set. `owned`: each is a client's; else they are for a partition to deal out.
+    """All tables of a data set. `owned`: each belongs to a client; otherwise a partition divides them.
 
-    `columns` is what the publisher declares; what the user declares goes before it.
+    `columns` are the publisher's declarations; the user's take precedence.
     """
 
     name: str
@@ -131,6 +133,6 @@ class Tables:
 
 
 def check_width(columns: int, where: str) -> None:
-    """Refuse a table with more columns than can be looked at one by one."""
+    """Refuse a table with too many columns."""
     if columns > MOST_COLUMNS:
         raise DataError(f"{where} has {columns} columns, at most {MOST_COLUMNS} can be used: drop some")

@@ -1,4 +1,4 @@
-"""The target: what a column of values may be learnt as."""
+"""The target: the tasks that a column of values allows."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -19,12 +19,12 @@ FEW, MOST = 20, 10_000
 """Up to `FEW` whole numbers are classes. More than `MOST` classes are refused."""
 
 TEXTS, IMAGES = 2, 10
-"""Rows for each class from which on more than `FEW` texts are classes, and more than `FEW` numbers beside images and
-other arrays. Beside the columns of a table such numbers are as likely days or doses."""
+"""Rows per class that make more than `FEW` texts classes, and more than `FEW` numbers beside images and other arrays.
+In a table, such numbers are as likely days or doses."""
 
 
 def kind_of(target: Array) -> Kind:
-    """What a target holds.
+    """Return the kind of a target's values.
 
     >>> kind_of(np.array([[1.0], [2.0]])), kind_of(np.array([[1.0], [2.5]])), kind_of(np.array(["a"]))
     ('whole', 'decimal', 'text')
@@ -35,12 +35,12 @@ def kind_of(target: Array) -> Kind:
 
 
 def tells_classes(task: TaskName, targets: Sequence[str], kind: Kind) -> bool:
-    """Whether a target may be classes, whose names all owners must know."""
+    """True if a target may be classes, whose names all owners must know."""
     return task == "classification" or (task == "auto" and len(targets) == 1 and kind != "decimal")
 
 
 def target_of(table: Table, roles: Roles, task: TaskName) -> Array:
-    """The target of each row: texts, or float64 with a column a target. Only a multi-label one may be missing."""
+    """Return the target per row: texts, or float64 with one column per target; only labels may be missing."""
     several = [table.columns[name] for name in roles.target]
     named = roles.target[0] in roles.categorical
     if task != "multilabel" and (len(several) == 1 or task != "auto"):
@@ -87,7 +87,7 @@ def target_of(table: Table, roles: Roles, task: TaskName) -> Array:
 
 
 def infer(task: TaskName, kind: Kind, name: str, classes: int, rows: int, table: bool = True) -> Task:
-    """The task of a target that all owners describe alike; an error that names --task where it could be either.
+    """Return the task of a target that all owners describe alike; the error for an ambiguous one names --task.
 
     >>> infer("auto", "whole", "label", classes=2, rows=100), infer("auto", "decimal", "y", classes=0, rows=100)
     ('classification', 'regression')
@@ -135,7 +135,7 @@ def _refuse_infinite(table: Table, name: str, values: Array) -> None:
 
 
 def _labels(table: Table, targets: tuple[str, ...], several: list[Array], task: TaskName) -> Array:
-    """Several targets: yes or no each (NaN: unknown), or numbers."""
+    """Return several targets: yes or no each (NaN: unknown), or numbers."""
     for name, values in zip(targets, several, strict=True):
         if values.dtype.kind in "USmM":
             raise DataError(f"{table.where}, column {name!r} holds text; several targets must be numbers")

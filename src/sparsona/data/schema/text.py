@@ -1,4 +1,4 @@
-"""Texts and double-precision numbers in messages, which hold neither: as bytes and as their bit patterns."""
+"""Texts and float64 numbers in messages, packed as bytes and bit patterns, since messages hold neither."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from sparsona.message import Message, Numbers
 
 
 def pack_text(tree: Any) -> Numbers:
-    """A tree of lists, dicts, texts and numbers as the bytes of its JSON.
+    """Return a tree of lists, dicts, texts and numbers as the bytes of its JSON.
 
     >>> pack_text(["ä"]).tolist()
     [91, 34, 195, 164, 34, 93]
@@ -21,7 +21,7 @@ def pack_text(tree: Any) -> Numbers:
 
 
 def text_in(message: Message, part: str) -> bytes:
-    """The bytes of the text that a part holds.
+    """Return the bytes of the text in a part.
 
     >>> json.loads(text_in(Message(names=pack_text({"a": [1, "ö"]})), "names"))
     {'a': [1, 'ö']}
@@ -33,12 +33,12 @@ def text_in(message: Message, part: str) -> bytes:
 
 
 def pack_doubles(values: npt.ArrayLike) -> Numbers:
-    """float64 numbers as int64 of the same bits."""
+    """Return float64 numbers as int64 of the same bits."""
     return np.ascontiguousarray(values, np.float64).reshape(-1).view(np.int64)
 
 
 def unpack_doubles(message: Message, part: str, size: int) -> npt.NDArray[np.float64]:
-    """The `size` numbers that the part holds; all must be finite.
+    """Return the `size` finite numbers in a part.
 
     >>> unpack_doubles(Message(mean=pack_doubles([0.1, 2.0])), "mean", 2).tolist()
     [0.1, 2.0]

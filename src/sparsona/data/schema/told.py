@@ -1,4 +1,4 @@
-"""A schema that comes from outside, from a node or a model file: nothing of it is used before all of it is checked."""
+"""Check a schema from outside, from a node or a model file, before any of it is used."""
 
 import codecs
 import math
@@ -12,9 +12,9 @@ from sparsona.data.schema.schema import Category, Number, Schema
 from sparsona.errors import WireError, printable
 
 MOST_INPUTS = 10**8
-"""Numbers of one sample, and of a vocabulary."""
+"""Limit of numbers per sample, and of a vocabulary."""
 MOST_NAMES = 10**6
-"""Columns, categories and classes of one schema together."""
+"""Limit of columns, categories and classes of one schema together."""
 LONGEST_NAME = 10_000
 
 _SCHEMA = TypeAdapter(Schema)
@@ -22,7 +22,7 @@ _CHECKED: dict[type, TypeAdapter[Any]] = {kind: TypeAdapter(kind) for kind in (N
 
 
 def told_schema(tree: Any) -> Schema:
-    """The schema of a JSON tree of any origin; `WireError` if its types, sizes or numbers cannot be used.
+    """Return the schema of an untrusted JSON tree; raises `WireError` for invalid types, sizes or numbers.
 
     >>> told_schema({"task": "regression", "targets": [["y"]], "features": []})
     Traceback (most recent call last):
@@ -47,7 +47,7 @@ def told_schema(tree: Any) -> Schema:
 
 
 def first_problem(error: ValidationError) -> str:
-    """The first problem of a tree from outside, in one printable line without the value."""
+    """Return the first problem of an untrusted tree, in one printable line without the value."""
     first = error.errors(include_url=False, include_input=False)[0]
     return printable(f"{'.'.join(map(str, first['loc']))}: {first['msg']}", 200)
 

@@ -1,4 +1,4 @@
-"""What was understood of the owners' tables and what was decided, to be shown before anything is trained."""
+"""The summary of `data show`: how the owners' tables were read and what was decided."""
 
 from collections.abc import Mapping
 
@@ -10,14 +10,14 @@ from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import Category, Feature, Number, Schema
 
 Line = tuple[str, str, str]
-"""What it is about, what was understood, what was decided."""
+"""Subject, finding, decision."""
 
 MOST = 30
-"""So many columns are shown one by one."""
+"""Number of columns that are shown one by one."""
 
 
 def understood(rows: Rows, splits: Mapping[str, ClientSplit], agreement: Agreement, by: str) -> list[Line]:
-    """A line for the task, each column, what was left out, the clients, the split and the exchange."""
+    """Return lines about the task, each column, left-out columns, the clients, the split and the exchange."""
     schema = next(iter(agreement.schemas.values()))
     train = np.concatenate([split.train for split in splits.values()])
     return [
