@@ -1,18 +1,16 @@
-"""What a hostile client can do to the server of each method: its reply is replaced in every round.
+"""All attacks at full size: mutants, a dishonest organiser, an evil owner on a real network, hostile replies.
 
-    python benchmarks/attacks.py [--methods fedavg,fedpse] [--out attacks.json]
+    python benchmarks/attacks.py [mutants] [organiser] [owners] [replies] [--out runs/attacks.json]
 
-One of four clients attacks. A row is a method, a column an attack. Verdicts:
+The first three are scripts of their own, beside this one. In `replies` one of four clients replaces its reply in every
+round of three. A row is a method, a column an attack. Verdicts:
 
 - refused: the gate or the method has left every such reply out, the sender is named, the others go on
 - harmless: the reply counts, and the server's numbers stay where those of an honest run are
 - poisoned: the server's numbers are not finite, or a hundred times those of an honest run
 - crashed: the run has ended with an error
 
-What a hostile organiser can read of a client's rows: benchmarks/organiser.py. Mutated heads and files:
-benchmarks/mutants.py, which this script runs first (--mutants 0 leaves it out).
-
-It continues where it was stopped: results are kept in --out.
+Without names all four run. Each continues where it was stopped.
 """
 
 from __future__ import annotations
@@ -21,13 +19,14 @@ import argparse
 import json
 import logging
 import math
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import mutants
 import numpy as np
 
 from sparsona.engines.inprocess import InProcess
@@ -43,6 +42,8 @@ from sparsona.testing import tiny_setup
 from sparsona.training.determinism import make_deterministic
 from sparsona.training.local import Local
 
+SCRIPTS = ("mutants", "organiser", "owners")
+PARTS = (*SCRIPTS, "replies")
 BAD = "c1"
 CLIENTS, ROUNDS = 4, 3
 
@@ -212,34 +213,45 @@ def verdict(name: str, attack: str, honest: float) -> str:
     return f"refused {count} x" if refused else "harmless"
 
 
+def replies(names: list[str], out: Path) -> None:
+    """Print the verdict of each method under each attack, and a row per attack."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    table: dict[str, dict[str, str]] = json.loads(out.read_text()) if out.exists() else {}
+    for name in names:
+        row = table.setdefault(name, {})
+        if len(row) < len(ATTACKS):
+            setup = tiny_setup(METHODS.get(name)(), clients=CLIENTS, rounds=ROUNDS)
+            honest = largest(run(setup, InProcess(setup))[0])
+            for attack in ATTACKS:
+                if attack not in row:
+                    row[attack] = verdict(name, attack, honest)
+                    write_atomically(out, json.dumps(table, indent=1))
+        print(f"{name}: {', '.join(f'{attack}: {row[attack]}' for attack in ATTACKS)}", flush=True)
+    print("| attack | refused | harmless | poisoned, crashed or an honest client blamed |\n|---|---|---|---|")
+    for attack in ATTACKS:
+        cells = [table[name][attack] for name in names if table[name][attack] != "nothing travels"]
+        refused = sum(cell.startswith("refused") for cell in cells)
+        harmless = cells.count("harmless")
+        print(f"| {attack} | {refused} | {harmless} | {len(cells) - refused - harmless} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--methods", default="", help="names, separated by commas [all]")
-    parser.add_argument("--mutants", type=int, default=100_000, help="mutated heads and files")
+    parser.add_argument("what", nargs="*", metavar="WHAT", help=f"{', '.join(PARTS)} [all]")
+    parser.add_argument("--methods", default="", help="for replies: names, separated by commas [all]")
     parser.add_argument("--out", type=Path, default=Path("runs/attacks.json"))
     given = parser.parse_args()
-    names = given.methods.split(",") if given.methods else METHODS.names()
+    if unknown := set(given.what) - set(PARTS):
+        parser.error(f"no part {', '.join(sorted(unknown))}: choose of {', '.join(PARTS)}")
+    wanted = given.what or PARTS
     warnings.simplefilter("ignore")
     logging.getLogger("sparsona").setLevel(logging.ERROR)
     make_deterministic()
-    if given.mutants and mutants.report(given.mutants, given.out.with_name("mutants.json")):
-        raise SystemExit(1)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    table: dict[str, dict[str, str]] = json.loads(given.out.read_text()) if given.out.exists() else {}
-    for name in names:
-        row = table.setdefault(name, {})
-        if len(row) == len(ATTACKS):
-            continue
-        setup = tiny_setup(METHODS.get(name)(), clients=CLIENTS, rounds=ROUNDS)
-        honest = largest(run(setup, InProcess(setup))[0])
-        for attack in ATTACKS:
-            if attack not in row:
-                row[attack] = verdict(name, attack, honest)
-                write_atomically(given.out, json.dumps(table, indent=1))
-        print(f"{name}: {', '.join(f'{attack}: {row[attack]}' for attack in ATTACKS)}", flush=True)
-    print(f"\n| method | {' | '.join(ATTACKS)} |\n|{'---|' * (len(ATTACKS) + 1)}")
-    for name in names:
-        print(f"| {name} | {' | '.join(table[name][attack] for attack in ATTACKS)} |")
+    scripts = [Path(__file__).with_name(f"{part}.py") for part in SCRIPTS if part in wanted]
+    failed = [script.stem for script in scripts if subprocess.run([sys.executable, str(script)]).returncode]
+    if "replies" in wanted:
+        replies(given.methods.split(",") if given.methods else METHODS.names(), given.out)
+    sys.exit(", ".join(failed) or 0)
 
 
 if __name__ == "__main__":

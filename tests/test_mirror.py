@@ -31,6 +31,7 @@ WHOLE = {
     "engines/test_evaluation": "what is measured, on every engine",
     "engines/network/test_loop": "server and nodes, with messages but without a network",
     "engines/network/mailbox/test_crashes": "a federation through a mailbox whose processes are killed",
+    "engines/network/mailbox/test_evil": "one evil owner of four, at every message",
     "engines/network/mailbox/test_hosts": "two hosts that share nothing but a folder copied by rsync",
     "engines/network/test_organiser": "what a dishonest organiser can read",
     "engines/network/test_crashes": "a federation on loopback whose processes are killed",

@@ -40,7 +40,7 @@ SPOILED: dict[str, Callable[[bytes, int], bytes]] = {
     "garbage": lambda body, round: bytes(255 - byte for byte in body),
     "oversized": lambda body, round: body + bytes(2**24),
     "not finite": lambda body, round: frame(np.nan, WEIGHTS, round),
-    "stale": lambda body, round: frame(0.0, WEIGHTS, round - 1),
+    "stale": lambda body, round: frame(0.0, WEIGHTS, abs(round - 1)),
     "short": lambda body, round: frame(0.0, 7, round),
 }
 """Bodies that no honest FedAvg client would send in a round."""
@@ -129,8 +129,8 @@ class Federation:
     def experiment(self) -> Experiment:
         return self.prepared.experiment
 
-    def run(self, patience: float = 20.0) -> dict[str, Any]:
-        return NetworkRun(self.carrier, self.home, to_toml(self.experiment), "run", patience).execute()
+    def run(self, patience: float = 20.0, fewest: int = 0) -> dict[str, Any]:
+        return NetworkRun(self.carrier, self.home, to_toml(self.experiment), "run", patience, fewest).execute()
 
     def simulated(self) -> dict[str, Any]:
         return execute(self.prepared).summary

@@ -48,6 +48,9 @@ def run(
     ] = "127.0.0.1:9092",
     name: Annotated[str, typer.Option(help="name of the run; an interrupted run of this name goes on")] = "run",
     patience: Annotated[float, typer.Option(min=1, help="seconds to wait for all nodes")] = 300.0,
+    fewest: Annotated[
+        int, typer.Option(min=0, metavar="N", help="begin without nodes that cannot take part if N can [all must]")
+    ] = 0,
 ) -> None:
     """Run an experiment on the nodes of a SuperLink.
 
@@ -70,7 +73,7 @@ def run(
         out.print(line, highlight=False, markup=False, soft_wrap=True)
 
     try:
-        submit(experiment, superlink, ca, name, patience, say)
+        submit(experiment, superlink, ca, name, patience, say, fewest)
     except KeyboardInterrupt:
         err.print("no longer watching; the run goes on at the server")
         raise typer.Exit(130) from None

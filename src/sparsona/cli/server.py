@@ -28,6 +28,12 @@ def server(
         str, typer.Option(help="with a mailbox: name of the run; an interrupted run of this name goes on")
     ] = "run",
     patience: Annotated[float, typer.Option(min=1, help="with a mailbox: seconds to wait for all nodes")] = 300.0,
+    fewest: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="N", help="with a mailbox: begin without nodes that cannot take part if N can [all must]"
+        ),
+    ] = 0,
     idle: Annotated[float, typer.Option(min=0.05, help="with a mailbox: most seconds between two looks")] = 30.0,
     page: Annotated[str, typer.Option(metavar="[HOST:]PORT", help="show a live page about the runs")] = "",
 ) -> None:
@@ -49,7 +55,7 @@ def server(
         end_like_ctrl_c()
         with page_of(home, page):
             try:
-                MailboxServer(mailbox, key, keys, home, idle).run(agreed, name, patience)
+                MailboxServer(mailbox, key, keys, home, idle).run(agreed, name, patience, fewest)
             except KeyboardInterrupt:
                 out.print(f"stopped; the same command goes on with the run {name}", soft_wrap=True)
                 raise typer.Exit(130) from None

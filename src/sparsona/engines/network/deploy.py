@@ -31,11 +31,17 @@ SPARSONA = Path(__file__).parents[2] / "__main__.py"
 
 
 def submit(
-    experiment: Experiment, superlink: str, ca: Path, name: str, patience: float, say: Callable[[str], None]
+    experiment: Experiment,
+    superlink: str,
+    ca: Path,
+    name: str,
+    patience: float,
+    say: Callable[[str], None],
+    fewest: int = 0,
 ) -> None:
     """Run an experiment on a SuperLink and pass its log on; an error where the run did not end well."""
     with tempfile.TemporaryDirectory(prefix="sparsona-") as scratch:
-        app = write_bundle(Path(scratch) / "app", to_toml(experiment), name, patience)
+        app = write_bundle(Path(scratch) / "app", to_toml(experiment), name, patience, fewest)
         status = Flwr(Path(scratch), superlink, ca).run(app, say)
     if COMPLETED not in status:
         raise RunError(f"the run ended as {status}: the lines above say why")

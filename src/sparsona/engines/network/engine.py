@@ -76,6 +76,8 @@ class MessageExchange:
         self._away: set[ClientId] = set()
         self.late: set[ClientId] = set()
         """The clients that have let the time of a message pass, until they answer again."""
+        self._refused: dict[ClientId, str] = {}
+        """Why the last reply of each client that could not be used was left out."""
         self.on_left_out: Callable[[ClientId, str], None] = lambda client, why: None
         """Told of every reply to an order to train that cannot be used, and why."""
 
@@ -181,8 +183,13 @@ class MessageExchange:
         """Note that a reply cannot be used."""
         why = one_line(why)
         log.warning("the reply of %s is left out: %s", asked.client, why)
+        self._refused[asked.client] = why
         if asked.job is not None and asked.job.kind == "fit":
             self.on_left_out(asked.client, why)
+
+    def unanswered(self, clients: Iterable[ClientId]) -> dict[ClientId, str]:
+        """Why each of these clients has sent no reply that can be used."""
+        return {client: self._refused.pop(client, "it did not answer; its log says why") for client in clients}
 
     def _later(self, one: PendingMessage, why: str) -> None:
         if one.client not in self._away:

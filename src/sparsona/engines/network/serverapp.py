@@ -8,29 +8,24 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from sparsona.base import base_hash, is_file
-from sparsona.data.schema.agreed import schema_of
-from sparsona.data.schema.exchange import LIMIT, Agreement, agree
+from sparsona.data.schema.exchange import Agreement
 from sparsona.data.schema.schema import Schema
-from sparsona.data.schema.told import told_schema
 from sparsona.engines.network.carrier import Carrier
 from sparsona.engines.network.engine import MessageExchange, NetworkEngine, PendingMessage
-from sparsona.engines.network.flower.started.sparsona_records import Head
 from sparsona.engines.network.heads import (
     Agreed,
     Finish,
     Finished,
-    Greeting,
     ModelReady,
     Proposal,
     answer,
-    greeting,
-    ledger_of,
 )
+from sparsona.engines.network.joining import Joined, Lacking, agreed_schema, common_model, joined
 from sparsona.engines.network.setup import RealTime, check_networkable, fingerprint, setup_of, without_data
 from sparsona.errors import InputError, RunError, WireError, one_line, printable
 from sparsona.experiment import Experiment, build, parsed, read, to_toml
@@ -51,11 +46,10 @@ from sparsona.summary import client_scores, summary_of, whole_digest
 from sparsona.system import peak_rss_kb
 from sparsona.terminal import LineFormatter, PlainConsole
 from sparsona.training.determinism import make_deterministic
-from sparsona.wire import Ledger, decode, encode
+from sparsona.wire import Ledger
 from sparsona.words import counted
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 GREETINGS = "greetings.json"
 OWNERS = "(the owners' own)"
@@ -68,26 +62,12 @@ MAX_WEIGHT = 10.0
 """In a mean no client counts more than so many times the median client: nothing but its word is known of its rows."""
 
 
-@dataclass(frozen=True)
-class Joined:
-    """A node that takes part: what it has told at the start, checked."""
-
-    told: Greeting
-    published: Schema | None
-    description: bytes
-    ledger: Ledger
-
-    @property
-    def sizes(self) -> tuple[int, int, int]:
-        """Its rows to train, check and test."""
-        return self.told.sizes
-
-
 class NetworkRun:
     """One run, begun or resumed, in a run directory on the organiser's machine."""
 
-    def __init__(self, carrier: Carrier, home: Path, text: str, name: str, patience: float) -> None:
-        self._carrier, self._text, self._patience = carrier, text, patience
+    def __init__(self, carrier: Carrier, home: Path, text: str, name: str, patience: float, fewest: int = 0) -> None:
+        """`patience`: seconds to wait for the clients. `fewest`: clients to begin with at least; 0: all."""
+        self._carrier, self._text, self._patience, self._fewest = carrier, text, patience, fewest
         self._folder = RunDirectory(home / "runs" / file_stem(name))
         self._run = ""
 
@@ -120,28 +100,20 @@ class NetworkRun:
             write_atomically(file, uuid.uuid4().hex)
         return file.read_text(encoding="ascii")
 
-    def _run_rounds(self, experiment: Experiment, resume: bool) -> dict[str, Any]:
+    def _run_rounds(self, proposed: Experiment, resume: bool) -> dict[str, Any]:
         make_deterministic()
         post = MessageExchange(self._carrier)
-        greetings = self._greet(post, self._wanted(self._carrier.clients), experiment)
-        clients = tuple(sorted(greetings))
-        if experiment.model == "auto":
-            experiment = experiment.model_copy(update={"model": _common_model(greetings)})
-        experiment = experiment.model_copy(
-            update={"clients": len(clients), "schedule": experiment.schedule.among(clients)}
-        )
-        schema, frame = _agreed(greetings)
-        _, method = build(experiment.model_dump(), "the experiment")
-        federation = without_data(schema, {client: one.sizes for client, one in greetings.items()})
-        made = setup_of(experiment, method, schema, clients, federation)
-        setup = replace(made, max_weight=MAX_WEIGHT)
-        experiment = experiment.model_copy(update={"base": base_hash(made.module)})
-        self._folder.write_experiment(to_toml(experiment))
-        self._tell(post, setup, experiment, frame)
+        greetings = self._greet(post, self._wanted(self._carrier.clients), proposed)
+        while True:
+            try:
+                experiment, setup, schema, frame = self._agree(post, greetings, proposed)
+                break
+            except Lacking as lacking:
+                greetings = self._without(greetings, lacking)
         agreement = Agreement(
-            dict.fromkeys(clients, schema),
+            dict.fromkeys(greetings, schema),
             sum((one.ledger for one in greetings.values()), Ledger()),
-            sum((frame[1] for _ in clients), Ledger()) if frame[0] else Ledger(),
+            sum((frame[1] for _ in greetings), Ledger()) if frame[0] else Ledger(),
         )
         self._keep(greetings)
         write_about(self._folder.path, _about(setup, schema, greetings))
@@ -165,6 +137,33 @@ class NetworkRun:
             return self._finish(experiment, setup, rounds, post, agreement)
         finally:
             engine.close()
+
+    def _agree(
+        self, post: MessageExchange, greetings: Mapping[ClientId, Joined], proposed: Experiment
+    ) -> tuple[Experiment, Setup, Schema, tuple[bytes, Ledger]]:
+        """Agree on the experiment, the model and the schema with these clients; raises `Lacking` if one cannot."""
+        clients = tuple(sorted(greetings))
+        decided: dict[str, Any] = {"clients": len(clients), "schedule": proposed.schedule.among(clients)}
+        if proposed.model == "auto":
+            decided["model"] = common_model(greetings)
+        experiment = proposed.model_copy(update=decided)
+        schema, frame = agreed_schema(greetings)
+        _, method = build(experiment.model_dump(), "the experiment")
+        federation = without_data(schema, {client: one.sizes for client, one in greetings.items()})
+        setup = replace(setup_of(experiment, method, schema, clients, federation), max_weight=MAX_WEIGHT)
+        experiment = experiment.model_copy(update={"base": base_hash(setup.module)})
+        self._folder.write_experiment(to_toml(experiment))
+        self._tell(post, setup, experiment, frame)
+        return experiment, setup, schema, frame
+
+    def _without(self, greetings: Mapping[ClientId, Joined], lacking: Lacking) -> dict[ClientId, Joined]:
+        """The clients that are left, if the run may begin with so few; else `lacking` is raised."""
+        left = {client: one for client, one in greetings.items() if client not in lacking.reasons}
+        if not 0 < self._fewest <= len(left):
+            raise lacking
+        for client, reason in lacking.reasons.items():
+            log.warning("the run begins without %s: %s", client, reason)
+        return left
 
     @property
     def _begun(self) -> bool:
@@ -193,12 +192,12 @@ class NetworkRun:
             return {}
         try:
             told = json_of(read_regular(file))
-            return {client: _joined(client, head, bytes.fromhex(body)) for client, (head, body) in told.items()}
+            return {client: joined(client, head, bytes.fromhex(body)) for client, (head, body) in told.items()}
         except (WireError, ValueError, TypeError, AttributeError, KeyError) as error:
             raise RunError(f"{file} is damaged ({printable(error, 200)}): choose another --name") from None
 
     def _greet(self, post: MessageExchange, clients: list[ClientId], experiment: Experiment) -> dict[ClientId, Joined]:
-        """Every client's greeting. One that is absent or sends no valid greeting is named: no run begins without it.
+        """The clients' greetings; raises `Lacking` for those that are absent or send no valid one, if they are needed.
 
         A run that goes on takes what was told when it began. So no client can stop it, or change what was agreed on.
         """
@@ -211,23 +210,18 @@ class NetworkRun:
         post.send(PendingMessage(client, head, b"", until) for client in clients)
         for one, reply, body in post.receive(until):
             try:
-                found[one.client] = _joined(one.client, reply, body)
+                found[one.client] = joined(one.client, reply, body)
             except WireError as error:
                 refused[one.client] = str(error)
-                log.warning("%s cannot take part: %s", one.client, error)
                 continue
             rows = counted(found[one.client].sizes[0], "row")
             print(f"{one_line(one.client)} is here: {rows} to train on", flush=True)
-        missing = [client for client in clients if client not in found and client not in refused]
+        refused |= post.unanswered([client for client in clients if client not in found and client not in refused])
         if kept := self._kept():
-            for client in (*refused, *missing):
-                log.warning("the run goes on; %s takes part again as soon as it answers its orders", client)
+            for client, reason in refused.items():
+                log.warning("%s takes part again as soon as it answers its orders: %s", client, reason)
             return kept
-        if refused:
-            raise _lacking(refused)
-        if missing:
-            raise RunError(f"{', '.join(missing)} did not join; their logs say why. Start them, and deploy again")
-        return found
+        return self._without(found, Lacking(refused)) if refused else found
 
     def _tell(self, post: MessageExchange, setup: Setup, experiment: Experiment, frame: tuple[bytes, Ledger]) -> None:
         """Tell all nodes what was agreed on, and compare the models that they make of it."""
@@ -243,15 +237,12 @@ class NetworkRun:
                 ready.add(one.client)
             except WireError as error:
                 refused[one.client] = str(error)
-        missing = [client for client in setup.task.clients if client not in ready and client not in refused]
-        if self._begun:
-            for client in (*refused, *missing):
-                log.warning("%s is not ready: %s", client, refused.get(client, "it did not answer"))
-            return
-        if refused:
-            raise _lacking(refused)
-        if missing:
-            raise RunError(f"{', '.join(missing)} did not get ready; their logs say why")
+        silent = [client for client in setup.task.clients if client not in ready and client not in refused]
+        refused |= post.unanswered(silent)
+        if refused and not self._begun:
+            raise Lacking(refused)
+        for client, reason in refused.items():
+            log.warning("%s is not ready: %s", client, reason)
 
     def _finish(
         self, experiment: Experiment, setup: Setup, rounds: Rounds, post: MessageExchange, agreement: Agreement
@@ -281,46 +272,6 @@ class NetworkRun:
         write_clients(self._folder.clients_file, clients)
         self._folder.write_summary(summary)
         return summary
-
-
-def _joined(client: ClientId, head: Head, body: bytes) -> Joined:
-    told = greeting(head)
-    if told.name != client:
-        raise WireError(f"the node of its key calls itself {one_line(told.name[:80])!r}")
-    published = None if told.published is None else told_schema(told.published)
-    if (published is None) != bool(body):
-        raise WireError("it tells neither a schema nor a description of its columns, or both")
-    return Joined(told, published, body, ledger_of(told.ledger, body))
-
-
-def _lacking(refused: Mapping[ClientId, str]) -> RunError:
-    """The run cannot begin; which client is the cause, and how to begin without it."""
-    whom = "; ".join(f"{client} cannot take part: {reason}" for client, reason in sorted(refused.items()))
-    return RunError(f"{whom}. To run without it, start sparsona server without its key, and deploy again")
-
-
-def _common_model(joined: Mapping[ClientId, Joined]) -> str:
-    return _shared({client: one.told.model for client, one in joined.items()}, "suggest another model: name one")
-
-
-def _shared(found: Mapping[ClientId, T], how: str) -> T:
-    """What all clients say, or an error that names the few who say otherwise."""
-    several = list(found.values())
-    usual = max(several, key=several.count)
-    others = sorted(client for client, one in found.items() if one != usual)
-    if others:
-        raise RunError(f"the data of {', '.join(others)} {how}")
-    return usual
-
-
-def _agreed(joined: Mapping[ClientId, Joined]) -> tuple[Schema, tuple[bytes, Ledger]]:
-    """The schema of all, and the frame that tells it; none where the data came ready."""
-    how = "are of another kind than the others': give all the same columns, or shares of one set"
-    ready = _shared({client: one.published for client, one in joined.items()}, how)
-    if ready is not None:
-        return ready, (b"", Ledger())
-    frame = encode(agree({client: decode(one.description, LIMIT) for client, one in joined.items()}))
-    return schema_of(decode(frame.data, LIMIT)), (frame.data, frame.ledger)
 
 
 def _about(setup: Setup, schema: Schema, greetings: Mapping[ClientId, Joined]) -> About:

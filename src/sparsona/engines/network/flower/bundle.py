@@ -11,7 +11,7 @@ from sparsona.version import __version__
 EMPTY = '"""Empty: the installed sparsona runs, and no code of a bundle."""\n\napp = None\n'
 
 
-def write_bundle(folder: Path, experiment: str, name: str, patience: float) -> Path:
+def write_bundle(folder: Path, experiment: str, name: str, patience: float, fewest: int = 0) -> Path:
     """An app folder for `flwr run`; `experiment` is TOML, `name` that of the run directory."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [
@@ -33,6 +33,7 @@ def write_bundle(folder: Path, experiment: str, name: str, patience: float) -> P
         f"experiment = {json.dumps(experiment)}",
         f"name = {json.dumps(name)}",
         f"patience = {float(patience)!r}",
+        f"fewest = {fewest}",
     ]
     write_new(folder / "pyproject.toml", ("\n".join(lines) + "\n").encode())
     package = folder / "sparsona_run"

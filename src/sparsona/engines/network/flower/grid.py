@@ -178,7 +178,8 @@ def app(grid: MessageGrid, context: Any) -> None:
             raise InputError("this SuperLink was not started by sparsona server: start that, and deploy again")
         nodes = {client: node.number for client, node in read_nodes(Path(home)).items()}
         experiment, name, patience = str(config["experiment"]), str(config["name"]), float(config["patience"])
-        carry_out(NetworkRun(FlowerCarrier(grid, nodes), Path(home), experiment, name, patience))
+        carrier, fewest = FlowerCarrier(grid, nodes), int(config["fewest"])
+        carry_out(NetworkRun(carrier, Path(home), experiment, name, patience, fewest))
     except SparsonaError as error:
         print(f"{PROBLEM}{one_line(error)}", flush=True)
         raise

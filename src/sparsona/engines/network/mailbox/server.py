@@ -29,7 +29,7 @@ class MailboxServer:
     home: Path
     idle: float = IDLE
 
-    def run(self, experiment: Experiment, name: str, patience: float) -> None:
+    def run(self, experiment: Experiment, name: str, patience: float, fewest: int = 0) -> None:
         """Run an experiment with all registered owners, or go on with an interrupted run of that name."""
         check_networkable(experiment)
         carrier = MailboxCarrier(SharedFolder(self.url), self._seals(), self.idle)
@@ -41,7 +41,7 @@ class MailboxServer:
         with lock:
             carrier.clear()
             try:
-                carry_out(NetworkRun(carrier, self.home, to_toml(experiment), name, patience))
+                carry_out(NetworkRun(carrier, self.home, to_toml(experiment), name, patience, fewest))
             finally:
                 with contextlib.suppress(StoreError):
                     carrier.close()
