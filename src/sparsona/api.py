@@ -234,7 +234,8 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
     joined = list(rounds.finish("adapt", prepared.newcomers))
     agreed = prepared.agreement
     clients = client_scores(setup, run_log, experiment.split.fewest, answers, experts)
-    peak = max(_peak_rss_mb(), getattr(rounds.engine, "peak_rss_mb", 0.0))
+    held = max(peak_rss_kb(), peak_rss_kb(children=True)) / 1024
+    peak = max(held, getattr(rounds.engine, "peak_rss_mb", 0.0))
     whole = whole_digest(rounds.server, rounds.engine.store.digests(setup.task.clients), experiment.base)
     summary = summary_of(experiment, setup, rounds, agreed, clients, whole, peak, answers, prepared.search)
     if joined:
@@ -348,8 +349,3 @@ def _cards(prepared: Prepared) -> Mapping[ClientId, ModelCard]:
         client: ModelCard(client, *named, numbers, schema, chain, trained=trained)
         for client, schema in prepared.agreement.schemas.items()
     }
-
-
-def _peak_rss_mb() -> float:
-    """The most memory that this process or one of its workers has held."""
-    return max(peak_rss_kb(), peak_rss_kb(children=True)) / 1024

@@ -240,9 +240,9 @@ def _made(kind: type[Method[Any, Any]], name: str, options: Mapping[str, Any]) -
     return method
 
 
-def option_names(kind: type[Method[Any, Any]]) -> list[str]:
-    """The names of a method's options."""
-    return [f.name for f in dataclasses.fields(kind)]
+def option_names(kind: type[Method[Any, Any]] | None) -> list[str]:
+    """The names of a method's options; none without a method."""
+    return [] if kind is None else [f.name for f in dataclasses.fields(kind)]
 
 
 def explain(error: ValidationError) -> str:
@@ -306,7 +306,7 @@ def placed(keywords: Mapping[str, Any], kind: type[Method[Any, Any]] | None) -> 
     >>> placed({"lr": 0.05, "mu": 0.5, "rounds": 3, "server.lr": 1.0}, METHODS.get("fedprox"))
     {'training': {'lr': 0.05}, 'options': {'mu': 0.5, 'server': {'lr': 1.0}}, 'rounds': 3}
     """
-    own = _own(kind)
+    own = option_names(kind)
     out: dict[str, Any] = {}
     for key, value in sorted(
         keywords.items(), key=lambda item: item[0] not in (*SECTIONS, "options")
@@ -322,19 +322,15 @@ def placed(keywords: Mapping[str, Any], kind: type[Method[Any, Any]] | None) -> 
     return out
 
 
-def _own(kind: type[Method[Any, Any]] | None) -> list[str]:
-    return [] if kind is None else option_names(kind)
-
-
 def _path(key: str, kind: type[Method[Any, Any]] | None) -> list[str]:
     """Where a key stands: an option of the method below `options`, a setting in its section, others as they say."""
     path = key.split(".")
-    if path[0] in _own(kind):
+    if path[0] in option_names(kind):
         return ["options", *path]
     if len(path) > 1 or key in Experiment.model_fields:
         return path
     if key not in SECTION_OF:
-        known = [*_own(kind), *SECTION_OF, *Experiment.model_fields]
+        known = [*option_names(kind), *SECTION_OF, *Experiment.model_fields]
         raise InputError(f"--set: nothing is called {key!r}{suggest(key, known)}")
     return [SECTION_OF[key], key]
 

@@ -182,7 +182,9 @@ def prepare(
         clients = earlier.clients
     if schedule is None:
         experiment = experiment.model_copy(update={"schedule": experiment.schedule.among(clients)})
-    shape = _shape(dataset)
+    shape = tuple(dataset.inputs.shape[1:])
+    if dataset.has_missing:  # beside each column stands whether it was missing
+        shape = (2 * shape[0], *shape[1:])
     if dataset.redrawn is not None:
         varied = dataclasses.replace(experiment.training, augment=True)
         experiment = experiment.model_copy(update={"training": varied})
@@ -350,12 +352,6 @@ def _newcomers(federation: Federation, share: float, chance: Chance) -> tuple[Cl
         raise InputError(f"new_clients={share:g} of {len(names)} clients leaves {count} new ones: change either")
     chosen = chance.rng("newcomers").choice(len(names), count, replace=False)
     return tuple(names[i] for i in sorted(chosen))
-
-
-def _shape(data: Dataset) -> tuple[int, ...]:
-    """The shape of a prepared sample: missing values double a table's columns."""
-    shape = tuple(data.inputs.shape[1:])
-    return (2 * shape[0], *shape[1:]) if data.has_missing else shape
 
 
 def _module(

@@ -60,7 +60,7 @@ def summary_of(
         "metrics": list(setup.objective.metric_names),
         **_scores(setup.objective.metric_names, run_log),
         "validation": {point: score for point in POINTS if (score := run_log.validated(point)) is not None},
-        "picked": _picked(run_log),
+        "picked": {p: {"round": r.round, **r.scores[p]} for p in POINTS if (r := run_log.picked(p)) is not None},
         "loss": run_log.losses.told(),
         "bytes": {
             "up": up.total + (search.up if search else 0),
@@ -218,7 +218,9 @@ def client_scores(
             one = _metric_of(metric, setup.objective.metrics)
             if "pre" in points and metric != "accuracy" and one is not None and client in (answers or {}):
                 rng = setup.task.chance.rng("bootstrap", client=client)
-                points["pre"] = _with_bounds(points["pre"], bootstrap(one, (answers or {})[client], rng))
+                low, high = bootstrap(one, (answers or {})[client], rng)
+                if not math.isnan(points["pre"].value):
+                    points["pre"] = Score(points["pre"].value, low, high)
         scores = by_metric.pop(first, {})
         sizes = len(split.train), len(split.validation), rows
         out.append(ClientScores(client, *sizes, scores, by_metric, (experts or {}).get(client, ())))
@@ -230,15 +232,5 @@ def _metric_of(name: str, measured: Sequence[Metric]) -> Metric | None:
     return next((one for one in measured if one.name == name), known(name))
 
 
-def _with_bounds(score: Score, bounds: tuple[float, float]) -> Score:
-    """A score with another interval; one that is no number has none."""
-    return score if math.isnan(score.value) else Score(score.value, *bounds)
-
-
 def _parts(ledger: Ledger) -> dict[str, float]:
     return {kind: value for kind, value in asdict(ledger).items() if value}
-
-
-def _picked(run_log: RunLog) -> dict[str, Any]:
-    picks = {point: run_log.picked(point) for point in POINTS}
-    return {p: {"round": r.round, **r.scores[p]} for p, r in picks.items() if r is not None}

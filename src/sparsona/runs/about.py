@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from sparsona.data.schema.rows import Rows
 
 FILE = "about.json"
+distributions = cache(packages_distributions)
+"""The distributions that each top-level module comes from."""
 
 
 @dataclass(frozen=True)
@@ -202,13 +204,8 @@ def source_commit() -> str:
 def imported_packages() -> dict[str, str]:
     """Return the version of every distribution of which a module is imported."""
     names = {name.partition(".")[0] for name in sys.modules}
-    found = {one for name, several in _distributions().items() if name in names for one in several}
+    found = {one for name, several in distributions().items() if name in names for one in several}
     return {name: version(name) for name in sorted(found, key=str.lower)}
-
-
-@cache
-def _distributions() -> Mapping[str, list[str]]:
-    return packages_distributions()
 
 
 def changed_since(folder: Path) -> list[str]:
@@ -217,15 +214,9 @@ def changed_since(folder: Path) -> list[str]:
     before = {**then.packages, **then.environment}
     after = {**imported_packages(), **environment()}
     shared = {name for name in before.keys() & after.keys() if before[name] != after[name]}
-    gone = {name for name in then.packages if name not in after and not _is_there(name)}
+    installed = {one for several in distributions().values() for one in several}
+    gone = then.packages.keys() - after.keys() - installed
     return [f"{name} was {before[name]}, is {after.get(name, 'not installed')}" for name in sorted(shared | gone)]
-
-
-def _is_there(package: str) -> bool:
-    try:
-        return bool(version(package))
-    except PackageNotFoundError:
-        return False
 
 
 def command_line() -> tuple[str, ...]:
