@@ -22,12 +22,10 @@ BASES = {
     "InProcess": "engines/inprocess.py",
     "GlobalModel": "methods/_averaging.py",
     "Averaging": "methods/_averaging.py",
-    "Stateless": "methods/_averaging.py",
     "SplitModel": "methods/_split.py",
     "Masked": "methods/_masked.py",
     "Rebasing": "methods/_rebasing.py",
     "BySimilarity": "methods/_similar.py",
-    "LocalMethod": "methods/_alone.py",
     "LocalExpert": "methods/_alone.py",
 }
 """Classes whose subclasses need not explain again what they override."""

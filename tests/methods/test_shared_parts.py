@@ -12,6 +12,7 @@ from torch import nn
 from sparsona.errors import InputError
 from sparsona.experiment import assign, build, make_method
 from sparsona.message import Message
+from sparsona.method import Method
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
 from sparsona.methods.fedthin import FedThin
@@ -58,6 +59,12 @@ def test_fedavg_with_a_server_step_moves_beyond_the_mean() -> None:
     assert first.weights.tolist() == [4, 4]
     again = [(client, Message(weights=first.weights, examples=1)) for client, _ in replies]
     assert answered(method, first, again, LINE).weights.tolist() == [6, 6]
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_a_method_has_one_family_at_most(name: str) -> None:
+    between = [kind for kind in METHODS.get(name).__mro__[1:] if issubclass(kind, Method) and kind is not Method]
+    assert len(between) <= 1, f"{name} is spread over {', '.join(kind.__name__ for kind in between)}"
 
 
 GROUPED = [name for name in METHODS.names() if groups(METHODS.get(name))]

@@ -9,27 +9,8 @@ from sparsona.errors import InputError
 from sparsona.experts.alone import ExpertName, constant_answer, train_expert
 from sparsona.experts.refitted import Refitted
 from sparsona.message import Message
-from sparsona.method import Arrival, C, ClientId, Fit, Method, Model, Queries, ServerContext, Steps, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, Model, Queries, ServerContext, Steps, Task
 from sparsona.training.local import Local
-
-
-@dataclass(frozen=True)
-class LocalMethod(Method[None, C], ABC):
-    """A method whose clients train alone: the server has nothing to say and nothing to learn."""
-
-    alone: ClassVar[bool] = True
-
-    def start_server(self, task: Task) -> None:
-        """The server remembers nothing."""
-        return None
-
-    def send(self, server: None, to: ClientId, context: ServerContext) -> Message:
-        """Send nothing."""
-        return Message()
-
-    def aggregate(self, server: None, arrivals: Sequence[Arrival], context: ServerContext) -> None:
-        """Learn nothing."""
-        return None
 
 
 @dataclass(frozen=True)
@@ -40,20 +21,33 @@ class AloneState:
 
 
 @dataclass(frozen=True)
-class LocalExpert(LocalMethod[AloneState], ABC):
-    """A method whose clients train the expert of a name."""
+class LocalExpert(Method[None, AloneState], ABC):
+    """A method whose clients train the expert of a name: the server has nothing to say and nothing to learn."""
 
+    alone: ClassVar[bool] = True
     expert: ClassVar[ExpertName]
     unused: ClassVar[tuple[str, ...]] = ("lr",)
+
+    def start_server(self, task: Task) -> None:
+        """The server remembers nothing."""
+        return None
 
     def start_client(self, task: Task, client: ClientId) -> AloneState:
         """A client begins without an expert."""
         return AloneState()
 
+    def send(self, server: None, to: ClientId, context: ServerContext) -> Message:
+        """Send nothing."""
+        return Message()
+
     def fit(self, state: AloneState, down: Message, local: Local) -> Fit[AloneState]:
         """Train the expert in the client's first turn; later turns change nothing."""
         expert = state.expert or train_expert(self.expert, local)
         return Fit(AloneState(expert), Message(), expert)
+
+    def aggregate(self, server: None, arrivals: Sequence[Arrival], context: ServerContext) -> None:
+        """Learn nothing."""
+        return None
 
     def queries(self, steps: Steps) -> Queries:
         """Refuse a privacy budget."""

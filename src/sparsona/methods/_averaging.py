@@ -1,11 +1,11 @@
-"""What methods with one global model share: its server, which all clients download, and FedAvg's clients."""
+"""What methods with one global model share: its server, which all clients download."""
 
 from abc import ABC
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, C, ClientId, Fit, Method, Model, ServerContext, Task
+from sparsona.method import Arrival, C, ClientId, Method, Model, ServerContext, Task
 from sparsona.ops.robust import MergeRule, merged
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.training.local import Local
@@ -45,25 +45,20 @@ class GlobalModel(Method[ServerState, C], ABC):
 
 
 @dataclass(frozen=True)
-class Averaging(GlobalModel[C], ABC):
-    """A method whose global model is the mean of the clients' models, as FedAvg's."""
+class Averaging(Method[ServerState, C], ABC):
+    """A method whose global model is the mean of the clients' models, as FedAvg's; the clients are up to the method."""
 
+    server: ServerStep = field(default=PLAIN_STEP, kw_only=True)
     merge: MergeRule = field(default="mean", kw_only=True)
+
+    def start_server(self, task: Task) -> ServerState:
+        """The server has the initial model."""
+        return ServerState(task.initial)
+
+    def send(self, server: ServerState, to: ClientId, context: ServerContext) -> Message:
+        """Send the global model."""
+        return Message(weights=server.weights)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         """Step towards the mean of the models that came."""
         return server.towards(mean_weights(server.weights, arrivals, self.merge), self.server)
-
-
-@dataclass(frozen=True)
-class Stateless(Averaging[None], ABC):
-    """FedAvg, of which a method replaces the training or the use. Its clients remember nothing."""
-
-    def start_client(self, task: Task, client: ClientId) -> None:
-        """A client remembers nothing."""
-        return None
-
-    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
-        """Train the global model and send it back."""
-        trained = local.train(received(down, local)).weights
-        return Fit(None, Message(weights=trained, examples=local.examples), trained)

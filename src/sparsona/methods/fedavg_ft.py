@@ -4,19 +4,26 @@ Agnostic Meta Learning", 2019. FedAvg; before it is used, a client trains a priv
 from dataclasses import dataclass, replace
 
 from sparsona.message import Message, Vector
-from sparsona.method import Queries, Steps
+from sparsona.method import ClientId, Fit, Queries, Steps, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Stateless, received
+from sparsona.methods._averaging import Averaging, received
 from sparsona.options import option
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class FedAvgFT(Stateless):
+class FedAvgFT(Averaging[None]):
     """FedAvg whose clients fine-tune the global model before they use it."""
 
     ft_epochs: int = option(1, "epochs of fine-tuning", ge=1)
+
+    def start_client(self, task: Task, client: ClientId) -> None:
+        return None
+
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
+        trained = local.train(received(down, local)).weights
+        return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
     def queries(self, steps: Steps) -> Queries:
         return Queries(steps(), use=steps(epochs=self.ft_epochs, steps=None))

@@ -6,19 +6,26 @@ next training, so that its step reaches the server; their text has it as here.""
 from dataclasses import dataclass, replace
 
 from sparsona.message import Message, Vector
-from sparsona.method import Queries, Steps
+from sparsona.method import ClientId, Fit, Queries, Steps, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Stateless, received
+from sparsona.methods._averaging import Averaging, received
 from sparsona.options import option
 from sparsona.training.local import Local
 
 
 @METHODS.add
 @dataclass(frozen=True)
-class FedUpdate(Stateless):
+class FedUpdate(Averaging[None]):
     """FedAvg whose clients take a few steps on local batches before they use the global model."""
 
     ft_steps: int = option(1, "number of steps", ge=1)
+
+    def start_client(self, task: Task, client: ClientId) -> None:
+        return None
+
+    def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
+        trained = local.train(received(down, local)).weights
+        return Fit(None, Message(weights=trained, examples=local.examples), trained)
 
     def queries(self, steps: Steps) -> Queries:
         return Queries(steps(), use=steps(steps=self.ft_steps))

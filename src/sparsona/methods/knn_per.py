@@ -12,9 +12,9 @@ from sparsona.data.dataset import Array, Indices
 from sparsona.errors import InputError
 from sparsona.layout import Forward
 from sparsona.message import Message, Vector
-from sparsona.method import Fit, Queries, Steps, Task
+from sparsona.method import ClientId, Fit, Queries, Steps, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Stateless, received
+from sparsona.methods._averaging import Averaging, received
 from sparsona.ops.server import ServerState
 from sparsona.options import option
 from sparsona.training.local import Local
@@ -47,7 +47,7 @@ class Neighbours:
 
 @METHODS.add
 @dataclass(frozen=True)
-class KnnPer(Stateless):
+class KnnPer(Averaging[None]):
     """A global model, and votes of the client's nearest training examples among its embeddings."""
 
     neighbours: int = option(10, "number of nearest training examples that vote", ge=1)
@@ -58,7 +58,10 @@ class KnnPer(Stateless):
     def start_server(self, task: Task) -> ServerState:
         if not task.classes:
             raise InputError("knn-per votes for classes: it needs a data set with classes")
-        return super().start_server(task)
+        return ServerState(task.initial)
+
+    def start_client(self, task: Task, client: ClientId) -> None:
+        return None
 
     def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         trained = local.train(received(down, local)).weights

@@ -9,9 +9,9 @@ import numpy as np
 
 from sparsona.errors import InputError
 from sparsona.message import Message, Vector
-from sparsona.method import Fit, Queries, Steps
+from sparsona.method import ClientId, Fit, Queries, Steps, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Stateless, received
+from sparsona.methods._averaging import Averaging, received
 from sparsona.options import option
 from sparsona.training.local import Local
 from sparsona.training.minibatch import Minibatch, Vectors
@@ -22,7 +22,7 @@ ALPHA = 0.01
 
 @METHODS.add
 @dataclass(frozen=True)
-class PerFedAvg(Stateless):
+class PerFedAvg(Averaging[None]):
     """A global model to start from: each client takes one step of its own before use."""
 
     alpha: float | None = option(None, "inner step size (not given: 0.01; variant repository: training.lr)", gt=0)
@@ -31,6 +31,9 @@ class PerFedAvg(Stateless):
     variant: Literal["paper", "repository"] = option(
         "paper", "repository: as SPFL's authors, two plain steps of training.lr per batch, and none before use"
     )
+
+    def start_client(self, task: Task, client: ClientId) -> None:
+        return None
 
     def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         usual = local.rate if self.variant == "repository" else ALPHA
