@@ -1,4 +1,4 @@
-"""A model by its spec: the net that ``mlp:200`` names, for samples of a shape."""
+"""Build a model from its spec, such as ``mlp:200``, for samples of a shape."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,11 +13,11 @@ from sparsona.system import free_memory
 
 TEXT = "text-embedding"
 BYTES_PER_WEIGHT = 12
-"""A net needs its weights, their gradients, and a vector of the weights."""
+"""Memory of a net: its weights, their gradients, and a vector of the weights."""
 
 
 def build_model(spec: str, shape: tuple[int, ...], outputs: int, vocabulary: int = 0) -> nn.Module:
-    """The net, with weights from torch's generator. `vocabulary` is that of tokens, 0 where there are none.
+    """Build a net with weights from torch's generator; `vocabulary` is the number of tokens, or 0.
 
     >>> build_model("logistic", (4,), 2).fc1
     Linear(in_features=4, out_features=2, bias=True)
@@ -34,7 +34,7 @@ def build_model(spec: str, shape: tuple[int, ...], outputs: int, vocabulary: int
 
 
 def weights_of(spec: str, shape: tuple[int, ...], outputs: int, vocabulary: int = 0) -> int:
-    """How many weights the net has, counted without taking their memory.
+    """Return the number of weights of a net, counted without allocating them.
 
     >>> weights_of("logistic", (4,), 2)
     10
@@ -43,7 +43,7 @@ def weights_of(spec: str, shape: tuple[int, ...], outputs: int, vocabulary: int 
 
 
 def _counted(make: Callable[[], nn.Module]) -> int:
-    """The weights of a net on torch's device without memory; 0 where it cannot be built there. No chance is used."""
+    """Count the weights on torch's meta device; 0 if the net cannot be built there."""
     state = torch.get_rng_state()
     try:
         with torch.device("meta"):
@@ -55,7 +55,7 @@ def _counted(make: Callable[[], nn.Module]) -> int:
 
 
 def _maker(spec: str, shape: tuple[int, ...], outputs: int, vocabulary: int) -> Callable[[], nn.Module]:
-    """Builds the net that a spec names."""
+    """Return the function that builds the net of a spec."""
     name = split_spec(spec)[0]
     builder = MODELS.get(name)
     if vocabulary and name != TEXT:

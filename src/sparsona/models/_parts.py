@@ -1,4 +1,4 @@
-"""What the models share: checks of a sample's shape, and the net of two convolutions that most papers use."""
+"""Helpers of all models: checks of a sample's shape, and the net of two convolutions that most papers use."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -7,7 +7,7 @@ from sparsona.errors import InputError
 
 
 def image_shape(model: str, shape: tuple[int, ...], smallest: int) -> tuple[int, int, int]:
-    """`shape` as (channels, height, width), or an error that says what `model` can take.
+    """Return `shape` as (channels, height, width); the error names the shapes that `model` takes.
 
     >>> image_shape("leaf-cnn", (1, 28, 28), smallest=16)
     (1, 28, 28)

@@ -2,7 +2,7 @@
 
 Achieving Personalized Federated Learning with Sparse Local Models (FedSpa); after Simonyan and Zisserman:
 Very Deep Convolutional Networks for Large-Scale Image Recognition, ICLR 2015. Group norm (Wu and He, ECCV
-2018) has no running statistics, so that all there is to know of the net travels as weights.
+2018) has no running statistics, so the whole net travels as weights.
 """
 
 import torch.nn.functional as F

@@ -1,4 +1,4 @@
-"""Element-wise aggregation: the mean of sparse vectors at each position, over those who sent that position."""
+"""Element-wise aggregation: the mean of sparse vectors at each position, over the clients that sent it."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -12,16 +12,15 @@ from sparsona.message import Sparse, Vector
 Sums = npt.NDArray[np.float64]
 
 TOGETHER, BLOCK = 8, 1024
-"""How many replies are folded in together, and how many positions at a time."""
+"""Number of replies that are folded in together, and positions per block."""
 
 NOTHING = Sparse(0, np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 
 def elementwise_mean(size: int, replies: Iterable[tuple[float, Sparse]], absent: bool = False) -> Vector:
-    """The mean by weights at each position; 0 where nobody sent one. With `absent`, who sent nothing counts as zero.
+    """Return the weighted mean at each position; 0 if no client sent it. With `absent`, missing values count as 0.
 
-    One pass with a few sparse vectors in memory; sums are in float64, in the order of the replies. A value that is
-    sent counts even if it is 0.
+    One pass with a few sparse vectors in memory; sums are in float64, in the order of the replies. A sent 0 counts.
 
     >>> sparse = [Sparse(2, np.array([i]), np.array([v], np.float32)) for i, v in ((1, 1), (0, 2), (1, 3))]
     >>> elementwise_mean(2, [(1, s) for s in sparse])
@@ -42,7 +41,7 @@ def elementwise_mean(size: int, replies: Iterable[tuple[float, Sparse]], absent:
 
 @compiled
 def _fold(sums: Sums, places: tuple[Places, ...], values: tuple[Vector, ...], shares: tuple[float, ...]) -> None:
-    """Block by block of the positions, so that the block stays near while one reply after the other is added."""
+    """Add replies block by block of positions, so that a block stays in the cache."""
     two, one = np.uint64(2), np.uint64(1)
     at = np.zeros(len(places), np.int64)
     for stop in range(BLOCK, len(sums) // 2 + BLOCK, BLOCK):

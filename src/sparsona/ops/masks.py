@@ -1,4 +1,4 @@
-"""Masks: which weights of a model are active. At rest a mask is a bit a weight."""
+"""Masks: which weights of a model are active. A stored mask takes one bit per weight."""
 
 from collections.abc import Callable, Iterable, Sequence
 from math import ceil, cos, pi
@@ -17,7 +17,7 @@ Bits: TypeAlias = npt.NDArray[np.uint8]
 
 
 def pack(mask: Mask) -> Bits:
-    """The mask as bits, eight to a byte.
+    """Return the mask as bits, eight per byte.
 
     >>> pack(np.array([True, False, True])), unpack(pack(np.array([True, False, True])), 3)
     (array([5], dtype=uint8), array([ True, False,  True]))
@@ -26,12 +26,12 @@ def pack(mask: Mask) -> Bits:
 
 
 def unpack(bits: Bits, size: int) -> Mask:
-    """The mask of `size` entries that :func:`pack` made bits of."""
+    """Return the mask of `size` entries from its bits."""
     return np.unpackbits(bits, count=size, bitorder="little").view(np.bool_)
 
 
 def scatter(mask: Mask, values: Vector) -> Vector:
-    """The vector that has `values` where `mask` is active, and zeros elsewhere.
+    """Return the vector with `values` at active entries of `mask`, and zeros elsewhere.
 
     >>> scatter(np.array([True, False, True]), np.array([5, 7], np.float32))
     array([5., 0., 7.], dtype=float32)
@@ -43,7 +43,7 @@ def scatter(mask: Mask, values: Vector) -> Vector:
 
 @compiled
 def _scattered(mask: Mask, values: Vector) -> Vector:
-    """`values` has one entry more than the mask: to look for a place and to take its bits is quicker than to choose."""
+    """Scatter without branches, for speed: `values` has one entry more than the mask."""
     out, bits, ones, at = np.empty(len(mask), np.uint32), values.view(np.uint32), mask.view(np.uint8), u64(0)
     for i in range(len(mask)):
         one = u64(ones[i])  # of a truth value the compiler would make a branch, and guess wrong half of the time
@@ -53,7 +53,7 @@ def _scattered(mask: Mask, values: Vector) -> Vector:
 
 
 def gather(mask: Mask, vector: Vector) -> Vector:
-    """The entries of `vector` where `mask` is active.
+    """Return the entries of `vector` where `mask` is active.
 
     >>> gather(np.array([True, False, True]), np.array([5, 6, 7], np.float32))
     array([5., 7.], dtype=float32)
@@ -71,7 +71,7 @@ def _gathered(mask: Mask, vector: Vector, count: int) -> Vector:
 
 
 def flipped(mask: Mask, change: Positions) -> Mask:
-    """The mask after a change that a peer has sent.
+    """Return the mask after a change that a peer has sent.
 
     >>> flipped(np.array([True, False, True]), Positions(3, np.array([0, 1])))
     array([False,  True,  True])
@@ -84,7 +84,7 @@ def flipped(mask: Mask, change: Positions) -> Mask:
 
 
 def random_mask(layout: Layout, counts: Sequence[int], rng: Callable[[int], np.random.Generator]) -> Mask:
-    """So many active entries in each tensor, by a random permutation; `rng` gives a generator a tensor."""
+    """Return a mask with `counts` active entries per tensor, by random permutations; `rng` gives one generator each."""
     mask = np.ones(layout.size, np.bool_)
     for i, (tensor, count) in enumerate(zip(layout.tensors, counts, strict=True)):
         if count < tensor.size:
@@ -93,7 +93,7 @@ def random_mask(layout: Layout, counts: Sequence[int], rng: Callable[[int], np.r
 
 
 def annealed(rate: float, round: int, rounds: int) -> float:
-    """Cosine annealing from `rate` in round 0 to exactly 0 in the last one.
+    """Return `rate` after cosine annealing from round 0 to exactly 0 in the last round.
 
     >>> annealed(0.5, 0, 11), annealed(0.5, 5, 11), annealed(0.5, 10, 11), annealed(0.5, 0, 1)
     (0.5, 0.25, 0.0, 0.0)
@@ -103,11 +103,10 @@ def annealed(rate: float, round: int, rounds: int) -> float:
 
 
 def regrown(active: Mask, weights: Vector, scores: Vector, rate: float, spans: Iterable[slice] | None = None) -> Mask:
-    """The next mask, span by span (all is one span if none are given): ceil(rate * active) entries of least weight go,
-    those of highest score come.
+    """Return the next mask: per span, ceil(rate * active) entries of least weight go, those of highest score come.
 
-    All inactive entries may come, those that have just gone too; of equals the first go and come. The number of active
-    entries stays the same.
+    Without `spans` the whole vector is one span. Any inactive entry may come, also one that has just gone; of equals
+    the first go and come. The number of active entries stays the same.
 
     >>> weights, scores = np.array([3, 1, 2, 0, 0], np.float32), np.array([9, 9, 1, 0, 2], np.float32)
     >>> regrown(np.array([True, True, True, False, False]), weights, scores, 0.5)
@@ -120,7 +119,7 @@ def regrown(active: Mask, weights: Vector, scores: Vector, rate: float, spans: I
 
 @compiled
 def _regrown(active: Mask, weights: Magnitudes, scores: Magnitudes, rate: float, bounds: Ints) -> Mask:
-    """A magnitude of zero counts, too: weights' are subtracted from the largest one, and scores' rise by one."""
+    """Regrow one span; weights are subtracted from the largest and scores rise by one, so that zeros count."""
     out, largest = active.copy(), u32(2**31 - 1)
     places, found = np.empty(len(active) + 1, np.int64), np.empty(len(active) + 1, np.int64)
     order = np.empty(len(active) + 1, np.uint32)
@@ -144,11 +143,11 @@ def _regrown(active: Mask, weights: Magnitudes, scores: Magnitudes, rate: float,
 
 
 def masked_mean(weights: Vector, replies: Iterable[tuple[Mask, Vector]], everyone: bool = True) -> Vector:
-    """The next weights from what clients have made of those on their masks, in one pass and summed in float64.
+    """Return the mean of weights that clients trained on their masks, in one pass and summed in float64.
 
-    With `everyone` a client counts at every position, and where it is not active it has left the weight as it was:
-    w - 1/S * sum of U_k, U_k being what client k has subtracted. Otherwise only those active at a position count there.
-    A weight that is active nowhere stays as it is, to the bit, and masks of ones give the plain mean, to the bit.
+    With `everyone` each client counts at every position, with an unchanged weight where it is not active:
+    w - 1/S * sum of U_k, U_k being the update that client k has subtracted. Otherwise only active clients count. A
+    weight that is active nowhere keeps its bits, and masks of ones give the bits of the plain mean.
 
     >>> ones, some = np.array([True, True, True]), np.array([True, False, False])
     >>> replies = [(ones, np.array([2, 2, 2], np.float32)), (some, np.array([4], np.float32))]
@@ -180,7 +179,7 @@ def _add(total: npt.NDArray[np.float64], holders: npt.NDArray[np.int32], mask: M
 
 
 def majority(masks: Iterable[Mask], layout: Layout) -> Mask:
-    """The entries that most masks have, as many in each tensor as the masks have there; of equals the first."""
+    """Return the most frequent active entries, as many per tensor as the masks have; of equals the first."""
     votes, counts = np.zeros(layout.size, np.float32), [0] * len(layout.tensors)
     for mask in masks:
         votes += mask

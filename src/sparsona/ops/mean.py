@@ -1,4 +1,4 @@
-"""Weighted means of what arrives."""
+"""Weighted means of replies."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,7 @@ def _add(total: npt.NDArray[np.float64], vector: Vector, weight: float) -> None:
 
 
 def weighted_mean(pairs: Iterable[tuple[float, Vector]]) -> Vector:
-    """The mean of vectors by their weights, in one pass and with one vector in memory, summed in float64.
+    """Return the weighted mean of vectors, in one pass, with one vector in memory, summed in float64.
 
     >>> weighted_mean([(1, np.array([4, 0], np.float32)), (3, np.array([8, 0], np.float32))])
     array([7., 0.], dtype=float32)

@@ -1,4 +1,4 @@
-"""Several models: different ones to start from, and the weighted mean of what they predict as one model."""
+"""Several models per client: their initial weights, and their mixture as one model."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class Predicting(Protocol):
     """A model that is more than one vector."""
 
     def predict(self, forward: Forward, inputs: torch.Tensor) -> torch.Tensor:
-        """The outputs of the model for a batch of inputs."""
+        """Return the outputs of the model for a batch of inputs."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class OutputMixture:
 
 
 def initial_models(initial: Vector, layout: Layout, chance: Chance, count: int) -> tuple[Vector, ...]:
-    """The initial model and others, the same for the same seed.
+    """Return the initial model and others, the same for the same seed.
 
-    The entries of one tensor are drawn alike, so to shuffle them within the tensor is to draw again.
+    The entries of a tensor have one distribution, so shuffling them within the tensor is a new draw.
     """
     models = [initial]
     for number in range(1, count):

@@ -1,4 +1,4 @@
-"""What an optimiser remembers between two steps: on a client, and in the server's step."""
+"""The state of an optimiser between two steps, on a client and in the server's step."""
 
 from dataclasses import dataclass
 

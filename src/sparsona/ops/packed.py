@@ -1,4 +1,4 @@
-"""A sparse vector at rest: a bit a position and its values, a third of what sorted 64-bit positions take."""
+"""A stored sparse vector: one bit per position and its values, a third of the size with sorted 64-bit positions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparsona.message import Sparse, Vector
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """What a server keeps for each client, or a client of what it has sent.
+    """A packed sparse vector, as a server keeps it per client, or a client of its past uploads.
 
     >>> Packed.of(Sparse(9, np.array([1, 8]), np.array([5, 7], np.float32))).sparse().indices
     array([1, 8])
@@ -25,24 +25,24 @@ class Packed:
 
     @classmethod
     def of(cls, sparse: Sparse) -> Packed:
-        """A sparse vector at rest."""
+        """Pack a sparse vector."""
         return cls(sparse.size, bitmap(sparse.size, sparse.indices), sparse.values)
 
     def sparse(self) -> Sparse:
-        """The sparse vector again."""
+        """Unpack the sparse vector."""
         return Sparse.of_sorted(self.size, places(self.bits), self.values)
 
     def plus(self, other: Packed) -> Packed:
-        """The sum, on the positions of either."""
+        """Return the sum, on the positions of both."""
         return Packed.of(add(self.sparse(), other.sparse()))
 
     def added_to(self, vector: Vector) -> Vector:
-        """`vector` plus these entries, as a new vector."""
+        """Return `vector` plus these entries, as a new vector."""
         return with_added(vector, self.sparse())
 
 
 def with_added(vector: Vector, update: Sparse) -> Vector:
-    """`vector` plus an update, as a new vector.
+    """Return `vector` plus an update, as a new vector.
 
     >>> with_added(np.float32([5, 7]), Sparse(2, np.array([0]), np.float32([4])))
     array([9., 7.], dtype=float32)
@@ -53,7 +53,7 @@ def with_added(vector: Vector, update: Sparse) -> Vector:
 
 
 def without(vector: Vector, sent: Sparse) -> Vector:
-    """`vector` less what is `sent`: what error feedback keeps for later.
+    """Return `vector` minus the `sent` entries: the residual of error feedback.
 
     >>> without(np.float32([5, 7]), Sparse(2, np.array([0]), np.float32([4])))
     array([1., 7.], dtype=float32)
@@ -64,7 +64,7 @@ def without(vector: Vector, sent: Sparse) -> Vector:
 
 
 def add(one: Sparse, other: Sparse) -> Sparse:
-    """The sum, on the positions of either.
+    """Return the sum, on the positions of both.
 
     >>> add(Sparse(4, [0, 2], [1, 1]), Sparse(4, [2, 3], [5, 5])).dense()
     array([1., 0., 6., 5.], dtype=float32)

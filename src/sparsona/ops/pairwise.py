@@ -1,8 +1,8 @@
-"""How alike many clients' updates are, pair by pair, and mixtures of vectors by such a matrix.
+"""Similarity of clients' updates, pair by pair, and mixtures of vectors by such a matrix.
 
-Vectors may be made only when they are asked for, as replies are decoded: two blocks of clients are held at a time, at
-most `HELD` numbers, and of these a few columns are widened to float64. So memory does not grow with the clients; but
-with more blocks every vector is asked for more than once, (blocks + 1) / 2 times on the average.
+Vectors may be made on demand, as replies are decoded. Two blocks of clients, at most `HELD` numbers, are held at a
+time, and a few of their columns are widened to float64. So memory does not grow with the clients; but with several
+blocks each vector is made (blocks + 1) / 2 times on average.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Matrix = npt.NDArray[np.float64]
 BLOCK = 1 << 19
 """Numbers in a block of columns: 4 MB in float64."""
 HELD = 1 << 26
-"""Numbers of clients' vectors that are held at once: 256 MB in float32."""
+"""Numbers of clients' vectors held at a time: 256 MB in float32."""
 
 
 class Vectors(Protocol):
-    """Vectors by number: a list, or what makes each when it is asked for."""
+    """Vectors by number: a list, or an object that makes each on demand."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, number: int, /) -> Vector: ...
@@ -34,7 +34,7 @@ class Vectors(Protocol):
 
 @dataclass(frozen=True)
 class LazyVectors:
-    """Vectors that are made anew whenever they are asked for.
+    """Vectors that are made again at each access.
 
     >>> LazyVectors(3, lambda i: np.full(2, i, np.float32))[1]
     array([1., 1.], dtype=float32)
@@ -52,16 +52,16 @@ class LazyVectors:
 
 @dataclass(frozen=True)
 class Similarity:
-    """Who is like whom: a symmetric matrix a stage, rows and columns in the order of `clients`.
+    """The similarity of clients: one symmetric matrix per stage, in the order of `clients`.
 
-    A pair that was never measured is 0; the row of a client that was never measured is all 0, diagonal included.
+    An unmeasured pair is 0; the row of an unmeasured client is all 0, diagonal included.
     """
 
     clients: tuple[str, ...]
     stages: dict[str, Matrix]
 
     def updated(self, clients: Sequence[str], stages: dict[str, Matrix], keep: float = 0.0) -> Similarity:
-        """With the pairs of `clients` measured anew; `keep` of the old value stays, where there was one."""
+        """Return the matrices with the pairs of `clients` updated; a share `keep` of an old value stays."""
         names = self.clients + tuple(k for k in clients if k not in self.clients)
         at = np.ix_(*[[names.index(k) for k in clients]] * 2)
         out = {}
@@ -74,7 +74,7 @@ class Similarity:
         return Similarity(names, out)
 
     def of(self, stage: str, clients: Sequence[str]) -> Matrix:
-        """The matrix of a stage for these clients, in this order; 0 for whoever is not known."""
+        """Return the matrix of a stage for these clients, in this order; 0 for unknown clients."""
         out = np.zeros((len(clients), len(clients)))
         known = [i for i, k in enumerate(clients) if k in self.clients]
         if known and stage in self.stages:
@@ -84,12 +84,12 @@ class Similarity:
 
 
 def fits(count: int, size: int) -> bool:
-    """Whether so many vectors of this size may be held at once."""
+    """True if `count` vectors of `size` fit into the memory budget."""
     return count * size <= HELD
 
 
 def _rows(vectors: Vectors) -> list[slice]:
-    """Blocks of clients, two of which may be held at once; one, where all may."""
+    """Yield blocks of clients of which two fit into memory; one block if all do."""
     count, size = len(vectors), len(vectors[0]) if len(vectors) else 0
     step = count if fits(count, size) else max(1, HELD // (2 * size))
     return [slice(start, min(start + step, count)) for start in range(0, count, step)] if count else []
@@ -100,14 +100,14 @@ def _held(vectors: Vectors, rows: slice) -> list[Vector]:
 
 
 def _columns(spans: Sequence[slice], rows: int) -> Iterator[slice]:
-    """The entries of `spans`, so many at a time that as many rows of them are a block."""
+    """Yield pieces of `spans`, so small that `rows` rows of them are one block."""
     step = max(256, BLOCK // rows)
     for span in spans:
         yield from (slice(start, min(start + step, span.stop)) for start in range(span.start, span.stop, step))
 
 
 def _wide(vectors: Sequence[Vector], part: slice) -> Matrix:
-    """Some columns of the vectors, as clients by columns in float64."""
+    """Return some columns of the vectors, as clients by columns in float64."""
     block = np.empty((len(vectors), part.stop - part.start))
     for row, vector in zip(block, vectors, strict=True):
         row[:] = vector[part]
@@ -115,7 +115,7 @@ def _wide(vectors: Sequence[Vector], part: slice) -> Matrix:
 
 
 def _products(here: Sequence[Vector], there: Sequence[Vector], spans: Sequence[slice]) -> Matrix:
-    """The inner product of every vector here with every one there, over the entries in `spans`."""
+    """Return the inner products of all vectors `here` with all `there`, over the entries in `spans`."""
     out = np.zeros((len(here), len(there)))
     for part in _columns(spans, len(here)):
         one = _wide(here, part)
@@ -124,7 +124,7 @@ def _products(here: Sequence[Vector], there: Sequence[Vector], spans: Sequence[s
 
 
 def cosines(vectors: Vectors, groups: Sequence[Sequence[slice]]) -> list[Matrix]:
-    """The cosine of every pair over the entries of each group of spans: within -1..1, and 0 where a norm vanishes.
+    """Return the cosine of every pair over each group of spans: within -1..1, and 0 if a norm vanishes.
 
     >>> cosines([np.array([3, 0, 9], np.float32), np.array([3, 4, 0], np.float32)], [[slice(0, 2)]])
     [array([[1. , 0.6],
@@ -157,7 +157,7 @@ def _normalised(gram: Matrix) -> Matrix:
 
 
 def mixed_cosines(vectors: Vectors, stages: Mapping[str, Sequence[tuple[float, slice]]]) -> dict[str, Matrix]:
-    """By stage the mean of its tensors' cosines, by the weight that stands with each tensor.
+    """Return per stage the weighted mean of its tensors' cosines.
 
     >>> pair = [np.array([1, 0, 5], np.float32), np.array([1, 0, -5], np.float32)]
     >>> mixed_cosines(pair, {"all": [(0.75, slice(0, 2)), (0.25, slice(2, 3))]})["all"][0, 1]
@@ -184,9 +184,9 @@ def row_softmax(matrix: Matrix, positive: bool = False) -> Matrix:
 
 
 def add_mixtures(onto: Sequence[Vector], mixtures: Sequence[tuple[Matrix, Sequence[slice]]], vectors: Vectors) -> None:
-    """onto_i += sum_j shares_ij vectors_j within the spans that stand with the shares, in place.
+    """Add mixtures in place: onto_i += sum_j shares_ij vectors_j, within the spans of the shares.
 
-    Each vector is asked for once; a block of clients is summed in float64, and rounded when it is added.
+    Each vector is made once; a block of clients is summed in float64, and rounded when it is added.
 
     >>> onto, shares = [np.zeros(2, np.float32)], np.array([[0.5, 0.5]])
     >>> add_mixtures(onto, [(shares, [slice(0, 2)])], [np.ones(2, np.float32), np.full(2, 3, np.float32)])
@@ -202,13 +202,13 @@ def add_mixtures(onto: Sequence[Vector], mixtures: Sequence[tuple[Matrix, Sequen
 
 
 TINY = 1e-12
-"""A norm below this is no direction."""
+"""A vector with a smaller norm has no direction."""
 
 _LEAST = TINY**2
 
 
 def cosine(one: Vector, other: Vector) -> float:
-    """The cosine of the angle between two vectors, in float64: within -1..1, and 0 where a norm vanishes.
+    """Return the cosine of two vectors in float64: within -1..1, and 0 if a norm vanishes.
 
     >>> cosine(np.array([3, 0], np.float32), np.array([3, 4], np.float32)), cosine(np.zeros(2), np.ones(2))
     (0.6, 0.0)
@@ -219,5 +219,5 @@ def cosine(one: Vector, other: Vector) -> float:
 
 @compiled
 def cosine_of(product: float, one: float, other: float) -> float:
-    """The cosine, where the inner product and the two squared norms are known."""
+    """Return the cosine from the inner product and the two squared norms."""
     return max(-1.0, min(1.0, product / math.sqrt(one * other))) if min(one, other) >= _LEAST else 0.0

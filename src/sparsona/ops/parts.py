@@ -10,7 +10,7 @@ from sparsona.message import Mask, Vector
 
 
 def last_layers(layout: Layout, count: int) -> Mask:
-    """Where the last `count` layers stand, buffers included; something must be left before them.
+    """Return the mask of the last `count` layers, buffers included; some layer must be left before them.
 
     >>> from torch import nn
     >>> last_layers(Layout.of(nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 2))), 1)
@@ -31,7 +31,7 @@ def last_layers(layout: Layout, count: int) -> Mask:
 
 
 def joined(where: Mask, inside: Vector, outside: Vector) -> Vector:
-    """The vector that has `inside` where the mask is true and `outside` elsewhere.
+    """Return the vector with `inside` where the mask is true and `outside` elsewhere.
 
     >>> joined(np.array([True, False, True]), np.array([1, 2], np.float32), np.array([9], np.float32))
     array([1., 9., 2.], dtype=float32)
@@ -43,7 +43,7 @@ def joined(where: Mask, inside: Vector, outside: Vector) -> Vector:
 
 
 def normalisation(layout: Layout) -> Mask:
-    """Where normalisation layers stand: those whose weight has one dimension, the scale of each channel.
+    """Return the places of normalisation layers, whose weight has one dimension, the scale per channel.
 
     >>> from torch import nn
     >>> normalisation(Layout.of(nn.Sequential(nn.Linear(1, 2), nn.BatchNorm1d(2)))).nonzero()[0]
@@ -60,7 +60,7 @@ BASE, HEAD = "base", "head"
 
 
 def stage_spans(layout: Layout) -> dict[str, list[slice]]:
-    """Where the parameters of each stage stand; a net of one layer is all head.
+    """Return the spans of each stage's parameters; a net of one layer is all head.
 
     >>> from torch import nn
     >>> stage_spans(Layout.of(nn.Sequential(nn.Linear(1, 2), nn.Linear(2, 1))))
@@ -73,17 +73,17 @@ def stage_spans(layout: Layout) -> dict[str, list[slice]]:
 
 
 def whole_net(layout: Layout) -> list[slice]:
-    """Where the parameters of all stages stand."""
+    """Return the spans of all parameters."""
     return [tensor.slice for tensor in layout.tensors]
 
 
 def stage_of(tensor: Tensor, layout: Layout) -> str:
-    """The stage that a tensor belongs to: the head is the last layer, the base all others."""
+    """Return a tensor's stage: the head is the last layer, the base all others."""
     return HEAD if tensor.name.rpartition(".")[0] == layout.layers[-1] else BASE
 
 
 def weight_tensors(layout: Layout, stage: str | None = None) -> list[Tensor]:
-    """The weights of one stage or of all, without biases and other vectors."""
+    """Return the weights of one stage or of all, without biases and other vectors."""
     found = [t for t in layout.tensors if stage is None or stage_of(t, layout) == stage]
     return [t for t in found if len(t.shape) > 1] or found
 

@@ -1,4 +1,4 @@
-"""QSGD's quantisation: a norm a bucket, and for each entry a whole number of steps, rounded at random."""
+"""QSGD's quantisation: one norm per bucket, and per entry a whole number of steps, rounded at random."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ def buckets(sizes: Sequence[int], bucket: int) -> Iterator[slice]:
 
 
 def quantise(vector: Vector, sizes: Sequence[int], levels: int, bucket: int, rng: np.random.Generator) -> Quantised:
-    """The vector rounded to `levels` steps of each bucket's Euclidean norm, up or down so that the mean is right.
+    """Round a vector to `levels` steps of each bucket's Euclidean norm, at random without bias.
 
     >>> q = quantise(np.array([3, 4], np.float32), (2,), 5, 0, np.random.default_rng(0))
     >>> q.norms, q.steps
@@ -53,7 +53,7 @@ def quantise(vector: Vector, sizes: Sequence[int], levels: int, bucket: int, rng
 
 
 def restored(quantised: Quantised, sizes: Sequence[int], levels: int, bucket: int) -> Vector:
-    """What the receiver makes of it.
+    """Restore the vector at the receiver.
 
     >>> restored(Quantised(np.array([5], np.float32), np.array([3, -4], np.int16)), (2,), 5, 0)
     array([ 3., -4.], dtype=float32)

@@ -1,4 +1,4 @@
-"""A late model, as if it had been trained from the model of today: LGA's and PLGA's arithmetic."""
+"""Move a late model to the present global model: LGA's and PLGA's arithmetic."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from sparsona.ops.pairwise import cosine
 
 
 def share(c: float) -> float:
-    """e^c / (e + e^c), eq. (9): how much the others' direction counts; at most a half.
+    """Return e^c / (e + e^c), eq. (9): the weight of the others' direction, at most a half.
 
     >>> [round(share(c), 5) for c in (1.0, 0.0, -1.0)]
     [0.5, 0.26894, 0.1192]
@@ -19,7 +19,7 @@ def share(c: float) -> float:
 
 
 def by_span(values: Sequence[float], spans: Sequence[Sequence[slice]], size: int) -> Vector:
-    """One number for every entry of a vector: each value where its spans stand, 0 elsewhere.
+    """Return one number per entry of a vector: each value on its spans, 0 elsewhere.
 
     >>> by_span([0.5, 2.0], [[slice(0, 1)], [slice(1, 3)]], 4)
     array([0.5, 2. , 2. , 0. ], dtype=float32)
@@ -32,7 +32,7 @@ def by_span(values: Sequence[float], spans: Sequence[Sequence[slice]], size: int
 
 
 def agreement(moved: Vector, delta: Vector, spans: Sequence[Sequence[slice]]) -> list[float]:
-    """The cosine between two movements, group of spans by group."""
+    """Return the cosine of two movements per group of spans."""
 
     def part(vector: Vector, group: Sequence[slice]) -> Vector:
         return vector[group[0]] if len(group) == 1 else np.concatenate([vector[span] for span in group])
@@ -41,7 +41,7 @@ def agreement(moved: Vector, delta: Vector, spans: Sequence[Sequence[slice]]) ->
 
 
 def correction(factor: Vector, delta: Vector, drift: Vector) -> Vector:
-    """factor * delta * delta * drift, the second term of eqs. (10) and (11).
+    """Return factor * delta * delta * drift, the second term of eqs. (10) and (11).
 
     >>> correction(np.float32([0.5]), np.float32([2]), np.float32([3]))
     array([6.], dtype=float32)

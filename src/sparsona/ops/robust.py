@@ -2,15 +2,14 @@
 
 - `median` and `trimmed`: Yin, Chen, Ramchandran, Bartlett, "Byzantine-Robust Distributed Learning: Towards Optimal
   Statistical Rates", ICML 2018. Both work coordinate by coordinate.
-- `agree`: the mean of the clients whose update points along the others'. A turned update points against them, however
-  short it is. After FoolsGold's and FLTrust's use of the cosine (Cao, Fang, Liu, Gong, "FLTrust", NDSS 2021), without
-  data of the server's own.
+- `agree`: the mean of the clients whose updates point along the others'. A reversed update of any length points against
+  them. It follows FoolsGold's and FLTrust's use of the cosine (Cao, Fang, Liu, Gong, "FLTrust", NDSS 2021), without
+  data on the server.
 - `krum`: Blanchard, El Mhamdi, Guerraoui, Stainer, "Machine Learning with Adversaries: Byzantine Tolerant Gradient
   Descent", NeurIPS 2017.
 
-All but `agree` count every client once, whatever number of examples it claims. All hold all vectors at a time:
-n x d numbers where the weighted mean holds d. Median and trimmed mean sort n numbers a coordinate. Krum takes
-n (n - 1) / 2 distances.
+All but `agree` count every client once, whatever number of examples it claims. All hold n x d numbers, where the
+weighted mean holds d. Median and trimmed mean sort n numbers per coordinate. Krum takes n (n - 1) / 2 distances.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -41,9 +40,9 @@ Matrix = npt.NDArray[np.float32]
 
 
 def merged(rule: MergeRule, pairs: Iterable[tuple[float, Vector]], start: Vector) -> Vector:
-    """One vector of many by a rule: ``mean`` (by weights), ``median``, ``trimmed:SHARE``, ``krum`` or ``agree``.
+    """Merge vectors by a rule: ``mean`` (by weights), ``median``, ``trimmed:SHARE``, ``krum`` or ``agree``.
 
-    `start` is where all have begun: with ``agree``, the directions from there are compared.
+    With ``agree``, the directions from the common `start` are compared.
 
     >>> honest = [(1, np.array([1, 2], np.float32)), (1, np.array([3, 2], np.float32))] * 2
     >>> bad, start = (1, np.array([-2, -2], np.float32)), np.zeros(2, np.float32)
@@ -65,7 +64,7 @@ def merged(rule: MergeRule, pairs: Iterable[tuple[float, Vector]], start: Vector
 def elementwise_merged(
     rule: MergeRule, size: int, replies: Iterable[tuple[float, Sparse]], absent: bool = False
 ) -> Vector:
-    """The same for sparse updates: at each position, over the clients that sent it (see :func:`elementwise_mean`).
+    """Merge sparse updates: at each position, over the clients that sent it (see :func:`elementwise_mean`).
 
     >>> sparse = [(1, Sparse(2, np.array([0, 1]), np.array(v, np.float32))) for v in ([1, 2], [3, 2], [900, -9])]
     >>> elementwise_merged("median", 2, sparse)
@@ -85,7 +84,7 @@ def elementwise_merged(
 
 
 def _sent_middle(size: int, replies: Sequence[tuple[float, Sparse]], share: float) -> Vector:
-    """The mean at each position of the values sent, without the `share` of largest and of smallest ones."""
+    """Return the mean of the sent values per position, without the `share` of largest and of smallest ones."""
     places = np.concatenate([sparse.indices for _, sparse in replies])
     values = np.concatenate([sparse.values for _, sparse in replies])
     order = np.lexsort((values, places))
@@ -99,9 +98,9 @@ def _sent_middle(size: int, replies: Sequence[tuple[float, Sparse]], share: floa
 
 
 def agreeing(updates: Sequence[Vector]) -> list[bool]:
-    """Whether each update points along the others: its cosine with the sum of their directions is not negative.
+    """Return per update whether its cosine with the sum of the others' directions is not negative.
 
-    Where none of them does, or there are fewer than three, all count.
+    If none passes, or there are fewer than three, all count.
     """
     lengths = [float(np.linalg.norm(update)) for update in updates]
     total = np.sum([u.astype(np.float64) / norm for u, norm in zip(updates, lengths, strict=True) if norm], axis=0)
@@ -110,12 +109,12 @@ def agreeing(updates: Sequence[Vector]) -> list[bool]:
 
 
 def median(vectors: Matrix) -> Vector:
-    """The median of each coordinate; of an even number the mean of the middle two."""
+    """Return the median per coordinate; of an even number the mean of the middle two."""
     return _by_coordinates(vectors, lambda part: np.median(part, axis=0))
 
 
 def trimmed_mean(vectors: Matrix, share: float) -> Vector:
-    """The mean of each coordinate without the `share` of largest and the `share` of smallest values.
+    """Return the mean per coordinate without the `share` of largest and of smallest values.
 
     >>> trimmed_mean(np.array([[0], [1], [2], [3], [1000]], np.float32), 0.2)
     array([2.], dtype=float32)
@@ -133,7 +132,7 @@ def trimmed_mean(vectors: Matrix, share: float) -> Vector:
 
 
 def krum(vectors: Matrix) -> Vector:
-    """The vector that is nearest to its neighbours: of least summed squared distance to its n - f - 2 nearest ones.
+    """Return the vector with the least summed squared distance to its n - f - 2 nearest neighbours.
 
     f is the number of bad vectors against which the rule is proven, the largest with n >= 2 f + 3.
     """
@@ -147,7 +146,7 @@ def krum(vectors: Matrix) -> Vector:
 
 
 def distances(vectors: Sequence[Vector] | Matrix) -> npt.NDArray[np.float64]:
-    """The squared Euclidean distance of each pair, in float64."""
+    """Return the squared Euclidean distance of each pair, in float64."""
     count = len(vectors)
     out = np.zeros((count, count))
     for one in range(count):

@@ -1,8 +1,8 @@
-"""Few different values for a sparse update, so that a value takes a few bits: error feedback keeps what is lost.
+"""Round a sparse update to few different values, of a few bits each; error feedback keeps the difference.
 
 - `pow2`: the nearest power of two, sign kept. It needs no scale, and the error is at most a third of the value.
 - `levels:N`: each tensor's magnitudes are sorted into N groups of the same size, and each becomes its group's mean.
-- `ternary`: one magnitude a tensor, their mean; this is `levels:1`, as in sparse ternary compression.
+- `ternary`: one magnitude per tensor, their mean; this is `levels:1`, as in sparse ternary compression.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ MANTISSA, HALF, LARGEST = np.uint32(0x7FFFFF), np.uint32(0x400000), np.uint32(0x
 
 
 def rounded(update: Sparse, sizes: Sequence[int], values: str) -> Sparse:
-    """The update with its values rounded; `sizes` are the lengths of the tensors.
+    """Return the update with rounded values; `sizes` are the lengths of the tensors.
 
     >>> update = Sparse(6, [0, 1, 3, 4], [1, -1.4, 3, 5])
     >>> rounded(update, (3, 3), "pow2").values, rounded(update, (3, 3), "ternary").values
@@ -42,7 +42,7 @@ def rounded(update: Sparse, sizes: Sequence[int], values: str) -> Sparse:
 
 
 def powers_of_two(values: Vector) -> Vector:
-    """Each value as the nearest power of two with its sign; of two that are equally near the larger. 0 stays 0.
+    """Round each value to the nearest power of two with its sign; ties go up, and 0 stays 0.
 
     >>> powers_of_two(np.float32([1, 1.4, -1.5, 3, 0, 0.3]))
     array([ 1.  ,  1.  , -2.  ,  4.  ,  0.  ,  0.25], dtype=float32)
@@ -55,7 +55,7 @@ def powers_of_two(values: Vector) -> Vector:
 
 
 def levels(values: Vector, count: int) -> Vector:
-    """The values with at most `count` magnitudes: those of each of `count` groups of equal size become their mean.
+    """Round values to `count` magnitudes: each of `count` groups of equal size gets its mean.
 
     >>> levels(np.float32([1, -3, 10, 12]), 2)
     array([ 2., -2., 11., 11.], dtype=float32)

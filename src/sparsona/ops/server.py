@@ -26,11 +26,11 @@ class ServerStep:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the server goes where the mean is."""
+        """True if the server adopts the mean."""
         return self.optimizer == "sgd" and self.lr == 1 and not self.momentum
 
     def direction(self, update: Vector, memory: Moments) -> tuple[Vector, Moments]:
-        """What is added to the model, and what the server remembers, after a mean update.
+        """Return the step from a mean update, and the optimiser's next state.
 
         >>> step, D = ServerStep(lr=2, momentum=0.5), np.float32([1])
         >>> first, memory = step.direction(D, EMPTY)
@@ -52,28 +52,28 @@ class ServerStep:
 
 
 PLAIN_STEP = ServerStep()
-"""The server goes where the mean is."""
+"""The server adopts the mean."""
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """The averaged weights w, and what the server's step remembers."""
+    """The averaged weights w, and the state of the server's step."""
 
     weights: Vector
     moments: Moments = EMPTY
 
     def moved(self, update: Vector, step: ServerStep) -> ServerState:
-        """The state after a step along the clients' mean `update`."""
+        """Return the state after a step along the clients' mean `update`."""
         way, moments = step.direction(update, self.moments)
         return ServerState(self.weights + way, moments)
 
     def towards(self, mean: Vector, step: ServerStep) -> ServerState:
-        """The state after a step towards the `mean` of the clients' weights; the plain step ends there."""
+        """Return the state after a step towards the `mean` of the clients' weights; the plain step ends there."""
         return ServerState(mean) if step.is_plain else self.moved(mean - self.weights, step)
 
 
 def shortened(step: Vector, longest: float) -> Vector:
-    """The step, scaled down to a norm of `longest` if it is longer.
+    """Return the step, scaled down to a norm of `longest` if it is longer.
 
     >>> shortened(np.float32([3, 4]), 2.5)
     array([1.5, 2. ], dtype=float32)

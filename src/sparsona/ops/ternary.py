@@ -11,7 +11,7 @@ from sparsona.ops.topk import top_supports
 
 
 def ternarise(vector: Vector, layout: Layout, sparsity: float) -> Ternary:
-    """Each parameter tensor's largest entries as signs times their mean magnitude.
+    """Keep each parameter tensor's largest entries as signs times their mean magnitude.
 
     >>> from torch import nn
     >>> ternarise(np.array([1, -9, 2, 7, 0.5], np.float32), Layout.of(nn.Linear(4, 1)), 0.5).dense()
@@ -26,7 +26,7 @@ def ternarise(vector: Vector, layout: Layout, sparsity: float) -> Ternary:
 
 
 def as_sparse(part: Ternary, layout: Layout) -> Sparse:
-    """A ternary vector of this layout as positions and values.
+    """Return a ternary vector of this layout as positions and values.
 
     >>> from torch import nn
     >>> as_sparse(Ternary((4, 1), [1], [True], [8, 0]), Layout.of(nn.Linear(4, 1))).values
@@ -40,7 +40,7 @@ def as_sparse(part: Ternary, layout: Layout) -> Sparse:
 
 
 def ternary_bits(parts: Iterable[Ternary]) -> float:
-    """About what these take on the wire: the entropy of the positions and a bit a sign.
+    """Estimate the bits on the wire: the entropy of the positions and one bit per sign.
 
     >>> round(ternary_bits([Ternary((100,), np.arange(0, 100, 10), np.zeros(10, bool), [1])]))
     89

@@ -1,4 +1,4 @@
-"""Which entries of a vector are largest: the index sets of every method that sends a part of an update."""
+"""The largest entries of a vector: the index sets of all methods that send a part of an update."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -12,7 +12,7 @@ from sparsona.compiled import KERNEL, compiled, i64, u32, u64
 from sparsona.message import IndexSet, Vector
 
 Magnitudes = npt.NDArray[np.uint32]
-"""Numbers of 31 bits: the bits of a float32 without its sign, which are in the order of the magnitudes."""
+"""The 31 bits of a float32 without its sign, which sort like the magnitudes."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -21,9 +21,9 @@ _MAGNITUDE = np.uint32(2**31 - 1)
 
 @lru_cache(maxsize=1024)
 def kept(size: int, sparsity: float) -> int:
-    """How many of `size` entries stay when a share `sparsity` of them, rounded half up, is removed.
+    """Return how many of `size` entries stay when a share `sparsity` of them, rounded half up, is removed.
 
-    At least one stays unless all are to go: a bias of one entry would otherwise never be sent.
+    At least one stays unless `sparsity` is 1, because a bias of one entry would otherwise never be sent.
 
     >>> kept(10, 0.9), kept(1, 0.9), kept(25, 0.9), kept(10, 1.0)
     (1, 1, 2, 0)
@@ -33,7 +33,7 @@ def kept(size: int, sparsity: float) -> int:
 
 
 def topk_support(vector: Vector, count: int) -> IndexSet:
-    """Where the `count` entries of largest magnitude stand; of equals the first. Zeros are never among them.
+    """Return the positions of the `count` largest magnitudes; of equals the first. Zeros never count.
 
     >>> topk_support(np.array([1, -3, 0, 3, 3], np.float32), 2)
     array([1, 3])
@@ -44,7 +44,7 @@ def topk_support(vector: Vector, count: int) -> IndexSet:
 
 
 def top_supports(vector: Vector, spans: Iterable[slice], sparsity: float) -> IndexSet:
-    """The largest entries of each span of `vector`, a share `sparsity` of every span being left out.
+    """Return the positions of the largest entries per span, without a share `sparsity` of each span.
 
     >>> top_supports(np.array([1, 2, 3, 40, 50, 60], np.float32), [slice(0, 3), slice(3, 6)], 0.7)
     array([2, 5])
@@ -53,7 +53,7 @@ def top_supports(vector: Vector, spans: Iterable[slice], sparsity: float) -> Ind
 
 
 def _largest_of(vector: Vector, spans: list[int]) -> IndexSet:
-    """The largest entries of spans, of which the start, the end and how many are wanted follow each other."""
+    """Return the largest entries of `spans`, a flat list of start, end and count."""
     return _largest(np.require(vector, np.float32, KERNEL).view(np.uint32), np.array(spans, np.int64).reshape(-1, 3))
 
 
@@ -67,9 +67,9 @@ def _largest(bits: Magnitudes, spans: Ints) -> IndexSet:
 
 @compiled
 def take_largest(bits: Magnitudes, start: int, stop: int, count: int, out: IndexSet, at: int) -> int:
-    """Where the `count` largest magnitudes of bits[start:stop] stand, into `out` from `at` on; where these end.
+    """Write the positions of the `count` largest of bits[start:stop] into `out` from `at` on; return their end.
 
-    Of equals the first are taken, and zeros never. `out` has room for one more.
+    Of equals the first are taken, zeros never. `out` has room for one more.
     """
     least, equals, all_equals = _least(bits[start:stop], count)
     if equals == all_equals:
@@ -88,11 +88,9 @@ def take_largest(bits: Magnitudes, start: int, stop: int, count: int, out: Index
 
 @compiled
 def _least(bits: Magnitudes, count: int) -> tuple[int, int, int]:
-    """The smallest of the `count` largest magnitudes, how many of its equals are among them, and of how many; 1 where
-    it would be zero.
+    """Return the smallest of the `count` largest magnitudes (at least 1), how many equals are taken, and their number.
 
-    The bits are found from the top, ten or eleven at a time, by counting how often each pattern occurs: unlike a
-    partition, this never has to guess.
+    A radix selection from the top, ten or eleven bits at a time: unlike quickselect it needs no pivot.
     """
     if count <= 0:
         return u32(_MAGNITUDE), 0, -1

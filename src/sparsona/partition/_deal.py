@@ -1,4 +1,4 @@
-"""What the partitions share: client names, checks of what was asked for, and even cuts."""
+"""Helpers of all partitions: client names, checks of arguments, and even cuts."""
 
 import math
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from sparsona.errors import InputError
 
 
 def client_names(clients: int) -> tuple[str, ...]:
-    """Names that sort as the clients are counted.
+    """Return client names that sort in the order of their numbers.
 
     >>> client_names(3)
     ('c0', 'c1', 'c2')
@@ -22,7 +22,7 @@ def client_names(clients: int) -> tuple[str, ...]:
 
 
 def check_clients(samples: Samples, clients: int) -> None:
-    """At least one client, and no more of them than samples."""
+    """Refuse fewer than one client, or more clients than samples."""
     total = len(samples.labels)
     if clients < 1:
         raise InputError(f"{clients} clients asked for; ask for at least 1 (0 means all with partition groups)")
@@ -31,18 +31,18 @@ def check_clients(samples: Samples, clients: int) -> None:
 
 
 def check_alpha(partition: str, alpha: float) -> None:
-    """A Dirichlet concentration is positive; numpy's sampler overflows near the largest floats."""
+    """Refuse a concentration that is not positive or so large that numpy's sampler overflows."""
     if not 0 < alpha <= 1e9:
         raise InputError(f"partition {partition!r}: alpha must be above 0 and at most 1e9, not {alpha}")
 
 
 def are_classes(labels: Array) -> bool:
-    """Whether these targets are classes: one whole number a sample."""
+    """True if the targets are classes: one whole number per sample."""
     return labels.dtype.kind in "biu" and labels.ndim == 1
 
 
 def class_numbers(partition: str, samples: Samples) -> Indices:
-    """The class of each sample, counted 0, 1, ... over the classes that occur, in the order of the labels."""
+    """Return the class of each sample, numbered 0, 1, ... over the occurring labels in their order."""
     if not are_classes(samples.labels):
         problem = f"partition {partition!r} needs class labels, but these targets are no classes"
         raise InputError(f"{problem}; use iid, quantity or groups")
@@ -50,7 +50,7 @@ def class_numbers(partition: str, samples: Samples) -> Indices:
 
 
 def ranks(sizes: Indices) -> Indices:
-    """0, 1, ... within each of consecutive stretches of these sizes.
+    """Return 0, 1, ... within each of consecutive stretches of these sizes.
 
     >>> ranks(np.array([2, 3])).tolist()
     [0, 1, 0, 1, 2]
@@ -59,12 +59,12 @@ def ranks(sizes: Indices) -> Indices:
 
 
 def shuffled_by_class(classes: Indices, rng: np.random.Generator) -> Indices:
-    """All samples, class after class, in random order within a class."""
+    """Return all samples, class after class, in random order within a class."""
     return np.lexsort((rng.permutation(len(classes)), classes)).astype(np.int64)
 
 
 def interleaved(classes: Indices, rng: np.random.Generator) -> Indices:
-    """All samples in an order of which every stretch holds the classes in the proportions of the whole.
+    """Return all samples in an order in which every stretch has the class proportions of the whole.
 
     For classes of one size that is 0, 1, 2, ..., 0, 1, 2, ...; which sample stands for its class is random.
 
@@ -78,7 +78,7 @@ def interleaved(classes: Indices, rng: np.random.Generator) -> Indices:
 
 
 def even(total: int, parts: int) -> Indices:
-    """`total` as `parts` numbers that differ by one at most, the greater ones first.
+    """Split `total` into `parts` numbers that differ by one at most, the greater ones first.
 
     >>> even(7, 3).tolist()
     [3, 2, 2]
@@ -87,7 +87,7 @@ def even(total: int, parts: int) -> Indices:
 
 
 def cut(order: Indices, sizes: Indices) -> list[Indices]:
-    """`order` cut into consecutive pieces of these sizes; what is left over is left out."""
+    """Cut `order` into consecutive pieces of these sizes, without the remainder."""
     ends = np.cumsum(sizes)
     return [order[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
@@ -95,7 +95,7 @@ def cut(order: Indices, sizes: Indices) -> list[Indices]:
 def alike_and_sorted(
     partition: str, samples: Samples, clients: int, ratio: float, rng: np.random.Generator
 ) -> tuple[Indices, Indices]:
-    """All samples but a share `ratio`, with the class proportions of the whole; and that share, sorted by label."""
+    """Return the share 1 - `ratio` with the class proportions of the whole, and the other samples sorted by label."""
     check_clients(samples, clients)
     if not 0 <= ratio <= 1:
         raise InputError(f"partition {partition!r}: the non-IID ratio must be from 0 to 1, not {ratio}")
@@ -105,7 +105,7 @@ def alike_and_sorted(
 
 
 def cut_both(alike: Indices, skewed: Indices, clients: int) -> list[Indices]:
-    """A piece of `alike` and a piece of `skewed` for each client, so that the sums differ by one at most."""
+    """Return a piece of `alike` and one of `skewed` per client, so that the sums differ by one at most."""
     first = even(len(alike), clients)
     second = even(len(alike) + len(skewed), clients) - first
     pairs = zip(cut(alike, first), cut(skewed, second), strict=True)
@@ -113,11 +113,11 @@ def cut_both(alike: Indices, skewed: Indices, clients: int) -> list[Indices]:
 
 
 def by_owner(samples: Indices, owner: Indices, clients: int) -> list[Indices]:
-    """The samples of client 0, of client 1, ..., where `owner` says whose each of `samples` is."""
+    """Return the samples of client 0, client 1, ...; `owner` has each sample's client."""
     return cut(samples[np.argsort(owner, kind="stable")], np.bincount(owner, minlength=clients))
 
 
 def named(parts: Sequence[Indices]) -> dict[str, Indices]:
-    """The pieces under their clients' names, each sorted."""
+    """Return the pieces under their clients' names, each sorted."""
     names = client_names(len(parts))
     return {name: np.sort(part).astype(np.int64) for name, part in zip(names, parts, strict=True)}

@@ -1,6 +1,6 @@
-"""From a data set to a federation: the partition deals out, then each client's part is split in three.
+"""Make a federation: divide a data set among clients, then split each part into train, validation and test.
 
-A part is split at random, class by class, or along a column: by time, the last rows are set aside; by group, whole
+A part is split at random, stratified by class, or along a column: by time, the last rows are held out; by group, whole
 groups are.
 """
 
@@ -26,7 +26,7 @@ OWN_TESTS = "set aside test samples of each client instead (use 'train' or 'pool
 
 @dataclass(frozen=True)
 class Split:
-    """How each client's samples are divided into training, validation and test samples."""
+    """The split of each client's samples into training, validation and test samples."""
 
     use: Literal["official", "train", "pooled"] = option(
         "official",
@@ -53,15 +53,14 @@ def federate(
     along: ColumnSplit | None = None,
     repeat: int = 0,
 ) -> Federation:
-    """Deal `data` out to `clients` as `spec` says ("dirichlet-classes:0.3"), with a test part for each.
+    """Divide `data` among `clients` by the partition `spec` ("dirichlet-classes:0.3"), with a test part each.
 
-    A client's test part follows its training distribution. With `use` official, and where the publisher has a
-    test part, the partition deals out the training part and the test part follows it, class by class. With
-    train the publisher's test part is ignored, with pooled it is one with the training part; then, and where
-    there is no such part, the fraction `test` of each client's samples is set aside. The fraction
-    `validation` of what is left for training is set aside as well. It may come to nothing; training samples
-    never do. A client's samples are divided at random, class by class, or `along` a column; `repeat` counts other
-    divisions at random of the same clients.
+    A client's test part follows its training distribution. With `use` official and a published test part, the
+    partition divides the training part, and the test part follows it class by class. With train the published test
+    part is ignored; with pooled it joins the training part. Then, and without such a part, the fraction `test` of each
+    client's samples is held out. The fraction `validation` of the remaining samples is held out as well; it may be
+    empty, training samples never are. Samples are split at random, stratified by class, or `along` a column; `repeat`
+    counts repeated random splits of the same clients.
 
     >>> data = Dataset("toy", np.zeros((100, 2), np.float32), np.repeat(np.arange(2), 50), classes=2)
     >>> federation = federate(data, "iid", 2, Chance(0))
@@ -119,7 +118,7 @@ def federate(
 
 
 def _too_few(data: Dataset, partition: str, client: str, found: int, needed: int) -> str:
-    """What to say of a client that has not the samples to be trained and tested."""
+    """Return the error for a client with too few samples."""
     where = dict(zip(data.group_names, data.places, strict=False)).get(client, "")
     if partition != "groups":
         return f"client {client!r} gets {found} samples and needs {needed}; ask for fewer clients"
@@ -129,7 +128,7 @@ def _too_few(data: Dataset, partition: str, client: str, found: int, needed: int
 
 
 def class_counts(federation: Federation) -> dict[str, Indices]:
-    """How many training samples of each class every client has; where there are no classes, how many in all.
+    """Return the number of training samples per class and client; without classes, their total.
 
     >>> data = Dataset("toy", np.zeros((40, 2), np.float32), np.repeat(np.arange(2), 20), classes=2)
     >>> counts = class_counts(federate(data, "sorted", 2, Chance(0)))
@@ -144,19 +143,19 @@ def class_counts(federation: Federation) -> dict[str, Indices]:
 
 
 def _strata(data: Dataset) -> Indices:
-    """The class of each sample, counted from 0; all the same where the targets are not classes."""
+    """Return the class of each sample, numbered from 0; all 0 without classes."""
     if not are_classes(data.targets):
         return np.zeros(len(data), np.int64)
     return np.unique(data.targets, return_inverse=True)[1].astype(np.int64)
 
 
 def _round(number: float) -> int:
-    """Half up: Python's own rounding goes to the even neighbour."""
+    """Round half up; Python's own rounding goes to the even neighbour."""
     return math.floor(number + 0.5)
 
 
 def _set_aside(part: Indices, strata: Indices, count: int, rng: np.random.Generator) -> tuple[Indices, Indices]:
-    """(what stays, `count` samples) of `part`, the latter with the class proportions of the whole."""
+    """Hold out `count` samples of `part` with its class proportions; return the rest and these."""
     own = np.unique(strata[part], return_inverse=True)[1]
     order = np.lexsort((rng.permutation(len(part)), own))
     sizes = np.bincount(own)
@@ -165,10 +164,9 @@ def _set_aside(part: Indices, strata: Indices, count: int, rng: np.random.Genera
 
 
 def _apportion(sizes: Indices, count: int, rng: np.random.Generator) -> Indices:
-    """`count` split in proportion to `sizes` by largest remainder, chance breaking ties.
+    """Split `count` in proportion to `sizes` by largest remainder, with random ties.
 
-    One sample of each class stays behind as long as that is possible: to be tested on a class that one never
-    trained on says nothing.
+    One sample per class stays behind if possible, because a test of an untrained class says nothing.
     """
     quota = sizes * count / sizes.sum()
     limit = sizes - 1
@@ -183,7 +181,7 @@ def _apportion(sizes: Indices, count: int, rng: np.random.Generator) -> Indices:
 
 
 def _by_group(parts: Mapping[str, Indices], groups: Indices, theirs: Indices) -> dict[str, Indices]:
-    """Each client's samples of the publisher's test part: those of its own group."""
+    """Return each client's part of the published test samples, by its own group."""
     dealt = {}
     for client, part in parts.items():
         dealt[client] = theirs[groups[theirs] == groups[part[0]]]
@@ -195,11 +193,10 @@ def _by_group(parts: Mapping[str, Indices], groups: Indices, theirs: Indices) ->
 def _in_proportion(
     parts: Mapping[str, Indices], strata: Indices, theirs: Indices, rng: np.random.Generator
 ) -> dict[str, Indices]:
-    """The publisher's test part dealt out so that each client's test classes are as its training classes.
+    """Divide the published test part so that each client's test classes match its training classes.
 
-    The test samples of a class are split over the clients in proportion to their training samples of it.
-    Remainders go to the largest, counting what a client was denied in the classes before: so nobody loses in
-    every class.
+    The test samples of a class are split in proportion to the clients' training samples of it. Remainders go to the
+    largest ones, and a client that lost in earlier classes comes first, so that no client loses in every class.
     """
     held = np.stack([np.bincount(strata[part], minlength=int(strata.max()) + 1) for part in parts.values()])
     owner = np.full(len(theirs), -1)

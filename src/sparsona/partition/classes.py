@@ -15,10 +15,10 @@ from sparsona.partition._deal import check_clients, class_numbers, cut, even, na
 
 @PARTITIONS.add
 def classes(samples: Samples, clients: int, chance: Chance, k: int = 2, draw: str = "own") -> dict[str, Indices]:
-    """Cut each class into one equal part a client; a client takes the next unused part of its `k` classes.
+    """Cut each class into one equal part per client; a client takes the next unused part of its `k` classes.
 
-    With `draw` own each client draws its classes, with shared all have the same random ones. What nobody
-    takes stays unused.
+    With `draw` own each client draws its classes, with shared all have the same random ones. Parts that no client
+    takes stay unused.
 
     >>> labels = np.repeat(np.arange(10), 30)
     >>> parts = classes(Samples(labels, 10), 3, Chance(0), k=6)

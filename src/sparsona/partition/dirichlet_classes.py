@@ -27,8 +27,8 @@ FEWEST = 2  # one sample to train on and one to test on
 def dirichlet_classes(samples: Samples, clients: int, chance: Chance, alpha: float = 0.3) -> dict[str, Indices]:
     """For each class: proportions over the clients from Dir(`alpha`), then a multinomial draw of the counts.
 
-    Where a client ends up with fewer than two samples, all is drawn again, twenty times at most; if that does
-    not help (small `alpha`, many clients), such clients get single samples of the largest client.
+    If a client gets fewer than two samples, all is drawn again, at most twenty times; if that does not help (small
+    `alpha`, many clients), such clients get single samples of the largest client.
 
     >>> labels = np.repeat(np.arange(10), 50)
     >>> parts = dirichlet_classes(Samples(labels, 10), 5, Chance(0), alpha=0.3)
@@ -53,13 +53,13 @@ def dirichlet_classes(samples: Samples, clients: int, chance: Chance, alpha: flo
 
 
 def _counts(sizes: Indices, clients: int, alpha: float, rng: np.random.Generator) -> Indices:
-    """How many samples of each class (row) each client (column) gets."""
+    """Return the number of samples per class (row) and client (column)."""
     shares = rng.dirichlet(np.full(clients, alpha), size=len(sizes))
     return rng.multinomial(sizes, shares)
 
 
 def _top_up(owner: Indices, totals: Indices, fewest: int, rng: np.random.Generator) -> None:
-    """Hand single samples of the largest client to those that have too few, in place."""
+    """Move single samples of the largest client to clients with too few, in place."""
     while totals.min() < fewest:
         poor, rich = int(totals.argmin()), int(totals.argmax())
         owner[rng.choice(np.flatnonzero(owner == rich))] = poor

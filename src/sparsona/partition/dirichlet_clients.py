@@ -27,8 +27,8 @@ from sparsona.partition._deal import (
 def dirichlet_clients(samples: Samples, clients: int, chance: Chance, alpha: float = 0.3) -> dict[str, Indices]:
     """Each client draws labels from its own Dir(`alpha`) up to its quota; a used-up class is drawn again.
 
-    The clients draw in random turns, so that none has to live on what the others left. The quota is the same
-    for all: fewer than `clients` samples stay unused.
+    The clients draw in random turns, so that no client gets only the others' leftovers. The quota is the same for
+    all: fewer than `clients` samples stay unused.
 
     >>> parts = dirichlet_clients(Samples(np.repeat(np.arange(10), 11), 10), 4, Chance(0), alpha=0.1)
     >>> [len(part) for part in parts.values()]
@@ -50,10 +50,10 @@ def dirichlet_clients(samples: Samples, clients: int, chance: Chance, alpha: flo
 
 
 def _draw(prior: npt.NDArray[np.float64], turns: Indices, sizes: Indices, rng: np.random.Generator) -> Indices:
-    """The class that the client of each turn draws.
+    """Return the class that the client of each turn draws.
 
-    To draw again until a class has samples left is to draw from the prior without the used-up classes. Put so
-    it ends also for a client whose prior has nothing left: that one takes what there is.
+    Drawing again until a class has samples left equals drawing from the prior without the used-up classes. This form
+    also ends if a client's prior has nothing left: that client takes any class.
     """
     left: list[int] = sizes.tolist()
     ladders = _ladders(prior, sizes)
@@ -68,7 +68,7 @@ def _draw(prior: npt.NDArray[np.float64], turns: Indices, sizes: Indices, rng: n
 
 
 def _ladders(prior: npt.NDArray[np.float64], left: Indices) -> list[list[float]]:
-    """For each client the cumulative probabilities of the classes that have samples left, up to exactly 1."""
+    """Return per client the cumulative probabilities of the classes with samples left, up to exactly 1."""
     mass = np.where(left > 0, prior, 0.0)
     mass[mass.sum(1) == 0] = left
     sums = np.cumsum(mass, axis=1)

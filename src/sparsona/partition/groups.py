@@ -11,10 +11,9 @@ from sparsona.partition._deal import by_owner, client_names
 
 @PARTITIONS.add
 def groups(samples: Samples, clients: int, chance: Chance, fewest: int = 1) -> dict[str, Indices]:
-    """A client for each natural group of at least `fewest` samples, under the group's name.
+    """Make one client per natural group of at least `fewest` samples, under the group's name.
 
-    `clients` 0 takes all groups; fewer than there are takes that many at random. A sample whose group is
-    negative belongs to nobody.
+    `clients` 0 takes all groups; a smaller number draws that many at random. A sample with a negative group is unused.
 
     >>> hospitals = Samples(np.zeros(5), 0, np.array([0, 1, 1, 0, 2]), ("basel", "long-beach", "cleveland"))
     >>> {name: part.tolist() for name, part in groups(hospitals, 0, Chance(0)).items()}

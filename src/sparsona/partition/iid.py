@@ -1,4 +1,4 @@
-"""Every client has its share of everything: the samples are shuffled and cut evenly."""
+"""Identically distributed clients: the samples are shuffled and cut evenly."""
 
 from sparsona.chance import Chance
 from sparsona.data.dataset import Indices, Samples
@@ -8,7 +8,7 @@ from sparsona.partition._deal import check_clients, cut, even, named
 
 @PARTITIONS.add
 def iid(samples: Samples, clients: int, chance: Chance) -> dict[str, Indices]:
-    """Parts whose sizes differ by one at most.
+    """Shuffle, and cut into parts whose sizes differ by one at most.
 
     >>> import numpy as np
     >>> parts = iid(Samples(np.zeros(5, np.int64), 1), 2, Chance(0))

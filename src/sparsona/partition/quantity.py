@@ -15,10 +15,10 @@ FEWEST = 10
 
 @PARTITIONS.add
 def quantity(samples: Samples, clients: int, chance: Chance, alpha: float = 0.5) -> dict[str, Indices]:
-    """Sizes in proportions from Dir(`alpha`), on top of ten samples for everyone; which samples is random.
+    """Draw sizes from Dir(`alpha`), on top of ten samples per client; the samples are random.
 
-    With fewer than twenty samples a client on average, everyone is sure of half the average only, but of two
-    where that is possible.
+    With fewer than twenty samples per client on average, each client gets at least half the average, and two if
+    possible.
 
     >>> parts = quantity(Samples(np.zeros(1000), 0), 4, Chance(0))
     >>> sum(len(part) for part in parts.values()), min(len(part) for part in parts.values()) >= 10

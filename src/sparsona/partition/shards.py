@@ -15,7 +15,7 @@ from sparsona.partition._deal import check_clients, class_numbers, cut, even, na
 
 @PARTITIONS.add
 def shards(samples: Samples, clients: int, chance: Chance, each: int = 2) -> dict[str, Indices]:
-    """Sort by label, cut into `each` even shards for every client, and deal the shards out at random.
+    """Sort by label, cut into `each` even shards per client, and assign the shards at random.
 
     >>> labels = np.repeat(np.arange(10), 20)
     >>> parts = shards(Samples(labels, 10), 10, Chance(0))

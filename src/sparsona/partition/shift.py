@@ -1,4 +1,4 @@
-"""Part of the samples is dealt out evenly, the rest in two halves of the classes: Flower's non-IID ratio.
+"""Part of the samples is divided evenly, the rest in two halves of the classes: Flower's non-IID ratio.
 
 `create_partitions` of Beutel et al.: Flower, a Friendly Federated Learning Framework, 2020, which FedPSE
 (Personalized Sparsification with Element-wise Aggregation for Federated Learning, section 5.1) names as its
@@ -16,11 +16,11 @@ from sparsona.partition._deal import alike_and_sorted, cut_both, named
 
 @PARTITIONS.add
 def shift(samples: Samples, clients: int, chance: Chance, ratio: float = 1.0) -> dict[str, Indices]:
-    """Deal 1 - `ratio` of the samples out evenly; order the rest by label, shuffle each half, cut it evenly.
+    """Divide 1 - `ratio` of the samples evenly; order the rest by label, shuffle each half, cut it evenly.
 
     At ratio 1 and ten classes of one size, each of an even number of clients holds five classes; with an
     odd number the client in the middle holds all ten. As in Flower the halves are halves of the samples:
-    where classes differ in size, the class in the middle is on both sides.
+    if classes differ in size, the middle class is on both sides.
 
     >>> labels = np.repeat(np.arange(10), 6)
     >>> parts = shift(Samples(labels, 10), 2, Chance(0))

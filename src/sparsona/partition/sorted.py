@@ -1,4 +1,4 @@
-"""Part of the samples is dealt out evenly, the rest is sorted by label and cut.
+"""Part of the samples is divided evenly, the rest is sorted by label and cut.
 
 FedPSE: Personalized Sparsification with Element-wise Aggregation for Federated Learning, Appendix C.1 as it
 is written. At ratio 1 and as many clients as classes each client holds one class, and a constant answer is
@@ -14,7 +14,7 @@ from sparsona.partition._deal import alike_and_sorted, cut_both, named
 
 @PARTITIONS.add
 def sorted_by_label(samples: Samples, clients: int, chance: Chance, ratio: float = 1.0) -> dict[str, Indices]:
-    """Deal 1 - `ratio` of the samples out at random and evenly; cut the rest in the order of the labels.
+    """Divide 1 - `ratio` of the samples at random and evenly; cut the rest in the order of the labels.
 
     The paper does not say which samples are in the even part; here it has the class proportions of the whole.
 

@@ -34,7 +34,7 @@ from sparsona.studies.study import Study
 from sparsona.studies.sweep import Sweep, SweepWatcher
 
 Shown: TypeAlias = bool | None
-"""Whether progress is shown: None means in a terminal and in a notebook."""
+"""True to show progress; None: in terminals and notebooks."""
 
 
 def compare(
@@ -51,8 +51,8 @@ def compare(
 ) -> Study:
     """Run several methods on the same clients, once per seed, as ``sparsona compare`` does.
 
-    A method may have settings of its own, ``"fedprox:mu=1"``. `settings` are those of :func:`sparsona.run`. Without
-    `out`, the runs are kept as long as the study. With ``resume=True`` a study that was killed goes on.
+    A method may have settings of its own, ``"fedprox:mu=1"``. `settings` are keywords of :func:`sparsona.run`.
+    Without `out`, the runs are kept as long as the study. ``resume=True`` continues an interrupted study.
 
     >>> study = compare(["fedavg"], seeds=2, clients=3, rounds=2, partition="iid", lr=0.3)
     >>> sorted(study.groups), study.frame["seeds"].tolist()
@@ -317,9 +317,9 @@ def make_choice(
 def _asked(
     settings: Mapping[str, Any], out: str | Path | None, method: str = ""
 ) -> tuple[dict[str, Any], int, Path, TemporaryDirectory[str] | None]:
-    """The settings of all runs, the first seed, the folder, and what removes it where none was named.
+    """Return the settings of all runs, the first seed, the folder, and its finaliser if it is temporary.
 
-    `method` is that of all runs, where it is one: its options are keywords, too.
+    `method` is the common method of all runs, if there is one: its options are keywords, too.
     """
     shared = placed(settings, METHODS.get(method) if method else None)
     for key in ("data", "model", "objective"):
@@ -340,7 +340,7 @@ def _texts(given: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _values(values: Iterable[Any]) -> tuple[str, ...]:
-    """The values of a key as --over has them."""
+    """Return the values of a key as --over takes them."""
     if isinstance(values, str):
         values = sweeps.parse_over([f"key={values}"])["key"]
     return tuple(dict.fromkeys(str(value).lower() if isinstance(value, bool) else str(value) for value in values))

@@ -1,8 +1,8 @@
 """Choose a method: a race by successive halving, judged by validation data only.
 
-All start; after a ninth of the rounds the better third goes on, after a third of them a third of those, and these run
-to the end. Who sends more or takes longer than allowed leaves. Those whose clients train alone always run to the end:
-joining is measured against the best of them. A run that goes on continues from its checkpoint, so no
+All contenders start. After a ninth of the rounds the better third continues, after a third of the rounds a third of
+these, which run to the end. A contender that sends more or takes longer than allowed leaves. Methods that train alone
+always run to the end, because joining is measured against the best of them. A run continues from its checkpoint, so no
 round is computed twice.
 """
 
@@ -21,13 +21,13 @@ from sparsona.report.measured import MeasuredRun, mean_score
 from sparsona.studies.contest import ContestWatcher, Runs, split_contender, take_on
 
 SHARE = 3
-"""One in so many goes on."""
+"""One in `SHARE` contenders continues."""
 STAGES = 3
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the network and the owners allow: MB of a client in a round, up and down, and simulated seconds in all."""
+    """The limits of a race: MB per client and round, up and down, and simulated seconds in total."""
 
     mb_per_round: float | None = None
     seconds: float | None = None
@@ -35,7 +35,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class ContenderScore:
-    """A contender after a stage: its mean validation score, the MB of a client in a round, simulated seconds in all."""
+    """A contender after a stage: mean validation score, MB per client and round, total simulated seconds."""
 
     contender: str
     score: float
@@ -45,7 +45,7 @@ class ContenderScore:
 
 @dataclass(frozen=True)
 class Stage:
-    """Who ran until which round, how they stood, best first, and who left, with the reason."""
+    """One stage: its last round, the contenders, best first, and those that left, with reasons."""
 
     rounds: int
     standings: tuple[ContenderScore, ...]
@@ -53,7 +53,7 @@ class Stage:
 
 
 def stages_of(rounds: int) -> list[int]:
-    """The rounds after which the race is looked at.
+    """Return the rounds at which stages end.
 
     >>> stages_of(20), stages_of(3), stages_of(1)
     ([3, 7, 20], [1, 3], [1])
@@ -62,7 +62,7 @@ def stages_of(rounds: int) -> list[int]:
 
 
 def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = lambda text: None) -> tuple[Stage, ...]:
-    """Run the race. The winner stands first in the last stage."""
+    """Run the race; the winner is first in the last stage."""
     for contender in runs.contest.contenders:
         settings = runs.settings(contender, runs.contest.seeds[0])
         if ":" in contender:  # what the user has set for it alone is wrong or right; who does not fit the rest leaves
@@ -106,7 +106,7 @@ def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = l
 
 
 def _advance(runs: Runs, contenders: list[str], until: int, rounds: int, say: Callable[[str], None]) -> dict[str, str]:
-    """Take the runs of some contenders on to a round. Returns who failed, and why."""
+    """Continue the runs of some contenders to a round; return the failed ones with reasons."""
 
     def started(who: str, seed: int) -> None:
         say(f"until round {until} of {rounds}: {who} ({contenders.index(who) + 1} of {len(contenders)})")
@@ -124,7 +124,7 @@ def _measured(runs: Runs, contender: str, seed: int) -> MeasuredRun:
 
 
 def _standing(contender: str, found: list[MeasuredRun], rounds: int, until: float) -> ContenderScore:
-    """Where a contender stands after `until` rounds, even if its run has gone further."""
+    """Return a contender's score after `until` rounds, even if its run has gone further."""
     ends = [next((m for m in reversed(run.measurements) if m.round <= until), run.measurements[0]) for run in found]
     clients = len(found[0].traffic)
     score = sum(mean_score(end.validation["pre"]) for end in ends) / len(ends)
@@ -145,7 +145,7 @@ def _too_much(standing: ContenderScore, limits: Limits) -> str:
 
 
 def account(history: tuple[Stage, ...], metric: str) -> list[str]:
-    """The race in sentences."""
+    """Describe the race in sentences."""
     out = []
     for stage in history:
         best = stage.standings[0]

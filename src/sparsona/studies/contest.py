@@ -1,7 +1,7 @@
-"""The runs of a study: which they are, where they stand, and how one is taken a piece further.
+"""The runs of a study: their plan, their progress, and the functions that continue them.
 
-A study is a folder of runs and a file that declares it. Every run can be stopped after any round and continued; what a
-study says is computed from the runs' files, so a study that was killed ends as one that was not.
+A study is a folder of runs and a file that declares it. Every run can be stopped after any round and continued. All
+results are computed from the runs' files, so an interrupted study ends like an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from sparsona.studies.naming import distinct_names
 log = logging.getLogger(__name__)
 FILE = "study.json"
 ALWAYS = ("local", "fedavg-ft")
-"""Who is in every comparison: training alone, and the plainest way to be personal."""
+"""Methods in every comparison: training alone, and the simplest personal method."""
 TABLES = ("alone-trees", "alone-linear", "naive")
-"""Who is in every comparison on tables, too: what a client can do alone without a net, and the constant answer."""
+"""Further methods in every comparison on tables: experts without a net, trained alone, and the constant answer."""
 POOLS = ("fedthin:pool=trees+shared", "fedavg:pool=trees+shared")
 """The pools that `choose` races on tables beside all methods: trees that never travel, with a thin or a whole model."""
 
 LONGER_ALONE, PATIENCE_ALONE = 10, 10
-"""A run that sends nothing: rounds at most, in units of the others', and evaluations without a better score."""
+"""Limits of a run that sends nothing: rounds, in units of the others', and evaluations without a better score."""
 
 
 def ways_alone(prepared: Prepared) -> tuple[str, ...]:
-    """The further ways alone that a comparison on these data has: none for images and text."""
+    """Return the further baselines alone for these data: none for images and text."""
     inputs = prepared.setup.federation.data.inputs
     if inputs.ndim != 2 or inputs.dtype.kind != "f":
         return ()
@@ -60,9 +60,9 @@ def ways_alone(prepared: Prepared) -> tuple[str, ...]:
 
 
 def until_stalled(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run that sends nothing: it trains until its validation score stalls.
+    """Return settings with which a run that sends nothing trains until its validation score stalls.
 
-    The number of rounds limits what travels, so it is the others' limit.
+    The number of rounds limits traffic, so it does not limit this run.
 
     >>> until_stalled({"method": "local", "rounds": 5})
     {'method': 'local', 'rounds': 50, 'evaluation': {'patience': 10}}
@@ -76,7 +76,7 @@ def until_stalled(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Contest:
-    """Contenders, the seeds for each, what they share, and what each run may spend."""
+    """The declaration of a contest: contenders, seeds, common settings, and the budget per run."""
 
     contenders: tuple[str, ...]
     seeds: tuple[int, ...]
@@ -85,18 +85,18 @@ class Contest:
     budget: Budget = field(default_factory=Budget)
 
     def including(self, names: Sequence[str] = ALWAYS) -> Contest:
-        """With those that every comparison has."""
+        """Return the contest with the methods of every comparison added."""
         missing = tuple(name for name in names if name not in self.contenders)
         return replace(self, contenders=(*missing, *self.contenders))
 
     @property
     def rounds(self) -> int:
-        """The rounds of the runs that send something."""
+        """Return the rounds of the runs that send something."""
         name, _ = split_contender(self.contenders[0])
         return rounds_of(assign({**self.settings, "method": name}, self.set))
 
     def folder_of(self, contender: str, seed: int) -> str:
-        """The name of a run's folder in the study, whatever else a contender may be written with.
+        """Return the name of a run's folder, for any text of a contender.
 
         >>> contest = Contest(("fedprox:mu=0.5", "pfedgate:gate_start=3", "pfedgate:gate_start=-3"), (3,))
         >>> [contest.folder_of(contender, 3) for contender in contest.contenders]
@@ -106,17 +106,17 @@ class Contest:
         return f"{names[contender]}-seed{seed}"
 
     def text(self) -> str:
-        """The contest as JSON."""
+        """Return the contest as JSON."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
     @classmethod
     def parse(cls, text: str) -> Contest:
-        """The contest that a JSON text holds."""
+        """Parse a contest from JSON."""
         return TypeAdapter(cls).validate_json(text)
 
 
 def split_contender(text: str) -> tuple[str, list[str]]:
-    """A contender's method and its own settings.
+    """Split a contender into its method and its own settings.
 
     >>> split_contender("fedspa:density=[0.2, 0.5],mask_1d=true")
     ('fedspa', ['density=[0.2, 0.5]', 'mask_1d=true'])
@@ -134,10 +134,10 @@ def _plain_name(contender: str) -> str:
 
 
 def declare(folder: Path, contest: Contest, resume: bool) -> Contest:
-    """The contest that a folder shall hold: with `resume` the one that is there, with whatever is added to it.
+    """Declare the contest of a folder; with `resume`, extend the existing one.
 
-    Runs that are there with other settings than they would have now are refused. The folder stays as it is until
-    :meth:`Runs.keep`, so that what cannot be run leaves nothing behind.
+    Existing runs with other settings are refused. The folder is not changed before :meth:`Runs.keep`, so an invalid
+    contest leaves nothing behind.
     """
     file = folder / FILE
     if file.exists():
@@ -153,7 +153,7 @@ def declare(folder: Path, contest: Contest, resume: bool) -> Contest:
 
 
 def _check_runs(runs: Runs) -> None:
-    """Refuse a contest of which a run is there that is another experiment's."""
+    """Refuse a contest if an existing run belongs to another experiment."""
     for contender in runs.contest.contenders:
         for seed in runs.contest.seeds:
             directory = RunDirectory(runs.path(contender, seed))
@@ -162,7 +162,7 @@ def _check_runs(runs: Runs) -> None:
 
 
 def read_contest(folder: Path) -> Contest:
-    """The contest of a study's folder."""
+    """Read the contest of a study's folder."""
     try:
         return Contest.parse((folder / FILE).read_text(encoding="utf-8"))
     except OSError as error:
@@ -172,7 +172,7 @@ def read_contest(folder: Path) -> Contest:
 
 
 def _joined(there: Contest, given: Contest) -> Contest:
-    """The contest in a folder, with the contenders, seeds and budget that are given now."""
+    """Return the existing contest, extended by the given contenders, seeds and budget."""
     budget = Budget(
         there.budget.mb if given.budget.mb is None else given.budget.mb,
         there.budget.seconds if given.budget.seconds is None else given.budget.seconds,
@@ -196,16 +196,16 @@ class Runs:
         self.loader = Loader()
 
     def keep(self) -> None:
-        """Take the folder for the contest and write it there: methods, settings and data have been checked."""
+        """Write the checked contest into its folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self.folder / FILE, self.contest.text())
 
     def path(self, contender: str, seed: int) -> Path:
-        """The run directory of a contender and seed."""
+        """Return the run directory of a contender and seed."""
         return self.folder / self.contest.folder_of(contender, seed)
 
     def settings(self, contender: str, seed: int) -> dict[str, Any]:
-        """All settings of a contender's run for one seed."""
+        """Return all settings of a contender's run for one seed."""
         name, own = split_contender(contender)
         METHODS.check(name)
         try:
@@ -216,31 +216,31 @@ class Runs:
 
     @property
     def rounds(self) -> int:
-        """The rounds of the runs that send something."""
+        """Return the rounds of the runs that send something."""
         return self.contest.rounds
 
     @property
     def engine(self) -> str:
-        """What the user has asked for."""
+        """Return the engine that the user named."""
         return str(self.settings(self.contest.contenders[0], self.contest.seeds[0]).get("engine", "auto"))
 
     def prepare(self, contender: str, seed: int) -> Prepared:
-        """A contender's run for one seed, ready to start."""
+        """Prepare a contender's run for one seed."""
         return self.loader.prepare(self.settings(contender, seed), ORIGIN)
 
     def plan(self, contender: str, seed: int, until: StopCondition | None = None) -> RunPlan:
-        """A run, until its end or as far as the contest's budget goes."""
+        """Plan a run to its end, to a round, or to the contest's budget."""
         until = until or StopCondition(budget=self.contest.budget)
         return RunPlan(
             self.path(contender, seed), self.settings(contender, seed), ORIGIN, until, tensorboard=self.tensorboard
         )
 
     def advance(self, contender: str, seed: int, until: StopCondition | None = None) -> None:
-        """Take one run on, here and now."""
+        """Continue one run in this process."""
         advance(self.plan(contender, seed, until), self.loader)
 
     def measured(self, contender: str, seed: int) -> MeasuredRun | None:
-        """The run as far as it is; None where it has not been measured yet."""
+        """Return the measurements of a run so far; None if there are none."""
         path = self.path(contender, seed)
         found = measure(path) if (path / "experiment.toml").exists() and (path / "about.json").exists() else None
         return found if found is not None and found.measurements else None
@@ -251,7 +251,7 @@ ORIGIN = "the command line"
 
 @dataclass
 class ContestWatcher:
-    """What a study tells while it runs."""
+    """Receives reports of a running study."""
 
     started: Callable[[str, int], None] = lambda contender, seed: None
     round: Callable[[str, int, RoundReport], None] = lambda contender, seed, report: None
@@ -259,7 +259,7 @@ class ContestWatcher:
 
 
 def run_contest(runs: Runs, watcher: ContestWatcher) -> dict[str, str]:
-    """All runs, seed by seed, so that every method has as many as the others. Returns who failed, and why.
+    """Execute all runs seed by seed, so that all methods have equally many; return failures with reasons.
 
     A method that diverges or does not fit the model leaves the contest; the others go on.
     """
@@ -271,7 +271,7 @@ def run_contest(runs: Runs, watcher: ContestWatcher) -> dict[str, str]:
 def take_on(
     runs: Runs, contenders: Sequence[str], like: Prepared, watcher: ContestWatcher, until: StopCondition | None = None
 ) -> dict[str, str]:
-    """Take the runs of some contenders on, seed by seed; `like` is the longest. Returns who failed, and why."""
+    """Continue runs of some contenders, seed by seed; `like` is the longest. Return failures with reasons."""
     failed: dict[str, str] = {}
     pairs = {runs.contest.folder_of(who, seed): (who, seed) for seed in runs.contest.seeds for who in contenders}
 
@@ -302,7 +302,7 @@ def take_on(
 
 
 def measured_groups(runs: Runs) -> dict[str, list[MeasuredRun]]:
-    """The runs of each contender that have been measured, by their seeds."""
+    """Return the measured runs of each contender, by seed."""
     found = {one: [runs.measured(one, seed) for seed in runs.contest.seeds] for one in runs.contest.contenders}
     groups = {one: [run for run in group if run is not None] for one, group in found.items()}
     return {one: group for one, group in groups.items() if group}

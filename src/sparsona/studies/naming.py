@@ -1,4 +1,4 @@
-"""Names of the folders of a study's runs: short, made of plain letters, and no two the same."""
+"""Names of the folders of a study's runs: short, plain and distinct."""
 
 from collections.abc import Mapping
 from hashlib import sha256
@@ -8,9 +8,9 @@ K = TypeVar("K")
 
 
 def distinct_names(plain: Mapping[K, str]) -> dict[K, str]:
-    """The name of each thing. Where an earlier one has its plain name, six digits of its hash follow it.
+    """Return distinct names: if a plain name is taken, six digits of a hash follow it.
 
-    The first keeps its plain name, so a study to which more is added finds the runs that it has made.
+    The first keeps its plain name, so that an extended study finds its old runs.
 
     >>> distinct_names({"mu=1e-2": "mu-1e-2", "mu=1e+2": "mu-1e-2", "mu=3": "mu-3"})
     {'mu=1e-2': 'mu-1e-2', 'mu=1e+2': 'mu-1e-2-64419e', 'mu=3': 'mu-3'}

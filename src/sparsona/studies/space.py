@@ -1,4 +1,4 @@
-"""What can be searched: the learning rate and a method's own options, with ranges read from their declarations."""
+"""The search space: the learning rate and a method's options, with ranges from their declarations."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ from sparsona.training.config import TrainConfig
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`; on a logarithmic scale where that is how people choose them."""
+    """Numbers from `low` to `high`, on a logarithmic scale if `log`."""
 
     low: float
     high: float
@@ -24,7 +24,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Knob:
-    """A setting that is searched: its key for ``--set``, where it starts, and a range or choices."""
+    """A searched setting: its key for ``--set``, its start, and a range or choices."""
 
     key: str
     start: Any
@@ -33,7 +33,7 @@ class Knob:
 
 
 def knobs(method: str, only: tuple[str, ...] = ()) -> list[Knob]:
-    """The learning rate and the method's options that have a range or a few values.
+    """Return the learning rate and the method's options that have a range or a few values.
 
     >>> [knob.key for knob in knobs("fedprox")][:2]
     ['lr', 'mu']
@@ -68,10 +68,10 @@ def _knob(name: str, hint: Any, start: Any) -> Knob | None:
 
 
 def number_range(start: float, low: float | None, high: float | None) -> Range | None:
-    """Where to look for a number that starts at `start` and is bounded, or not.
+    """Return the range of a number that starts at `start`, with optional bounds.
 
-    A share of a whole is looked for down to a fiftieth of it; a positive number within a factor of ten, a count within
-    a factor of four. A number that starts at 0 and has no upper bound is left as it is: 0 turns something off.
+    A share is searched down to 1/50, a positive number within a factor of ten, a count within a factor of four. A
+    number that starts at 0 without an upper bound is not searched, because 0 turns something off.
 
     >>> number_range(0.5, 0, 1), number_range(10, 1, None)
     (Range(low=0.02, high=1.0, log=True, whole=False), Range(low=3, high=40, log=True, whole=True))
@@ -91,7 +91,7 @@ def number_range(start: float, low: float | None, high: float | None) -> Range |
 
 
 def _plain(hint: Any, kind: type) -> tuple[Any, dict[str, float]]:
-    """The member of a type that `kind` is, and its bounds."""
+    """Return the member `kind` of a type, and its bounds."""
     if get_origin(hint) is Annotated:
         inner, *extras = get_args(hint)
         marks = [mark for extra in extras for mark in getattr(extra, "metadata", [extra])]

@@ -1,4 +1,4 @@
-"""What a study of several runs gives: tables, tests between methods, drawings and a report, from the runs' files."""
+"""The result of a study: tables, tests between methods, drawings and a report, from the runs' files."""
 
 import itertools
 import math
@@ -25,22 +25,22 @@ from sparsona.runs.budget import Budget
 
 @dataclass(frozen=True)
 class Study:
-    """The runs of a study by label: a method, or a setting of one. A run for every seed."""
+    """The runs of a study by label, a method or a setting of one; one run per seed."""
 
     folder: Path
     groups: Mapping[str, Sequence[MeasuredRun]] = field(repr=False)
     failed: Mapping[str, str] = field(default_factory=dict)
-    """Who failed, and why."""
+    """Failed labels with reasons."""
     budget: Budget = field(default_factory=Budget)
     candidates: Frame = field(default=None, repr=False)
-    """Where a choice was made on validation rows: every setting with its validation score, the chosen ones marked."""
+    """After a choice on validation rows: every setting with its validation score, chosen ones marked."""
     pools: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
-    """Of methods with a pool what each expert adds, client by client, for the first seed."""
+    """For methods with a pool: what each expert adds per client, for the first seed."""
     temporary: TemporaryDirectory[str] | None = field(default=None, repr=False)
 
     @cached_property
     def comparison(self) -> Comparison:
-        """Scores and costs of each label over its seeds."""
+        """Return scores and costs of each label over its seeds."""
         if not self.groups:
             raise InputError(f"no run of {self.folder} was measured: {'; '.join(self.failed.values()) or 'none ended'}")
         return compare_groups(self.groups, self.budget)
@@ -99,7 +99,7 @@ class Study:
         return frame([{**row, "p_holm": p} for row, p in zip(rows, corrected, strict=True)])
 
     def _differences(self, one: str, other: str) -> list[float]:
-        """By how much each client of each seed is better off; the mean over seeds where clients are the same."""
+        """Return each client's gain, averaged over seeds if the clients are the same."""
         theirs = {key_of(run): run for run in self.groups[other]}
         found: dict[tuple[str, ...], list[float]] = {}
         for run in self.groups[one]:
@@ -113,7 +113,7 @@ class Study:
         return [sum(values) / len(values) for values in found.values()]
 
     def result(self, label: str, seed: int | None = None) -> Result:
-        """One run of the study as :func:`sparsona.load` gives it: the first seed unless another is named."""
+        """Return one run of the study like :func:`sparsona.load`: the first seed unless another is named."""
         if label not in self.groups:
             raise InputError(f"the study has no {label!r}: it has {', '.join(self.groups)}")
         run = next((run for run in self.groups[label] if seed in (None, run.seed)), None)
@@ -130,9 +130,9 @@ class Study:
         return to_latex({self.folder.name: self}, path)
 
     def curves(self, path: str | Path, over: Sequence[Over] = ("bytes",), seed: int | None = None) -> None:
-        """Draw how the scores at `pre` grow with bytes, rounds or simulated seconds; one curve per label.
+        """Draw the scores at `pre` over bytes, rounds or simulated seconds; one curve per label.
 
-        It is the mean over the seeds at the rounds that all of them have measured, or that of one `seed`.
+        A curve is the mean over the seeds at rounds that all of them have measured, or the curve of one `seed`.
         """
         chosen = {label: [run for run in group if seed in (None, run.seed)] for label, group in self.groups.items()}
         found = {label: mean_marks([marks(run.path, "pre") for run in runs]) for label, runs in chosen.items() if runs}
@@ -156,7 +156,7 @@ class Study:
 
 
 def _bounds(name: str, found: Interval | None) -> dict[str, float]:
-    """A mean and the half width of its interval, as two columns."""
+    """Return a mean and the half width of its interval, as two columns."""
     half = math.nan if found is None or found.half is None else found.half
     return {name: math.nan if found is None else found.mean, f"{name}_half": half}
 

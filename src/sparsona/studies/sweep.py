@@ -1,4 +1,4 @@
-"""A sweep: one experiment with some settings taken through all their values, a run for every combination."""
+"""A sweep: one experiment with every combination of some settings, one run each."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ from sparsona.studies.naming import distinct_names
 
 FILE = "sweep.json"
 MOST_RUNS = 10_000
-"""A sweep of more combinations is refused: it is a slip of the keyboard more often than a plan."""
+"""Limit of combinations; more are usually a typing error."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """The settings that all runs share, the assignments behind them, and the values of each key that is swept."""
+    """The common settings of all runs, further assignments, and the values of each swept key."""
 
     settings: Mapping[str, Any]
     over: Mapping[str, tuple[str, ...]]
     set: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """The sweep as its file holds it."""
+        """Return the sweep as text for its file."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
     @classmethod
     def parse(cls, text: str) -> Sweep:
-        """What :meth:`text` has written."""
+        """Invert :meth:`text`."""
         return TypeAdapter(cls).validate_json(text)
 
     def joined(self, more: Sweep) -> Sweep:
-        """This sweep with the values, and whatever else, that are given now."""
+        """Return this sweep, extended by another one."""
         for key in more.over.keys() - self.over.keys():
             raise InputError(f"the sweep is not over {key}, and its runs have no value for it: choose another --out")
         over = {key: tuple(dict.fromkeys((*values, *more.over.get(key, ())))) for key, values in self.over.items()}
@@ -61,7 +61,7 @@ class Sweep:
         return Sweep(settings, over, tuple(dict.fromkeys((*self.set, *more.set))))
 
     def points(self) -> Iterator[SweepPoint]:
-        """A point for every combination, in the order of the values; the last key changes fastest."""
+        """Yield one point per combination, in the order of the values; the last key changes fastest."""
         _check_number(math.prod(len(values) for values in self.over.values()))
         names = distinct_names({values: _plain_name(self.over, values) for values in product(*self.over.values())})
         for values, name in names.items():
@@ -69,7 +69,7 @@ class Sweep:
             yield SweepPoint(name, chosen, self._settings(chosen))
 
     def _settings(self, chosen: Mapping[str, str]) -> dict[str, Any]:
-        """The method first: what a key without a section means depends on it."""
+        """Return the settings, method first, because a key without a section depends on it."""
         ordered = sorted(chosen.items(), key=lambda item: item[0] != "method")
         settings = assign(dict(self.settings), [f"{key}={value}" for key, value in ordered if key == "method"])
         try:
@@ -80,7 +80,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """One run of a sweep: the name of its folder, the values that are its own, and all its settings."""
+    """One run of a sweep: the name of its folder, its own values, and all its settings."""
 
     name: str
     chosen: Mapping[str, str]
@@ -97,7 +97,7 @@ def _plain_name(keys: Iterable[str], values: Iterable[str]) -> str:
 
 
 def parse_over(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The values of each key: with commas, or whole numbers from A to before B.
+    """Parse the values per key: a list with commas, or A:B for the whole numbers from A to before B.
 
     >>> parse_over(["method=fedavg,fedpse", "seed=0:3", "density=[0.2,0.5],0.9"])
     {'method': ('fedavg', 'fedpse'), 'seed': ('0', '1', '2'), 'density': ('[0.2,0.5]', '0.9')}
@@ -119,7 +119,7 @@ def parse_over(texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _split(text: str) -> list[str]:
-    """At commas that stand in no brackets."""
+    """Split at commas outside of brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "[{(") - (letter in "]})")
@@ -145,10 +145,10 @@ def _check_number(runs: int) -> None:
 
 
 def declare(folder: Path, sweep: Sweep, resume: bool) -> Sweep:
-    """The sweep that a folder shall hold: with `resume` the one that is there, with whatever is added to it.
+    """Declare the sweep of a folder; with `resume`, extend the existing one.
 
-    Runs that are there with other settings than they would have now are refused. The folder stays as it is until
-    :func:`run_sweep` has checked every combination.
+    Existing runs with other settings are refused. The folder is not changed before :func:`run_sweep` has checked every
+    combination.
     """
     file = folder / FILE
     if file.exists():
@@ -162,13 +162,13 @@ def declare(folder: Path, sweep: Sweep, resume: bool) -> Sweep:
 
 
 def _keep(folder: Path, sweep: Sweep) -> None:
-    """Take the folder for the sweep and write it there."""
+    """Write the sweep into its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / FILE, sweep.text())
 
 
 def _check_runs(sweep: Sweep, folder: Path) -> None:
-    """Refuse a sweep of which a run is there that is another experiment's, or of other data."""
+    """Refuse a sweep if an existing run has another experiment or other data."""
     loader = Loader()
     for point in sweep.points():
         directory = RunDirectory(folder / point.name)
@@ -186,7 +186,7 @@ def _read(file: Path) -> Sweep:
 
 @dataclass(frozen=True)
 class SweepWatcher:
-    """What a sweep tells while it runs, of each point."""
+    """Receives reports of a running sweep, per point."""
 
     started: Callable[[SweepPoint], None] = lambda point: None
     round: Callable[[SweepPoint, RoundReport], None] = lambda point, report: None
@@ -194,7 +194,7 @@ class SweepWatcher:
 
 
 def run_sweep(sweep: Sweep, folder: Path, watcher: SweepWatcher, tensorboard: bool = False) -> dict[str, str]:
-    """Make all runs that are not finished. Returns those that failed, by name, and why: the others go on without them.
+    """Execute all unfinished runs; return the failed ones with reasons, without which the others continue.
 
     Every combination is checked before the folder is taken and the first run starts.
     """
@@ -236,7 +236,7 @@ def run_sweep(sweep: Sweep, folder: Path, watcher: SweepWatcher, tensorboard: bo
 
 
 def _prepared(loader: Loader, plans: Mapping[str, RunPlan]) -> Prepared:
-    """The longest of the runs that differ in more than their seed; preparing each shows what cannot be run."""
+    """Prepare one run per combination without its seed, to find invalid ones; return the longest."""
     kinds: dict[str, RunPlan] = {}
     for plan in plans.values():
         build(plan.settings, plan.origin)
@@ -255,7 +255,7 @@ class SweptRun:
 
     @property
     def validation(self) -> float:
-        """The mean validation score at `pre`; NaN where there is none."""
+        """Return the mean validation score at `pre`; NaN without one."""
         found = self.summary.get("validation", {}).get("pre")
         return math.nan if found is None else float(found)
 
@@ -264,16 +264,16 @@ Setting: TypeAlias = tuple[tuple[str, str], ...]
 """The values of one combination without its seed."""
 
 PROBLEM = ("method", "data", "partition", "clients", "new_clients")
-"""What is not chosen but given, with all keys of `split` and `columns`: a choice is made for each of their values."""
+"""Keys that define the problem, with all of `split` and `columns`; each of their values gets its own choice."""
 
 
 def setting_of(point: SweepPoint) -> Setting:
-    """The values of a point without its seed."""
+    """Return the values of a point without its seed."""
     return tuple((key, value) for key, value in point.chosen.items() if key != "seed")
 
 
 def validation_scores(runs: Sequence[SweptRun]) -> dict[Setting, tuple[float, int]]:
-    """Of each setting the mean validation score over its seeds, and their number."""
+    """Return per setting the mean validation score over its seeds, and their number."""
     found: dict[Setting, list[float]] = {}
     for run in runs:
         found.setdefault(setting_of(run.point), []).append(run.validation)
@@ -281,7 +281,7 @@ def validation_scores(runs: Sequence[SweptRun]) -> dict[Setting, tuple[float, in
 
 
 def chosen_settings(runs: Sequence[SweptRun]) -> set[Setting]:
-    """The setting with the best mean validation score of each method and problem."""
+    """Return the setting with the best mean validation score per method and problem."""
     scores, sign = validation_scores(runs), 1 if runs[0].higher_is_better else -1
     best: dict[Setting, tuple[float, Setting]] = {}
     for setting, (score, _) in scores.items():
@@ -299,7 +299,7 @@ def _is_given(key: str) -> bool:
 
 
 def swept_runs(sweep: Sweep, folder: Path) -> list[SweptRun]:
-    """The runs that are finished."""
+    """Return the finished runs."""
     directories = ((point, RunDirectory(folder / point.name)) for point in sweep.points())
     return [
         SweptRun(point, one.summary(), read_about(one.path).higher_is_better)

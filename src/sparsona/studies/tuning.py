@@ -1,7 +1,7 @@
 """Tune one method: the best score, also for a number of bytes, or the fewest bytes for a score, by validation data.
 
-Optuna proposes (its multi-objective TPE, with the target as a constraint); every trial is a run in the study's folder.
-A trial is proposed from its number and those before it, so a study that was killed goes on as one that was not.
+Optuna proposes trials (its multi-objective TPE, with the target as a constraint); each trial is a run in the study's
+folder. A proposal depends on its number and the earlier trials only, so an interrupted study continues identically.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,13 @@ LOG = "optuna.log"
 
 @dataclass(frozen=True)
 class Target:
-    """MB of all clients together, up and down, or a score on validation data, or neither: the best score."""
+    """The target of a search: MB of all clients, up and down, or a validation score; neither: the best score."""
 
     mb: float | None = None
     score: float | None = None
 
     def violation(self, mb: float, score: float, higher_is_better: bool) -> float:
-        """By how much a trial misses the target; 0 or less where it meets it."""
+        """Return by how much a trial misses the target; 0 or less if it meets it."""
         if self.mb is not None:
             return mb - self.mb
         if self.score is not None:
@@ -35,7 +35,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting of the knobs: the mean over the seeds of its validation score, its test score and its MB."""
+    """One setting of the knobs: validation score, test score and MB, as means over the seeds."""
 
     number: int
     contender: str
@@ -46,7 +46,7 @@ class Trial:
 
 
 def contender(method: str, settings: dict[str, Any]) -> str:
-    """The method with these settings, as a contest names it.
+    """Return the method with these settings, as a contest names it.
 
     >>> contender("fedprox", {"lr": 0.1, "mu": 0.25})
     'fedprox:lr=0.1,mu=0.25'
@@ -66,7 +66,7 @@ def tune(
     trials: int,
     on_trial: Callable[[Trial | None, int, str], None] = lambda trial, number, note: None,
 ) -> tuple[list[Trial], bool]:
-    """Make `trials` trials, those that are there included. Returns them, and whether a higher score is better."""
+    """Run trials until there are `trials`; return them, and whether a higher score is better."""
     try:
         import optuna
     except ImportError:
@@ -130,7 +130,7 @@ def tune(
 
 
 def _check_knobs(study: Any, knobs: list[Knob], folder: Path) -> None:
-    """Refuse a study of other knobs: a trial's score belongs to all that it has set. A new study notes its own."""
+    """Refuse a study of other knobs, because a trial's score depends on all of them; a new study writes its knobs."""
     given = [knob.key for knob in knobs]
     noted = study.user_attrs.get("knobs") or next((list(one.params) for one in study.trials if one.values), None)
     if noted is None:
@@ -147,7 +147,7 @@ def _in_order(knobs: list[Knob], params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rounded(value: Any) -> Any:
-    """Four digits of a number that may be any: what is run is what is printed."""
+    """Round a number to four digits, so that the run uses the printed value."""
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
@@ -172,7 +172,7 @@ def _suggest(trial: Any, knob: Knob) -> Any:
 
 
 def _run(runs: Runs, name: str, number: int, settings: dict[str, Any]) -> Trial:
-    """Make the runs of a trial, a seed after another."""
+    """Execute the runs of a trial, one seed after another."""
     found: list[MeasuredRun] = []
     for seed in runs.contest.seeds:
         runs.advance(name, seed)
@@ -198,7 +198,7 @@ def _mean(values: list[float]) -> float:
 
 
 def front(trials: list[Trial], higher_is_better: bool) -> list[Trial]:
-    """The trials that no other beats in both score and bytes, from the fewest bytes on."""
+    """Return the Pareto front of score and bytes, from the fewest bytes on."""
     sign = 1 if higher_is_better else -1
     kept: list[Trial] = []
     for trial in sorted(trials, key=lambda one: (one.mb, -sign * one.validation)):
@@ -208,7 +208,7 @@ def front(trials: list[Trial], higher_is_better: bool) -> list[Trial]:
 
 
 def pick(trials: list[Trial], target: Target, higher_is_better: bool) -> tuple[Trial, bool]:
-    """The trial for the target, and whether it meets it; where none does, the one that misses it least."""
+    """Return the trial for the target, and whether it meets it; else the trial that misses it least."""
     sign = 1 if higher_is_better else -1
 
     def missed(trial: Trial) -> float:

@@ -1,4 +1,4 @@
-"""The invariants that every method, partition and model must keep; public, so that plug-ins can be held to them too.
+"""The invariants of every method, partition and model; public, so that plug-ins can be checked, too.
 
 >>> from sparsona.methods.fedavg import FedAvg
 >>> check_method(FedAvg())

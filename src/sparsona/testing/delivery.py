@@ -1,4 +1,4 @@
-"""Whether both sides of a method agree whatever becomes of orders and replies."""
+"""Check that both sides of a method agree after lost, late and repeated orders and replies."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,24 +27,24 @@ from sparsona.testing.tiny import MEAN, none_refused, tiny_setup
 from sparsona.training.local import Local
 
 Event: TypeAlias = Literal["ok", "lost", "late", "later", "crashed", "absent", "twice"]
-"""What becomes of one client's turn: its reply arrives, is lost, comes one or two rounds late; it dies before it
-trains; it is not asked; or both its order and its reply are delivered twice."""
+"""The fate of a client's turn: its reply arrives, is lost, or comes one or two rounds late; the client crashes before
+it trains; it is not sampled; or its order and reply are delivered twice."""
 
 SCRIPTS: tuple[tuple[Mapping[ClientId, Event], ...], ...] = (
     ({"c1": "lost"}, {"c0": "late", "c1": "twice"}, {"c1": "lost", "c2": "crashed"}, {"c2": "lost"}, {}),
     ({"c0": "later", "c1": "twice"}, {"c1": "lost", "c2": "late"}, {"c1": "absent"}, {"c0": "lost"}, {"c0": "twice"}),
 )
-"""What :func:`check_method` tries: a mapping a round; whoever is not named answers in time."""
+"""The scripts of :func:`check_method`: one mapping per round; unnamed clients answer in time."""
 
 
 @dataclass(frozen=True)
 class Scripted:
-    """Everyone takes part, and fares as the script says; after its end all is well."""
+    """All clients take part, and their turns follow the script; after its end all replies arrive."""
 
     script: Sequence[Mapping[ClientId, Event]]
 
     def plan(self, round: int, idle: Sequence[ClientId], chance: Chance) -> Plan:
-        """The plan that the script has for this round."""
+        """Return the script's plan of this round."""
         events = self.script[round] if round < len(self.script) else {}
 
         def those(*kinds: Event) -> frozenset[ClientId]:
@@ -57,14 +57,14 @@ class Scripted:
 
 @dataclass
 class Turns:
-    """What an observer saw: every turn of a client, and every reply that the server has aggregated."""
+    """A record of every client's turns, and of every aggregated reply."""
 
     fits: dict[tuple[ClientId, int, str], tuple[Any, Message, Fit[Any]]] = dataclasses.field(default_factory=dict)
     arrivals: list[Arrival] = dataclasses.field(default_factory=list)
 
 
 class Observed:
-    """A method that is held to the contract and writes down its turns; those of evaluations are left out."""
+    """A checked method that records its turns, except for evaluations."""
 
     def __init__(self, method: Method[Any, Any]) -> None:
         self._method = GuardedMethod(method)
@@ -75,18 +75,18 @@ class Observed:
         return getattr(self._method, name)
 
     def fit(self, state: Any, down: Message, local: Local) -> Fit[Any]:
-        """The method's turn, noted."""
+        """Run and record the method's turn."""
         fit = self._method.fit(state, down, local)
         self._last[local.client] = (local.client, local.round, local.phase.name), (state, down, fit)
         return fit
 
     def took_place(self, client: ClientId) -> None:
-        """The last turn of this client was one of the protocol."""
+        """Mark the last turn of this client as a real one."""
         key, turn = self._last[client]
         self.turns.fits[key] = turn
 
     def aggregate(self, server: Any, arrivals: Sequence[Arrival], context: ServerContext) -> Any:
-        """The method's aggregation, noted."""
+        """Run and record the method's aggregation."""
         self.turns.arrivals += [dataclasses.replace(a, find_sent=_held_now(a.sent)) for a in arrivals]
         return self._method.aggregate(server, arrivals, context)
 
@@ -96,7 +96,7 @@ def _held_now(message: Message) -> Callable[[], Message]:
 
 
 class Repeating(InProcess):
-    """Delivers some orders and their replies twice, and tells an observer which turns are real."""
+    """An engine that delivers some orders and replies twice, and marks the real turns."""
 
     def __init__(self, setup: Setup, observed: Observed, script: Sequence[Mapping[ClientId, Event]]) -> None:
         super().__init__(setup)
@@ -118,7 +118,7 @@ class Repeating(InProcess):
                 yield outcome
 
     def _again(self, job: Job) -> Iterator[Outcome]:
-        """A second delivery of an order: a client with a memory refuses, one without answers the same again."""
+        """Deliver an order again: a client with a memory refuses it, one without answers the same."""
         try:
             yield from super().run([job])
         except WireError:
@@ -126,7 +126,7 @@ class Repeating(InProcess):
 
 
 def play(observed: Observed, script: Sequence[Mapping[ClientId, Event]], **changes: Any) -> Rounds:
-    """A run in which everyone fares as the script says, and one round more in which all is well.
+    """Run the script, and one more round in which all replies arrive.
 
     `changes` are other fields of its :class:`~sparsona.federation.setup.Setup`.
     """
@@ -139,12 +139,12 @@ def play(observed: Observed, script: Sequence[Mapping[ClientId, Event]], **chang
 
 
 def check_delivery(method: Method[Any, Any], script: Sequence[Mapping[ClientId, Event]]) -> None:
-    """Raise a ContractError unless both sides agree whatever becomes of orders and replies.
+    """Raise a ContractError unless both sides agree after every kind of lost, late and repeated message.
 
-    For every aggregated reply: the server knows the downlink that it answers, to the bit, and counts the reply once.
-    For every turn: the client goes on from the right one of the two states that its last turn gave. With error
-    feedback: the residual and what was sent make up the residual that is kept if the reply is lost. The running mean
-    of the personal layer has every model that the client has trained, whatever became of the replies.
+    For every aggregated reply: the server knows the answered downlink, to the bit, and counts the reply once. For
+    every turn: the client continues from the right one of the two states of its last turn. With error feedback: the
+    residual plus the upload equals the residual that is kept if the reply is lost. The running mean of the personal
+    layer includes every model that the client has trained, whatever happened to the replies.
     """
     observed = Observed(method)
     rounds, turns = play(observed, script), observed.turns
@@ -162,7 +162,7 @@ def check_delivery(method: Method[Any, Any], script: Sequence[Mapping[ClientId, 
 
 
 def _phase_of(arrival: Arrival, turns: Turns) -> str:
-    """The phase whose turn gave this reply."""
+    """Return the phase of the turn that gave this reply."""
     for (client, round, name), (_, _, fit) in turns.fits.items():
         if (client, round) == (arrival.client, arrival.round) and equal(fit.reply, arrival.message):
             return name
@@ -170,7 +170,7 @@ def _phase_of(arrival: Arrival, turns: Turns) -> str:
 
 
 def equal(one: Message, other: Message) -> bool:
-    """Whether two messages hold the same parts, bit for bit."""
+    """True if two messages hold the same parts, bit for bit."""
     names = [{name for name in m if name != BUFFERS} for m in (one, other)]
     return names[0] == names[1] and all(
         digest({"part": one.parts[name]}) == digest({"part": other.parts[name]}) for name in names[0]
@@ -178,7 +178,7 @@ def equal(one: Message, other: Message) -> bool:
 
 
 def _follows(client: ClientId, turns: Turns, arrived: set[tuple[ClientId, int, str]], feedback: str) -> None:
-    """Each turn of a client starts from what the one before has left for the case that happened."""
+    """Check that each turn starts from the state that the turn before left for this case."""
     before: Any = None
     for key, (state, _, fit) in turns.fits.items():
         if key[0] != client:
@@ -191,7 +191,7 @@ def _follows(client: ClientId, turns: Turns, arrived: set[tuple[ClientId, int, s
 
 
 def _averages(client: ClientId, turns: Turns, personal: PersonalState | None) -> None:
-    """The client's running mean is that of the models that its turns gave, one after another."""
+    """Check that the client's running mean is the mean of the models of its turns."""
     mean: tuple[Vector, ...] | None = None
     for (who, _, _), (_, _, fit) in turns.fits.items():
         if who == client and fit.model is not None:
@@ -204,7 +204,7 @@ def _averages(client: ClientId, turns: Turns, personal: PersonalState | None) ->
 
 
 def _conserved(client: ClientId, round: int, fit: Fit[Any], feedback: str) -> None:
-    """What is sent is what the residual lacks."""
+    """Check that the upload is the change of the residual."""
     lacking = getattr(fit.lost, feedback) - getattr(fit.state, feedback)
     sent = np.concatenate([_values(part) for part in fit.reply.parts.values()]) if len(fit.reply) else lacking[:0]
     lacking, sent = np.sort(lacking[lacking != 0]), np.sort(sent[sent != 0])

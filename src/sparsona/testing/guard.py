@@ -1,4 +1,4 @@
-"""A method whose every answer is held to the contract: its type, its numbers, and what it leaves untouched."""
+"""A method whose every answer is checked: types, numbers, and unchanged arguments."""
 
 import dataclasses
 import math
@@ -15,13 +15,13 @@ from sparsona.runs.state import digest
 from sparsona.training.local import Local
 
 ModelKey: TypeAlias = tuple[str, ClientId, int, str]
-"""Which model it is: the function that gave it, the client, the round (from 0) and the name of its phase."""
+"""Key of a model: the function that gave it, the client, the round (from 0) and the name of its phase."""
 
 
 class GuardedMethod:
-    """A method that works as before, but whose answers must be what the contract asks for.
+    """A method that behaves as before, but whose answers must satisfy the contract.
 
-    `models` are the digests of all models that it has given; the last one, where it has given several for one key.
+    `models` has the digest of each model that it gave; the last one per key.
     """
 
     def __init__(self, method: Method[Any, Any]) -> None:
@@ -32,40 +32,40 @@ class GuardedMethod:
         return getattr(self._method, name)
 
     def start_server(self, task: Task) -> Any:
-        """The server's first state."""
+        """Check the server's first state."""
         with _named("start_server"):
             state = self._method.start_server(task)
         _check_finite("start_server() gives the server a state", state)
         return state
 
     def start_client(self, task: Task, client: ClientId) -> Any:
-        """The client's first state."""
+        """Check the client's first state."""
         with _named("start_client"):
             state = self._method.start_client(task, client)
         _check_finite(f"start_client() gives {client} a state", state)
         return state
 
     def send(self, server: Any, to: ClientId, context: ServerContext) -> Message:
-        """The method's downlink, which is a message."""
+        """Check that the downlink is a message."""
         with _named("send"):
             message = self._method.send(server, to, context)
         _check_type("what send() returns", message, Message, "return a Message")
         return message
 
     def fit(self, state: Any, down: Message, local: Local) -> Fit[Any]:
-        """The method's turn of a client, which gives a sound Fit."""
+        """Check the Fit of a client's turn."""
         with _named("fit"), _untouched("fit() changes the client's state", state):
             fit = self._method.fit(state, down, local)
         return self._checked("fit", fit, state, local)
 
     def adapt(self, state: Any, down: Message, local: Local) -> Fit[Any]:
-        """The method's turn of a client that joins, which gives a sound Fit."""
+        """Check the Fit of a joining client."""
         with _named("adapt"), _untouched("adapt() changes the client's state", state):
             fit = self._method.adapt(state, down, local)
         return self._checked("adapt", fit, state, local)
 
     def aggregate(self, server: Any, arrivals: Sequence[Arrival], context: ServerContext) -> Any:
-        """The method's aggregation, which gives a state of the server."""
+        """Check the server's state after an aggregation."""
         with _named("aggregate"), _untouched("aggregate() changes the server's state", server):
             after = self._method.aggregate(server, arrivals, context)
         _check_type("what aggregate() returns", after, type(server), "return the server's new state")
@@ -73,14 +73,14 @@ class GuardedMethod:
         return after
 
     def personal_model(self, state: Any, down: Message, local: Local) -> Any:
-        """The method's model of a client, which is sound."""
+        """Check the model of a client."""
         with _named("personal_model"), _untouched("personal_model() changes the client's state", state):
             model = self._method.personal_model(state, down, local)
         self._keep("personal_model", model, local)
         return model
 
     def _checked(self, function: str, fit: Fit[Any], state: Any, local: Local) -> Fit[Any]:
-        """The Fit, whose state, reply and model are what they shall be."""
+        """Check state, reply and model of a Fit."""
         who = f"{local.client}, in round {local.round + 1},"
         _check_type(f"what {function}() returns", fit, Fit, "return Fit(state, reply, model)")
         _check_type(f"the reply of {function}()", fit.reply, Message, "give Fit a Message")
@@ -97,13 +97,13 @@ class GuardedMethod:
         return fit
 
     def _keep(self, function: str, model: Any, local: Local) -> None:
-        """Note a model, if it is one."""
+        """Check a model and keep its digest."""
         _check_model(f"{function}() gives {local.client}, in round {local.round + 1},", model, local.layout.size)
         self.models[function, local.client, local.round, local.phase.name] = digest(model)
 
 
 def check_same_models(what: str, one: Mapping[ModelKey, str], other: Mapping[ModelKey, str]) -> None:
-    """Raise a ContractError if two runs have different models where both have one."""
+    """Raise a ContractError if two runs have different models for a common key."""
     for key, mark in one.items():
         function, client, round, _ = key
         if other.get(key, mark) != mark:
@@ -115,7 +115,7 @@ def check_same_models(what: str, one: Mapping[ModelKey, str], other: Mapping[Mod
 
 @contextmanager
 def _named(function: str) -> Iterator[None]:
-    """Whatever a function of the contract stumbles over names it. What the program refuses by itself stays as it is."""
+    """Name the contract's function in unexpected errors; the program's own errors stay as they are."""
     try:
         yield
     except WireError as error:
@@ -141,7 +141,7 @@ def _check_type(what: str, found: Any, kind: type, fix: str) -> None:
 
 
 def _check_model(what: str, model: Any, size: int) -> None:
-    """A model is a finite float32 vector, or a frozen dataclass of finite numbers that can predict."""
+    """Check that a model is a finite float32 vector, or a frozen dataclass of finite numbers that can predict."""
     if isinstance(model, np.ndarray):
         if model.dtype != np.float32 or model.shape != (size,):
             shape = f"of {len(model)} numbers" if model.ndim == 1 else f"of shape {model.shape}"
@@ -163,7 +163,7 @@ def _check_finite(what: str, value: Any) -> None:
 
 
 def _not_finite(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """The fields that hold a number which is not finite, and one such number of each."""
+    """Yield the fields with a number that is not finite, and one such number each."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind == "f" and not np.isfinite(value).all():
             yield name, str(value[~np.isfinite(value)][0])

@@ -1,4 +1,4 @@
-"""What every method keeps to."""
+"""The checks of every method."""
 
 import ast
 import dataclasses
@@ -28,7 +28,7 @@ from sparsona.testing.tiny import run, tiny_setup
 
 
 def check_method(method: Method[Any, Any]) -> None:
-    """Raise a ContractError that names the check and says what is wrong, if anything is."""
+    """Raise a ContractError that names the failed check and the reason."""
     before = _fields(method)
     with _check("declaration"):
         _declared(method)
@@ -69,7 +69,7 @@ def check_method(method: Method[Any, Any]) -> None:
 
 @contextmanager
 def _check(name: str) -> Iterator[None]:
-    """Whatever goes wrong in this block is a ContractError that begins with the name of the check."""
+    """Turn errors in this block into a ContractError that begins with the name of the check."""
     try:
         yield
     except ContractError as error:
@@ -79,7 +79,7 @@ def _check(name: str) -> Iterator[None]:
 
 
 def _fields(method: Method[Any, Any]) -> dict[str, bytes]:
-    """All that the method object holds, as bytes."""
+    """Return the fields of the method object as bytes."""
     return {name: pickle.dumps(value) for name, value in vars(method).items()}
 
 
@@ -90,7 +90,7 @@ def _unchanged(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> None:
 
 
 class Backwards(InProcess):
-    """Hands the outcomes over in reverse, as a network might."""
+    """An engine that yields the outcomes in reverse, as a network might."""
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         return iter(list(super().run(jobs))[::-1])
@@ -98,20 +98,20 @@ class Backwards(InProcess):
 
 @dataclasses.dataclass(frozen=True)
 class GuardedRun:
-    """A run of the tiny federation, and the digests of the models that the method has given in it."""
+    """A run of the tiny federation, and the digests of the method's models."""
 
     rounds: Rounds
     models: Mapping[ModelKey, str]
 
 
 def _guarded_run(method: Method[Any, Any], **how: Any) -> GuardedRun:
-    """A run in which every answer of the method is checked; `how` is what :func:`run` takes."""
+    """Run with every answer of the method checked; `how` has the arguments of :func:`run`."""
     guard = GuardedMethod(method)
     return GuardedRun(run(guard, **how), guard.models)  # type: ignore[arg-type]
 
 
 def _leaves_base(method: Method[Any, Any]) -> None:
-    """The frozen weights of a net are the same bits after a run with weight decay, and stand in no vector."""
+    """Check that frozen weights keep their bits in a run with weight decay, and are in no vector."""
     before = base_hash(tiny_setup(method, frozen=True).module)
     config = dataclasses.replace(tiny_setup(method).config, weight_decay=0.01)
     rounds = _guarded_run(method, clients=2, rounds=2, config=config, frozen=True).rounds
@@ -147,7 +147,7 @@ def _declared(method: Method[Any, Any]) -> None:
 
 
 def _sends(method: Method[Any, Any]) -> None:
-    """A downlink is the same when it is asked for again, and the server's state is, too."""
+    """Check that a second request of a downlink gives the same one and leaves the server's state."""
     task, guard = tiny_setup(method).task, GuardedMethod(method)
     server = guard.start_server(task)
     before = digest(server)
@@ -169,7 +169,7 @@ def _round_trips(rounds: Rounds) -> None:
 
 
 def _newcomer(rounds: Rounds) -> None:
-    """A client that the server never heard of is served, has a model, and can adapt."""
+    """Check that an unknown client is served, has a model, and can adapt."""
     setup = rounds.setup
     name = "somebody new"
     shares = {**setup.federation.splits, name: setup.federation.splits[setup.task.clients[0]]}
@@ -196,7 +196,7 @@ FORBIDDEN = (
 
 
 def check_imports(method: Method[Any, Any]) -> None:
-    """A method knows neither engine nor wire; neither do the modules beside it that it imports, nor theirs."""
+    """Check that a method imports neither engine nor wire, also through the modules beside it."""
     first = type(method).__module__
     own = ("sparsona.methods", "sparsona.ops") if first.startswith("sparsona.") else (first.partition(".")[0],)
     seen, waiting = {first}, [first]
@@ -211,7 +211,7 @@ def check_imports(method: Method[Any, Any]) -> None:
 
 
 def _imported(module: ModuleType) -> Iterator[str]:
-    """The modules that a module's source names in its imports."""
+    """Yield the modules that a module's source imports."""
     try:
         source = inspect.getsource(module)
     except (OSError, TypeError):

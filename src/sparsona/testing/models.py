@@ -1,4 +1,4 @@
-"""What every model keeps to."""
+"""The checks of every model."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from sparsona.training.vector import FlatModule
 
 
 def check_model(build: Callable[..., nn.Module], shape: tuple[int, ...], outputs: int = 10, **options: Any) -> None:
-    """The module fits a layout, answers any batch with one row of outputs, and its first weights follow the seed."""
+    """Check that a module fits a layout, gives one row of outputs per sample, and follows the seed."""
     flats = []
     for _ in range(2):
         with Chance(5).torch("initial weights"):

@@ -1,4 +1,4 @@
-"""What every partition keeps to."""
+"""The checks of every partition."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from sparsona.errors import ContractError
 
 
 def check_partitioner(partition: Callable[..., Mapping[str, Indices]], **options: Any) -> None:
-    """Every sample at most once, nobody without samples, the same twice, another with another seed."""
+    """Check: each sample at most once, no client without samples, the same result per seed, others with other seeds."""
     labels = np.repeat(np.arange(6), 50)
     samples = Samples(labels, 6, np.arange(300) % 5, tuple("abcde"))
     parts = partition(samples, 5, Chance(3), **options)
@@ -34,12 +34,12 @@ def check_partitioner(partition: Callable[..., Mapping[str, Indices]], **options
 
 @dataclass(frozen=True)
 class Watched(Chance):
-    """Chance that notes what it was asked for. A partition that asks for nothing may deal the same way always."""
+    """Chance that records its uses: a partition that draws nothing may ignore the seed."""
 
     asked: list[str] = dataclasses.field(default_factory=list)
 
     def rng(self, purpose: str, *, round: int = 0, client: str = "", layer: int = 0) -> np.random.Generator:
-        """The usual generator; its purpose is noted."""
+        """Return the usual generator and record its purpose."""
         self.asked.append(purpose)
         return super().rng(purpose, round=round, client=client, layer=layer)
 

@@ -24,7 +24,7 @@ from sparsona.training.vector import FlatModule
 
 ROUNDS = 3
 MEAN = PersonalLayer(average=0.5)
-"""What clients use while a method is checked: the personal layer must work over every method."""
+"""The personal layer in checks, since it must work over every method."""
 
 
 def tiny_setup(
@@ -95,6 +95,6 @@ def run(
 
 
 def none_refused(loop: Rounds) -> None:
-    """Raise an error if the server has refused a reply."""
+    """Raise an error if the server refused a reply."""
     for round, client, reason in loop.refused:
         raise ContractError(f"the server refuses the honest reply of {client} in round {round + 1}: {reason}")
