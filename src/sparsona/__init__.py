@@ -5,7 +5,7 @@
 >>> result.summary["rounds"]
 3
 
-The names below are imported when they are first used, so that what needs no torch starts without it.
+The names below are imported on first use, so that commands without torch start fast.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Run an experiment from Python: `sparsona.run` and what it returns."""
+"""Run an experiment from Python: `sparsona.run` and `sparsona.adapt`."""
 
 import dataclasses
 import logging
@@ -78,7 +78,7 @@ def run(
     >>> sorted(result.models), result.summary["accuracy"]["pre"]["mean"] > 0.5
     (['c0', 'c1', 'c2'], True)
 
-    Your own arrays, one pair (inputs, targets) a client, and your own module:
+    Your own arrays, one pair (inputs, targets) per client, and your own module:
 
     >>> rng = np.random.default_rng(0)
     >>> wards = {w: (rng.normal(size=(40, 5)).astype("float32"), rng.integers(0, 2, 40)) for w in ("east", "west")}
@@ -87,17 +87,17 @@ def run(
     (4,)
 
     `data` may also be a DataFrame, a torch Dataset or a Hugging Face one, alone or one per client; ``target=``,
-    ``task=``, ``categorical=`` and the other fields of :class:`sparsona.data.Columns` say what its columns mean.
+    ``task=``, ``categorical=`` and the other fields of :class:`sparsona.data.Columns` declare its columns.
 
-    ``metrics=["auc", "log-loss"]`` says what is measured; the first metric decides.
+    ``metrics=["auc", "log-loss"]`` names the metrics; the first one decides.
 
     `settings` are any keys of the experiment file, and the method's options: ``run("fedprox", lr=0.05, mu=0.1)``. A
     section may be given whole (training={"lr": 0.05}). `set` takes the same ``key=value`` texts as the command line,
-    one or several. Without `out` nothing is written to disk. With `resume` the run in `out` goes on; with `add`, too, a
-    finished run goes on for more `rounds` with more rows or clients.
+    one or several. Without `out` nothing is written to disk. `resume` continues the run in `out`; `resume` and `add`
+    continue a finished run for more `rounds` with more rows or clients.
 
-    `progress`: show a bar (None: in a terminal and in a notebook). Where a person types the commands, Ctrl-C ends the
-    run after its round and gives its result; a second one raises KeyboardInterrupt. So does the first in a script.
+    `progress`: show a bar (None: in a terminal and in a notebook). In an interactive session, Ctrl-C ends the run after
+    its round and returns its result; a second one raises KeyboardInterrupt, as the first one does in a script.
     """
     settings = placed(settings, METHODS.get(method) if isinstance(method, str) else None)
     if isinstance(data, str):
@@ -140,7 +140,7 @@ def run(
 
 
 def _check_objects(method: Any, data: Any, model: Any, objective: Any, schedule: Any) -> None:
-    """Refuse what is neither a name nor an object of its kind."""
+    """Refuse arguments that are neither a name nor an object of their kind."""
     if data is None:
         raise InputError("data is None: give data, the name of a data set, or leave it out for 'digits'")
     plans = isinstance(schedule, Mapping | None) or callable(getattr(schedule, "plan", None))
@@ -163,10 +163,7 @@ def execute(
     on_start: Callable[[int], None] = lambda done: None,
     add: bool = False,
 ) -> Result:
-    """Run what :func:`prepare` made; into `folder`, where there is one.
-
-    With `add`, a finished run goes on with more data.
-    """
+    """Execute a prepared run, in `folder` if given; with `add`, continue a finished run with more data."""
     prepared = settled(prepared, folder if resume else None)
     setup, experiment = prepared.setup, prepared.experiment
     for client in setup.federation.splits:
@@ -199,7 +196,7 @@ def execute(
 
 @contextmanager
 def _noting_divergence(folder: RunDirectory | None) -> Iterator[None]:
-    """Leave the reason in the folder where a run diverges: reports show no score of it."""
+    """Write the reason into the folder if the run diverges, so that reports show no score of it."""
     if folder is not None:
         folder.diverged_file.unlink(missing_ok=True)
     try:
@@ -253,12 +250,12 @@ def _finish(prepared: Prepared, rounds: Rounds, folder: RunDirectory | None) -> 
 
 
 def _given(module: nn.Module, card: ModelCard) -> nn.Module:
-    """The clients' net, whatever the card says: a function that can be pickled, as scikit-learn asks of a result."""
+    """Return the clients' net for any card; a module-level function, because scikit-learn pickles results."""
     return module
 
 
 def _shared(rounds: Rounds, models: Models, card: ModelCard) -> PersonalModel | None:
-    """The server's model, if its state has `weights` for the whole vector."""
+    """Return the server's model, if its state has `weights` for the whole vector."""
     held, buffers = getattr(rounds.server, "weights", None), rounds.delivery.buffers
     if not isinstance(held, np.ndarray) or held.shape != (rounds.setup.task.layout.size,):
         return None
@@ -271,8 +268,8 @@ def adapt(
 ) -> dict[ClientId, PersonalModel]:
     """Make personal models for clients that come after training; the run stays as it is.
 
-    `data` is what :func:`run` takes, of one client, who is called "new", or by client. `model` and `base` are those of
-    :func:`load`. `settings` may change the experiment's, such as ``epochs=5``.
+    `data` is as in :func:`run`, for one client, called "new", or by client. `model` and `base` are as in :func:`load`.
+    `settings` may change the experiment's, such as ``epochs=5``.
 
     >>> import tempfile
     >>> rng, out = np.random.default_rng(0), Path(tempfile.mkdtemp()) / "run"
@@ -321,7 +318,7 @@ def adapt(
 
 
 def _joined(outcomes: list[Outcome], joining: list[Outcome], prepared: Prepared) -> dict[str, Any]:
-    """What new clients scored, and the bytes by which they joined and got their models."""
+    """Return the new clients' scores, and the bytes of their joining and their models."""
     setup, fewest = prepared.setup, prepared.experiment.split.fewest
     sizes = {o.client: len(setup.federation.splits[o.client].test) for o in outcomes}
     scores = {
@@ -340,7 +337,7 @@ def _joined(outcomes: list[Outcome], joining: list[Outcome], prepared: Prepared)
 
 
 def _cards(prepared: Prepared) -> Mapping[ClientId, ModelCard]:
-    """What a user of each client's model must know besides the weights."""
+    """Return the card of each client's model."""
     setup, experiment = prepared.setup, prepared.experiment
     numbers, chain = outputs(setup.federation.data), layers(setup.module)
     named = experiment.method, experiment.data, experiment.model

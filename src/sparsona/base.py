@@ -21,15 +21,15 @@ LAYER = ".base_layer."
 
 
 def is_file(base: str) -> bool:
-    """Whether the setting `base` names a file: it may be a hash, too, or empty."""
+    """True if the setting `base` names a file; it may also be a hash, or empty."""
     return bool(base) and HASH.fullmatch(base) is None
 
 
 def load_weights(module: nn.Module, path: str) -> None:
-    """Take over the tensors of a .safetensors file, all of the base among them.
+    """Load the tensors of a .safetensors file, which must hold the whole base.
 
-    The base gets the types that the file has; what is trained stays float32. A trained tensor that the file does not
-    have in this shape, such as a head for other classes, is left as it is.
+    The base gets the file's types; trained tensors stay float32. A trained tensor that the file lacks in this shape,
+    such as a head for other classes, keeps its values.
     """
     places = module.state_dict(keep_vars=True)
     frozen, found = {id(tensor): name for name, tensor in base_of(module)}, set[int]()
@@ -53,7 +53,7 @@ def load_weights(module: nn.Module, path: str) -> None:
 
 
 def checked_base(named: str, module: nn.Module) -> str:
-    """The hash of the module's base. Raises `InputError` if `named` is another."""
+    """Return the hash of the module's base; raises `InputError` if it is not the `named` one."""
     found = base_hash(module)
     if named and named != found:
         had = f"this is {found[:12]}" if found else "the model has none"
@@ -62,9 +62,9 @@ def checked_base(named: str, module: nn.Module) -> str:
 
 
 def base_hash(module: nn.Module) -> str:
-    """The sha256 of the module's base by name, type, shape and content; empty if nothing is frozen.
+    """Return the sha256 of the module's base by name, type, shape and content; empty if nothing is frozen.
 
-    Buffers that no state dict holds are left out: the architecture decides them.
+    Buffers outside of the state dict are left out, because the architecture determines them.
 
     >>> base_hash(nn.Linear(2, 1))
     ''
@@ -78,7 +78,7 @@ def base_hash(module: nn.Module) -> str:
 
 
 def copied(module: nn.Module) -> nn.Module:
-    """A copy of the module that shares the memory of its base.
+    """Return a copy of the module that shares the memory of its base.
 
     >>> net = nn.Sequential(nn.Linear(2, 2).requires_grad_(False), nn.Linear(2, 1))
     >>> other = copied(net)
@@ -89,13 +89,13 @@ def copied(module: nn.Module) -> nn.Module:
 
 
 def raw_bytes(tensor: torch.Tensor) -> npt.NDArray[np.uint8]:
-    """The content of a tensor of any type as bytes, without a copy where it is contiguous and on the CPU."""
+    """Return the content of a tensor as bytes, without a copy if it is contiguous and on the CPU."""
     found: npt.NDArray[np.uint8] = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
     return found
 
 
 def still_layers(module: nn.Module) -> Iterator[nn.Module]:
-    """The normalisation layers whose statistics are part of the base. They must stay in evaluation mode."""
+    """Return the normalisation layers with frozen statistics, which must stay in evaluation mode."""
     owners = {name.rpartition(".")[0] for name, _ in base_of(module)}
     for name, layer in module.named_modules():
         if name in owners and isinstance(layer, nn.modules.batchnorm._NormBase):
@@ -103,7 +103,7 @@ def still_layers(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def _view(tensor: torch.Tensor) -> Any:
-    """The same memory as a tensor of its own: moving the copy to another device leaves the original there."""
+    """Return a tensor on the same memory, which can move to another device without the original."""
     if isinstance(tensor, nn.Parameter):
         return nn.Parameter(tensor.detach(), requires_grad=False)
     return tensor.detach()

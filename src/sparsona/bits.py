@@ -1,4 +1,4 @@
-"""Sets of positions as bitmaps: a bit a position, the lowest first, eight to a byte."""
+"""Sets of positions as bitmaps: one bit per position, the lowest first, eight per byte."""
 
 from typing import TypeAlias
 
@@ -12,7 +12,7 @@ IndexSet: TypeAlias = npt.NDArray[np.int64]
 
 
 def bitmap(size: int, indices: IndexSet) -> Bits:
-    """The bitmap of positions among `size`.
+    """Return the bitmap of positions among `size`.
 
     >>> bitmap(10, np.array([0, 2, 9]))
     array([5, 2], dtype=uint8)
@@ -21,7 +21,7 @@ def bitmap(size: int, indices: IndexSet) -> Bits:
 
 
 def places(bits: Bits) -> IndexSet:
-    """The positions in a bitmap, sorted.
+    """Return the sorted positions in a bitmap.
 
     >>> places(np.array([5, 2], np.uint8))
     array([0, 2, 9])
@@ -41,7 +41,7 @@ def _bitmap(size: int, indices: Places) -> Bits:
 
 @compiled
 def _places(words: Places) -> IndexSet:
-    """One step a position that is there, none for those that are not."""
+    """Return the positions, with one step per set bit."""
     count = i64(0)
     for word in words:
         word -= word >> u64(1) & u64(0x5555555555555555)

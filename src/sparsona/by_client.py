@@ -1,4 +1,4 @@
-"""What a server has for each of many clients: a mapping whose values may rest elsewhere until they are asked for."""
+"""Server state per client: a mapping whose values may be spilled until they are needed."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class Resting(Generic[V]):
-    """A value that is not in memory: the sha256 of its bytes, and how it is had back."""
+    """A spilled value: the sha256 of its bytes, and the function that loads it."""
 
     name: str
     load: Callable[[], V]
 
 
 class ByClient(Mapping[str, V]):
-    """One value per client. It is never changed: ``|`` and :meth:`without` give another one.
+    """One value per client, immutable: ``|`` and :meth:`without` return another mapping.
 
     >>> masks = ByClient({"a": 1}) | {"b": 2}
     >>> masks["b"], sorted(masks.without(["a"])), "a" in masks
     (2, ['b'], True)
 
-    A server's state that holds one may grow with its clients: the loop puts values aside when they do
-    not fit into memory, and they come back when they are asked for. Clients are iterated in the order of their names.
+    A state with such a mapping may grow with its clients: the loop spills values that do not fit into memory, and they
+    are loaded on access. Clients are iterated in the order of their names.
     """
 
     __slots__ = ("_held",)
@@ -51,16 +51,16 @@ class ByClient(Mapping[str, V]):
         return f"ByClient of {len(self)}"
 
     def __or__(self, more: Mapping[str, V]) -> ByClient[V]:
-        """With these values, which replace older ones."""
+        """Return the mapping with these values, which replace older ones."""
         new = more.held if isinstance(more, ByClient) else more
         kept = {client: value for client, value in self._held.items() if client not in new}
         return ByClient({**kept, **new})
 
     def without(self, clients: Collection[str]) -> ByClient[V]:
-        """Without the values of these clients."""
+        """Return the mapping without these clients."""
         return ByClient({client: value for client, value in self._held.items() if client not in clients})
 
     @property
     def held(self) -> Mapping[str, V | Resting[V]]:
-        """The values as they are, in memory or at rest, those that were given last at the end."""
+        """Return the values, in memory or spilled, with the latest ones at the end."""
         return MappingProxyType(self._held)

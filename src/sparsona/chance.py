@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 _turn = threading.RLock()
-"""Whose block has torch's generator."""
+"""Held by the thread that uses torch's generator."""
 
 if hasattr(os, "register_at_fork"):  # not on Windows; a forked child must not wait for a thread that it does not have
     os.register_at_fork(before=_turn.acquire, after_in_parent=_turn.release, after_in_child=_turn.release)
@@ -20,21 +20,21 @@ if hasattr(os, "register_at_fork"):  # not on Windows; a forked child must not w
 
 @lru_cache(maxsize=4096)
 def _number(text: str) -> bytes:
-    """A stable 64-bit number for a name, as :func:`_bytes`: Python's own hash changes with every process."""
+    """Return a stable 64-bit number for a name; Python's own hash changes with every process."""
     digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
     return _bytes(int.from_bytes(digest, "little"))
 
 
 def _bytes(number: int) -> bytes:
-    """A number that is not negative in as many 32-bit words as it needs, the lowest first; 0 needs one."""
+    """Return a non-negative number in as many 32-bit words as needed, the lowest first; 0 needs one."""
     return number.to_bytes(4 * max(1, (number.bit_length() + 31) // 32), "little")
 
 
 @dataclass(frozen=True)
 class Chance:
-    """The source of all randomness of one run. With a `secret`, no stream tells about another one.
+    """The source of all randomness of one run. With a `secret`, no stream reveals another one.
 
-    The same arguments give the same numbers, whoever asks, in whatever order:
+    The same arguments give the same numbers, in any process and order:
 
     >>> a = Chance(0).rng("batches", round=3, client="c1").integers(100, size=3)
     >>> b = Chance(0).rng("batches", round=3, client="c1").integers(100, size=3)
@@ -54,14 +54,14 @@ class Chance:
         return np.random.SeedSequence(words.astype(np.uint32))
 
     def rng(self, purpose: str, *, round: int = 0, client: str = "", layer: int = 0) -> np.random.Generator:
-        """A generator of its own for this purpose."""
+        """Return a generator for this purpose."""
         return np.random.Generator(np.random.PCG64(self._sequence(purpose, round, client, layer)))
 
     @contextmanager
     def torch(self, purpose: str, *, round: int = 0, client: str = "", device: str = "cpu") -> Iterator[None]:
-        """Within this block torch's generator is ours (dropout, initial weights); afterwards it is as it was.
+        """Seed torch's generator in this block (dropout, initial weights), and restore it afterwards.
 
-        Torch has one for all threads, so another thread's block waits: two runs in threads do not mix their numbers.
+        Torch has one generator for all threads, so another thread's block waits, and two runs do not mix their numbers.
         """
         with _turn:
             yield from self._seeded(purpose, round, client, device)

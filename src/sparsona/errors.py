@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 def printable(text: object, longest: int | None = None) -> str:
-    """Write a text from outside so that a terminal shows all of it and obeys none of it.
+    """Return a text from outside in a form that a terminal shows but does not execute.
 
-    Control characters, escapes, line breaks and marks that change the direction of writing become visible codes.
-    What is behind `longest` characters is left out.
+    Control characters, escapes, line breaks and marks of writing direction become visible codes. The text is cut after
+    `longest` characters.
 
     >>> print(printable("a\\x1b[2Jb\\nc"))
     a\\x1b[2Jb\\nc
@@ -21,7 +21,7 @@ def printable(text: object, longest: int | None = None) -> str:
 
 
 def one_line(message: object) -> str:
-    """What an error or a library says, in one printable line.
+    """Return the message of an error in one printable line.
 
     >>> one_line("it failed:\\n  no such file")
     'it failed: no such file'
@@ -34,27 +34,27 @@ class SparsonaError(Exception):
 
 
 class InputError(SparsonaError):
-    """Something that the user gave cannot be used: a name, a number, a file, a combination."""
+    """Unusable input of the user: a name, a number, a file, a combination."""
 
 
 class DataError(InputError):
-    """A data set is absent, damaged, or does not fit what is asked of it."""
+    """A data set that is missing, damaged, or unsuitable."""
 
 
 class RunError(InputError):
-    """A run directory cannot be used: it belongs to another experiment, is incomplete, or cannot be written."""
+    """An unusable run directory: of another experiment, incomplete, or not writable."""
 
 
 class StoreError(SparsonaError):
-    """The storage of a mailbox is not reached, full, or cannot be written."""
+    """Storage of a mailbox that is unreachable, full, or not writable."""
 
 
 class WireError(SparsonaError):
-    """Bytes that are not a frame of ours, or a message that does not hold what the reader asked for."""
+    """Bytes that are not a valid frame, or a message without the requested part."""
 
 
 class MissingReference(WireError):
-    """A frame is coded against parts that the receiver does not have: it can ask for the whole."""
+    """A frame coded against parts that the receiver lacks; the receiver can request the whole frame."""
 
     def __init__(self, fingerprint: bytes) -> None:
         super().__init__(f"the frame refers to {fingerprint.hex()}, which is not here: ask the sender for the whole")
@@ -65,8 +65,8 @@ class MissingReference(WireError):
 
 
 class Diverged(SparsonaError):
-    """Local training left the finite numbers."""
+    """Local training produced infinite numbers or NaN."""
 
 
 class ContractError(SparsonaError):
-    """A method, model or partition breaks the contract that `sparsona.testing` checks."""
+    """A method, model or partition that breaks the contract of `sparsona.testing`."""

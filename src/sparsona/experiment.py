@@ -40,24 +40,24 @@ from sparsona.training.config import TrainConfig
 from sparsona.wire import PackingName
 
 LONGEST = 2**18
-"""Characters. What is longer is no experiment file."""
+"""Limit of an experiment file in characters."""
 
 _PART = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[A-Za-z0-9_-]+)"""
 DEEP = re.compile(rf"{_PART}(?:[ \t]*\.[ \t]*{_PART}){{8}}")
-"""A key of nine parts and more: no setting has more than three. tomllib takes memory by the square of it."""
+"""A key of nine parts or more. No setting has more than three, and tomllib's memory grows with their square."""
 
 AUTO = "auto"
-"""In place of a learning rate: it is chosen on validation rows before round 1."""
+"""A learning rate that is chosen on validation rows before round 1."""
 
 FREE = (
     "engine", "workers", "device", "rounds", "server_memory_mb", "cluster.address", "cluster.gpus_per_worker",
     "evaluation.patience",
 )  # fmt: skip
-"""What may change when a run is resumed: where the work is done, and that it goes on for longer."""
+"""Settings that may change when a run is resumed: its resources and its length."""
 
 
 class Experiment(BaseModel):
-    """All that decides a run. Two equal experiments give the same digest.
+    """All settings that determine a run; equal experiments give the same digest.
 
     >>> Experiment(method="fedprox", options={"mu": 0.5}).training.lr
     0.1
@@ -103,9 +103,9 @@ class Experiment(BaseModel):
     cluster: Cluster = Cluster()
 
     def same_work(self, other: Experiment, free: Collection[str] = ()) -> str | None:
-        """The first setting in which the two experiments differ, None where one can continue the other.
+        """Return the first setting in which two experiments differ; None if one can continue the other.
 
-        Settings that are `free` may differ, besides those that always may. With a privacy budget the rounds may not:
+        Settings in `free` may differ, besides those that always may. With a privacy budget the rounds must not, because
         the noise was chosen for them.
         """
         mine, theirs = (flatten(e.model_dump(mode="json")) for e in (self, other))
@@ -123,11 +123,11 @@ SECTIONS: dict[str, type] = {
 }
 
 SECTION_OF = {field.name: section for section, kind in SECTIONS.items() for field in dataclasses.fields(kind)}
-"""The section of each key: no two sections have a key of the same name."""
+"""The section of each key; keys are unique among sections."""
 
 
 def is_own(data: str) -> bool:
-    """Whether data are an owner's: files, or objects given in Python.
+    """True for an owner's data: files, or objects given in Python.
 
     >>> is_own("csv:patients.csv"), is_own("digits")
     (True, False)
@@ -136,7 +136,7 @@ def is_own(data: str) -> bool:
 
 
 def rounds_of(settings: Mapping[str, Any]) -> int:
-    """The number of rounds that settings name, or the default.
+    """Return the number of rounds in the settings, or the default.
 
     >>> rounds_of({"method": "fedavg"}), rounds_of({"rounds": 5})
     (20, 5)
@@ -145,7 +145,7 @@ def rounds_of(settings: Mapping[str, Any]) -> int:
 
 
 def all_settings() -> list[Option]:
-    """Every key of an experiment file and of ``--set``, with its type, default and meaning.
+    """Return every key of an experiment file and of ``--set``, with its type, default and meaning.
 
     >>> [(s.name, s.kind, s.default) for s in all_settings() if s.name in ("rounds", "training.momentum")]
     [('rounds', 'int >= 1', 20), ('training.momentum', 'float >= 0, < 1', 0.0)]
@@ -158,7 +158,7 @@ def all_settings() -> list[Option]:
 def build(
     settings: Mapping[str, Any], origin: str = "the experiment", given: Method[Any, Any] | None = None
 ) -> tuple[Experiment, Method[Any, Any]]:
-    """Check settings and return them complete, with the method that they describe, or that is `given` as an object."""
+    """Check and complete settings; return them with their method, or with the `given` method object."""
     _known(settings, origin)
     if "method" not in settings:
         raise InputError(f"{origin} does not name a method: choose one of {', '.join(METHODS.names())}")
@@ -196,7 +196,7 @@ def _known(settings: Mapping[str, Any], origin: str) -> None:
 
 
 def make_method(name: str, options: Mapping[str, Any]) -> Method[Any, Any]:
-    """The method called `name` with its hyper-parameters, checked.
+    """Make the method called `name` with checked hyper-parameters.
 
     >>> make_method("fedprox", {"mu": 0.5}).mu
     0.5
@@ -205,7 +205,7 @@ def make_method(name: str, options: Mapping[str, Any]) -> Method[Any, Any]:
 
 
 def _checked(method: Method[Any, Any], name: str) -> Method[Any, Any]:
-    """A method that was given as an object, its options checked like those of a method that is made by name."""
+    """Check the options of a given method object like those of a named method."""
     kind = type(method)
     if not dataclasses.is_dataclass(kind):
         raise InputError(f"method {name!r} is no dataclass of its options: put @dataclass(frozen=True) before it")
@@ -241,19 +241,19 @@ def _made(kind: type[Method[Any, Any]], name: str, options: Mapping[str, Any]) -
 
 
 def option_names(kind: type[Method[Any, Any]] | None) -> list[str]:
-    """The names of a method's options; none without a method."""
+    """Return the names of a method's options; none without a method."""
     return [] if kind is None else [f.name for f in dataclasses.fields(kind)]
 
 
 def explain(error: ValidationError) -> str:
-    """The first problem of a validation, in one line."""
+    """Return the first problem of a validation in one line."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"] if not str(part).startswith("function-"))
     return f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}, not {first['input']!r}"
 
 
 def parsed(text: str, origin: str) -> dict[str, Any]:
-    """The tree in the text of an experiment; an `InputError` where it is none, or too long, or nested too deeply."""
+    """Parse the text of an experiment; raises `InputError` if it is invalid, too long or nested too deeply."""
     if len(text) > LONGEST:
         raise InputError(f"{origin} is too long for an experiment file: it may have {LONGEST} characters")
     try:
@@ -269,7 +269,7 @@ def parsed(text: str, origin: str) -> dict[str, Any]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The settings of an experiment file. A relative path to data starts at the file's folder."""
+    """Read an experiment file; a relative path to data starts at the file's folder."""
     try:
         text = unsigned(read_outside(path).decode("utf-8"), path)
     except UnicodeDecodeError as error:
@@ -323,7 +323,7 @@ def placed(keywords: Mapping[str, Any], kind: type[Method[Any, Any]] | None) -> 
 
 
 def _path(key: str, kind: type[Method[Any, Any]] | None) -> list[str]:
-    """Where a key stands: an option of the method below `options`, a setting in its section, others as they say."""
+    """Return the path of a key: an option below `options`, a setting in its section, a dotted key as it is."""
     path = key.split(".")
     if path[0] in option_names(kind):
         return ["options", *path]
@@ -336,7 +336,7 @@ def _path(key: str, kind: type[Method[Any, Any]] | None) -> list[str]:
 
 
 def _put(tree: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Set a key below sections, which are copied: they may be objects, and are the caller's."""
+    """Set a key below copied sections, because sections may be objects of the caller."""
     first, *rest = path
     if not rest:
         tree[first] = value
@@ -358,7 +358,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any, where: str) -> Any:
-    """A copy of a setting as a file holds it: numbers of numpy are numbers, a section's object is its fields."""
+    """Return a setting in the form of a file: numpy numbers as numbers, a section's object as its fields."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if _is_object(value):
@@ -380,13 +380,13 @@ def _value(text: str) -> Any:
 
 
 def to_toml(experiment: Experiment) -> str:
-    """The complete experiment as TOML; reading it gives an equal experiment."""
+    """Return the complete experiment as TOML; reading it gives an equal experiment."""
     tree = experiment.model_dump(mode="json", exclude_none=True)
     return tomli_w.dumps({key: value for key, value in tree.items() if value != {}})
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The leaves of a tree of settings, by their path.
+    """Return the leaves of a tree of settings by their paths.
 
     >>> flatten({"rounds": 3, "training": {"lr": 0.1}})
     {'rounds': 3, 'training.lr': 0.1}

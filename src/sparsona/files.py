@@ -1,6 +1,6 @@
-"""Files written so that neither a crash nor a hostile folder does harm: no link is followed, no other file is touched.
+"""Reading and writing files safely against crashes and hostile folders: no link is followed, no other file is touched.
 
-Nothing here knows what the files hold. :mod:`sparsona.runs` decides that.
+The content of the files is decided in :mod:`sparsona.runs`.
 """
 
 import errno
@@ -22,25 +22,24 @@ from sparsona.errors import DataError, InputError, RunError
 from sparsona.system import free_memory
 
 SYNC_THREADS = 8
-"""How many files are synced at a time: a journalling file system commits those that wait together."""
+"""Number of files synced at a time: a journalling file system commits waiting files together."""
 
 PART = r"(\.[0-9a-f]{8})?\.part"
-"""A regular expression: how the name of a file ends that a crash has left half written."""
+"""Pattern of the end of a partial file's name."""
 
 
 MOST_FILE = 2**40
-"""Bytes. A larger file is none of ours."""
+"""Limit of our own files in bytes."""
 
 PLAIN = sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
-"""Flags that open no link, wait for no pipe and change no byte: Windows has only the last one, POSIX needs only the
-others."""
+"""Flags to open no link, wait for no pipe and translate no byte: Windows has only the last, POSIX the others."""
 
 SYNCS_FOLDERS = hasattr(os, "O_DIRECTORY")
-"""Whether folders can be opened and synced. Windows cannot, and syncs only files that are open for writing."""
+"""True if folders can be opened and synced. Windows cannot, and syncs only files opened for writing."""
 
 
 def read_regular(path: Path) -> bytes:
-    """The content of a regular file. Links, devices and pipes are refused: they are not ours, and may never end."""
+    """Read a regular file; links, devices and pipes are refused, because they are not ours and may never end."""
     try:
         handle = os.open(path, os.O_RDONLY | PLAIN)
     except OSError as error:
@@ -54,7 +53,7 @@ def read_regular(path: Path) -> bytes:
 
 
 def read_outside(path: Path, most: int = MOST_FILE) -> bytes:
-    """The content of a file that a user names. A link is followed; a device, a pipe and a file over `most` are refused.
+    """Read a file that the user names: links are followed; devices, pipes and files over `most` bytes are refused.
 
     Raises `InputError`. A pipe is opened without waiting for a writer, so no command hangs on one.
     """
@@ -72,7 +71,7 @@ def read_outside(path: Path, most: int = MOST_FILE) -> bytes:
 
 
 def json_of(data: str | bytes) -> Any:
-    """The tree in a JSON text from outside; a `ValueError` for one that is nested too deeply, too."""
+    """Parse JSON from outside; raises `ValueError`, also if it is nested too deeply."""
     try:
         return json.loads(data)
     except RecursionError:
@@ -80,7 +79,7 @@ def json_of(data: str | bytes) -> Any:
 
 
 def checked_npz(data: IO[bytes], path: Path | str) -> None:
-    """Refuse an .npz file whose arrays would not fit into memory, or are not as long as their headers say.
+    """Refuse an .npz file with arrays that do not fit into memory or do not match their headers.
 
     Only headers are read. Raises `DataError` for too many bytes and `ValueError` for a damaged file.
     """
@@ -107,7 +106,7 @@ SIGNATURE = "# sha256 = "
 
 
 def signed(text: str) -> str:
-    """A text with its own hash in a comment at its end, so that one flipped bit is found when it is read.
+    """Append a comment with the text's hash, so that a flipped bit is found on reading.
 
     >>> unsigned(signed("rounds = 3\\n"), "a.toml")
     'rounds = 3\\n'
@@ -117,7 +116,7 @@ def signed(text: str) -> str:
 
 
 def unsigned(text: str, path: Path | str) -> str:
-    """The text without its hash; an `InputError` where it is not the text that was signed."""
+    """Return the text without its hash; raises `InputError` if the text was changed."""
     whole, sign, told = text.rpartition(SIGNATURE)
     if not sign:
         return text
@@ -129,21 +128,21 @@ def unsigned(text: str, path: Path | str) -> str:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse what is no regular file and what leads to none: a device or a pipe may never end."""
+    """Refuse paths that do not lead to a regular file: a device or a pipe may never end."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise DataError(f"{path} is not a regular file: give the path of a file")
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write a file that was not there. One of the same name is removed first, never written through.
+    """Write a new file; an old one of this name is removed first, never written through.
 
-    The data need not be on the disk when this returns: see :func:`sync`.
+    The data may not be on the disk yet: see :func:`sync`.
     """
     _write_new(path, data, 0o666)
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that was not there, which only this account can read from its first moment on."""
+    """Write a new file that only this account can ever read."""
     _write_new(path, data, 0o600)
 
 
@@ -155,9 +154,9 @@ def _write_new(path: Path, data: bytes, mode: int) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """The file is there with all of its content or not at all. It need not be on the disk yet: see :func:`sync`.
+    """Write a file that appears with all of its content or not at all; it may not be on the disk yet: see :func:`sync`.
 
-    What is being written has a name of its own (:data:`PART`), so several processes may write the same file at once.
+    The partial file has its own name (:data:`PART`), so several processes may write the same file at once.
     """
     partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
@@ -169,7 +168,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def write_atomically(path: Path, data: str | bytes) -> None:
-    """The file has its old or its new content, whatever happens in between, a power cut included."""
+    """Replace a file so that it has its old or its new content, even after a power cut."""
     partial = path.with_name(path.name + ".part")
     write_new(partial, data.encode() if isinstance(data, str) else data)
     sync([partial])
@@ -178,10 +177,10 @@ def write_atomically(path: Path, data: str | bytes) -> None:
 
 
 def write_named(path: Path, data: str | bytes, what: str, ours: Callable[[bytes], bool]) -> None:
-    """Write a file where a user has asked for it: all of it, or nothing.
+    """Write a file to a place that the user named: all of it, or nothing.
 
-    A file that is there is replaced only if it is empty or `ours` knows its content; `what` is such a content in words
-    ("a report"). A link is followed, and a device or a pipe is written to.
+    An existing file is replaced only if it is empty or `ours` recognises its content, which `what` names ("a report").
+    Links are followed; devices and pipes are written to.
     """
     content = data.encode() if isinstance(data, str) else data
     try:
@@ -199,7 +198,7 @@ def write_named(path: Path, data: str | bytes, what: str, ours: Callable[[bytes]
 
 
 def sync(paths: Iterable[Path]) -> None:
-    """Wait until these files and folders are on the disk. Give all at once: together they take hardly longer."""
+    """Wait until these files and folders are on the disk; pass all at once, since many take hardly longer than one."""
     paths = list(paths)
     if len(paths) == 1:
         _sync(paths[0])
@@ -222,9 +221,9 @@ def _sync(path: Path) -> None:
 
 
 def check_plain(folder: Path) -> None:
-    """Refuse a folder in which anything but plain files and folders stands. A folder that is absent is plain.
+    """Refuse a folder with anything but plain files and folders; a missing folder passes.
 
-    What we write, truncate and remove by name must not be somebody else's file under our name.
+    We write, truncate and remove files by name, so a name must not lead to a file elsewhere.
     """
     if folder.is_symlink():
         raise RunError(_not_plain(folder))

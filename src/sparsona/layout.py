@@ -1,6 +1,6 @@
-"""A model is a vector of what is trained: `Layout` says where each tensor stands in one flat float32 array.
+"""A model is a vector of its trainable parameters: `Layout` maps each tensor into one flat float32 array.
 
-What is frozen (``requires_grad=False``) is the *base*: no vector holds it, and its hash names it.
+Frozen parameters (``requires_grad=False``) are the *base*, which is in no vector and is named by its hash.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ FLOAT32 = "torch.float32"
 
 
 class Forward(Protocol):
-    """The task's module, in evaluation mode: call it with weights and a batch of prepared inputs for its outputs."""
+    """The task's module in evaluation mode, called with weights and a batch of prepared inputs."""
 
     def __call__(self, weights: Vector, inputs: torch.Tensor, /) -> torch.Tensor:
-        """The outputs for a batch."""
+        """Return the outputs for a batch."""
 
     def embed(self, weights: Vector, inputs: torch.Tensor, /) -> torch.Tensor:
-        """The embeddings of a batch: what the last trained layer gets, one flat row per input."""
+        """Return the embeddings of a batch: the inputs of the last trained layer, one flat row per sample."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class Tensor:
 
     @property
     def slice(self) -> slice:
-        """The tensor's place as a slice."""
+        """Return the tensor's place as a slice."""
         return slice(self.start, self.stop)
 
     @property
     def size(self) -> int:
-        """How many entries the tensor has."""
+        """Return the number of entries."""
         return self.stop - self.start
 
 
@@ -54,8 +54,8 @@ class Tensor:
 class Layout:
     """The trainable parameters of a module in order, as parts of one vector.
 
-    Buffers (BatchNorm's statistics) stand in a vector of their own, see :meth:`of_buffers`. Frozen parameters and
-    their buffers are in neither. A parameter that several layers share stands here once, under its first name.
+    Buffers (BatchNorm's statistics) have their own vector, see :meth:`of_buffers`. Frozen parameters and their buffers
+    are in neither. A shared parameter is here once, under its first name.
 
     >>> from torch import nn
     >>> layout = Layout.of(nn.Linear(3, 2))
@@ -67,7 +67,7 @@ class Layout:
 
     @classmethod
     def of(cls, module: nn.Module) -> Layout:
-        """The layout of a module's trainable parameters."""
+        """Return the layout of a module's trainable parameters."""
         layout = cls(_places(parameters_of(module)))
         if not layout.tensors:
             frozen = any(True for _ in module.parameters())
@@ -77,17 +77,17 @@ class Layout:
 
     @classmethod
     def of_buffers(cls, module: nn.Module) -> Layout:
-        """The float buffers of the trained part. Integer buffers (a count of batches) are left out."""
+        """Return the layout of the trained part's float buffers, without integer buffers (a count of batches)."""
         return cls(_places(buffers_of(module)))
 
     @cached_property
     def size(self) -> int:
-        """The length of the vector."""
+        """Return the length of the vector."""
         return self.tensors[-1].stop if self.tensors else 0
 
     @cached_property
     def lengths(self) -> tuple[int, ...]:
-        """The lengths of the tensors."""
+        """Return the lengths of the tensors."""
         return tuple(t.size for t in self.tensors)
 
     def __getitem__(self, name: str) -> Tensor:
@@ -97,31 +97,31 @@ class Layout:
         raise KeyError(name)
 
     def split(self, vector: Vector) -> Iterator[tuple[Tensor, Vector]]:
-        """Every tensor with its flat part of `vector`, without copies."""
+        """Yield every tensor with its flat part of `vector`, without copies."""
         return ((tensor, vector[tensor.slice]) for tensor in self.tensors)
 
     def named(self, vector: Vector) -> dict[str, Vector]:
-        """The vector as a state dict of arrays, in the module's names and shapes."""
+        """Return the vector as a state dict of arrays, in the module's names and shapes."""
         return {t.name: vector[t.slice].reshape(t.shape) for t in self.tensors}
 
     def spans(self, scope: Literal["tensor", "model"]) -> list[slice]:
-        """Where the entries stand that belong together: each tensor, or the whole model."""
+        """Return the spans of a scope: one per tensor, or one for the whole model."""
         return [t.slice for t in self.tensors] if scope == "tensor" else [slice(0, self.size)]
 
     @cached_property
     def width(self) -> int:
-        """The length of an embedding: how many numbers a linear last layer gets per sample."""
+        """Return the length of an embedding, the number of inputs of a linear last layer."""
         first = next(t for t in self.tensors if t.name.rpartition(".")[0] == self.layers[-1])
         return first.size // first.shape[0]
 
     @cached_property
     def layers(self) -> tuple[str, ...]:
-        """The modules that own parameters, in order: ``("conv1", "conv2", "fc")``; the last one is the head."""
+        """Return the modules with parameters, in order: ``("conv1", "conv2", "fc")``; the last one is the head."""
         return tuple(dict.fromkeys(t.name.rpartition(".")[0] for t in self.tensors))
 
 
 def parameters_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """The module's trainable parameters by name; an error if one is not float32."""
+    """Return the module's trainable parameters by name; raises an error if one is not float32."""
     for name, parameter in module.named_parameters():
         if not parameter.requires_grad:
             continue
@@ -133,7 +133,7 @@ def parameters_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def buffers_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """The float32 buffers of the module's trained part by name."""
+    """Return the float32 buffers of the module's trained part by name."""
     frozen = _frozen_owners(module)
     for name, buffer in module.named_buffers():
         if str(buffer.dtype) == FLOAT32 and name.rpartition(".")[0] not in frozen:
@@ -141,7 +141,7 @@ def buffers_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def base_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """The module's base by name: frozen parameters, and the buffers that belong to them.
+    """Return the module's base by name: frozen parameters and their buffers.
 
     >>> from torch import nn
     >>> [name for name, _ in base_of(nn.Sequential(nn.BatchNorm1d(2).requires_grad_(False), nn.Linear(2, 1)))]
@@ -157,9 +157,9 @@ def base_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _frozen_owners(module: nn.Module) -> set[str]:
-    """The names of the modules that hold a frozen parameter: their buffers are part of the base.
+    """Return the names of the modules with a frozen parameter, whose buffers are part of the base.
 
-    A module without parameters goes by the one around it.
+    A module without parameters follows the module around it.
     """
     found: set[str] = set()
     for name, owner in module.named_modules():

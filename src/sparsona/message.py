@@ -1,7 +1,7 @@
-"""What may travel between a client and the server: a message of named parts.
+"""Messages between a client and the server, made of named parts.
 
-A method picks a part by what it means to say (a vector, a sparse vector, a set of positions, ...) and never sees
-bytes; :mod:`sparsona.wire` turns a whole message into a frame and back, without loss.
+A method chooses the kind of each part (a vector, a sparse vector, a set of positions, ...) and never sees bytes;
+:mod:`sparsona.wire` turns a message into a frame and back, without loss.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ class Valued:
     values: Vector
 
     def numbers(self) -> tuple[Numbers, ...]:
-        """The values."""
+        """Return the values."""
         return (self.values,)
 
     def paper_bytes(self) -> int:
-        """32 bits per value; positions are not counted."""
+        """Count 32 bits per value, and no positions."""
         return self.values.nbytes
 
 
 @dataclass(frozen=True, eq=False)
 class Positions:
-    """A set of positions among `size`: a mask, or the places where a mask changes.
+    """A set of positions among `size`: a mask, or the changes of a mask.
 
     >>> Positions.of(np.array([True, False, True])).indices
     array([0, 2])
@@ -66,7 +66,7 @@ class Positions:
 
     @classmethod
     def of(cls, mask: Mask) -> Positions:
-        """The positions at which a mask is true."""
+        """Return the positions at which a mask is true."""
         return cls.of_sorted(len(mask), np.flatnonzero(mask))
 
     @classmethod
@@ -77,23 +77,23 @@ class Positions:
         return out
 
     def mask(self) -> Mask:
-        """The positions as a mask."""
+        """Return the positions as a mask."""
         out = np.zeros(self.size, np.bool_)
         out[self.indices] = True
         return out
 
     def numbers(self) -> tuple[Numbers, ...]:
-        """Positions hold no numbers that count by their size."""
+        """Return no numbers: positions have none."""
         return ()
 
     def paper_bytes(self) -> int:
-        """Papers do not count positions."""
+        """Count nothing, as papers do."""
         return 0
 
 
 @dataclass(frozen=True, eq=False)
 class Sparse(Valued):
-    """A vector of length `size` that is given on `indices` and absent elsewhere. A value may be an exact zero.
+    """A vector of length `size` with values on `indices` only; a value may be 0.
 
     >>> Sparse(4, np.array([1, 3]), np.array([5, 7], np.float32)).dense()
     array([0., 5., 0., 7.], dtype=float32)
@@ -118,7 +118,7 @@ class Sparse(Valued):
 
     @classmethod
     def take(cls, vector: Vector, indices: IndexSet) -> Sparse:
-        """The entries of `vector` at `indices`."""
+        """Return the entries of `vector` at `indices`."""
         return cls(len(vector), indices, vector[indices])
 
     def dense(self) -> Vector:
@@ -130,7 +130,7 @@ class Sparse(Valued):
 
 @dataclass(frozen=True, eq=False)
 class Blocks(Valued):
-    """Some of `count` blocks whose bounds both sides know, and the kept blocks' values one after the other."""
+    """Some of `count` blocks whose bounds both sides know, with the kept blocks' values concatenated."""
 
     count: int
     kept: IndexSet
@@ -166,17 +166,17 @@ class Ternary:
         return out
 
     def numbers(self) -> tuple[Numbers, ...]:
-        """The magnitudes."""
+        """Return the magnitudes."""
         return (self.magnitudes,)
 
     def paper_bytes(self) -> int:
-        """One bit per sign and 32 bits per magnitude; positions are not counted."""
+        """Count one bit per sign and 32 bits per magnitude, and no positions."""
         return (len(self.indices) + 7) // 8 + self.magnitudes.nbytes
 
 
 @dataclass(frozen=True, eq=False)
 class Levels(Valued):
-    """A vector whose entries take few values in long runs; `sizes` are the lengths of its tensors."""
+    """A vector with few different values in long runs; `sizes` are the lengths of its tensors."""
 
     sizes: tuple[int, ...]
     values: Vector
@@ -189,7 +189,7 @@ class Levels(Valued):
 
 
 Structured: TypeAlias = Sparse | Positions | Blocks | Ternary | Levels
-"""The parts that are classes. :mod:`sparsona.wire.kinds` has a row for each; nothing else lists them."""
+"""The kinds of parts that are classes; only :mod:`sparsona.wire.kinds` lists them, too."""
 
 Part: TypeAlias = Numbers | Structured | int | float
 
@@ -199,7 +199,7 @@ _NATIVE = frozenset(map(np.dtype, NUMBER_TYPES))
 
 @dataclass(frozen=True)
 class Stamp:
-    """What the loop writes on every message: the order that it is, or that it answers.
+    """The loop's stamp on every message: its order, or the order that it answers.
 
     `phase` counts the phases of a round. `acked` is the order (round, phase) whose reply is the last one of this client
     that the server has; None if it has none.
@@ -211,7 +211,7 @@ class Stamp:
 
     @property
     def order(self) -> tuple[int, int]:
-        """The order that it is, or that it answers: round and phase."""
+        """Return the order, round and phase, of the message or of its answer."""
         return self.round, self.phase
 
 
@@ -231,18 +231,18 @@ class Message:
 
     @classmethod
     def of(cls, parts: Mapping[str, Part], stamp: Stamp) -> Message:
-        """Parts that another message has held, under a stamp of their own."""
+        """Return a message with parts of another message, under a stamp of its own."""
         out = cls()
         out.parts, out.stamp = parts, stamp
         return out
 
     def stamped(self, stamp: Stamp) -> Message:
-        """The same parts under another stamp."""
+        """Return the same parts under another stamp."""
         return Message.of(self.parts, stamp)
 
     @property
     def round(self) -> int:
-        """The round that the message belongs to, from 0."""
+        """Return the message's round, from 0."""
         return self.stamp.round
 
     def __contains__(self, name: str) -> bool:
@@ -265,7 +265,7 @@ class Message:
         return part
 
     def vector(self, name: str, size: int | None = None) -> Vector:
-        """The float32 vector called `name`; of length `size` where one is asked for."""
+        """Return the float32 vector called `name`, of length `size` if given."""
         part: Vector = self._get(name, np.ndarray, "a vector")
         if part.dtype != np.float32 or (size is not None and len(part) != size):
             wanted = "any length" if size is None else f"length {size}"
@@ -273,52 +273,52 @@ class Message:
         return part
 
     def numbers(self, name: str) -> Numbers:
-        """The array called `name`, of any type."""
+        """Return the array called `name`, of any type."""
         part: Numbers = self._get(name, np.ndarray, "an array")
         return part
 
     def sparse(self, name: str, size: int | None = None) -> Sparse:
-        """The sparse vector called `name`; of length `size` where one is asked for."""
+        """Return the sparse vector called `name`, of length `size` if given."""
         part: Sparse = self._get(name, Sparse, "a sparse vector")
         if size is not None and part.size != size:
             raise WireError(f"{name!r} is a sparse vector of length {part.size}, expected {size}")
         return part
 
     def positions(self, name: str, size: int | None = None) -> Positions:
-        """The positions called `name`; among `size` where one is asked for."""
+        """Return the positions called `name`, among `size` if given."""
         part: Positions = self._get(name, Positions, "positions")
         if size is not None and part.size != size:
             raise WireError(f"{name!r} are positions among {part.size}, expected {size}")
         return part
 
     def blocks(self, name: str) -> Blocks:
-        """The blocks called `name`."""
+        """Return the blocks called `name`."""
         part: Blocks = self._get(name, Blocks, "blocks")
         return part
 
     def ternary(self, name: str) -> Ternary:
-        """The ternary vector called `name`."""
+        """Return the ternary vector called `name`."""
         part: Ternary = self._get(name, Ternary, "a ternary vector")
         return part
 
     def levels(self, name: str, size: int | None = None) -> Levels:
-        """The levels called `name`; of length `size` where one is asked for."""
+        """Return the levels called `name`, of length `size` if given."""
         part: Levels = self._get(name, Levels, "levels")
         if size is not None and len(part.values) != size:
             raise WireError(f"{name!r} has {len(part.values)} entries, expected {size}")
         return part
 
     def integer(self, name: str) -> int:
-        """The whole number called `name`."""
+        """Return the whole number called `name`."""
         part: int = self._get(name, int, "an integer")
         return part
 
     def real(self, name: str) -> float:
-        """The number called `name`."""
+        """Return the number called `name`."""
         return float(self._get(name, (int, float), "a number"))
 
     def examples(self) -> int:
-        """How many samples stand behind this reply; a peer that claims none or fewer is refused."""
+        """Return the number of examples of this reply; refuse a number below 1."""
         count = self.integer("examples")
         if count <= 0:
             raise WireError(f"a reply claims {count} examples, expected at least one")
@@ -344,7 +344,7 @@ def _clean(name: str, part: Part) -> Part:
 
 
 def numbers_of(part: Part) -> tuple[Numbers, ...]:
-    """All numbers of a part that count by their size: not positions, not counts.
+    """Return all values of a part, without positions and counts.
 
     >>> [array.tolist() for array in numbers_of(Sparse(9, np.array([1, 4]), np.array([0.5, -2], np.float32)))]
     [[0.5, -2.0]]
@@ -357,7 +357,7 @@ def numbers_of(part: Part) -> tuple[Numbers, ...]:
 
 
 def paper_bytes(message: Message) -> int:
-    """The papers' own accounting: 32 bits per value (their width for others), no positions, masks or scalars.
+    """Count bytes as papers do: 32 bits per value (or its width), no positions, masks or scalars.
 
     >>> paper_bytes(Message(update=Sparse(9, np.array([1, 4]), np.zeros(2, np.float32)), examples=7))
     8

@@ -1,8 +1,8 @@
-"""The contract between a method and whatever runs it.
+"""The contract between a method and the engine that runs it.
 
-A method is a frozen dataclass of hyper-parameters with six functions. The server remembers `S`, each client `C`:
+A method is a frozen dataclass of hyper-parameters with six functions. The server's state is `S`, each client's is `C`:
 frozen dataclasses of vectors, positions and numbers, which the engine stores, checkpoints and ships. A method knows
-neither engine nor wire; it hands over messages, and both sides see only what a message carries.
+neither engine nor wire; both sides exchange messages and see nothing else of each other.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ class Predictor(Protocol):
     """
 
     def predict(self, forward: Forward, inputs: torch.Tensor) -> torch.Tensor:
-        """The outputs of the model for a batch of inputs."""
+        """Return the outputs of the model for a batch of inputs."""
 
 
 @runtime_checkable
 class SparsePredictor(Predictor, Protocol):
-    """A predictor for which one set of sparse weights can stand: it can be exported as a small net."""
+    """A predictor that one set of sparse weights can represent, so it can be exported as a small net."""
 
     def vector(self) -> Vector:
-        """The weights that stand for the whole."""
+        """Return the weights that represent the predictor."""
 
     def signature(self) -> Vector:
-        """The numbers by which a report compares the models of clients."""
+        """Return the numbers by which a report compares clients' models."""
 
 
 Model: TypeAlias = Vector | Predictor
@@ -75,12 +75,12 @@ class ClientMatrices:
 
 
 Artefact: TypeAlias = ClientGraph | ClientMatrices
-"""What a method may hand to reports."""
+"""A finding of a method for reports."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What both sides know before anything travels. `initial` follows from the seed, so it need not be sent."""
+    """The facts that both sides know before round 1; `initial` follows from the seed and is not sent."""
 
     layout: Layout
     initial: Vector = field(repr=False)
@@ -93,9 +93,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Phase:
-    """One send-fit-aggregate step of a round. `everyone` asks all clients, whoever the schedule has sampled.
+    """One send-fit-aggregate step of a round. `everyone` asks all clients, not only the sampled ones.
 
-    `joining`: a client that joins after training takes this phase of round 0 first, so that the server knows it.
+    `joining`: a client that joins after training runs this phase of round 0 first, so that the server knows it.
     """
 
     name: str
@@ -108,10 +108,10 @@ TRAIN = Phase("train")
 
 @dataclass(frozen=True)
 class Queries:
-    """How many gradients of its rows a method asks a client for: in each round, in each use of its model, and once.
+    """The number of gradients that a method needs of a client's rows: per round, per use of its model, and once.
 
-    With a privacy budget each is a query, and the noise is chosen for as many as are planned here. A client that has
-    answered more takes part no longer, so a method that plans too few loses clients, not privacy.
+    With a privacy budget each one is a query, and the noise is chosen for the planned number. A client that has
+    answered that many takes part no longer, so a method that plans too few loses clients, not privacy.
     """
 
     round: float
@@ -121,10 +121,7 @@ class Queries:
 
 @dataclass(frozen=True)
 class ServerContext:
-    """Where the server stands: the round (from 0) and its phase.
-
-    `unanswered` are the clients that have a downlink and whose reply is still to come.
-    """
+    """The server's round (from 0) and phase; `unanswered` are the clients whose replies are still to come."""
 
     task: Task
     round: int
@@ -132,7 +129,7 @@ class ServerContext:
     unanswered: frozenset[ClientId] = frozenset()
 
     def rng(self, purpose: str, client: ClientId = "", layer: int = 0) -> np.random.Generator:
-        """A generator of the server's own, for one purpose in this round."""
+        """Return the server's generator for one purpose in this round."""
         return self.task.chance.rng(f"server/{purpose}", round=self.round, client=client, layer=layer)
 
 
@@ -151,7 +148,7 @@ class Arrival:
 
     @property
     def sent(self) -> Message:
-        """The downlink that the reply answers."""
+        """Return the downlink that the reply answers."""
         return self.find_sent()
 
 
@@ -161,10 +158,10 @@ class _Same(Enum):
 
 @dataclass(frozen=True)
 class Fit(Generic[C]):
-    """What a client's turn gives: its new state, its reply, and its model after training (the `post` point).
+    """The result of a client's turn: its new state, its reply, and its model after training (the `post` point).
 
-    `model` is None in a phase that trains nothing. `if_lost` is the state to go on from if the reply never arrives: the
-    same one, unless the method says otherwise. The loop keeps both until it knows.
+    `model` is None in a phase without training. `if_lost` is the next state if the reply never arrives, by default the
+    same one. The loop keeps both until it knows.
     """
 
     state: C
@@ -174,7 +171,7 @@ class Fit(Generic[C]):
 
     @property
     def lost(self) -> C:
-        """The state to go on from if the reply is lost."""
+        """Return the next state if the reply is lost."""
         return self.state if isinstance(self.if_lost, _Same) else self.if_lost
 
 
@@ -186,68 +183,68 @@ class Method(ABC, Generic[S, C]):
     """The fields of the client's state that never travel: :func:`sparsona.testing.check_method` looks for them."""
 
     feedback: ClassVar[str] = ""
-    """The field of the client's state that holds what was not sent yet, in a method with error feedback."""
+    """The field of the client's state with the residual of error feedback, if any."""
 
     buffers: ClassVar[Literal["averaged", "own"]] = "averaged"
-    """BatchNorm's statistics: the loop sends and averages them, or leaves each client its own. They are those of the
-    model that was trained last, so a method whose clients have a model of their own leaves them there."""
+    """BatchNorm's statistics: averaged by the loop, or each client's own. They belong to the model that was trained
+    last, so a method with personal models leaves them at the clients."""
 
     unused: ClassVar[tuple[str, ...]] = ()
-    """The training settings that the method does not read, having options in their place: who sets one is warned."""
+    """The training settings that the method replaces by options; setting one gives a warning."""
 
     average: ClassVar[float] = 0.0
-    """The `personal.average` that the method suggests: an experiment that does not set it has this one."""
+    """The method's default of `personal.average`."""
 
     alone: ClassVar[bool] = False
-    """Whether clients train alone: no order goes out, no reply comes back."""
+    """True if clients train alone, without any message."""
 
     @abstractmethod
     def start_server(self, task: Task) -> S:
-        """The server's state before the first round."""
+        """Return the server's state before the first round."""
 
     @abstractmethod
     def start_client(self, task: Task, client: ClientId) -> C:
-        """The state of `client` before its first turn, whenever it joins."""
+        """Return the state of `client` before its first turn, whenever it joins."""
 
     @abstractmethod
     def send(self, server: S, to: ClientId, context: ServerContext) -> Message:
-        """The downlink for one client, known or new. It changes nothing, and the same call gives the same message."""
+        """Return the downlink for one client, known or new, without side effects."""
 
     @abstractmethod
     def fit(self, state: C, down: Message, local: Local) -> Fit[C]:
-        """The client's turn: read the downlink, train, answer."""
+        """Take the client's turn: read the downlink, train, answer."""
 
     @abstractmethod
     def aggregate(self, server: S, arrivals: Sequence[Arrival], context: ServerContext) -> S:
-        """The server's state after the replies. There is at least one; they come sorted by client.
+        """Return the server's state after the replies: at least one, sorted by client.
 
-        Each message is decoded when it is asked for, so one pass over `arrivals` holds one message at a time.
+        Each message is decoded on access, so one pass over `arrivals` holds one message at a time.
         """
 
     @abstractmethod
     def personal_model(self, state: C, down: Message, local: Local) -> Model:
-        """The client's own model as assembled from its state and the downlink: what is tested, saved, exported."""
+        """Assemble the client's model from its state and the downlink; it is tested, saved and exported."""
 
     def phases(self, round: int) -> tuple[Phase, ...]:
-        """The phases of this round; the last one trains. `local.phase` and `context.phase` tell which one it is."""
+        """Return the phases of this round, of which the last one trains; see `local.phase` and `context.phase`."""
         return (TRAIN,)
 
     def adapt(self, state: C, down: Message, local: Local) -> Fit[C]:
-        """What a client that joins after training does with its data. By default the same as a round."""
+        """Take the turn of a client that joins after training; by default, `fit`."""
         return self.fit(state, down, local)
 
     def artefacts(self, server: S) -> Mapping[str, Artefact]:
-        """What the server has found out and a report can draw, by name: a network, a similarity."""
+        """Return the server's findings that a report can draw, by name: a network, a similarity."""
         return {}
 
     def queries(self, steps: Steps) -> Queries:
-        """The gradients that the method plans with a privacy budget. By default: one training in each round.
+        """Return the planned gradients with a privacy budget; by default, one training per round.
 
-        Raises `InputError` with the reason if the method, with its options, sends anything that is no function of
-        gradients and trainings. `steps` counts the steps of a training.
+        Raises `InputError` with the reason if the method, with its options, sends anything but functions of gradients
+        and trainings. `steps` counts the steps of a training.
         """
         return Queries(steps())
 
     def max_numbers(self, task: Task) -> int:
-        """The most numbers that one message may hold: a peer that sends more is refused before memory is taken."""
+        """Return the limit of numbers per message; a longer one is refused before memory is taken."""
         return 2 * task.layout.size + 4096

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 T = TypeVar("T")
 
 NEEDED = "needed"
-"""The default of an option that has none."""
+"""Marks an option without a default."""
 
 
 def option(default: T, description: str, **rules: float) -> T:
@@ -61,7 +61,7 @@ def options_of(kind: type) -> list[Option]:
 
 @dataclass(frozen=True)
 class Leaf:
-    """An option as it is declared: its name with its group's, its type with description and range, its default."""
+    """A declared option: its name with its group's, its type with description and range, its default."""
 
     name: str
     hint: Any
@@ -69,7 +69,7 @@ class Leaf:
 
 
 def leaves(kind: type) -> list[Leaf]:
-    """The fields of a class in the order of their declaration, groups unfolded."""
+    """Yield the fields of a class in their order, groups unfolded."""
     found, grouped, hints = [], groups(kind), _hints(kind)
     for field, default in _defaults(kind).items():
         if field in grouped:
@@ -81,7 +81,7 @@ def leaves(kind: type) -> list[Leaf]:
 
 
 def _hints(kind: type) -> dict[str, Any]:
-    """The type of each field, with what :func:`option` declares."""
+    """Return the type of each field, with the declarations of :func:`option`."""
     if not dataclasses.is_dataclass(kind):
         fields: dict[str, FieldInfo] = getattr(kind, "model_fields", {})
         return {name: Annotated[info.annotation, info] for name, info in fields.items()}
@@ -91,7 +91,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def groups(kind: type) -> dict[str, dict[str, Any]]:
-    """The groups of options of a method, each with its options' defaults.
+    """Return the groups of options of a method, each with its options' defaults.
 
     >>> from sparsona.methods.fedavg import FedAvg
     >>> groups(FedAvg)["server"]["momentum"]
@@ -107,7 +107,7 @@ def groups(kind: type) -> dict[str, dict[str, Any]]:
 
 
 def _defaults(kind: type) -> dict[str, Any]:
-    """The fields of a dataclass or a pydantic model, with their defaults; :data:`NEEDED` where there is none."""
+    """Return the fields of a dataclass or a pydantic model with their defaults, or :data:`NEEDED`."""
     if dataclasses.is_dataclass(kind):
         # The options that a method shares with its family, which are given by name only, come last.
         declared = sorted(dataclasses.fields(kind), key=lambda field: bool(field.kw_only))
@@ -126,7 +126,7 @@ SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
 def _kind(hint: Any) -> str:
-    """A type as text: ``float >= 0, < 1``, ``tensor | model``, ``int >= 1 or none``."""
+    """Return a type as text: ``float >= 0, < 1``, ``tensor | model``, ``int >= 1 or none``."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         inner, *extras = arguments
@@ -148,7 +148,7 @@ def _kind(hint: Any) -> str:
 
 
 def _bounds(extras: Sequence[Any]) -> list[str]:
-    """The bounds that pydantic checks, as one text."""
+    """Return the bounds that pydantic checks as one text."""
     found = []
     for extra in extras:
         for rule in extra.metadata if isinstance(extra, FieldInfo) else ():

@@ -1,4 +1,4 @@
-"""From settings to a run that can start: names looked up, data loaded and dealt out, the model made and tried."""
+"""Prepare a run: look names up, load and partition the data, make and try the model."""
 
 import dataclasses
 import logging
@@ -55,34 +55,34 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Prepared:
-    """An experiment with everything looked up, loaded and dealt out: ready to run."""
+    """An experiment that is ready to run."""
 
     experiment: Experiment
     setup: Setup
     newcomers: tuple[ClientId, ...]
     schedule: Schedule
     agreement: Agreement
-    """Every client's schema, and the bytes by which it was agreed on."""
+    """Each client's schema, and the bytes of the agreement."""
     loaded: Dataset
-    """The data set before anybody agreed on its columns: several experiments may share it."""
+    """The data set before the agreement; several experiments may share it."""
     seconds: float
-    """About how long the training takes on one core."""
+    """Estimated seconds of training on one core."""
     rows: Rows | None = None
-    """The raw rows of a table, for a look at what was understood."""
+    """The raw rows of a table, for summaries and warnings."""
     auto: bool = False
-    """Whether the learning rate is still to be chosen (:func:`sparsona.rate.settled`)."""
+    """True if the learning rate is still to be chosen (:func:`sparsona.rate.settled`)."""
     search: RateSearch | None = None
-    """How the learning rate was chosen; None where it was given."""
+    """The search of the learning rate; None if the rate was given."""
 
     def understood(self) -> list[Line]:
-        """What was understood of a table and what was decided; nothing of data that come prepared."""
+        """Return the summary of how a table was read; empty for published data."""
         if self.rows is None:
             return []
         return understood(self.rows, self.setup.federation.splits, self.agreement, self.experiment.split.by)
 
     @cached_property
     def sites(self) -> Sites | None:
-        """The rows of a table by client, for a look at what is probably wrong; None of data that come prepared."""
+        """Return the rows of a table by client, to look for doubtful values; None for published data."""
         if self.rows is None:
             return None
         data, splits = self.loaded, self.setup.federation.splits
@@ -95,15 +95,15 @@ class Prepared:
 
     @cached_property
     def doubts(self) -> tuple[Doubt, ...]:
-        """What in a table is probably wrong."""
+        """Return the warnings about a table."""
         return () if self.sites is None else doubts_of(self.sites)
 
 
 @dataclass(frozen=True)
 class Earlier:
-    """A finished run that new data follow: its schema, and the clients that the server knows.
+    """A finished run that gets new data: its schema, and the known clients.
 
-    If the new clients only join, `train` is False: they have no part in a round.
+    `train` is False if the new clients only join, without taking part in a round.
     """
 
     schema: Schema
@@ -126,8 +126,8 @@ def prepare(
     """Check the settings, load and deal out the data, agree on their schema, make the model.
 
     Objects given replace the named ones; `data` may be a Dataset or anything that
-    :func:`sparsona.data.from_python` takes. `loaded` is the data set that the settings name, as an earlier call has
-    loaded it. The rows follow the schema of an `earlier` run, where there is one.
+    :func:`sparsona.data.from_python` takes. `loaded` is the named data set as an earlier call has loaded it. The
+    rows follow the schema of an `earlier` run, if given.
     """
     for what, given in {"method": method, "data": data, "model": model, "schedule": schedule}.items():
         if given is not None and settings.get(what, GIVEN) != GIVEN:
@@ -237,7 +237,7 @@ def prepare(
 def _without_auto(settings: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
     """Take a learning rate `auto` out of the settings; returns whether the rate is to be chosen.
 
-    On owners' data that is the default: nobody knows the rate for them. Published data sets have the usual one.
+    It is the default on owners' data, whose best rate is unknown. Published data sets keep the usual rate.
     """
     training = settings.get("training", {})
     given = training.get("lr") if isinstance(training, Mapping) else 0.0
@@ -255,7 +255,7 @@ def _warn_of_unused(name: str, method: Method[Any, Any], training: TrainConfig) 
 
 
 def _dataset(experiment: Experiment, given: Any, along: ColumnSplit | None) -> Dataset:
-    """The data set that is named or given, with the column that its rows are split by."""
+    """Return the named or given data set, with the column of its split."""
     if given is None:
         return load(experiment.data, columns=experiment.columns, along=along)
     if not isinstance(given, Dataset):
@@ -282,7 +282,7 @@ def _agreement(federation: Federation, newcomers: tuple[ClientId, ...], earlier:
 
 
 def _of_known_classes(data: Dataset, split: ClientSplit) -> ClientSplit:
-    """A newcomer's samples without those to train on whose class no model knows. In a test part they count as wrong."""
+    """Drop a new client's training samples of unknown classes; such test samples count as wrong."""
     if not data.classes:
         return split
     train, validation = (part[data.targets[part] >= 0] for part in (split.train, split.validation))
@@ -301,7 +301,7 @@ def _of_known_classes(data: Dataset, split: ClientSplit) -> ClientSplit:
 
 
 def _resolve(experiment: Experiment, given: Mapping[str, Any], data: Dataset) -> Experiment:
-    """Fill in what depends on the data: the model, and how data that come with their owners are dealt out."""
+    """Fill in settings that depend on the data: the model, and the partition of data with owners."""
     update: dict[str, Any] = {}
     if experiment.model == "auto":
         update["model"] = data.model
@@ -327,7 +327,7 @@ def _resolve(experiment: Experiment, given: Mapping[str, Any], data: Dataset) ->
 
 
 def _whose_rows(spec: str) -> str:
-    """What to say of an owner's table that does not tell whose its rows are: clients are not made up."""
+    """Return the error for a table without clients, because clients are not made up."""
     kind, _, path = spec.partition(":")
     what, how = (
         (path, "pass --client COLUMN") if kind in PATHS else ("data", "give client=COLUMN, or one table per client")
@@ -338,7 +338,7 @@ def _whose_rows(spec: str) -> str:
 
 
 def _objective(given: Objective | None, data: Dataset, schema: Schema, evaluation: Evaluation) -> Objective:
-    """The objective that is given, or that of the data, with the metrics that are asked for."""
+    """Return the given objective, or the data's own, with the requested metrics."""
     unknown = schema.scaling == "published" and not data.classes and bool(np.isnan(data.targets).any())
     found = given or (multilabel() if unknown else objective_of(schema))
     labels = schema.classes or schema.targets
@@ -361,7 +361,7 @@ def _module(
     data: Dataset,
     chance: Chance,
 ) -> nn.Module:
-    """The model; of one that was given the trained part is copied, so that the caller's stays as it is."""
+    """Make the model; the trained part of a given one is copied, so that the caller's module does not change."""
     if isinstance(given, nn.Module):
         return copied(complete(given))
     with chance.torch("initial weights"):
@@ -371,7 +371,7 @@ def _module(
 
 
 def outputs(data: Dataset) -> int:
-    """How many numbers a model gives for a sample."""
+    """Return the number of outputs per sample."""
     return data.classes or (int(data.targets.shape[1]) if data.targets.ndim == 2 else 1)
 
 

@@ -1,7 +1,7 @@
 """The learning rate `auto`: a few rates are tried with the method itself before round 1, judged on validation rows.
 
-A trial is the first rounds of the run, so what it costs is known: rounds, bytes and seconds of all trials are noted in
-about.json and summary.json. The rate that is chosen is written into experiment.toml like any other.
+A trial executes the first rounds of the run. Rounds, bytes and seconds of all trials are written into about.json and
+summary.json, the chosen rate into experiment.toml.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 def settled(prepared: Prepared, folder: RunDirectory | None = None) -> Prepared:
     """Return the experiment with a learning rate that is a number.
 
-    That is the rate of the run in `folder`, where there is one: a run that goes on keeps its rate.
+    A run in `folder` that is resumed keeps its rate.
     """
     if folder is not None and folder.experiment_file.exists():
         search = read_about(folder.path).rate if (folder.path / "about.json").exists() else None
@@ -90,7 +90,7 @@ def _ladder(prepared: Prepared) -> tuple[float, ...]:
 
 
 def _tried(prepared: Prepared, rounds: int) -> tuple[float, int, int]:
-    """Return the mean validation score after the first rounds, NaN where they diverge, and the bytes up and down."""
+    """Return the mean validation score after the first rounds, NaN if they diverge, and the bytes up and down."""
     setup, experiment = dataclasses.replace(prepared.setup, keep="last"), prepared.experiment
     resources = Resources(experiment.workers, experiment.cluster)
     once = Evaluation(every=rounds, post="participants")

@@ -1,4 +1,4 @@
-"""Names on the command line and the objects behind them: one file an idea, the file's name is the name."""
+"""Registries: names on the command line and the objects behind them. One file per idea, named after it."""
 
 import ast
 import difflib
@@ -16,23 +16,23 @@ from sparsona.errors import InputError
 T = TypeVar("T")
 
 GIVEN = "(given in Python)"
-"""In place of a registered name, where a model or data were given as objects."""
+"""The name of a model or data that were given as objects."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A second name of a thing, with the options that the name stands for."""
+    """A second name of a registered object, with default options of its own."""
 
     of: str
     options: Mapping[str, Any]
 
 
 class Registry(Generic[T]):
-    """The things of one kind, found by name.
+    """The objects of one kind by name.
 
-    Ours live in one package, one file each, and are declared by a `decorator`, mostly :meth:`add`; plug-ins come
-    through the entry-point group of the same name as the package (``sparsona.methods``, ``sparsona.models``, ...).
-    Names are read from the sources; a file is imported when its thing is asked for.
+    Ours are in one package, one file each, declared by a `decorator`, mostly :meth:`add`. Plug-ins come through the
+    entry-point group with the name of the package (``sparsona.methods``, ``sparsona.models``, ...). Names are read from
+    the sources; a file is imported when its object is needed.
     """
 
     def __init__(self, kind: str, package: str, decorator: str = "add") -> None:
@@ -51,16 +51,16 @@ class Registry(Generic[T]):
         return item
 
     def add_preset(self, name: str, of: str, options: Mapping[str, Any], about: str) -> None:
-        """Give the thing called `of` a second name, under which `options` are its defaults."""
+        """Give the object called `of` a second name with other default `options`."""
         self._presets[name] = Preset(of, options)
         self._described[name] = about
 
     def preset(self, name: str) -> Mapping[str, Any]:
-        """The options that a name stands for; none, unless it is a preset."""
+        """Return the default options of a preset; none for other names."""
         return self._presets[name].options if name in self._presets else {}
 
     def describe(self) -> dict[str, str]:
-        """The names, each with the first line of its documentation. Nothing is imported but the package."""
+        """Return the names, each with the first line of its documentation, without importing the files."""
         if not self._listed:
             package = importlib.import_module(self.package)
             for module in pkgutil.iter_modules(package.__path__):
@@ -75,20 +75,20 @@ class Registry(Generic[T]):
         return {name: self._described.get(name, "") for name in sorted({*self._described, *self._found})}
 
     def names(self) -> list[str]:
-        """All names, sorted."""
+        """Return all names, sorted."""
         return list(self.describe())
 
     def __iter__(self) -> Iterator[tuple[str, T]]:
         return ((name, self.get(name)) for name in self.names())
 
     def check(self, name: str) -> None:
-        """Refuse a name that nothing has."""
+        """Refuse an unknown name."""
         known = self.names()
         if name not in known:
             raise InputError(f"unknown {self.kind} {name!r}{suggest(name, known)}")
 
     def get(self, name: str) -> T:
-        """The thing behind a name; its file is imported now, if it was not yet."""
+        """Return the object behind a name, importing its file if needed."""
         if name in self._presets:
             return self.get(self._presets[name].of)
         if name not in self._found:
@@ -114,7 +114,7 @@ def _name(module: str) -> str:
 
 
 def _about(module: pkgutil.ModuleInfo, decorator: str) -> str | None:
-    """The first line about what a file declares by `decorator`; None where it declares nothing."""
+    """Return the first docstring line of the file's declared object; None if it declares none."""
     spec = module.module_finder.find_spec(module.name, None)
     source = spec.loader.get_source(spec.name) if spec is not None and isinstance(spec.loader, SourceLoader) else None
     for node in ast.parse(source or "").body:
@@ -124,18 +124,18 @@ def _about(module: pkgutil.ModuleInfo, decorator: str) -> str | None:
 
 
 def _called(decorator: ast.expr) -> str:
-    """The last name of a decorator: ``add`` of ``@METHODS.add``, ``source`` of ``@source(...)``."""
+    """Return the last name of a decorator: ``add`` of ``@METHODS.add``, ``source`` of ``@source(...)``."""
     return ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator).rpartition(".")[2]
 
 
 def suggest(name: str, known: Any) -> str:
-    """The tail of an error line: the nearest known name, or all of them."""
+    """Return the end of an error line: the nearest known name, or all names."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5 if len(name) < 4 else 0.6)
     return f"; did you mean {near[0]!r}?" if near else f"; choose one of {', '.join(sorted(known))}"
 
 
 def split_spec(spec: str) -> tuple[str, list[str]]:
-    """``"classes:6:own"`` is the name ``classes`` with the arguments ``["6", "own"]``.
+    """Split a spec: ``"classes:6:own"`` is the name ``classes`` with the arguments ``["6", "own"]``.
 
     >>> split_spec("dirichlet-classes:0.3")
     ('dirichlet-classes', ['0.3'])
@@ -145,10 +145,10 @@ def split_spec(spec: str) -> tuple[str, list[str]]:
 
 
 def bind(kind: str, spec: str, function: Callable[..., Any], skip: int) -> dict[str, Any]:
-    """The keyword arguments that the part of `spec` behind its name gives to `function`.
+    """Return the keyword arguments for `function` in the part of `spec` after its name.
 
-    The first `skip` parameters are the caller's. Each argument is converted to the type its parameter declares; the
-    last parameter takes all that is left, so that a path may hold colons.
+    The first `skip` parameters are the caller's. Arguments are converted to the declared types; the last parameter
+    takes the rest, so that a path may hold colons.
 
     >>> def mlp(shape: tuple[int, ...], hidden: int = 50, rate: float = 0.5): ...
     >>> bind("model", "mlp:200", mlp, skip=1)

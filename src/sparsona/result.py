@@ -1,4 +1,4 @@
-"""What a run gives: its rounds, its scores and one model per client, now or from its directory."""
+"""The result of a run: its rounds, its scores and one model per client, also read from its directory."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
@@ -32,8 +32,7 @@ from sparsona.training.runner import ModelRunner
 
 
 class Models(Mapping[ClientId, PersonalModel]):
-    """Every client's own model. Those that a run directory holds are read when they are asked for, and models that
-    several clients share are held once: memory does not grow with the clients if it need not."""
+    """Each client's own model, read from the run directory on access; equal models are held once."""
 
     def __init__(
         self,
@@ -41,8 +40,7 @@ class Models(Mapping[ClientId, PersonalModel]):
         folder: RunDirectory | None,
         module: Callable[[ModelCard], nn.Module],
     ) -> None:
-        """`cards` of clients whose models are files may be None: the files hold them. `module` makes the clients'
-        net."""
+        """Take one card per client, or None if its model file holds it; `module` makes the clients' net."""
         self._cards = dict(cards)
         self._folder = folder
         self._module = module
@@ -51,7 +49,7 @@ class Models(Mapping[ClientId, PersonalModel]):
         self._same: dict[bytes, Vector] = {}
 
     def add(self, client: ClientId, model: Model, buffers: Vector, card: ModelCard) -> None:
-        """Keep a client's model that no run directory holds."""
+        """Add a client's model that is in no run directory."""
         self._cards[client] = card
         if not isinstance(model, np.ndarray):
             self._held[client] = model, self._shared(buffers)
@@ -59,7 +57,7 @@ class Models(Mapping[ClientId, PersonalModel]):
             self._held[client] = self._shared(model), self._shared(buffers)
 
     def _shared(self, vector: Vector) -> Vector:
-        """The one vector that is held of all that are equal."""
+        """Return the held vector that equals this one."""
         return self._same.setdefault(hashlib.sha256(np.ascontiguousarray(vector).data).digest(), vector)
 
     def __getitem__(self, client: ClientId) -> PersonalModel:
@@ -73,13 +71,13 @@ class Models(Mapping[ClientId, PersonalModel]):
         return model_in(file, path, self.ready(file.card))
 
     def ready(self, card: ModelCard) -> ModelRunner:
-        """One runner for all: clients differ in what is encoded before it."""
+        """Return the runner, which all clients share: they differ only in the encoding before it."""
         if self._runner is None:
             self._runner = runner_of(card, self._module(card))
         return self._runner
 
     def __getstate__(self) -> dict[str, Any]:
-        """The runner's buffers are views of one vector, which a pickle would cut apart: it is made again."""
+        """Leave out the runner, whose buffers are views that a pickle would break; it is made again."""
         return {**self.__dict__, "_runner": None}
 
     def __iter__(self) -> Iterator[ClientId]:
@@ -93,8 +91,8 @@ class Models(Mapping[ClientId, PersonalModel]):
 class Result:
     """The result of a run: one report per round, one model per client, and the summary that summary.json holds.
 
-    `artefacts` are what the method's server has found out: under `similarity` who is like whom, under `network` who is
-    whose neighbour, newcomers included.
+    `artefacts` are findings of the method's server: `similarity` between clients, `network` of neighbours, new clients
+    included.
     """
 
     summary: dict[str, Any]
@@ -104,9 +102,9 @@ class Result:
     path: Path | None = None
     artefacts: Mapping[str, Artefact] = field(default_factory=dict)
     clients: tuple[ClientScores, ...] = ()
-    """Every client's rows, and its last scores with their intervals."""
+    """Each client's rows, and its last scores with intervals."""
     shared: PersonalModel | None = None
-    """The model that all clients share, where the method has one. A run that was loaded has none."""
+    """The shared model, if the method has one; a loaded run has none."""
 
     def history_frame(self) -> Frame:
         """`history` with one row per round: a DataFrame, or a light frame without pandas."""
@@ -140,12 +138,12 @@ class Result:
 
 
 def load(run: str | Path, model: nn.Module | None = None, base: str | Path = "") -> Result:
-    """The result of a run, from its directory: neither its data nor its engine are needed.
+    """Load the result of a run from its directory, without its data and engine.
 
-    A run that is not finished has the rounds of its last checkpoint, a short summary, and no models.
+    An unfinished run has the rounds of its last checkpoint, a short summary, and no models.
 
-    `model` is the clients' net where it was given in Python and has no name. `base` is the file of its frozen weights,
-    where they are not those of `model`. A network of clients is in network.json.
+    `model` is the clients' net if it was given in Python and has no name. `base` is the file of its frozen weights, if
+    they differ from those of `model`. A network of clients is in network.json.
 
     >>> import tempfile
     >>> from sparsona import run

@@ -18,9 +18,9 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def opened(folder: RunDirectory, prepared: Prepared, resume: bool, add: bool = False) -> Iterator[None]:
-    """Hold the directory for this run, whose experiment and data are written there.
+    """Lock the directory for this run, and write its experiment and data.
 
-    With `add`, a finished run goes on with other data: about.json says with which, and after which round.
+    With `add`, a finished run continues with other data; about.json says with which, and after which round.
     """
     experiment, about = prepared.experiment, about_run(prepared)
     if resume:
@@ -50,14 +50,14 @@ ADDED = ("data", "clients")
 
 
 def earlier_run(folder: RunDirectory, train: bool = True) -> Earlier:
-    """The schema and clients of a finished run, which new data must follow."""
+    """Return the schema and clients of a finished run, for new data."""
     folder.summary()
     clients = tuple(sorted(read_about(folder.path).clients))
     return Earlier(read_model(folder.need_model(clients[0])).card.schema, clients, train)
 
 
 def _added(folder: RunDirectory, about: About, add: bool) -> tuple[str, ...]:
-    """What was added to the run so far, and now."""
+    """Return the lines about all additions to the run."""
     there = read_about(folder.path)
     if not add:
         return there.added
@@ -84,7 +84,7 @@ def check_resumable(folder: RunDirectory, prepared: Prepared) -> None:
 
 
 def same_experiment(folder: RunDirectory, experiment: Experiment, free: Collection[str] = ()) -> Experiment:
-    """The experiment whose run is in the directory. Raises `RunError` if `experiment` cannot continue it."""
+    """Return the experiment of the run in the directory; raises `RunError` if `experiment` cannot continue it."""
     file = folder.experiment_file
     there, _ = build(read(file), str(file))
     setting = experiment.same_work(there, free)
@@ -102,14 +102,14 @@ def same_experiment(folder: RunDirectory, experiment: Experiment, free: Collecti
 
 
 def about_run(prepared: Prepared) -> About:
-    """What about.json says of this run."""
+    """Return the content of about.json for this run."""
     setup = prepared.setup
     found = describe(setup.federation, setup.objective, setup.task.layout.size, prepared.rows)
     return replace(found, doubts=tuple(doubt.line for doubt in prepared.doubts), rate=prepared.search)
 
 
 def same_data(folder: RunDirectory, about: About) -> None:
-    """Raise `RunError` if the run began with other rows. A run of an older version, which noted none, may continue."""
+    """Raise `RunError` if the run began with other rows; runs of older versions without hashes may continue."""
     changed = changed_clients(folder.path, about)
     if changed:
         names = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")

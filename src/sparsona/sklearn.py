@@ -19,17 +19,17 @@ from sparsona.result import Result
 from sparsona.words import counted
 
 ALONE = "all"
-"""The name of the only site where no groups are given."""
+"""The name of the only site, without groups."""
 
 ONE_ROW = 1e-6
-"""The share of test rows, of which there is at least one: callers of scikit-learn hold out test rows themselves."""
+"""The share of test rows (at least one): callers of scikit-learn hold out test rows themselves."""
 
 FEWEST = 3
 """Rows that a site needs: one each to train on, to validate and to test."""
 
 
 class _Federated(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """What both estimators share: one client per group, and a prediction by the model of each row's group."""
+    """The base of both estimators: one client per group, and predictions by the model of each row's group."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class _Federated(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
         self.sites_ = np.array(sorted(rows))
 
     def _by_site(self, X: ArrayLike, groups: ArrayLike | None, answer: str) -> Array:
-        """The answers of each row's own model, in the order of the rows."""
+        """Return the answers of each row's own model, in the order of the rows."""
         check_is_fitted(self)
         rows = validate_data(self, X, reset=False, dtype=np.float64)
         if groups is None and len(self.sites_) > 1:
@@ -74,7 +74,7 @@ class _Federated(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 
     @staticmethod
     def _sites(groups: ArrayLike | None, rows: int) -> Array:
-        """The site of each row as a text."""
+        """Return the site of each row as a text."""
         sites = np.full(rows, ALONE) if groups is None else np.asarray(groups).astype(np.str_)
         if sites.shape != (rows,):
             raise ValueError(f"groups have shape {sites.shape}: give one site per row, {rows} in all")
@@ -84,7 +84,7 @@ class _Federated(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no ty
 class FederatedClassifier(ClassifierMixin, _Federated):  # type: ignore[misc]
     """Classify rows by the model of their site, trained together with the other sites.
 
-    `method` and `settings` are those of :func:`sparsona.run`; rows of `X` are numbers. Without groups there is one
+    `method` and `settings` are as in :func:`sparsona.run`; rows of `X` are numbers. Without groups there is one
     site. ``result_`` is the :class:`sparsona.Result` of the training.
 
     >>> from sklearn.datasets import load_iris
@@ -106,19 +106,19 @@ class FederatedClassifier(ClassifierMixin, _Federated):  # type: ignore[misc]
         return self
 
     def predict(self, X: ArrayLike, groups: ArrayLike | None = None) -> Array:
-        """The class of each row, by the model of its site."""
+        """Return the class of each row, by the model of its site."""
         shares = self.predict_proba(X, groups)
         found: Array = self.classes_[shares.argmax(1)]
         return found
 
     def predict_proba(self, X: ArrayLike, groups: ArrayLike | None = None) -> Array:
-        """The probability of each class, in the order of ``classes_``."""
+        """Return the probability of each class, in the order of ``classes_``."""
         return self._by_site(X, groups, "probabilities")
 
     def score(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> float:
-        """The accuracy over all rows."""
+        """Return the accuracy over all rows."""
         return float(accuracy_score(y, self.predict(X, groups), sample_weight=sample_weight))
 
 

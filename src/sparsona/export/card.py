@@ -1,4 +1,4 @@
-"""What a model file tells about its model, as JSON: docs/models.md describes every key."""
+"""The card of a model file, as JSON: docs/models.md describes every key."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,10 @@ from sparsona.training.chain import chain_or_none
 from sparsona.version import __version__
 
 KEY = "sparsona"
-"""Under this name a file of any format holds the JSON."""
+"""The name of the JSON in a file of any format."""
 
 FORMAT = 2
-"""2: the card has a threshold, which a program of format 1 would not know of."""
+"""2: the card has a threshold, which programs of format 1 do not know."""
 MOST_OUTPUTS = 10**6
 
 
@@ -30,8 +30,8 @@ MOST_OUTPUTS = 10**6
 class ModelCard:
     """Everything about a model besides its weights.
 
-    `model` is the spec that builds the net for `input_shape` and `outputs`. `chain` are its layers in order, where it
-    is a chain of layers.
+    `model` is the spec that builds the net for `input_shape` and `outputs`. `chain` has its layers in order, if it is a
+    chain of layers.
     """
 
     client: str
@@ -42,13 +42,13 @@ class ModelCard:
     schema: Schema
     chain: tuple[Mapping[str, Any], ...] = ()
     threshold: float | None = None
-    """The probability from which on the class number `positive` is predicted; None: the likeliest class is."""
+    """The probability from which on class number `positive` is predicted; None: predict the likeliest class."""
     positive: int = 1
     trained: TrainedPart = ALL
-    """What of the net the file holds, and the hash of its base."""
+    """The trained part of the net, and the hash of its base."""
 
     def predicted(self, probabilities: Array, likeliest: Array) -> Array:
-        """The class numbers that a model predicts."""
+        """Return the predicted class numbers."""
         if self.threshold is None:
             return likeliest
         found: Array = np.where(probabilities[:, self.positive] >= self.threshold, self.positive, 1 - self.positive)
@@ -57,7 +57,7 @@ class ModelCard:
     def text(
         self, tensors: Mapping[str, tuple[int, ...]] | None = None, experts: Sequence[Mapping[str, Any]] = ()
     ) -> str:
-        """The JSON of the card; `tensors` are the names and shapes of the weights, `experts` what a mixture is of."""
+        """Return the card as JSON; `tensors` has names and shapes of the weights, `experts` those of a mixture."""
         tree = {
             "format": 1 if self.threshold is None else FORMAT,
             "sparsona": __version__,
@@ -80,7 +80,7 @@ class ModelCard:
 
 
 def card_of(text: str, where: str) -> ModelCard:
-    """The card behind its JSON."""
+    """Parse a card from JSON."""
     try:
         tree = json_of(text)
         if tree["format"] > FORMAT:
@@ -105,7 +105,7 @@ def card_of(text: str, where: str) -> ModelCard:
 
 
 def _hash(part: Mapping[str, Any]) -> str:
-    """The hash of the base. A file from outside must not name a path to read."""
+    """Return the hash of the base; a path is refused, because a file from outside must not name files to read."""
     base = str(part.get("base", ""))
     if is_file(base):
         raise ValueError("the base is named by no hash")
@@ -113,13 +113,13 @@ def _hash(part: Mapping[str, Any]) -> str:
 
 
 def layers(module: nn.Module) -> tuple[Mapping[str, Any], ...]:
-    """The net as a chain of layers, for programs that run it without torch; empty where it is none."""
+    """Return the net as a chain of layers, for programs without torch; empty for other nets."""
     chain = chain_or_none(module)
     return () if chain is None else tuple(asdict(step) for step in chain)
 
 
 def _inputs(schema: Schema) -> list[dict[str, Any]]:
-    """What each input of the model is made of, in order: enough to prepare a row without this package."""
+    """Return the source of each input in order: enough to prepare a row without this package."""
     found: list[dict[str, Any]] = []
     for feature in schema.features:
         if isinstance(feature, Number):

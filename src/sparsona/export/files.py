@@ -26,19 +26,19 @@ from sparsona.method import Model
 from sparsona.runs.state import pack
 
 HASH = "sha256"
-"""Under this name a file holds the hash of its tensors and notes."""
+"""The name of the hash of a file's tensors and notes."""
 WHOLE = "whole"
-"""A file that holds a model's base, too, has a note of this name."""
+"""The note that marks a file with a model's base."""
 BROKEN = (
     ValueError, KeyError, TypeError, EOFError, AttributeError, OverflowError, NotImplementedError, RuntimeError,
     OSError, zlib.error,
 )  # fmt: skip
-"""What readers of damaged files raise."""
+"""The errors that readers of damaged files raise."""
 
 
 @dataclass(frozen=True)
 class ModelFile:
-    """The content of a model file. `notes` are what a safetensors file holds besides the card."""
+    """The content of a model file; `notes` are the metadata of a safetensors file besides the card."""
 
     card: ModelCard
     tensors: Mapping[str, Array]
@@ -46,13 +46,13 @@ class ModelFile:
 
 
 def safetensors_bytes(tensors: Mapping[str, Array], card: ModelCard, notes: Mapping[str, str] | None = None) -> bytes:
-    """A safetensors file: the same content gives the same bytes."""
+    """Return a safetensors file; the same content gives the same bytes."""
     held = {**(notes or {}), KEY: _text(card, tensors)}
     return _in_order(bytes(save_tensors(dict(tensors), metadata=held | {HASH: _hash(tensors, held)})))
 
 
 def _in_order(file: bytes) -> bytes:
-    """The file with its metadata sorted: the library writes several entries in another order each time."""
+    """Return the file with sorted metadata, because the library writes entries in varying order."""
     start = 8 + int.from_bytes(file[:8], "little")
     head = json.loads(file[8:start])
     head["__metadata__"] = dict(sorted(head["__metadata__"].items()))
@@ -62,8 +62,7 @@ def _in_order(file: bytes) -> bytes:
 
 
 def model_bytes(model: Model, layout: Layout, card: ModelCard, buffers: Mapping[str, Array] | None = None) -> bytes:
-    """The file of a personal model: its tensors by name, or the declared state of its predictor; and its net's float
-    buffers (BatchNorm's statistics) by name."""
+    """Return the file of a personal model: its tensors, or its predictor's state, and its float buffers, by name."""
     if isinstance(model, np.ndarray):
         return safetensors_bytes({**layout.named(model), **(buffers or {})}, card)
     packed = pack(model)
@@ -71,9 +70,9 @@ def model_bytes(model: Model, layout: Layout, card: ModelCard, buffers: Mapping[
 
 
 def whole_bytes(module: nn.Module, trained: Mapping[str, Array], card: ModelCard) -> bytes:
-    """A safetensors file of a net's whole state, its base included, with the card of what is `trained`.
+    """Return a safetensors file of a net's whole state, base included, with the card of the `trained` part.
 
-    The file's hash is that of the trained part: the card holds the hash of the base.
+    The file's hash covers the trained part; the card has the hash of the base.
     """
     state = {name: tensor.detach().clone().contiguous() for name, tensor in module.state_dict().items()}
     held = {KEY: _text(card, trained), WHOLE: "yes"}
@@ -81,7 +80,7 @@ def whole_bytes(module: nn.Module, trained: Mapping[str, Array], card: ModelCard
 
 
 def _trained(data: bytes) -> dict[str, Array]:
-    """The tensors of a file that the card names: all, but for the base of a file that holds it."""
+    """Return the tensors of the trained part, without a base in the file."""
     notes = notes_of(data)
     if WHOLE not in notes:
         return dict(load_tensors(data))
@@ -92,7 +91,7 @@ def _trained(data: bytes) -> dict[str, Array]:
 
 
 def npz_bytes(tensors: Mapping[str, Array], card: ModelCard, experts: Sequence[Mapping[str, Any]] = ()) -> bytes:
-    """An npz file: the weights, and the card as a text. `experts` says what the arrays are of a model of several."""
+    """Return an npz file of the weights and the card; `experts` describes the arrays of a mixture."""
     out = io.BytesIO()
     held = {KEY: _text(card, tensors, experts)}
     texts = {name: np.array(text) for name, text in (held | {HASH: _hash(tensors, held)}).items()}
@@ -101,7 +100,7 @@ def npz_bytes(tensors: Mapping[str, Array], card: ModelCard, experts: Sequence[M
 
 
 def read_model(path: Path) -> ModelFile:
-    """The model in a file that ends in .safetensors or .npz."""
+    """Read the model in a .safetensors or .npz file."""
     if path.suffix in (".onnx", ".txt"):
         runs = "onnxruntime" if path.suffix == ".onnx" else "lightgbm"
         raise InputError(f"cannot read {path}: give the model as .safetensors or .npz, or run it with {runs}")
@@ -111,7 +110,7 @@ def read_model(path: Path) -> ModelFile:
 
 
 def model_of(data: bytes, ending: str, path: str) -> ModelFile:
-    """The model in the bytes of a file that ends in .safetensors or .npz; `path` names it in an error."""
+    """Return the model in the bytes of a .safetensors or .npz file; errors name it by `path`."""
     if not data:
         raise InputError(f"{path} is empty: write it again with sparsona export")
     try:
@@ -141,7 +140,7 @@ def model_of(data: bytes, ending: str, path: str) -> ModelFile:
 
 
 def holds_model(data: bytes) -> bool:
-    """Whether a file is a model that sparsona export wrote, in any of its formats."""
+    """True for a model file of sparsona export, in any of its formats."""
     if zipfile.is_zipfile(io.BytesIO(data)):
         with zipfile.ZipFile(io.BytesIO(data)) as file:
             return f"{KEY}.npy" in file.namelist()
@@ -152,11 +151,11 @@ def holds_model(data: bytes) -> bool:
 
 
 ONNX_KEY = b"\n\x08" + KEY.encode() + b"\x12"
-"""How the name of the card begins in an ONNX file, whose entries are protocol buffers: field 1, 8 bytes; field 2."""
+"""The bytes before the card in an ONNX file, whose entries are protocol buffers: field 1, 8 bytes; field 2."""
 
 
 def notes_of(data: bytes) -> dict[str, str]:
-    """The metadata of a safetensors file."""
+    """Return the metadata of a safetensors file."""
     size = int.from_bytes(data[:8], "little")
     if not 0 < size <= len(data) - 8:
         raise ValueError("the header is longer than the file")
@@ -165,7 +164,7 @@ def notes_of(data: bytes) -> dict[str, str]:
 
 
 def _hash(tensors: Mapping[str, Array], notes: Mapping[str, str]) -> str:
-    """The hash of a model's tensors, by name, type and shape, and of its notes."""
+    """Return the hash of a model's tensors, by name, type and shape, and of its notes."""
     found = hashlib.sha256(json.dumps(sorted(notes.items())).encode())
     for name in sorted(tensors):
         array = np.ascontiguousarray(tensors[name])

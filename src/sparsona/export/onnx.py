@@ -1,8 +1,8 @@
-"""A model as ONNX that predicts from raw rows: an input a column, the owner's class names as output.
+"""ONNX models that predict from raw rows: one input per column, the owner's class names as output.
 
-A table's column is an input of its own name, of shape (rows, 1): float, NaN being missing, or text where its
-categories are texts, the empty one being missing. Other samples are one input called `x`. A classifier gives
-`prediction` (class names, whole numbers where they are such) and `probabilities`; others give `prediction`.
+A table's column is an input of its name, of shape (rows, 1): float (NaN: missing), or text (empty: missing) for textual
+categories. Other samples are one input called `x`. A classifier returns `prediction` (class names, or whole numbers)
+and `probabilities`; other models return `prediction`.
 """
 
 import logging
@@ -38,13 +38,13 @@ class OnnxGraph:
     outputs: list[Any] = field(default_factory=list)
 
     def node(self, kind: str, *inputs: str, domain: str = "", name: str = "", **attributes: Any) -> str:
-        """Add a node; returns the name of its output."""
+        """Add a node and return the name of its output."""
         name = name or f"sparsona.{len(self.nodes)}"
         self.nodes.append(self.onnx.helper.make_node(kind, inputs, [name], domain=domain, **attributes))
         return name
 
     def constant(self, values: Any, dtype: Any = None) -> str:
-        """Add a constant; its name."""
+        """Add a constant and return its name."""
         name = f"sparsona.c{len(self.constants)}"
         array = np.asarray(values, dtype)
         held = array.astype(object) if array.dtype.kind == "U" else array
@@ -52,7 +52,7 @@ class OnnxGraph:
         return name
 
     def input(self, name: str, kind: str, shape: list[Any]) -> str:
-        """Add an input; its name."""
+        """Add an input and return its name."""
         kinds = self.onnx.TensorProto
         self.inputs.append(self.onnx.helper.make_tensor_value_info(name, getattr(kinds, kind), [ROWS, *shape]))
         return name
@@ -63,7 +63,7 @@ class OnnxGraph:
         self.outputs.append(self.onnx.helper.make_tensor_value_info(name, getattr(kinds, kind), [ROWS, *shape]))
 
     def cast(self, value: str, kind: str, name: str = "") -> str:
-        """Add a change of type; the name of its result."""
+        """Add a change of type and return the name of its result."""
         name = name or f"sparsona.{len(self.nodes)}"
         to = getattr(self.onnx.TensorProto, kind)
         self.nodes.append(self.onnx.helper.make_node("Cast", [value], [name], to=to))
@@ -71,7 +71,7 @@ class OnnxGraph:
 
 
 def onnx_bytes(model: PersonalModel) -> bytes:
-    """The ONNX file of a model: one set of weights, an expert, or a mixture of these."""
+    """Return the ONNX file of a model: one set of weights, an expert, or a mixture of these."""
     onnx = _packages()
     schema = model.card.schema
     graph = OnnxGraph(onnx)
@@ -88,7 +88,7 @@ def onnx_bytes(model: PersonalModel) -> bytes:
 
 
 def _mixed(graph: OnnxGraph, model: PersonalModel, ready: str) -> str:
-    """The outputs of all experts, mixed."""
+    """Add the nodes of a mixture; return its output."""
     parts, task = experts_of(model.model), model.card.schema.task
     if sum(isinstance(one, np.ndarray) for _, one in parts) > 1 and not model.card.chain:
         raise InputError(f"ONNX takes one net that is no chain of layers, {model.client} has several: use .safetensors")
@@ -105,7 +105,7 @@ def _mixed(graph: OnnxGraph, model: PersonalModel, ready: str) -> str:
 
 
 def _back(graph: OnnxGraph, shares: str, task: str) -> str:
-    """Log probabilities of classes, log odds of labels; numbers stay as they are."""
+    """Convert mixed answers into log probabilities of classes or log odds of labels; numbers stay."""
     if task == "regression":
         return shares
     logs = graph.node("Log", shares)
@@ -115,7 +115,7 @@ def _back(graph: OnnxGraph, shares: str, task: str) -> str:
 
 
 def _expert(graph: OnnxGraph, model: PersonalModel, ready: str) -> str:
-    """The outputs of one model."""
+    """Add the nodes of one model; return its output."""
     if isinstance(model.model, np.ndarray):
         return _chained(graph, model, ready) if model.card.chain else _traced(graph, model, ready)
     flat = graph.node("Flatten", ready, axis=1)
@@ -128,7 +128,7 @@ def _expert(graph: OnnxGraph, model: PersonalModel, ready: str) -> str:
 
 
 def _trees(graph: OnnxGraph, model: Trees, flat: str) -> str:
-    """Trees as one operator. Inputs are float32: x <= t holds for those up to the last float32 that is not above t."""
+    """Add trees as one operator. Inputs are float32, so each threshold is rounded down to float32."""
     forest = model.joined()
     nodes, trees = np.arange(len(forest.value)), np.arange(len(forest.roots))
     tree = np.repeat(trees, np.diff([*forest.roots, len(nodes)]))
@@ -164,7 +164,7 @@ def _trees(graph: OnnxGraph, model: Trees, flat: str) -> str:
 
 
 def _chained(graph: OnnxGraph, model: PersonalModel, value: str) -> str:
-    """The layers of a net that is a chain of them."""
+    """Add the layers of a chain."""
     weights = model.tensors()
     for step in model.card.chain:
         kind, name = step["kind"], step["name"]
@@ -185,7 +185,7 @@ def _chained(graph: OnnxGraph, model: PersonalModel, value: str) -> str:
 
 
 def _traced(graph: OnnxGraph, model: PersonalModel, value: str) -> str:
-    """A net of any other kind, as torch's exporter writes it."""
+    """Add any other net, as torch's exporter writes it."""
     net = _net(model)
     (entry,), (answer,) = net.graph.input, net.graph.output
     for node in net.graph.node:
@@ -206,7 +206,7 @@ def _packages() -> Any:
 
 
 def _net(model: PersonalModel) -> Any:
-    """The net itself, from encoded inputs to raw outputs, by torch's exporter."""
+    """Return the net from encoded inputs to raw outputs, by torch's exporter."""
     import onnx
 
     assert isinstance(model.model, np.ndarray)
@@ -240,7 +240,7 @@ def _net(model: PersonalModel) -> Any:
 
 
 def _encoded(graph: OnnxGraph, schema: Schema) -> str:
-    """The nodes from raw columns to the net's input."""
+    """Add the nodes from raw columns to the net's input."""
     if schema.inputs != "table":
         return _samples(graph, schema)
     zero, pieces = graph.constant(0.0, np.float64), []
@@ -260,7 +260,7 @@ def _encoded(graph: OnnxGraph, schema: Schema) -> str:
 
 
 def _is_far(mean: float, std: float) -> bool:
-    """Whether numbers of this mean and deviation need float64: of float32 little would be left about the mean."""
+    """True if a column of this mean and deviation needs float64, because float32 would lose its differences."""
     return abs(mean) > 2**12 * std
 
 
@@ -296,7 +296,7 @@ def _channels(values: tuple[float, ...], axes: int) -> Array:
 
 
 def _answers(graph: OnnxGraph, card: ModelCard, outputs: str) -> None:
-    """The nodes from the net's outputs to predictions."""
+    """Add the nodes from the net's outputs to predictions."""
     schema, count = card.schema, card.outputs
     if schema.task == "classification":
         graph.node("Softmax", outputs, axis=1, name="probabilities")

@@ -1,4 +1,4 @@
-"""A model as arrays and a few words, for programs without this package; and the trees of a model as LightGBM's text."""
+"""A model as arrays and a description, for programs without this package; and its trees as LightGBM's text."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ from sparsona.ops.mixture import Mixture
 
 
 def experts_of(model: Model) -> tuple[tuple[float, Model], ...]:
-    """Return the models that a model mixes, each with its share; itself where it mixes none."""
+    """Return the models of a mixture with their shares; a single model has share 1."""
     if not isinstance(model, Mixture):
         return ((1.0, model),)
     return tuple((float(share), one) for share, one in zip(model.mixture, model.models, strict=True))
@@ -31,7 +31,7 @@ def weights_of(model: LinearModel | Constant, inputs: int) -> tuple[Array, Array
 
 
 def portable(model: PersonalModel) -> tuple[dict[str, Array], list[dict[str, Any]]]:
-    """Return the arrays of every expert by name, and what each expert is: docs/models.md describes both."""
+    """Return the arrays of every expert by name, and their descriptions: docs/models.md explains both."""
     arrays: dict[str, Array] = {}
     experts: list[dict[str, Any]] = []
     inputs = int(np.prod(model.card.schema.input_shape))
@@ -56,7 +56,7 @@ def portable(model: PersonalModel) -> tuple[dict[str, Array], list[dict[str, Any
 
 
 def lightgbm_bytes(model: PersonalModel) -> bytes:
-    """Return the trees of a model as a file of LightGBM, whose inputs are those that the card describes."""
+    """Return the trees of a model as a LightGBM file; the card describes its inputs."""
     found = [one for _, one in experts_of(model.model) if isinstance(one, Trees)]
     texts = [text for one in found for text in one.forests if text]
     if len(texts) != 1:

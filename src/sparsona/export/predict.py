@@ -1,4 +1,4 @@
-"""Predictions from raw rows by a model in a file, in the words of its owner."""
+"""Predictions from raw rows by a model in a file, with the owner's names of classes."""
 
 import csv
 import io
@@ -36,28 +36,27 @@ from sparsona.training.runner import EVAL_BATCH, ModelRunner
 
 @dataclass(frozen=True)
 class PersonalModel:
-    """One client's own model, with all that lies between raw rows and its owner's words.
+    """One client's own model, with preprocessing and names of classes.
 
-    Rows may be a DataFrame, a mapping of columns (of single values: one row), or an array whose columns are those that
-    it was trained on.
+    Rows may be a DataFrame, a mapping of columns (of single values: one row), or an array with the trained columns.
     """
 
     card: ModelCard
     model: Model
     runner: ModelRunner = field(repr=False)
     buffers: Vector = field(default_factory=lambda: np.zeros(0, np.float32), repr=False)
-    """The float buffers of the client's net (BatchNorm's statistics), empty where it has none."""
+    """The float buffers of the client's net (BatchNorm's statistics), if any."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuilt, (self.card, self.model, copied(self.runner.flat.module), self.buffers)
 
     @property
     def client(self) -> ClientId:
-        """Whose model it is."""
+        """Return the client's name."""
         return self.card.client
 
     def outputs(self, rows: Any, where: str = "the rows") -> torch.Tensor:
-        """The model's raw outputs."""
+        """Return the model's raw outputs."""
         self.runner.buffers = self.buffers
         given = from_frame(rows, "", where) if is_frame(rows) else rows
         inputs = torch.from_numpy(np.ascontiguousarray(encode_raw(self.card.schema, given, where)))
@@ -65,7 +64,7 @@ class PersonalModel:
         return torch.cat(parts)
 
     def predict(self, rows: Any, where: str = "the rows") -> Array:
-        """Classes by their names, or numbers in the target's units."""
+        """Predict names of classes, or numbers in the target's units."""
         outputs = self.outputs(rows, where)
         found: Array = self.runner.objective.predict(outputs).cpu().numpy()
         if self.card.threshold is not None:
@@ -73,20 +72,20 @@ class PersonalModel:
         return self.card.schema.speak(found)
 
     def probabilities(self, rows: Any, where: str = "the rows") -> Array:
-        """The probability of each class, in the order of the schema's classes."""
+        """Return the probability of each class, in the order of the schema's classes."""
         if self.card.schema.task != "classification":
             raise InputError(f"the model of {self.card.client} predicts no classes: use predict")
         found = probabilities(self.outputs(rows, where))
         return found[:, : len(self.card.schema.classes)]
 
     def tensors(self) -> dict[str, Array]:
-        """The weights and float buffers by name, where the model is one vector."""
+        """Return weights and float buffers by name, for a model of one vector."""
         if not isinstance(self.model, np.ndarray):
             raise InputError(f"the model of {self.client} is a {type(self.model).__name__}, not one set of weights")
         return {**self.runner.layout.named(self.model), **self.runner.flat.buffer_layout.named(self.buffers)}
 
     def module(self) -> nn.Module:
-        """A torch module of the client's own with its weights. It shares the memory of the base."""
+        """Return a torch module with the client's weights, which shares the memory of the base."""
         self.tensors()
         self.runner.flat.load(self.model)  # type: ignore[arg-type]  # a vector: `tensors` has checked it
         self.runner.buffers = self.buffers
@@ -103,13 +102,14 @@ class PersonalModel:
 
 
 def _rebuilt(card: ModelCard, model: Model, module: nn.Module, buffers: Vector) -> PersonalModel:
-    """A model from its pickle. Its runner is made again: the views that it consists of do not survive a pickle."""
+    """Restore a model from its pickle, with a new runner, because a runner's views cannot be pickled."""
     return PersonalModel(card, model, runner_of(card, module), buffers)
 
 
 def load_model(path: Path, module: nn.Module | None = None, base: str = "") -> PersonalModel:
-    """The model in a .safetensors or .npz file. `module` is its net, where that has no name, `base` the file of the
-    frozen weights, where the net has some."""
+    """Load the model in a .safetensors or .npz file.
+
+    `module` is its net if the net has no name, `base` the file of its frozen weights, if any."""
     file = read_model(path)
     if "chain" in file.notes:
         raise InputError(f"{path} is a small net: read it with sparsona.export.slim.load_slim")
@@ -119,7 +119,7 @@ def load_model(path: Path, module: nn.Module | None = None, base: str = "") -> P
 
 
 def model_in(file: ModelFile, path: Path, runner: ModelRunner) -> PersonalModel:
-    """The model of a file that has been read, for a runner of its net."""
+    """Return the model of a parsed file, for a runner of its net."""
     parameters, buffers = runner.layout, runner.flat.buffer_layout
     expected = {tensor.name for layout in (parameters, buffers) for tensor in layout.tensors}
     if "tree" in file.notes:
@@ -134,7 +134,7 @@ def model_in(file: ModelFile, path: Path, runner: ModelRunner) -> PersonalModel:
 
 
 def predictor_in(file: ModelFile, path: Path) -> Predictor:
-    """The model of a file that is more than one vector. Its net is not needed."""
+    """Return a model of several parts from a parsed file, without its net."""
     found: Predictor = unpack(read_outside(path), *_state_kinds(file))
     return found
 
@@ -145,7 +145,7 @@ def _refuse_others(names: set[str], file: ModelFile, path: Path) -> None:
 
 
 def _vector(file: ModelFile, layout: Layout, path: Path) -> Vector:
-    """The tensors of this layout, one behind the other. A tensor of another shape, or with a NaN, is refused."""
+    """Concatenate the tensors of this layout; refuse other shapes and NaN."""
     for tensor in layout.tensors:
         found = file.tensors[tensor.name]
         if tuple(found.shape) != tuple(tensor.shape):
@@ -157,13 +157,13 @@ def _vector(file: ModelFile, layout: Layout, path: Path) -> Vector:
 
 
 PREDICTORS = ("sparsona.methods.", "sparsona.ops.mixture", "sparsona.experts.")
-"""Where the classes of models are that are more than one vector, beside the method's own package."""
+"""Packages with classes of models of several parts, beside the method's own package."""
 
 
 def _state_kinds(file: ModelFile) -> list[type]:
-    """The classes of a model that is more than one set of weights: its own, and those of the models that it mixes.
+    """Return the classes of a model of several parts, and of the models that it mixes.
 
-    They stand in the method's package, or among those that every method may use.
+    They are in the method's package, or among the common ones.
     """
     package = METHODS.get(file.card.method).__module__
     loaded = sorted(sys.modules, key=lambda module: not module.startswith(package))
@@ -184,7 +184,7 @@ def _state_kinds(file: ModelFile) -> list[type]:
 
 
 def _classes(tree: Any) -> Iterator[str]:
-    """The names of the classes in a packed state, the outermost first."""
+    """Yield the names of the classes in a packed state, the outermost first."""
     if isinstance(tree, dict) and "class" in tree:
         yield str(tree["class"])
     inner = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ()
@@ -193,9 +193,9 @@ def _classes(tree: Any) -> Iterator[str]:
 
 
 def write_predictions(model: Path, rows: Path, to: Path, id: str = "", exact: bool = False, base: str = "") -> int:
-    """Predict the rows of a file into a csv file, which is written last and whole; returns how many they are.
+    """Predict the rows of a file into a csv file, written atomically at the end; return their number.
 
-    It replaces no file but one of predictions.
+    Only an older file of predictions is replaced.
     """
     for what, given in (("the model", model), ("the rows", rows)):
         if to.exists() and given.exists() and to.samefile(given):
@@ -208,16 +208,16 @@ def write_predictions(model: Path, rows: Path, to: Path, id: str = "", exact: bo
 
 
 class Writable(Protocol):
-    """Takes texts: a file, or a terminal."""
+    """A file or a terminal."""
 
     def write(self, text: str, /) -> object:
-        """Take a text."""
+        """Write a text."""
 
 
 def predict_file(model: Path, rows: Path, out: Writable, id: str = "", exact: bool = False, base: str = "") -> int:
-    """Write a csv of predictions, a line for each row of a csv, parquet or npz file; returns how many.
+    """Write a csv of predictions, one line per row of a csv, parquet or npz file; return their number.
 
-    The column `id` of the rows stands first, as it is. Probabilities have six digits, or if `exact` all of them.
+    The rows' column `id` comes first, unchanged. Probabilities have six digits, or all if `exact`.
     """
     predictor = load_model(model, base=base)
     table = read_rows(rows)
@@ -240,7 +240,7 @@ def predict_file(model: Path, rows: Path, out: Writable, id: str = "", exact: bo
 
 
 def _echoed(table: Table, id: str, rows: Path) -> list[list[str]]:
-    """For each row the cell of the column `id`, as it was written."""
+    """Return the original cells of the column `id`."""
     if id not in table.columns:
         raise InputError(f"{rows} has no column {id!r}{suggest(id, table.columns)}")
     values = table.columns[id].tolist()
@@ -248,5 +248,5 @@ def _echoed(table: Table, id: str, rows: Path) -> list[list[str]]:
 
 
 def read_rows(path: Path) -> Table:
-    """Rows to predict, from a file that needs no target."""
+    """Read rows to predict, from a file that needs no target."""
     return read_table(path, "")

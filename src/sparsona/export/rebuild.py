@@ -1,4 +1,4 @@
-"""A model that can predict, from its card and weights alone: neither the run nor its data are needed."""
+"""Rebuild a model for predictions from its card and weights, without the run or its data."""
 
 from dataclasses import replace
 
@@ -19,17 +19,17 @@ from sparsona.training.runner import ModelRunner
 
 
 def objective_of(schema: Schema) -> Objective:
-    """The task of a schema as a loss, a prediction and a metric."""
+    """Return the objective of a schema's task."""
     if schema.task == "classification":
         return classification()
     return multilabel() if schema.task == "multilabel" else regression(schema.center, schema.spread)
 
 
 def module_of(card: ModelCard, given: nn.Module | None = None, base: str = "", seed: int = 0) -> nn.Module:
-    """The net of the card with its base; what is trained means nothing yet.
+    """Return the net of the card with its base; the trained weights are not set yet.
 
-    `given` is the net where it has no name. Its base, if it has one, is its own, or that of the file `base`, or what
-    the `seed` of the experiment makes.
+    `given` is a net without a name. The base is its own, or read from the file `base`, or made from the experiment's
+    `seed`.
     """
     part = replace(card.trained, base=base or card.trained.base)
     found = part.of(_net(card, Chance(seed)) if given is None else copied(given), Chance(seed))
@@ -49,12 +49,12 @@ def _net(card: ModelCard, chance: Chance) -> nn.Module:
 
 
 def runner_of(card: ModelCard, module: nn.Module) -> ModelRunner:
-    """The module ready to predict from inputs that the card's schema has encoded."""
+    """Return a runner of the module, for inputs encoded by the card's schema."""
     return ModelRunner(module, _one_sample(card.schema), objective_of(card.schema), Chance(0))
 
 
 def _one_sample(schema: Schema) -> Dataset:
-    """A data set of nothing: a runner wants one to know how inputs look and are scaled."""
+    """Return an empty data set, from which a runner reads shape and scaling of inputs."""
     kind = {"images": np.uint8 if schema.scaling != "own" else np.float32, "tokens": np.int32}.get(
         schema.inputs, np.float32
     )

@@ -1,4 +1,4 @@
-"""A client's model out of a run directory, in the format that the file's name asks for."""
+"""Export a client's model from a run directory, in the format of the file's name."""
 
 from pathlib import Path
 
@@ -14,11 +14,11 @@ FORMATS = ("safetensors", "npz", "onnx", "txt")
 
 
 def export_model(run: Path, client: ClientId, to: Path, format: str | None = None, base: str = "") -> None:
-    """Write a client's model to `to`; its card comes with it. The format is `format`, or what the name ends in.
+    """Write a client's model with its card to `to`, in `format` or in the format of the name.
 
-    `base` is the file of the net's frozen weights. ONNX needs it; other formats hold what was trained.
+    `base` is the file of the net's frozen weights; ONNX needs it, other formats hold the trained part.
 
-    A name that ends in another format than `format` is refused: programs that read the file go by its name.
+    A name of another format than `format` is refused, because programs read the file by its name.
     """
     ending = to.suffix[1:]
     chosen = format or ending

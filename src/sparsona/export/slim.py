@@ -1,4 +1,4 @@
-"""A client's model as a slim net in a file, and that file as a plain torch module."""
+"""Export a client's model as a slim net, and load it as a plain torch module."""
 
 import dataclasses
 import json
@@ -25,17 +25,17 @@ from sparsona.training.slim import SlimNet, plan, small_module
 
 @dataclass(frozen=True)
 class Exported:
-    """How many numbers the model had, and how many the small net has."""
+    """The number of weights before and after."""
 
     before: int
     after: int
 
 
 def export_slim(run: Path, client: str, to: Path) -> Exported:
-    """Write the small net of a client of a finished run, without the rows that have no weights.
+    """Write the small net of a client of a finished run, without rows of zeros.
 
-    Of a :class:`~sparsona.method.SparsePredictor` it is the net of the weights that stand for it. The file holds the
-    tensors by name and, as metadata, the chain of layers. :func:`load_slim` makes a module of it.
+    A :class:`~sparsona.method.SparsePredictor` is represented by its sparse weights. The file holds the tensors by name
+    and, as metadata, the chain of layers. :func:`load_slim` makes a module of it.
     """
     folder = RunDirectory(run)
     file = folder.model_file(client)
@@ -55,7 +55,7 @@ def export_slim(run: Path, client: str, to: Path) -> Exported:
 
 
 def load_slim(path: Path) -> nn.Sequential:
-    """The small net of a file that :func:`export_slim` wrote, ready to predict from normalised inputs."""
+    """Load the small net of :func:`export_slim`, which predicts from normalised inputs."""
     try:
         data = read_outside(path)
         tensors, notes = load(data), notes_of(data)
