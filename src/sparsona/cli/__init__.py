@@ -29,7 +29,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "Network": (inspect.wire, deploy.deploy, server.server, node.node),
     "Extend": (new.new,),
 }  # fmt: skip
-"""The commands by the panel of `sparsona --help` that lists them. Those of plug-ins follow."""
+"""The commands per panel of `sparsona --help`; plug-ins follow."""
 
 for panel, commands in COMMANDS.items():
     for command in commands:
@@ -65,7 +65,7 @@ def main() -> None:
 
 
 UsageError: Any = typer.BadParameter.__bases__[0]
-"""What is raised for options and arguments that do not fit. typer exports it under no name."""
+"""The error of options and arguments that do not fit; typer exports it under no name."""
 
 
 def _fail_usage(error: Any) -> None:
@@ -78,7 +78,7 @@ def _fail_usage(error: Any) -> None:
 
 
 def _resumable(words: Sequence[str]) -> bool:
-    """Whether the command of these words has --resume."""
+    """True if the command of these words has --resume."""
     commands = getattr(typer.main.get_command(app), "commands", {})
     command = next((commands[word] for word in words if word in commands), None)
     return command is not None and any("--resume" in parameter.opts for parameter in command.params)

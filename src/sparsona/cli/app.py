@@ -1,4 +1,4 @@
-"""The application to which every file of commands adds its own, and the two consoles that they print to."""
+"""The application, to which each file adds its commands, and the two consoles."""
 
 from typing import Annotated, Any
 
@@ -26,11 +26,11 @@ class CommandGroup(TyperGroup):
 
 
 PANELS = ("Run", "Choose", "Use a model", "Network", "Extend")
-"""The panels of `sparsona --help`, in their order; those of plug-ins follow."""
+"""The panels of `sparsona --help`, in their order; plug-ins follow."""
 
 
 def group(name: str, about: str) -> typer.Typer:
-    """A command that has commands of its own."""
+    """Add a command that has sub-commands."""
     return typer.Typer(name=name, cls=CommandGroup, help=about, no_args_is_help=True, rich_markup_mode=None)
 
 

@@ -1,4 +1,4 @@
-"""What there is and what was done: methods, settings, report, export, predict, wire, draw."""
+"""``methods``, ``settings``, ``report``, ``export``, ``predict``, ``wire`` and ``draw``."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""``new``: packages to begin with."""
+"""``new``: templates of plug-in packages."""
 
 from pathlib import Path
 from typing import Annotated

@@ -22,7 +22,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class NoSetting:
-    """Marks an option that is no setting of the experiment."""
+    """Marks an option that is not a setting of the experiment."""
 
 
 List = Annotated[str | None, Option(metavar="A,B,...")]
@@ -32,7 +32,7 @@ List = Annotated[str | None, Option(metavar="A,B,...")]
 class RunOptions:
     """The options of an experiment. None means not given: the experiment file's value or the default holds.
 
-    A new option is one line here: every command that :func:`takes_run_options` has it, and :class:`RunCommand` reads
+    A new option is one line here: every command with :func:`takes_run_options` has it, and :class:`RunCommand` reads
     its help and default from the experiment's declaration.
 
     >>> RunOptions(rounds=3, sample=0.5, set=["lr=0.1"]).settings({"method": "fedavg", "rounds": 9})
@@ -87,7 +87,7 @@ class RunOptions:
     ] = False
 
     def settings(self, base: dict[str, Any]) -> dict[str, Any]:
-        """The settings of `base` with the options that were given; those of `set` are left to the experiment."""
+        """Return the settings of `base`, updated by the given options; the experiment applies `set`."""
         out = {key: dict(value) if isinstance(value, dict) else value for key, value in base.items()}
         for name, setting in keys().items():
             value = getattr(self, name)
@@ -105,7 +105,7 @@ def _hints() -> dict[str, Any]:
 
 @cache
 def keys() -> dict[str, str]:
-    """The setting of each option that has one, by the option's name."""
+    """Return the setting of each option, by the option's name."""
     found = {}
     for name, hint in _hints().items():
         marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
@@ -115,13 +115,13 @@ def keys() -> dict[str, str]:
 
 
 def _literal(default: ast.expr) -> Any:
-    """A default as it is written; None, which help does not show, where it is a name."""
+    """Return a literal default; None, which help does not show, for a name."""
     return None if isinstance(default, ast.Name) else ast.literal_eval(default)
 
 
 @cache
 def declared() -> dict[str, tuple[str, Any]]:
-    """The text and the default of every setting, read from the sources: importing them would load torch."""
+    """Return text and default of every setting, read from the sources, because importing them loads torch."""
     root, found = Path(__file__).parents[1], dict[str, tuple[str, Any]]()
     tree = ast.parse((root / "experiment.py").read_text(encoding="utf-8"))
     imports = (node for node in tree.body if isinstance(node, ast.ImportFrom))

@@ -17,7 +17,7 @@ from sparsona.errors import InputError
 
 GROUP = "sparsona.commands"
 KNOWN = {"reproduce": "sparsona-papers", "card": "sparsona-papers"}
-"""Commands of other distributions, for the error line where they are not installed."""
+"""Commands of known distributions, for the error if they are not installed."""
 
 
 PANEL = "Plug-ins"
@@ -25,9 +25,9 @@ PANEL = "Plug-ins"
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands of plug-ins to the application. A name that the application has already stays as it is.
+    """Add the commands of plug-ins to the application, but replace none.
 
-    A command that does not load gives its reason when it is called: no other command may suffer from it.
+    A command that does not load prints its reason when it is called, so that all other commands still work.
     """
     taken = {str(known.name or getattr(known.callback, "__name__", "")) for known in app.registered_commands}
     for point in entry_points(group=GROUP):
@@ -44,7 +44,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def hint(problem: str) -> str:
-    """What to install, if the problem is an unknown command of a known distribution.
+    """Return the package to install, if the problem is an unknown command of a known distribution.
 
     >>> hint("No such command 'card'"), hint("No such command 'cart'")
     ('; it comes with sparsona-papers: pip install sparsona-papers', '')
@@ -55,7 +55,7 @@ def hint(problem: str) -> str:
 
 
 def _broken(point: EntryPoint, error: Exception) -> Callable[..., None]:
-    """A command that takes any words and says why it does not load."""
+    """Return a command that takes any arguments and prints why it does not load."""
     reason = f"the command {point.name!r} ({point.value}) does not load: {error or type(error).__name__}"
 
     def broken(words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:

@@ -108,7 +108,7 @@ def run(
 
 
 def _what(what: str | None, folder: Path | None, resume: bool) -> str:
-    """The method or experiment file that is meant; a run directory, where one is to be continued, means its file."""
+    """Return the named method or experiment file; a run directory to resume stands for its file."""
     if what is None and not (resume and folder):
         raise InputError("run what? give a method or an experiment file; to go on with a run, --resume --out FOLDER")
     place = folder if what is None else Path(what)
@@ -133,7 +133,7 @@ def _refuse_one_split(by: str) -> None:
 def _run_and_show(
     prepared: Prepared, folder: Path, resume: bool, tensorboard: bool, quiet: bool, add: bool = False
 ) -> Result:
-    """One run with its progress and its closing tables."""
+    """Execute one run, with progress and final tables."""
     from sparsona.api import execute
     from sparsona.rate import settled
     from sparsona.report import console as show

@@ -1,4 +1,4 @@
-"""``sweep``: one experiment, some settings taken through all their values."""
+"""``sweep``: one experiment with every combination of some settings."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -23,7 +23,7 @@ class PrivacySettings:
 
     @property
     def is_on(self) -> bool:
-        """Whether the run has a budget; raises `InputError` if it is given twice."""
+        """True if the run has a budget; raises `InputError` if it is given twice."""
         if self.epsilon is not None and self.noise is not None:
             raise InputError("privacy.epsilon and privacy.noise exclude each other: drop one of them")
         return self.epsilon is not None or self.noise is not None

@@ -1,4 +1,4 @@
-"""What of a net is trained: the layers that `trainable` names, and the low-rank adapters that `lora` adds.
+"""The trained part of a net: layers named by `trainable`, and low-rank adapters added by `lora`.
 
 LoRA (Hu et al., ICLR 2022) learns an update B A of rank r of a frozen weight. Nets of Hugging Face get the adapters of
 `peft`; others get those of this file, which leave the names of the net's weights as they are.
@@ -22,7 +22,7 @@ from sparsona.layout import base_of
 
 HEAD = "head"
 MARK = "lora_"
-"""The parameters of adapters have this in their names, as those of peft do."""
+"""Part of the names of adapters' parameters, as in peft."""
 HALF = (torch.float16, torch.bfloat16)
 Found = TypeVar("Found", bound=nn.Module)
 
@@ -58,14 +58,14 @@ class Lora:
 
 @dataclass(frozen=True)
 class TrainedPart:
-    """What of a net is trained, and where the rest comes from: the settings `trainable`, `lora` and `base`."""
+    """The settings `trainable`, `lora` and `base`: the trained part of a net, and the source of the rest."""
 
     trainable: tuple[str, ...] = ()
     lora: str = ""
     base: str = ""
 
     def of(self, module: Found, chance: Chance) -> Found:
-        """The module with adapters, and its base frozen, loaded and checked, in place."""
+        """Add adapters to the module, and freeze, load and check its base, in place."""
         adapt(module, self.trainable, self.lora, chance)
         if is_file(self.base):
             load_weights(module, self.base)
@@ -77,11 +77,11 @@ class TrainedPart:
 
 
 ALL = TrainedPart()
-"""The settings of a net that says itself what is trained."""
+"""The settings of a net whose `requires_grad` decides."""
 
 
 def adapt(module: Found, trainable: Sequence[str], lora: str, chance: Chance) -> Found:
-    """Freeze what is not to be trained and add adapters, in place. Without both settings, `requires_grad` decides.
+    """Freeze untrained parameters and add adapters, in place. Without both settings, `requires_grad` decides.
 
     With adapters alone, the head is trained beside them.
 
@@ -100,7 +100,7 @@ def adapt(module: Found, trainable: Sequence[str], lora: str, chance: Chance) ->
 
 
 def head_of(module: nn.Module) -> str:
-    """The name of the net's head: the last child that has parameters. A net of one child has that one's head.
+    """Return the name of the net's head: the last child with parameters, or the head of an only child.
 
     >>> head_of(nn.Sequential(nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2), nn.ReLU())))
     '0.1'
@@ -132,7 +132,7 @@ def _freeze(module: nn.Module, trainable: Sequence[str]) -> None:
 
 
 def _convert(module: nn.Module) -> None:
-    """Let each layer convert its inputs to its own type: the base may be of half precision, what is trained is not."""
+    """Let each layer convert its inputs to its own type, because only the base may have half precision."""
     for layer in module.modules():
         if any(parameter.is_floating_point() for parameter in layer.parameters(recurse=False)):
             layer.register_forward_pre_hook(_to_own_type)
@@ -144,7 +144,7 @@ def _to_own_type(layer: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _named(names: list[str], pattern: str) -> list[str]:
-    """The names that a pattern means: its own, those inside of it, those that it matches as file names are matched."""
+    """Return the names that a pattern selects: its own, names below it, and file-name matches."""
     return [name for name in names if name == pattern or name.startswith(f"{pattern}.") or fnmatchcase(name, pattern)]
 
 

@@ -53,11 +53,11 @@ class TrainConfig:
 
     @property
     def has_moments(self) -> bool:
-        """Whether the optimiser remembers earlier gradients: SGD with momentum, or Adam."""
+        """True if the optimiser has a state: SGD with momentum, or Adam."""
         return self.optimizer != "sgd" or self.momentum > 0
 
     def most_examples(self, samples: int) -> int:
-        """The most examples that a training on so many samples sees, every pass counted; at least one pass.
+        """Return the most examples that a training on `samples` samples sees, in at least one pass.
 
         >>> TrainConfig(epochs=3).most_examples(10), TrainConfig(steps=4, batch=32, repeats=2).most_examples(10)
         (30, 256)
@@ -66,7 +66,7 @@ class TrainConfig:
         return max(samples, self.repeats * seen)
 
     def batches(self, samples: int) -> int:
-        """The number of steps of a training on so many samples.
+        """Return the number of steps of a training on `samples` samples.
 
         >>> TrainConfig(epochs=2, batch=4).batches(10), TrainConfig(steps=3, repeats=2).batches(10)
         (6, 6)
@@ -75,14 +75,14 @@ class TrainConfig:
         return self.repeats * (self.epochs * whole if self.steps is None else self.steps)
 
     def check_least(self, least: int) -> None:
-        """Refuse a training in which fewer than `least` samples can be told apart from the others."""
+        """Refuse a training whose batches could isolate fewer than `least` samples."""
         if self.order == "stored":
             raise InputError(f"training.order=stored is not possible with least_rows={least}: choose shuffled")
         if self.batch < least:
             raise InputError(f"training.batch={self.batch} is below least_rows={least}: choose a larger batch")
 
     def rate(self, round: int, rounds: int) -> float:
-        """The learning rate of one round.
+        """Return the learning rate of one round.
 
         >>> TrainConfig(lr=0.1, drops=(0.75,)).rate(2, 4), round(TrainConfig(lr=0.1, drops=(0.75,)).rate(3, 4), 9)
         (0.1, 0.01)
@@ -90,7 +90,7 @@ class TrainConfig:
         return self.lr * self.decay**round * 0.1 ** sum(round >= drop * rounds for drop in self.drops)
 
     def make_optimizer(self, rate: float, weights: torch.Tensor, saved: Moments) -> Optimizer:
-        """The optimiser of these weights, continued from saved moments."""
+        """Return the optimiser of these weights, continued from saved moments."""
         if self.optimizer == "adam":
             return Adam(rate, weights, saved)
         return Sgd(rate, self.momentum, weights, saved)

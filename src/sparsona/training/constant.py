@@ -1,4 +1,4 @@
-"""The constant answer: what a client scores that always says the same, from its training rows alone."""
+"""The constant answer, made from the training rows alone: a floor for every score."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from sparsona.training.objective import Objective
 
 
 def constant_answers(objective: Objective, targets: Array, train: Indices, test: Indices, classes: int) -> Answers:
-    """The answers of a model that knows the training targets and no input: the shares of the classes or labels, with
-    the most frequent one as the prediction, or the mean."""
+    """Return the answers of a model without inputs: the shares of classes or labels, or the mean.
+
+    The most frequent class is the prediction."""
     assert objective.task is not None
     known, truth = targets[train], targets[test]
     if objective.task == "classification":

@@ -1,4 +1,4 @@
-"""Embeddings: what a module's last trained layer gets."""
+"""Embeddings: the inputs of a module's last trained layer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparsona.layout import Layout
 
 
 class LastInput:
-    """Within its block, note what the last trained layer of a module gets in each forward pass.
+    """Records the inputs of a module's last trained layer in each forward pass of a block.
 
     >>> net = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1))
     >>> with LastInput(net, Layout.of(net)) as last:

@@ -1,4 +1,4 @@
-"""What a method's client code works with: its samples, the training loop, its random numbers."""
+"""The client's side of the contract: its samples, the training loop, its random numbers."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ ALL = slice(None)
 
 @dataclass(frozen=True)
 class Local:
-    """One client in one round: its samples, the training loop, its random numbers. No other client's data is in it.
+    """One client in one round: its samples, the training loop, its random numbers, and no other client's data.
 
-    `max_epochs`, where the client's owner sets it, is the most passes over the samples in one training. With
-    `least_rows`, whatever may travel is computed on that many samples, and no batch leaves fewer out of a pass: else
-    the difference of two replies would tell about single samples.
+    `max_epochs`, if the owner sets it, limits the passes over the samples in one training. With `least_rows`, all that
+    may travel is computed on that many samples, and no batch leaves fewer out of a pass: the difference of two replies
+    would otherwise reveal single samples.
 
     With a `meter`, the client has a privacy budget: training and gradients are answers to queries, which the meter
-    counts, samples and noises, and what is a raw function of the rows is refused. So all that a method makes of its
-    turns is differentially private.
+    counts, samples and noises. Raw functions of the rows are refused, so all results of a method's turns are
+    differentially private.
     """
 
     client: ClientId
@@ -59,7 +59,7 @@ class Local:
 
     @property
     def layout(self) -> Layout:
-        """Where each tensor stands in the vector."""
+        """The place of each tensor in the vector."""
         return self.task.layout
 
     @property
@@ -68,49 +68,49 @@ class Local:
         return len(self.split.train)
 
     def inputs(self, rows: Rows = ALL) -> torch.Tensor:
-        """The inputs of all training examples, or of those at the places `rows`, prepared for the model."""
+        """Return prepared inputs of all training examples, or of those at `rows`."""
         self._refuse("inputs")
         return self.runner.batch(self.split.train[rows])[0]
 
     def targets(self, rows: Rows = ALL) -> Array:
-        """The targets of all training examples, or of those at the places `rows`."""
+        """Return the targets of all training examples, or of those at `rows`."""
         self._refuse("targets")
         found: Array = self.runner.targets[torch.from_numpy(self.split.train[rows])].numpy()
         return found
 
     def embed(self, weights: Vector, inputs: torch.Tensor) -> torch.Tensor:
-        """The embeddings of prepared inputs: what the last trained layer gets, one flat row per input.
+        """Return the embeddings of prepared inputs: the inputs of the last trained layer, one flat row each.
 
-        Counted as one forward pass.
+        It counts as one forward pass.
         """
         self.runner.count(len(inputs), passes=1)
         return torch.cat([self.runner.embed(weights, part) for part in torch.split(inputs, EVAL_BATCH)])
 
     def rows(self, part: Literal["train", "validation"]) -> tuple[Array, Array]:
-        """The training or validation examples for models that never travel: prepared inputs, and what is learnt."""
+        """Return training or validation examples, as inputs and learnt targets, for models that never travel."""
         self._refuse("rows")
         inputs, targets = self.runner.batch(self.split.train if part == "train" else self.split.validation)
         return inputs.flatten(1).cpu().numpy(), targets.cpu().numpy()
 
     def validation_outputs(self, model: Model) -> torch.Tensor:
-        """The outputs of `model` for the validation examples, for what never travels but in sums over many of them."""
+        """Return the outputs of `model` for the validation examples; only sums over many of them may travel."""
         self._refuse("validation outputs")
         pieces = torch.split(torch.from_numpy(self.split.validation), EVAL_BATCH)
         return torch.cat([self.runner.outputs(model, self.runner.batch(piece.numpy())[0]) for piece in pieces]).cpu()
 
     def validation_targets(self) -> Array:
-        """What is learnt of the validation examples."""
+        """Return the learnt targets of the validation examples."""
         self._refuse("validation targets")
         found: Array = self.runner.batch(self.split.validation)[1].cpu().numpy()
         return found
 
     def count_other(self, operations: int) -> None:
-        """Count work that is not the net's, by its operations; a device takes as long as for a pass over the rows."""
+        """Count `operations` outside of the net; a device takes as long as for a pass over the rows."""
         self.runner.flops += operations
         self.runner.samples += self.examples
 
     def countable_targets(self) -> Array:
-        """The targets for counts that travel: without those of a class that fewer than `least_rows` examples have."""
+        """Return the targets for counts that travel, without classes of fewer than `least_rows` examples."""
         targets = self.targets()
         if self.least_rows == 1 or not self.task.classes:
             return targets
@@ -118,15 +118,15 @@ class Local:
         return common
 
     def on(self, inputs: Array, targets: Array, objective: Objective) -> Local:
-        """The same client with other training samples, such as public ones, which no budget protects."""
+        """Return the client with other training samples, such as public ones, which no budget protects."""
         none = np.zeros(0, np.int64)
         split = ClientSplit(self.client, np.arange(len(inputs)), none, none)
         return replace(self, split=split, least_rows=1, meter=None, runner=self.runner.on(inputs, targets, objective))
 
     def some(self, share: float, purpose: str) -> Local:
-        """The same client with a random share of its training examples, at least one.
+        """Return the client with a random share of its training examples, at least one.
 
-        All of them, where fewer than `least_rows` would be taken or left out, or with a privacy budget.
+        It keeps all examples if fewer than `least_rows` would be taken or left out, or with a privacy budget.
         """
         count = max(1, int(share * self.examples))
         if self.meter is not None or min(count, self.examples - count) < self.least_rows:
@@ -135,7 +135,7 @@ class Local:
         return replace(self, split=replace(self.split, train=chosen))
 
     def rng(self, purpose: str, layer: int = 0) -> np.random.Generator:
-        """A generator of this client's own, for one purpose in this round."""
+        """Return this client's generator for one purpose in this round."""
         return self.runner.chance.rng(purpose, round=self.round, client=self.client, layer=layer)
 
     def train(
@@ -214,11 +214,11 @@ class Local:
 
     @property
     def rate(self) -> float:
-        """The config's learning rate in this round."""
+        """Return the config's learning rate in this round."""
         return self.config.rate(self.round, self.task.rounds)
 
     def gradient(self, weights: Vector, batch: int | None = None) -> Vector:
-        """The gradient over all training examples, or over one random batch of that size.
+        """Return the gradient over all training examples, or over one random batch of that size.
 
         With a privacy budget, one query answers it, of the budget's own sampling rate.
         """
@@ -231,10 +231,10 @@ class Local:
         return self.runner.gradient(weights, chosen)
 
     def mean_losses(self, models: Sequence[Vector]) -> Array:
-        """The mean loss of each model on the training examples.
+        """Return the mean loss of each model on the training examples.
 
-        With a privacy budget, one query answers it: an example's losses, together, have at most the norm that as many
-        models have that guess.
+        With a privacy budget, one query answers it: the vector of an example's losses is clipped to the norm of equally
+        many models that guess.
         """
         if self.meter is None:
             return np.array([self.losses(model).mean() for model in models])
@@ -248,36 +248,36 @@ class Local:
         return privatised(total * query.clip / bound, query).numpy() * bound / query.clip
 
     def losses(self, model: Model) -> Array:
-        """The loss of `model` on each training example, in evaluation mode."""
+        """Return the loss of `model` on each training example, in evaluation mode."""
         self._refuse("losses")
         self.runner.count(self.examples, passes=1)
         return self.runner.losses(model, self.split.train)
 
     def score(self, model: Model) -> float:
-        """The metric of `model` on the client's training examples."""
+        """Return the metric of `model` on the client's training examples."""
         self._refuse("scores")
         self.runner.count(self.examples, passes=1)
         return self.runner.score(model, self.split.train)
 
     def _refuse(self, what: str) -> None:
-        """Refuse a raw function of the rows, where there is a privacy budget."""
+        """Refuse a raw function of the rows, with a privacy budget."""
         if self.meter is not None:
             raise InputError(f"with a privacy budget a client gives no {what}: choose a method that needs none")
 
     def _queries(self, meter: Meter, count: int = 1) -> Iterator[tuple[Indices, Query]]:
-        """So many queries, which are charged now, with the samples that each takes."""
+        """Charge `count` queries now; return each with its samples."""
         return ((self.split.train[query.sampled], query) for query in meter.ask(count))
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """A training that diverges in this block is named by client and round."""
+        """Add client and round to the error of a diverging training in this block."""
         try:
             yield
         except Diverged as error:
             raise Diverged(f"client {self.client}, round {self.round + 1}: {error}") from None
 
     def _allowed(self, config: TrainConfig) -> TrainConfig:
-        """The config, unless it asks for more passes than the owner allows."""
+        """Return the config; refuse one with more passes than the owner allows."""
         if self.max_epochs is not None and config.most_examples(self.examples) > self.max_epochs * self.examples:
             passes = config.most_examples(self.examples) / self.examples
             raise InputError(
@@ -296,7 +296,7 @@ class Local:
             raise InputError(f"fewer than {self.least_rows} rows of {self.client} would count in this training")
 
     def _seeded(self, stream: str) -> AbstractContextManager[None]:
-        """A block in which torch's generator is this client's."""
+        """Return a block in which torch's generator belongs to this client."""
         return self.runner.chance.torch(stream, round=self.round, client=self.client, device=self.runner.device)
 
     def _batches(
@@ -307,7 +307,7 @@ class Local:
         pairs: bool | None = None,
         turn: tuple[int, int] = (0, 1),
     ) -> Iterator[tuple[Indices, Array | None]]:
-        """The training's batches. Of samples in stored order, `turn` (i, k) takes the i-th of every k batches."""
+        """Return the training's batches; in stored order, `turn` (i, k) takes the i-th of every k batches."""
         rng, n = self.rng(f"batches/{stream}"), self.examples
         pairs = self.runner.needs_pairs if pairs is None else pairs
         if pairs and config.batch == 1:
@@ -335,16 +335,16 @@ class Local:
             left -= per_epoch
 
     def _ends(self, config: TrainConfig) -> list[int]:
-        """Where the batches of a pass end. A batch takes the rest with it where fewer than `least_rows` remain."""
+        """Return the ends of a pass's batches; a batch takes a rest of fewer than `least_rows` with it."""
         n, batch = self.examples, config.batch
         ends = [end for end in range(batch, n + 1, batch) if end == n or n - end >= self.least_rows]
         whole = bool(ends) and (ends[-1] == n or (config.drop_last and n - ends[-1] < batch))
         return ends if whole else [*ends, n]
 
     def _by_class(self) -> Indices:
-        """The places of the training examples, class by class; without classes as they stand.
+        """Return the places of the training examples, class by class; without classes, in their order.
 
-        Public samples that are learnt by other models' outputs have no class, whatever the task has.
+        Public samples with other models' outputs as targets have no class, also in a task with classes.
         """
         targets = self.targets()
         if not self.task.classes or targets.ndim > 1 or targets.dtype.kind == "f":

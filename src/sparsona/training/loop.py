@@ -1,4 +1,4 @@
-"""How the steps of one training run the module: with the trained weights, or through a weight transform."""
+"""The steps of one training, with the trained weights or through a weight transform."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class PlainSteps:
 
 
 class TransformedSteps:
-    """Steps of weights from which a transform makes those that the module runs with, batch by batch."""
+    """Steps of weights that a transform changes for each batch of the module."""
 
     def __init__(self, flat: FlatModule, job: TrainJob, transform: WeightTransform) -> None:
         self._flat = flat
@@ -83,10 +83,10 @@ class TransformedSteps:
 
 
 def steps_of(flat: FlatModule, job: TrainJob) -> TrainSteps:
-    """The steps of a training from the weights that the module has now."""
+    """Return the steps of a training from the module's present weights."""
     return PlainSteps(flat, job) if job.transform is None else TransformedSteps(flat, job, job.transform)
 
 
 def rule_of(job: TrainJob, weights: torch.Tensor) -> StepRule:
-    """The step rule of one client's training."""
+    """Return the step rule of one client's training."""
     return StepRule(weights, job.config, job.rate, mask=job.mask, proximal=job.proximal, saved=job.moments)

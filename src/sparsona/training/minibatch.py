@@ -1,4 +1,4 @@
-"""A method's own step: the samples of a batch, and what it may ask of them."""
+"""The batch of a method's own step, and its derivatives."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 NextQuery: TypeAlias = Callable[[], tuple[Indices, Query]]
-"""Gives the next query of a turn, and the samples that it takes."""
+"""Returns the next query of a turn with its samples."""
 
 
 class Minibatch:
     """The samples of one step, and derivatives of their mean loss in training mode.
 
-    The config's weight decay is part of the loss. Gradients are the fused trainer's where there is one. With `ask`,
-    each gradient is the answer to a query of its own, with samples of its own, and there is no other derivative.
+    The config's weight decay is part of the loss. The fused trainer computes gradients if there is one. With `ask`,
+    each gradient is the answer to a new query with its own samples, and no other derivative is available.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ Step: TypeAlias = Callable[[Vectors, tuple[Minibatch, ...]], Vectors]
 
 
 def checked_outputs(outputs: object) -> torch.Tensor:
-    """What a model has returned: a tensor, or what holds one under `logits`. Half precision becomes float32."""
+    """Return a model's output tensor, also from an object with `logits`; half precision becomes float32."""
     found = outputs.get("logits") if isinstance(outputs, Mapping) else getattr(outputs, "logits", outputs)
     if not isinstance(found, torch.Tensor):
         kind = type(outputs).__name__

@@ -1,4 +1,4 @@
-"""Weight transforms: what makes of the trained weights, batch by batch, those that the module runs with."""
+"""Weight transforms: they change the trained weights for each batch before the module runs."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ __all__ = ["AuxiliaryStep", "GradientSpans", "WeightTransform"]
 
 
 class WeightTransform(ABC):
-    """Makes of the weights, batch by batch, those that the module runs with: a gate, a learnt mask, a scale.
+    """Changes the weights for each batch before the module runs: a gate, a learnt mask, a scale.
 
-    `own` are numbers of its own that it trains together with the weights: a vector and its gradient. They are trained
-    by `config`, from `moments` on.
+    `own` are the transform's own numbers and their gradient, trained together with the weights by `config`, from
+    `moments` on.
     """
 
     own: tuple[torch.Tensor, torch.Tensor] | None = None
     config: TrainConfig | None = None
     moments: Moments | None = None
     needs_pairs: bool = False
-    """Whether a batch of one sample cannot be trained on."""
+    """True if a batch of one sample cannot be trained on."""
     overwrites: bool = True
-    """Whether `forward` writes weights into the module and runs it. If not, ``flat.gradient`` is not used, and the
-    module's own weights are the trained ones."""
+    """True if `forward` writes weights into the module and runs it. Otherwise ``flat.gradient`` is unused, and the
+    module has the trained weights."""
     operations: int = 0
-    """The operations of its own part, for one sample's forward pass."""
+    """Operations of the transform itself in one sample's forward pass."""
 
     @abstractmethod
     def forward(self, flat: FlatModule, weights: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
@@ -46,7 +46,7 @@ class WeightTransform(ABC):
         """
 
     def active(self) -> tuple[Mask | None, Mask | None]:
-        """The weights that the last step ran with, and those that it took the gradient of. None means all."""
+        """Return the weights of the last forward pass, and of its gradient; None means all."""
         return None, None
 
 
@@ -59,7 +59,7 @@ class AuxiliaryStep:
 
     @classmethod
     def of(cls, transform: WeightTransform, rate: float) -> AuxiliaryStep | None:
-        """None where the transform trains no numbers of its own."""
+        """Return the step; None if the transform trains no numbers of its own."""
         if transform.own is None or transform.config is None:
             return None
         weights, gradient = transform.own
