@@ -30,12 +30,10 @@ def fresh(name: str) -> Path:
 
 def folder_for(name: str, resume: bool) -> Path:
     """Return the folder of a new run of this name, or of the last one to resume."""
-    return latest(name) if resume else fresh(name)
-
-
-def latest(name: str) -> Path:
-    """Return the last existing folder of this name, or the first one."""
-    return (list(takewhile(Path.exists, _numbered(name))) or [Path("runs") / name])[-1]
+    if not resume:
+        return fresh(name)
+    there = list(takewhile(Path.exists, _numbered(name)))
+    return there[-1] if there else Path("runs") / name
 
 
 def runs_in(folder: Path) -> list[Path]:

@@ -85,7 +85,8 @@ def run(
         done = _run_and_show(prepared, folder, resume, options.tensorboard, quiet, add)
         clients = done.clients
     else:
-        _refuse_one_split(experiment.split.by)
+        if experiment.split.by.startswith("time:"):
+            raise InputError("a split by time is one only: drop --repeats, or choose --split random or group:COLUMN")
         several = []
         for number in range(repeats):
             other = {**settings, "split": {**settings.get("split", {}), "repeat": number}}
@@ -123,11 +124,6 @@ def _what(what: str | None, folder: Path | None, resume: bool) -> str:
     if not resume:
         raise InputError(f"{place} holds a run: add --resume to go on with it, or run {file} again with another --out")
     return str(file)
-
-
-def _refuse_one_split(by: str) -> None:
-    if by.startswith("time:"):
-        raise InputError("a split by time is one only: leave --repeats out, or choose --split random or group:COLUMN")
 
 
 def _run_and_show(

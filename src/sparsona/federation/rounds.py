@@ -125,7 +125,9 @@ class Rounds:
                 server, references = self.resting.written(self.server), self.engine.references.files
                 self.resting.keep(server)
                 references.save()
-                self.checkpointer.save(self._snapshot(server), self.engine.store, references, self.resting.files)
+                state = self.delivery.snapshot()
+                snapshot = Snapshot(self.done, server, state, self.run_log.length(), self.seconds)
+                self.checkpointer.save(snapshot, self.engine.store, references, self.resting.files)
             going = on_round(report) is not False
 
     def leave_out(self, client: ClientId, reason: str) -> None:
@@ -135,9 +137,6 @@ class Rounds:
     def close(self) -> None:
         """Remove temporary files."""
         self.resting.close()
-
-    def _snapshot(self, server: Any) -> Snapshot[LoopState]:
-        return Snapshot(self.done, server, self.delivery.snapshot(), self.run_log.length(), self.seconds)
 
     def _round(self, round: int) -> dict[ClientId, ClientRecord]:
         records: dict[ClientId, ClientRecord] = {}

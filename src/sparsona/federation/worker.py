@@ -15,7 +15,7 @@ from sparsona.federation.delivery import ClientMemory, with_extras, without_extr
 from sparsona.federation.references import ReferenceStore, usable
 from sparsona.federation.setup import Setup
 from sparsona.message import Message, Part, Stamp, Vector, paper_bytes
-from sparsona.method import TRAIN, ClientId, Fit, Model, Phase
+from sparsona.method import TRAIN, ClientId, Fit, Model
 from sparsona.metrics import Answers
 from sparsona.ops.mixture import Mixture
 from sparsona.personal.kept import KeptModels, kept_model
@@ -169,9 +169,11 @@ class Worker:
         if job.kind == "fit":
             memory.refuse_repeats(down.stamp)
         state = memory.resolved(down.stamp)
-        if self._has_buffers:
-            runner.buffers = self._starting(memory, buffers)
-        phase = self._phase(down.stamp)
+        if self._has_buffers:  # the client's own, those that came, or the module's first
+            found = memory.buffers if method.buffers == "own" else buffers
+            runner.buffers = self._first_buffers if found is None else found
+        phases, number = method.phases(down.round), down.stamp.phase
+        phase = phases[number] if number < len(phases) else TRAIN
         bounds = setup.max_epochs, setup.least_rows
         local = Local(job.client, down.round, setup.task, setup.config, split, runner, phase, *bounds, meter)
         evaluator = Evaluator(runner, split, job.known)
@@ -197,7 +199,7 @@ class Worker:
         if job.kind != "personal":
             with runner.adding(*prior):
                 personal = setup.personal.before(personal, local)
-                if job.kind == "fit" and phase == method.phases(down.round)[-1] and not method.alone:
+                if job.kind == "fit" and phase == phases[-1] and not method.alone:
                     told = setup.personal.tell(
                         personal, partial(method.personal_model, state, down, local), local, common
                     )
@@ -290,11 +292,6 @@ class Worker:
             self.runner.buffers = buffers
         return model
 
-    def _starting(self, memory: ClientMemory, received: Vector | None) -> Vector:
-        """Return the buffers at the start of a turn: the client's own, the received ones, or the module's first."""
-        found = memory.buffers if self.setup.method.buffers == "own" else received
-        return self._first_buffers if found is None else found
-
     def received(self, job: Job) -> Message:
         """Decode the downlink of a turn."""
         if self.setup.method.alone:
@@ -311,10 +308,6 @@ class Worker:
         if self._last is None or self._last[0] is not down.parts:
             self._last = down.parts, Reference.of(parts)
         return encode(reply, lengths, packing=packing, reference=self._last[1])
-
-    def _phase(self, stamp: Stamp) -> Phase:
-        phases = self.setup.method.phases(stamp.round)
-        return phases[stamp.phase] if stamp.phase < len(phases) else TRAIN
 
 
 class Evaluator:

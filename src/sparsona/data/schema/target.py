@@ -55,7 +55,8 @@ def target_of(table: Table, roles: Roles, task: TaskName) -> Array:
         found = [table.format.number(cell) for cell in values.tolist()]
         if task == "regression":
             row = next(row for row, cell in enumerate(found) if cell is None)
-            raise DataError(_not_a_number(table, name, row, values))
+            where = f"{table.at(row)}, column {name!r}: {str(values[row])!r} is not a number"
+            raise DataError(f"{where}; correct it, or leave --task regression out")
         known = [row for row, cell in enumerate(found) if cell is not None]
         if known and not named:
             row = found.index(None)
@@ -149,8 +150,3 @@ def _labels(table: Table, targets: tuple[str, ...], several: list[Array], task: 
             "must be; correct it, or pass --task regression"
         )
     return made
-
-
-def _not_a_number(table: Table, name: str, row: int, values: Array) -> str:
-    where = f"{table.at(row)}, column {name!r}: {str(values[row])!r} is not a number"
-    return f"{where}; correct it, or leave --task regression out"
