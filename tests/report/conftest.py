@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import sparsona
 from sparsona.studies.contest import Contest, ContestWatcher, Runs, declare, run_contest
 
 METHODS = ("local", "fedavg-ft", "spfl", "pfednet", "fedspa", "pfedgate")
@@ -19,4 +20,14 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = {"clients": 5, "rounds": 3, "engine": "inprocess", "evaluation": {"patience": 0}}
     contest = declare(folder, Contest(METHODS, (0, 1), settings), resume=False)
     assert run_contest(Runs(contest, folder), ContestWatcher()) == {}
+    return folder
+
+
+@pytest.fixture(scope="session")
+def private(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of runs of fedavg with two privacy budgets, and without one."""
+    folder = tmp_path_factory.mktemp("private")
+    settings = {"clients": 2, "rounds": 2, "engine": "inprocess", "partition": "iid"}
+    for name, budget in (("open", {}), ("one", {"epsilon": 1.0}), ("eight", {"epsilon": 8.0})):
+        sparsona.run("fedavg", out=folder / name, privacy=budget, **settings)
     return folder

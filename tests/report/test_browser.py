@@ -217,3 +217,19 @@ def test_the_colours_can_be_chosen(shown: Open) -> None:
     button.click()
     assert button.text == "Colours: dark"
     assert driver.execute_script("return document.documentElement.dataset.theme") == "dark"
+
+
+def test_a_privacy_budget_is_drawn_against_the_score_with_the_ledger_of_each_client(
+    shown: Open, private: Path, tmp_path: Path
+) -> None:
+    write_report([private], tmp_path / "private.html")
+    driver = shown()
+    driver.get((tmp_path / "private.html").as_uri())
+    for chart in ("epsilon", "spent"):
+        figure = driver.find_element("id", f"chart-{chart}")
+        assert driver.execute_script(PAINTED, figure) > 8
+        driver.execute_script("arguments[0].parentNode.querySelector('details').open = true", figure)
+    rows = [row.text for row in driver.find_elements("css selector", "#privacy tbody tr")]
+    assert sum("no budget" in row for row in rows) == 1
+    assert {row.split()[0] for row in rows} >= {"c0", "c1"}
+    assert driver.get_log("browser") == []

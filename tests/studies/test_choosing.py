@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +14,8 @@ NAMES = ("local", "fedavg", "fedavg-ft", "fedspa", "fedprox", "ditto", "spfl")
 SETTINGS = {"clients": 3, "rounds": 5, "engine": "inprocess"}
 
 
-def runs_in(folder: Path, names: tuple[str, ...] = NAMES) -> Runs:
-    return Runs(declare(folder, Contest(names, (0,), SETTINGS), resume=folder.exists()), folder)
+def runs_in(folder: Path, names: tuple[str, ...] = NAMES, **settings: Any) -> Runs:
+    return Runs(declare(folder, Contest(names, (0,), {**SETTINGS, **settings}), resume=folder.exists()), folder)
 
 
 def test_a_third_goes_on_and_local_with_it(tmp_path: Path) -> None:
@@ -40,3 +42,21 @@ def test_who_sends_too_much_leaves_with_the_reason(tmp_path: Path) -> None:
     assert {one.contender for one in history[-1].standings} == {"local", "fedspa"}
     with pytest.raises(InputError, match="no method is left in the race"):
         race(runs_in(tmp_path / "other", ("local", "fedavg")), 5, Limits(mb_per_round=1e-6))
+
+
+def test_with_a_privacy_budget_methods_that_refuse_leave_with_the_reason_and_the_others_keep_to_it(
+    tmp_path: Path,
+) -> None:
+    names = ("local", "fedavg", "fedala", "heterofl")
+    runs = runs_in(tmp_path / "race", names, rounds=2, privacy={"epsilon": 8.0})
+    history = race(runs, 2, Limits())
+    assert "stops by raw losses" in history[0].left["fedala"]
+    assert "weight transform" in history[0].left["heterofl"]
+    assert any("fedala left: " in line and "raw losses" in line for line in account(history, "accuracy"))
+    finished = {one.contender for one in history[-1].standings}
+    assert finished == {"local", "fedavg"}
+    for name in finished:
+        summary = json.loads((runs.path(name, 0) / "summary.json").read_text())
+        assert 0 < summary["privacy"]["largest"] <= 8
+    for name in ("fedala", "heterofl"):
+        assert not (runs.path(name, 0) / "records.jsonl").exists(), "nothing is trained past the budget"

@@ -151,9 +151,24 @@ def _method(row: ComparisonRow, group: Sequence[MeasuredRun], found: Comparison)
         "masks": None if overlap is None else _heat(overlap),
         "answers": drawn_answers(first),
         "gates": None if tree is None else {**asdict(tree), "y": [_numbers(joint) for joint in tree.y]},
+        "privacy": _privacy(group),
         "state": row.state,
         "finished": all(run.finished for run in group) or bool(row.diverged),
         "rounds": max(run.rounds for run in group),
+    }
+
+
+def _privacy(group: Sequence[MeasuredRun]) -> dict[str, Any] | None:
+    """The epsilon that each client has spent, the largest over the seeds; None without a privacy budget."""
+    found = [run.summary["privacy"] for run in group if "privacy" in run.summary]
+    if not found or len(found) < len(group):
+        return None
+    clients = sorted({client for one in found for client in one["epsilon"]}, key=_natural)
+    return {
+        "method": group[0].method,
+        "largest": _number(max(one["largest"] for one in found)),
+        "delta": max(one["delta"] for one in found),
+        "clients": {c: _number(max(one["epsilon"].get(c, 0.0) for one in found)) for c in clients[:ENTRIES]},
     }
 
 

@@ -305,6 +305,34 @@
     });
   }
 
+  /* ---- privacy ---- */
+  function privacy() {
+    const all = data.methods.filter((m) => m.privacy && m.pre);
+    if (!all.length) return;
+    const part = section("privacy", "What privacy costs", "Epsilon bounds what all that a client sends, and its last model, tell about any one of its training rows; smaller is more private. Delta, the probability with which the bound may fail, is " + num(Math.max(...all.map((m) => m.privacy.delta))) + ".");
+    const names = [...new Set(all.map((m) => m.privacy.method))];
+    const of = (name) => all.filter((m) => m.privacy.method === name).sort((a, b) => a.privacy.largest - b.privacy.largest);
+    const open = data.methods.filter((m) => !m.privacy && m.pre && names.includes(m.label.split(":")[0]));
+    const shown = (name) => look(of(name)[0].label);
+    figure(part, "epsilon", "Score over epsilon", "Each mark is a budget: the largest epsilon that a client has spent." + (open.length ? " Dashed lines are the same methods without a budget." : ""), {
+      option: () => {
+        const means = [...all, ...open].map((m) => scale * m.pre.mean), [low, high] = around(means);
+        const series = names.map((name, i) => ({ type: "line", name, data: of(name).map((m) => ({ name: m.label, value: [m.privacy.largest, scale * m.pre.mean] })), symbol: shown(name).symbol, symbolSize: 12, lineStyle: { width: 2 }, itemStyle: { color: shown(name).color }, markLine: { silent: true, symbol: "none", label: { formatter: name + ", no budget", color: style("soft"), position: i % 2 ? "insideStartTop" : "insideEndTop" }, lineStyle: { type: "dashed", color: shown(name).color }, data: open.filter((m) => m.label.split(":")[0] === name).map((m) => ({ yAxis: scale * m.pre.mean })) } }));
+        return { legend: legend({ data: names }), grid: { left: 58, right: 30, top: 42, bottom: 50 }, xAxis: axis("epsilon (log)", { type: "log", min: (v) => v.min / 1.5, max: (v) => v.max * 1.5, axisLabel: { ...axisText(), formatter: (v) => num(v, 2) } }), yAxis: scoreAxis(unit + ", pre", { min: low, max: high }), tooltip: tooltip({ formatter: (p) => tip(p.name, "epsilon " + num(p.value[0]), "pre " + withHalf(method(p.name).pre)) }), series };
+      },
+      rows: () => [["method", "epsilon", "delta", "pre"], ...names.flatMap((name) => of(name).map((m) => [m.label, num(m.privacy.largest), num(m.privacy.delta), withHalf(m.pre)])), ...open.map((m) => [m.label, "no budget", "–", withHalf(m.pre)])],
+    });
+    const state = { k: all[0].label };
+    const spent = () => Object.entries(method(state.k).privacy.clients);
+    const controls = node("div", { class: "controls" });
+    part.append(controls);
+    const draw = figure(part, "spent", "What each client has spent", "The ledger of every client: its epsilon over the whole run, the use of its last model included.", {
+      option: () => ({ grid: { left: 58, right: 20, top: 20, bottom: 60 }, xAxis: axis("client", { type: "category", data: spent().map(([id]) => id), nameGap: 40, axisLabel: { ...axisText(), rotate: spent().length > 12 ? 60 : 0, hideOverlap: true } }), yAxis: axis("epsilon", { type: "value", nameGap: 42 }), tooltip: tooltip({ formatter: (p) => tip(p.name, "epsilon " + num(p.value)) }), series: [{ type: "bar", data: spent().map(([id, value]) => ({ name: id, value, itemStyle: { color: look(state.k).color } })) }] }),
+      rows: () => [["client", ...all.map((m) => m.label)], ...spent().map(([id]) => [id, ...all.map((m) => num(m.privacy.clients[id]))])],
+    });
+    if (all.length > 1) select(controls, "of", all.map((m) => [m.label, m.label]), state, "k", draw);
+  }
+
   /* ---- clients ---- */
   function clients() {
     const federated = labels.filter((l) => !data.ways.includes(l));
@@ -542,6 +570,7 @@
   comparison();
   curves();
   pareto();
+  privacy();
   clients();
   answers();
   collaboration();
