@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def private(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of runs of fedavg with two privacy budgets, and without one."""
     folder = tmp_path_factory.mktemp("private")
-    settings = {"clients": 2, "rounds": 2, "engine": "inprocess", "partition": "iid"}
+    settings: dict[str, Any] = {"clients": 2, "rounds": 2, "engine": "inprocess", "partition": "iid"}
     for name, budget in (("open", {}), ("one", {"epsilon": 1.0}), ("eight", {"epsilon": 8.0})):
         sparsona.run("fedavg", out=folder / name, privacy=budget, **settings)
     return folder
