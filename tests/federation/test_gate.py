@@ -162,12 +162,18 @@ def test_nobody_is_locked_out_for_good_and_nobody_wins_by_waiting() -> None:
 BOUNDED = {"method": "fedavg", "clients": 5, "engine": "inprocess", "max_update_norm": 3.0}
 
 
-def test_a_client_that_is_always_too_large_counts_every_sixth_time() -> None:
+def test_a_client_that_is_always_too_large_counts_every_sixth_time_and_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     setup = prepare({**BOUNDED, "rounds": 2 * AGAIN + 2}).setup
     larger = replace(setup, method=Attacker(setup.method, each(scaled(1.6))))  # type: ignore[arg-type]
     rounds = assemble(larger, InProcess(larger), evaluation=Evaluation(every=0, post="participants"))
     rounds.run()
     assert [round for round, _, _ in rounds.refused] == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
+    said = [one.getMessage() for one in caplog.records if f"{AGAIN} replies of {BAD} in a row" in one.getMessage()]
+    assert len(said) == 2
+    assert all("the norm of its update is" in line for line in said)
+    assert rounds.run_log.refused == {BAD: 2 * AGAIN}
 
 
 def test_the_bound_refuses_a_large_update_and_leaves_honest_clients_alone() -> None:

@@ -427,3 +427,12 @@ def test_a_missing_reference_is_one_line(tmp_path: Path) -> None:
     references[0].unlink()
     with pytest.raises(RunError, match=f"reference {references[0].name} is damaged or missing"):
         train(tmp_path / "run", 2, "fedavg", resume=True)
+
+
+def test_the_command_to_go_on_with_is_quoted(tmp_path: Path) -> None:
+    run = tmp_path / "my runs; $(a)"
+    run.mkdir()
+    (run / "experiment.toml").write_text('method = "fedavg"\n')
+    with pytest.raises(RunError, match="is not finished") as caught:
+        RunDirectory(run).summary()
+    assert f"--out '{run}' --resume" in str(caught.value)

@@ -202,12 +202,13 @@ class RunLog:
             with self._file.open("a", encoding="utf-8") as out:
                 out.writelines(line.text() for line in lines)
         report = self._count(lines)
-        for client in (line.client for line in lines if line.refused and self.in_a_row[line.client] == AGAIN):
+        for line in (line for line in lines if line.refused and self.in_a_row[line.client] == AGAIN):
             log.warning(
-                "the last %d replies of %s were left out, the next may be larger; if the client is honest and only "
-                "different, raise --max-update-norm",
+                "%d replies of %s in a row were left out, the last one because %s; where a norm is too large and the "
+                "client honest, raise --max-update-norm",
                 AGAIN,
-                client,
+                line.client,
+                line.refused,
             )
         return report
 

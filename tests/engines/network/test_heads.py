@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import math
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,16 @@ def test_without_scores_no_loss_is_sent(tmp_path: Path) -> None:
     federation.run()
     assert seen
     assert all(head["loss"] is None and not head["scores"] for head in seen)
+
+
+def test_the_owners_log_has_a_line_for_every_evaluation(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    federation = Federation(tmp_path, method="fedavg", rounds=2)
+    with caplog.at_level(logging.INFO, "sparsona.node"):
+        federation.run()
+    asked = [one for one in federation.carrier.sent if one.head.get("job") in ("personal", "trial")]
+    said = [one for one in caplog.records if "evaluates a model for the server" in one.getMessage()]
+    assert asked
+    assert len(said) == len(asked)
 
 
 @pytest.mark.parametrize("kind", ["hello", "agreed", "turn", "finish"])

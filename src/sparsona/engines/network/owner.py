@@ -72,6 +72,11 @@ class Owner:
             "sent" if self.rules.scores else "kept here",
             "sent at the end" if self.rules.model else "kept here",
         )
+        if self.rules.epsilon is None:
+            log.warning(
+                "no privacy budget (--epsilon): an organiser that sends weights of its own making can read single rows "
+                "from the replies; take part only if you trust the organiser (docs/privacy.md)"
+            )
         data, runs = self.data.resolve(), state / RUNS
         node = Node(self.client, data, runs, self.rules, self.device, self.written, self.terms, self.base)
         self.line.serve(Desk(node, state / NUMBERS), state, self.rules.most_weights)
