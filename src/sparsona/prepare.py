@@ -100,7 +100,7 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Earlier:
+class EarlierRun:
     """A finished run that gets new data: its schema, and the known clients.
 
     `train` is False if the new clients only join, without taking part in a round.
@@ -120,7 +120,7 @@ def prepare(
     objective: Objective | None = None,
     schedule: Schedule | None = None,
     loaded: Dataset | None = None,
-    earlier: Earlier | None = None,
+    earlier: EarlierRun | None = None,
     origin: str = "the experiment",
 ) -> Prepared:
     """Check the settings, load and deal out the data, agree on their schema, make the model.
@@ -265,7 +265,7 @@ def _dataset(experiment: Experiment, given: Any, along: ColumnSplit | None) -> D
     return given
 
 
-def _agreement(federation: Federation, newcomers: tuple[ClientId, ...], earlier: Earlier | None) -> Agreement:
+def _agreement(federation: Federation, newcomers: tuple[ClientId, ...], earlier: EarlierRun | None) -> Agreement:
     data, splits = federation.data, federation.splits
     if earlier is not None and data.rows is not None:
         rows, schema = data.rows, earlier.schema

@@ -9,7 +9,7 @@ from pathlib import Path
 from sparsona.errors import RunError
 from sparsona.experiment import Experiment, build, read, to_toml
 from sparsona.export.files import read_model
-from sparsona.prepare import Earlier, Prepared
+from sparsona.prepare import EarlierRun, Prepared
 from sparsona.runs.about import FILE, About, changed_clients, describe, read_about, write_about
 from sparsona.runs.directory import RunDirectory
 
@@ -49,11 +49,11 @@ ADDED = ("data", "clients")
 """Settings that may change when data are added to a run."""
 
 
-def earlier_run(folder: RunDirectory, train: bool = True) -> Earlier:
+def earlier_run(folder: RunDirectory, train: bool = True) -> EarlierRun:
     """Return the schema and clients of a finished run, for new data."""
     folder.summary()
     clients = tuple(sorted(read_about(folder.path).clients))
-    return Earlier(read_model(folder.need_model(clients[0])).card.schema, clients, train)
+    return EarlierRun(read_model(folder.need_model(clients[0])).card.schema, clients, train)
 
 
 def _added(folder: RunDirectory, about: About, add: bool) -> tuple[str, ...]:

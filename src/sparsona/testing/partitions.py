@@ -27,13 +27,13 @@ def check_partitioner(partition: Callable[..., Mapping[str, Indices]], **options
         raise ContractError("a sample is dealt out twice, or does not exist")
     if not _same_parts(parts, partition(samples, 5, Chance(3), **options)):
         raise ContractError("the same seed must deal the same way")
-    other = Watched(4)
+    other = RecordingChance(4)
     if _same_parts(parts, partition(samples, 5, other, **options)) and other.asked:
         raise ContractError("another seed must deal another way")
 
 
 @dataclass(frozen=True)
-class Watched(Chance):
+class RecordingChance(Chance):
     """Chance that records its uses: a partition that draws nothing may ignore the seed."""
 
     asked: list[str] = dataclasses.field(default_factory=list)

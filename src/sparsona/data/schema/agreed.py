@@ -16,7 +16,7 @@ from sparsona.data.schema.limits import (
     Names,
     Shape,
     Targets,
-    Travelling,
+    WireModel,
     read_json,
 )
 from sparsona.data.schema.moments import Doubles
@@ -33,7 +33,7 @@ CategoryColumn = tuple[Name, bool, Names]
 """A column of categories, whether their names are numbers, and the names."""
 
 
-class SharedSchema(Travelling):
+class SharedSchema(WireModel):
     """A schema without its means and deviations."""
 
     task: Task

@@ -30,7 +30,7 @@ from sparsona.data.schema.limits import (
     Names,
     Shape,
     Targets,
-    Travelling,
+    WireModel,
     read_json,
 )
 from sparsona.data.schema.moments import ColumnMoments, moments, pooled
@@ -50,7 +50,7 @@ ColumnKind = Literal["number", "numeric", "text", "empty"]
 """Numbers; categories named by numbers or by texts, or without any value at this owner."""
 
 
-class Head(Travelling):
+class Head(WireModel):
     """The columns of an owner; most owners of a federation send the same head."""
 
     columns: Annotated[tuple[tuple[Name, ColumnKind], ...], Field(max_length=MOST_COLUMNS)]

@@ -44,7 +44,7 @@ Targets = Annotated[tuple[Name, ...], Field(min_length=1, max_length=MOST_COLUMN
 T = TypeVar("T")
 
 
-class Travelling(BaseModel):
+class WireModel(BaseModel):
     """Base of models that travel as JSON: strict types, no other fields, immutable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
