@@ -41,6 +41,15 @@ def test_runs_share_the_owners_budget_and_the_last_one_gets_what_is_left(file: P
     assert OwnerLedger(file, 4.0, 3e-5).planned("a", ASKED, plan) == first
 
 
+def test_a_small_run_leaves_delta_for_later_ones(file: Path) -> None:
+    ledger = OwnerLedger(file, epsilon=4.0, delta=1e-6)
+    for run, left in (("a", 4.0), ("b", 3.0), ("c", 2.0)):
+        found = ledger.planned(run, PrivacySettings(epsilon=1.0, delta=1e-5), plan)
+        assert found.delta <= 1.01e-6 / left
+        ledger.begin(run, found, b"turn")[1](1)
+    assert ledger.reserved[1] <= 1e-6
+
+
 def test_a_run_without_an_own_budget_gets_the_owners(file: Path) -> None:
     found = OwnerLedger(file, epsilon=2.0, delta=1e-6).planned("a", PrivacySettings(), plan)
     assert found.delta == 1e-6

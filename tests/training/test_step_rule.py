@@ -217,6 +217,19 @@ def test_a_row_without_finite_gradient_counts_as_zero() -> None:
     assert answers[0] == pytest.approx(answers[1], abs=1e-5)
 
 
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_a_query_without_rows_answers_noise_over_the_expected_number(trainer: TrainerName) -> None:
+    """A mean over the rows that were drawn would tell how many they are."""
+    runner = ModelRunner(SETUP.module, SETUP.federation.data, SETUP.objective, SETUP.task.chance, trainer=trainer)
+    runner.flat.load(START)
+    train, noise = SETUP.federation.splits["c1"].train, np.arange(len(START), dtype=np.float32)
+    query = Query(train[:0], MECHANISM.clip, 4.0, lambda length: noise[:length])
+    assert np.array_equal(runner.answer(query.sampled, query).numpy(), noise / 4)
+    one, two = (runner.answer(rows, query).numpy() - noise / 4 for rows in (train[:1], train[[0, 0]]))
+    assert two == pytest.approx(2 * one, abs=1e-4)
+    assert np.abs(one).max() > 0.01
+
+
 @pytest.mark.parametrize("mask", [None, np.ones(36 * 6 + 6 * 5 + 5 * 4, np.bool_)], ids=["", "masked"])
 def test_crafted_weights_do_not_get_a_row_past_the_clip(mask: Mask | None) -> None:
     """Inputs of the second layer whose squares are zero in single precision, times errors that are huge."""

@@ -51,17 +51,21 @@ class OwnerLedger:
         return _total(self._entries)
 
     def planned(self, run: str, settings: PrivacySettings, plan: Callable[[PrivacySettings], Mechanism]) -> Mechanism:
-        """The mechanism of a run: the reserved one, or one that `plan` makes within what is left of the budget."""
+        """The mechanism of a run: the reserved one, or one that `plan` makes within what is left of the budget.
+
+        A run that asks for a part of what is left gets at most that part of delta: later runs need some, too.
+        """
         if run in self._entries:
             return self._entries[run].mechanism
         epsilon, delta = self.reserved
         left = self.epsilon - epsilon, self.delta - delta
         if left[0] <= LEAST * self.epsilon < math.inf or left[1] <= LEAST * self.delta:
             raise BudgetSpent(f"the owner's privacy budget is spent: epsilon {epsilon:.3g} of {self.epsilon:g}")
-        settings = replace(settings, delta=min(settings.delta, left[1]))
+        share = 1.0
         if settings.noise is None:
             settings = replace(settings, epsilon=min(settings.epsilon or math.inf, left[0]))
-        return plan(settings)
+            share = 1.0 if math.isinf(left[0]) or settings.epsilon is None else settings.epsilon / left[0]
+        return plan(replace(settings, delta=min(settings.delta, share * left[1])))
 
     def begin(self, run: str, mechanism: Mechanism, turn: bytes) -> tuple[int, Callable[[int], None]]:
         """The first query of a turn, and what charges its queries. `turn` is all that its answer depends on."""
