@@ -4,6 +4,7 @@ import atexit
 import logging
 import os
 import shutil
+import sys
 import tempfile
 import zlib
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 import numba
 import numpy as np
 import numpy.typing as npt
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 log = logging.getLogger(__name__)
@@ -105,10 +108,16 @@ if TYPE_CHECKING:
         """The same without a sign."""
 
     def bit_length(number: int) -> int:
-        """How many bits a number that is not negative has; 0 has none."""
+        """How many bits a number below 2**32 that is not negative has; 0 has none."""
 
     def zeros_at_end(number: int) -> int:
         """How many zeros the bits of a number end in; 64 if it is 0."""
+
+    def load64(data: npt.NDArray[np.uint8], at: int) -> int:
+        """The eight bytes from `at` on, the lowest first. They must be there: nothing checks it."""
+
+    def store64(data: npt.NDArray[np.uint8], at: int, number: int) -> None:
+        """Write a number into the eight bytes from `at` on, the lowest first. They must be there: nothing checks it."""
 
 else:
 
@@ -133,7 +142,7 @@ else:
         def code(context, builder, signature, arguments):
             return builder.ctlz(arguments[0], context.get_constant(numba.types.boolean, False))
 
-        return numba.types.uint64(numba.types.uint64), code
+        return numba.types.uint32(numba.types.uint32), code
 
     @intrinsic
     def _trailing_zeros(context, number):
@@ -144,8 +153,34 @@ else:
 
     @compiled
     def bit_length(number):
-        return np.int64(64) - np.int64(_leading_zeros(np.uint64(number)))
+        return np.uint32(np.uint32(32) - _leading_zeros(np.uint32(number)))
 
     @compiled
     def zeros_at_end(number):
         return np.int64(_trailing_zeros(np.uint64(number)))
+
+    def _eight_bytes(context, builder, kind, data, at):
+        """A pointer to eight bytes of an array."""
+        start = cgutils.create_struct_proxy(kind)(context, builder, data).data
+        word = ir.IntType(64)
+        return builder.bitcast(builder.gep(start, [at]), word.as_pointer())
+
+    def _little(builder, number):
+        return number if sys.byteorder == "little" else builder.bswap(number)
+
+    @intrinsic
+    def load64(context, data, at):
+        def code(context, builder, signature, arguments):
+            where = _eight_bytes(context, builder, signature.args[0], *arguments)
+            return _little(builder, builder.load(where, align=1))
+
+        return numba.types.uint64(data, numba.types.uint64), code
+
+    @intrinsic
+    def store64(context, data, at, number):
+        def code(context, builder, signature, arguments):
+            where = _eight_bytes(context, builder, signature.args[0], *arguments[:2])
+            builder.store(_little(builder, arguments[2]), where, align=1)
+            return context.get_dummy_value()
+
+        return numba.types.void(data, numba.types.uint64, numba.types.uint64), code

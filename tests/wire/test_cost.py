@@ -54,7 +54,7 @@ def crafted() -> Iterator[tuple[str, bytes]]:
         return encode(message, LAYOUT, reference=HELD).data
 
     def sealed(body: bytes) -> bytes:
-        return seal(b"\xb7S\x03\0\0\0\x02" + body + bytes(4))
+        return seal(b"\xb7S\x04\0\0\0\x02" + body + bytes(4))
 
     count = len(LAYOUT)
     places, ones = np.arange(count), np.ones(count, np.float32)
@@ -101,4 +101,4 @@ def test_a_part_has_no_more_tensors_than_the_layout(layout: tuple[int, ...] | No
         encode(Message(g=over), layout)
     body = b"\x14\x01g" + varint(most + 2) + b"\x07" * (most + 1) + b"\0\0"
     with pytest.raises(WireError, match=f"at most {most}"):
-        decode(seal(b"\xb7S\x03\0\0\0\x02" + body + bytes(4)), LIMIT, layout)
+        decode(seal(b"\xb7S\x04\0\0\0\x02" + body + bytes(4)), LIMIT, layout)

@@ -26,7 +26,7 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 def hostile(claim):
-    start = b"\\xb7S\\x03\\0\\0\\0\\x02"
+    start = b"\\xb7S\\x04\\0\\0\\0\\x02"
     n, half = varint(claim), varint(claim // 2)
     for kind in (*range(8, 15), 16, 17, 18, 19, 20):
         for numbers in (n, n + half, n + half + n, varint(2) + n, varint(3) + n + n, varint(2) + n + half + half):
@@ -35,7 +35,7 @@ def hostile(claim):
                     yield seal(start + bytes([kind]) + b"\\x01x" + numbers + bytes([way]) + end + bytes(4))
 
 def full(claim):  # bodies as long as they may be, and longer
-    start, noise = b"\\xb7S\\x03\\0\\0\\0\\x02", np.random.default_rng(0).bytes(5 * claim)
+    start, noise = b"\\xb7S\\x04\\0\\0\\0\\x02", np.random.default_rng(0).bytes(5 * claim)
     n = varint(claim)
     for few in (claim // 2, claim // 23):
         for way in (0, 1, 17):
@@ -47,9 +47,10 @@ def full(claim):  # bodies as long as they may be, and longer
         yield seal(start + b"\\x14\\x01x" + varint(2) + n + b"\\0" + varint(length) + noise + bytes(4))
 
 def against(noise):  # a few bytes that stand for a million numbers each, and as many as can be
-    start = b"\\xb7S\\x03\\0\\0\\0\\x03" + bytes(8)
-    table = b"\\1\\0" + b"\\xf0" * 47 + b"\\0\\xff\\0\\xff" + varint(2**20 // 3) + noise[: 2 * (2**20 // 3)]
-    yield seal(start + b"\\x48\\x01x" + table + varint(8 * len(noise) // 2) + noise[: len(noise) // 2] + bytes(4))
+    start = b"\\xb7S\\x04\\0\\0\\0\\x03" + bytes(8)
+    table = b"\\0\\0\\x09\\x0b\\0\\xff\\0\\x0c\\x0b\\0\\xff\\0\\x16"  # ten bits follow, whatever the code
+    lane = 2**18 * 10 // 8
+    yield seal(start + b"\\x48\\x01x\\1" + table + b"\\0" + 4 * varint(lane) + noise[: 4 * lane] + bytes(4))
     yield seal(start + b"\\x48\\x01x\\1\\0" + bytes(60) + bytes(4))
     for way in (0, 1, 17, 2, 4):  # what is added, at half of the places
         yield seal(start + b"\\x48\\x01x\\2" + varint(2**19) + bytes([way]) + noise + bytes(4))
@@ -93,7 +94,7 @@ def grown(allowed: int) -> tuple[int, int, int]:
 def test_a_frame_longer_than_can_be_needed_is_refused_unread() -> None:
     limit = Limit(10)
     with pytest.raises(WireError, match="at most"):
-        decode(b"\xb7S\x03" + bytes(limit.bytes), limit)
+        decode(b"\xb7S\x04" + bytes(limit.bytes), limit)
 
 
 def test_huge_claims_are_refused_before_they_take_memory() -> None:

@@ -17,7 +17,7 @@ ROOMY = Limit(elements=10**6)
 
 
 def frame_of(body: bytes, count: int = 1) -> bytes:
-    return seal(b"\xb7S\x03\0\0\0" + bytes([2 * count]) + body + bytes(4))
+    return seal(b"\xb7S\x04\0\0\0" + bytes([2 * count]) + body + bytes(4))
 
 
 def test_the_ledger_adds_up_to_the_frame() -> None:
@@ -49,15 +49,15 @@ def test_headers_are_small() -> None:
     ("data", "says"),
     [
         (b"PK\x03\x04", "not a frame"),
-        (b"\xb7S\x03", "truncated"),
-        (frame_of(b"\0\x01x\x02").replace(b"S\x03", b"S\x02", 1), "version 2"),
+        (b"\xb7S\x04", "truncated"),
+        (frame_of(b"\0\x01x\x02").replace(b"S\x04", b"S\x03", 1), "version 3"),
         (encode(Message(x=1)).data[:-1], "checksum"),
         (encode(Message(x=1)).data + b"\0", "checksum"),
         (frame_of(b"\0\x01x\x02\0"), "follow the last part"),
         (frame_of(b"\0\x01x\x02\0\x01x\x02", 2), "two parts"),
         (frame_of(b"\0\x02\xff\xfe\x02"), "UTF-8"),
         (frame_of(b"\x63\x01x\x02"), "kind 99"),
-        (seal(b"\xb7S\x03\0\0\0\x82\x01\0\x01x\x02" + bytes(4)), "65 parts"),
+        (seal(b"\xb7S\x04\0\0\0\x82\x01\0\x01x\x02" + bytes(4)), "65 parts"),
         (frame_of(b"\x08\x01x\xff\xff\xff\xff\x0f\0"), "too many"),
         (frame_of(b"\x08\x01x" + b"\xff" * 9 + b"\x01" + b"\0"), "too many"),
         (frame_of(b"\x08\x01x" + b"\xff" * 10 + b"\x01"), "does not end"),
@@ -217,7 +217,7 @@ def test_what_came_before_is_not_decoded_again() -> None:
 
 def test_what_was_never_seen_is_not_known() -> None:
     with pytest.raises(WireError, match="ends in the number of parts"):
-        decode(seal(b"\xb7S\x03\xac\x02\0\0" + bytes(4)), ROOMY, cache=DecodeCache())
+        decode(seal(b"\xb7S\x04\xac\x02\0\0" + bytes(4)), ROOMY, cache=DecodeCache())
 
 
 def test_plain_packing_takes_no_more_than_the_numbers_and_a_bitmap() -> None:

@@ -65,7 +65,7 @@ def random_frame(chance: random.Random) -> bytes:
         if chance.random() < 0.5
         else bytes([chance.randrange(128, 256), chance.randrange(128)])
     )
-    start = b"\xb7S\x03\0\0\0\x02" if chance.random() < 0.9 else chance.randbytes(7)
+    start = b"\xb7S\x04\0\0\0\x02" if chance.random() < 0.9 else chance.randbytes(7)
     return start + kind + b"\x01x" + size + chance.randbytes(chance.choice((0, 3, 10, 40, 300))) + bytes(4)
 
 

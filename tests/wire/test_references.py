@@ -219,7 +219,7 @@ def test_a_frame_cannot_refer_to_itself() -> None:
 )
 def test_what_is_wrong_is_said(body: bytes, says: str) -> None:
     with pytest.raises(WireError, match=says):
-        decode(seal(b"\xb7S\x03\0\0\0" + body + bytes(4)), ROOMY, references=holding(BEFORE))
+        decode(seal(b"\xb7S\x04\0\0\0" + body + bytes(4)), ROOMY, references=holding(BEFORE))
 
 
 def test_the_limit_counts_what_comes_from_the_reference() -> None:

@@ -2,286 +2,168 @@
 
 A number and its reference are compared as magnitudes: exponent and mantissa as one integer of 31 bits, in which
 neighbouring floats are one apart, whatever their exponent. If the signs agree and the two are less than 2**23 apart,
-the number is *near*. Its symbol is the direction and the bit length of the distance; the bits of the distance below
-the top one are written as they are. Else the number is *far*. Its symbol is its exponent and whether the sign turned;
-the mantissa is written as it is.
+the number is *near*. Its symbol is the bit length of the distance; the bits below the top one are written as they are,
+with the direction above them. Else the number is *far*. Its symbol is its exponent; the mantissa is written as it is,
+and whether the sign turned.
 
-How far apart they are depends on two things that the receiver knows. Steps are alike among neighbours, and a step of
-one size is a longer distance from a smaller number. So each number has a *size of step*: the exponent of its reference
-plus the bit length of the distance. The fading mean of the steps before it, less the exponent of its own reference,
-says what bit length to expect, and chooses the context. The mean lags four numbers behind: this costs 0.3 % and lets
-four symbols be decoded at once.
+A step of one size is a longer distance from a smaller number, and steps are alike among neighbours. So each number has
+a *size of step*: the exponent of its reference plus the bit length of the distance. The mean of each block of 16 is
+written first. It says, less the exponent of a number's own reference, what bit length to expect, and so chooses the
+code. Nothing that a number needs depends on the number before it: codes are read in four lanes side by side, and the
+rest is arithmetic on whole registers.
 """
 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from sparsona.compiled import KERNEL, bit_length, compiled, i64, u64
+from sparsona.compiled import KERNEL, bit_length, compiled, i32, i64, u32, u64
 from sparsona.errors import WireError
 from sparsona.message import Vector
-from sparsona.wire import rans, symbols, tables
+from sparsona.wire import lanes, rans, symbols, tables
 from sparsona.wire.buffers import Bytes, Reader, varint
 from sparsona.wire.fields import Patterns
-from sparsona.wire.rans import Contexts, Ints, Symbols, Words
+from sparsona.wire.rans import Contexts, Ints, Symbols
 
-BITS = 12
-"""Frequencies are out of 2**12."""
+BLOCK = 16
+"""Numbers with one mean; those that are left at the end are written as they are."""
 
-REACH = 23
-"""The longest distance of a near number, in bits."""
+LANES = 4
+"""Number i is in lane i % 4."""
 
-FAR = 2 * REACH + 1
-"""The first symbol of far numbers; those of near ones are 0 (the same), and two for every bit length."""
+FAR = 24
+"""The first symbol of far numbers; those of near ones are their bit lengths."""
 
-SYMBOLS = FAR + 2 * 256
+SYMBOLS = FAR + 256
 
-_SYMBOL = 10
-"""The bits that a symbol takes beside its expected bit length."""
+PLAIN = np.minimum(np.arange(SYMBOLS), FAR).astype(np.uint8)
+"""The bits that follow the code of each symbol."""
 
-LAG = 4
-"""How many numbers lie between a step and the first number that it helps to predict."""
+NONE = np.zeros(SYMBOLS, np.uint8)
+"""The same for means of blocks."""
 
-EXPECTED = 64
-"""Expected bit lengths in halves; what is above counts as the highest."""
+EXPECTED = 32
+"""Expected bit lengths; what is above counts as the highest."""
 
-MOST_CONTEXTS = 4
+MOST_CONTEXTS = 3
 """log2 of the most contexts."""
+
+JUMP = 127
+"""The most that the mean of a block may differ from the one before."""
+
+FIRST = 128
+"""What the first mean is compared with."""
+
+_ROW = 9
+"""The bits of a symbol below its expected bit length."""
+
+_CHUNK = 1024
+"""Numbers that are taken together, so that they stay in the fastest memory."""
 
 _FEW = 64
 """Shorter vectors are not worth a table."""
 
-_FIRST = 12
-"""The bit length that is expected of the first numbers."""
+_SIGN = 0x80000000
 
 
 @compiled
-def _fade(mean: int, step: int) -> int:
-    """The mean of the steps so far in sixteenths, of which the last counts a quarter; unchanged if `step` is -1."""
-    return mean + ((((step << 4) - mean) >> 2) if step >= 0 else 0)
+def _survey(patterns: Patterns, others: Patterns) -> tuple[Symbols, Patterns, Bytes, Patterns, Ints]:
+    """For each number its symbol, below the bit length to expect, and its plain bits. For each block the step from the
+    mean before, folded. How often each of the first occurs (in two halves, to be added), and each step.
+    """
+    n = len(patterns) // BLOCK * BLOCK
+    found, plain = np.empty(n, np.uint16), np.empty(n, np.uint32)
+    steps, stepped = np.empty(n // BLOCK, np.uint8), np.zeros(SYMBOLS, np.int64)
+    counts = np.zeros(2 * EXPECTED << _ROW, np.uint32)  # halves, since a place that was just written is not ready yet
+    symbol, exponent = np.empty(_CHUNK, np.uint32), np.empty(_CHUNK, np.uint32)
+    mean = i64(FIRST)
+    for start in range(0, n, _CHUNK):
+        size = min(_CHUNK, n - start)
+        for j in range(size):
+            own, other = patterns[u64(start + j)], others[u64(start + j)]
+            to, turned = u32(own >> u32(23)) & u32(255), u32(u32(own ^ other) >> u32(31))
+            here, there = u32(own & u32(0x7FFFFFFF)), u32(other & u32(0x7FFFFFFF))
+            apart = u32(max(here, there) - min(here, there))
+            length = bit_length(apart)
+            far = (turned != u32(0)) | (length > u32(FAR - 1))
+            top = u32(u32(u32(1) << (length & u32(31))) >> u32(1))
+            near = apart if here < there else u32(apart ^ top)
+            symbol[u64(j)] = u32(u32(FAR) + to) if far else length
+            plain[u64(start + j)] = u32(u32(own & u32(0x7FFFFF)) | u32(turned << u32(23))) if far else near
+            exponent[u64(j)] = u32(u32(other >> u32(23)) & u32(255))
+        for block in range(size // BLOCK):
+            total, many, first = u32(0), u32(0), u64(block * BLOCK)
+            for j in range(BLOCK):
+                s, e = symbol[first + u64(j)], exponent[first + u64(j)]
+                still = u32(max(e, u32(3)) - u32(3))
+                step = u32(max(u32(s - u32(FAR)), e) + u32(FAR)) if s >= u32(FAR) else (u32(e + s) if s else still)
+                says = u32(s | e) != u32(0)  # two zeros say nothing
+                total = u32(total + (step if says else u32(0)))
+                many = u32(many + (u32(1) if says else u32(0)))
+            before, mean = mean, _mean(i64(total), i64(many), mean)
+            folded = u64(2 * (mean - before) if mean >= before else 2 * (before - mean) - 1)
+            steps[u64(start // BLOCK + block)] = folded
+            stepped[folded] += 1
+            for j in range(BLOCK):
+                bin = _expected(mean, exponent[first + u64(j)])
+                found[u64(start) + first + u64(j)] = u32(u32(bin) << u32(_ROW)) | symbol[first + u64(j)]
+        for j in range(0, size, 2):
+            counts[u64(found[u64(start + j)])] += u32(1)
+            counts[u64(found[u64(start + j + 1)]) + u64(EXPECTED << _ROW)] += u32(1)
+    return found, plain, steps, counts, stepped
+
+
+@compiled
+def _mean(total: int, many: int, before: int) -> int:
+    """The mean size of step of a block, as near to it as the mean before allows."""
+    if many == 0:
+        return before
+    mean = (total + 8) >> 4 if many == 16 else (total + (many >> 1)) // many
+    return min(max(mean, before - JUMP), before + JUMP)
 
 
 @compiled
 def _expected(mean: int, exponent: int) -> int:
-    """The bit length to expect of a distance from a number of this exponent, in halves."""
-    return min(max((mean >> 3) - 2 * exponent, 0), EXPECTED - 1)
+    """The bit length to expect of a distance from a number of this exponent."""
+    return i32(min(max(i32(i32(mean) - i32(exponent)), i32(0)), i32(EXPECTED - 1)))
 
 
 @compiled
-def _step_near(length: int, exponent: int) -> int:
-    """The size of the step to a near number. Two zeros say nothing."""
-    still = max(exponent - 3, 0) if exponent else -1
-    return exponent + length if length else still
-
-
-@compiled
-def _step_far(to: int, exponent: int) -> int:
-    return max(to, exponent) + 24
-
-
-@compiled
-def _start(reference: Patterns) -> int:
-    """The mean before the first step."""
-    return (((i64(reference[0]) >> 23) & 255) + _FIRST) << 4
-
-
-@compiled
-def split(patterns: Patterns, reference: Patterns) -> tuple[Symbols, Patterns, Patterns, int]:
-    """Symbols (below their expected bit lengths), how often each occurs at each of these, and the plain bits (as words,
-    lowest bits first; and how many bits).
-    """
-    n = len(patterns)
-    found = np.empty(n, np.uint16)
-    counts = np.zeros((EXPECTED, SYMBOLS), np.uint32)
-    words = np.empty((n * 23) // 32 + 2, np.uint32)
-    held, filled, at = u64(0), i64(0), i64(0)
-    first = second = third = fourth = i64(-1)  # the last steps, the oldest first
-    mean = _start(reference)
-    for i in range(n):
-        own, other = i64(patterns[u64(i)]), i64(reference[u64(i)])
-        exponent, to, turned = (other >> 23) & 255, (own >> 23) & 255, (own ^ other) >> 31
-        mean = _fade(mean, first)
-        bin = _expected(mean, exponent)
-        distance = (own & 0x7FFFFFFF) - (other & 0x7FFFFFFF)
-        apart = abs(distance)
-        length = bit_length(apart)
-        if turned == 0 and apart < 1 << REACH:
-            symbol, keep, rest = 2 * length - i64(distance > 0), max(length - 1, 0), apart
-            step = _step_near(length, exponent)
-        else:
-            symbol, keep, rest = FAR + 2 * to + turned, i64(23), own
-            step = _step_far(to, exponent)
-        rest &= (i64(1) << keep) - 1
-        first, second, third, fourth = second, third, fourth, step
-        found[u64(i)] = symbol | bin << _SYMBOL
-        counts[u64(bin), u64(symbol)] += np.uint32(1)
-        # a word is written whether it is full or not, and kept if it is: guessing would take longer
-        held |= u64(rest) << u64(filled)
-        filled += keep
-        words[u64(at)] = held & u64(0xFFFFFFFF)
-        full = filled >> 5
-        at += full
-        held >>= u64(full << 5)
-        filled &= 31
-    words[u64(at)] = held & u64(0xFFFFFFFF)
-    return found, counts, words[: at + 1], at * 32 + filled
-
-
-@compiled
-def _apart(both: int, context_of: Contexts) -> tuple[int, int]:
-    """Context and symbol of what :func:`split` found."""
-    return u64(context_of[u64(both >> _SYMBOL)]), u64(both & ((1 << _SYMBOL) - 1))
-
-
-@compiled
-def _push(found: Symbols, context_of: Contexts, freq: Ints) -> Words:
-    """The symbols as words: four states (low word first), then what the decoder wants in its order."""
-    n = len(found)
-    words, start, inverse = np.empty(n + 9, np.uint16), rans.starts(freq), rans.inverses(freq, BITS)
-    states, at = np.full(4, rans.FLOOR, np.uint64), i64(n + 9)
-    for i in range(n - 1, n // 4 * 4 - 1, -1):
-        row, symbol = _apart(found[u64(i)], context_of)
-        states[i & 3], at = rans.put(states[i & 3], row, symbol, freq, start, inverse, BITS, words, at)
-    a, b, c, d = states[0], states[1], states[2], states[3]
-    for i in range(n // 4 * 4 - 4, -1, -4):
-        k = u64(i)
-        row, symbol = _apart(found[k + u64(3)], context_of)
-        d, at = rans.put(d, row, symbol, freq, start, inverse, BITS, words, at)
-        row, symbol = _apart(found[k + u64(2)], context_of)
-        c, at = rans.put(c, row, symbol, freq, start, inverse, BITS, words, at)
-        row, symbol = _apart(found[k + u64(1)], context_of)
-        b, at = rans.put(b, row, symbol, freq, start, inverse, BITS, words, at)
-        row, symbol = _apart(found[k], context_of)
-        a, at = rans.put(a, row, symbol, freq, start, inverse, BITS, words, at)
-    for state in (d, c, b, a):
-        at -= 2
-        words[at] = state & u64(0xFFFF)
-        words[at + 1] = state >> u64(16)
-    return words[at:].copy()
-
-
-@compiled
-def _unite(
-    words: Words, plain: Patterns, reference: Patterns, context_of: Contexts, freq: Ints, bits: int, out: Patterns
-) -> bool:
-    """The numbers again, into `out`; False if the words and the `bits` plain bits cannot come from :func:`split`.
-
-    Two words more than the plain bits need stand behind them.
-    """
-    n = len(reference)
-    if not 8 <= len(words) <= n + 8:
-        return False
-    used, slot, interval = _intervals(freq)
-    states = np.empty(4, np.uint64)
-    for lane in range(4):
-        states[lane] = u64(words[2 * lane]) | u64(words[2 * lane + 1]) << u64(16)
-        if states[lane] < u64(rans.FLOOR):
-            return False
-    last, last_plain = i64(len(words) - 1), u64(len(plain) - 2)
-    steps = np.full(LAG, -1, np.int64)
-    mean, at, taken, fine = _start(reference), i64(8), u64(0), True
-    for i in range(n):
-        lane, other = u64(i & 3), i64(reference[u64(i)])
-        exponent = (other >> 23) & 255
-        mean = _fade(mean, steps[lane])
-        row = u64(context_of[u64(_expected(mean, exponent))])
-        low = states[lane] & u64((1 << BITS) - 1)
-        rank = u64(slot[row, low])
-        both = u64(interval[row, rank])
-        state = (both >> u64(16)) * (states[lane] >> u64(BITS)) + low - (both & u64(0xFFFF))
-        filled = state << u64(16) | u64(words[u64(min(at, last))])
-        short = state < u64(rans.FLOOR)
-        states[lane] = filled if short else state
-        at += i64(short)
-        fine &= both > u64(0)
-        symbol = i64(used[rank])
-        word = min(taken >> u64(5), last_plain)
-        rest = i64((u64(plain[word]) | u64(plain[word + u64(1)]) << u64(32)) >> (taken & u64(31)))
-        length = (symbol + 1) >> 1
-        near = symbol < FAR
-        keep = max(length - 1, 0) if near else i64(23)
-        rest &= (i64(1) << keep) - 1
-        taken += u64(keep)
-        if near:
-            apart = rest | (i64(length > 0) << keep)
-            magnitude = (other & 0x7FFFFFFF) + (apart if symbol & 1 else -apart)
-            fine &= magnitude >> 31 == 0
-            out[u64(i)] = (other & 0x80000000) | (magnitude & 0x7FFFFFFF)
-            steps[lane] = _step_near(length, exponent)
-        else:
-            to, turned = (symbol - FAR) >> 1, (symbol - FAR) & 1
-            out[u64(i)] = ((other >> 31) ^ turned) << 31 | to << 23 | rest
-            steps[lane] = _step_far(to, exponent)
-    for lane in range(4):
-        fine &= states[lane] == u64(rans.FLOOR)
-    return bool(fine and at == len(words) and i64(taken) == bits)
-
-
-@compiled
-def _intervals(freq: Ints) -> tuple[Symbols, Symbols, npt.NDArray[np.uint32]]:
-    """The symbols that occur; for each context, which of them has which slot; their frequencies (upper half) and
-    starts (lower half).
-    """
-    contexts, size = freq.shape
-    used, many = np.zeros(size, np.uint16), 0
-    for symbol in range(size):
-        if freq[:, symbol].any():
-            used[many] = symbol
-            many += 1
-    slot = np.zeros((contexts, 1 << BITS), np.uint16)
-    interval = np.zeros((contexts, max(many, 1)), np.uint32)
-    for row in range(contexts):
-        at = 0
-        for rank in range(many):
-            f = freq[row, used[rank]]
-            interval[row, rank] = f << 16 | at
-            slot[row, at : at + f] = rank
-            at += f
-    return used, slot, interval
-
-
-@compiled
-def _contexts(counts: Patterns, most: int) -> tuple[int, Contexts, Ints, int]:
-    """The best number of contexts (as log2, up to `most`), their cuts, the counts in each, and the cost in bytes.
+def _contexts(counts: Patterns, most: int) -> tuple[int, Contexts, Ints]:
+    """The best number of contexts (as log2, up to `most`), the context of each expected bit length, the counts in each.
 
     The expected bit lengths are cut so that contexts hold about equally many symbols.
     """
-    bins, size = counts.shape
-    by_symbol, reached = np.zeros(size, np.int64), np.zeros(bins, np.int64)
-    for bin in range(bins):
-        for symbol in range(size):
-            by_symbol[symbol] += counts[bin, symbol]
-            reached[bin] += counts[bin, symbol]
-    columns, reached = np.flatnonzero(by_symbol), np.cumsum(reached)
-    best, log, cut = i64(1) << 62, 0, np.zeros(0, np.uint8)
-    merged = np.zeros((1, size), np.int64)
+    used, half = np.zeros(1 << _ROW, np.uint32), EXPECTED << _ROW
+    for i in range(half):
+        counts[u64(i)] += counts[u64(half + i)]
+        used[u64(i & ((1 << _ROW) - 1))] |= counts[u64(i)]
+    symbols = np.flatnonzero(used)
+    few, reached = np.zeros((EXPECTED, len(symbols)), np.int64), np.zeros(EXPECTED, np.int64)
+    for bin in range(EXPECTED):
+        for column in range(len(symbols)):
+            few[bin, column] = counts[bin << _ROW | symbols[column]]
+            reached[bin] += few[bin, column]
+    reached = np.cumsum(reached)
+    best, log, context_of = i64(1) << 62, 0, np.zeros(EXPECTED, np.uint8)
     for tried in range(most + 1):
-        many = 1 << tried
-        cuts, rows = np.zeros(many - 1, np.uint8), np.zeros((many, size), np.int64)
-        row = 0
-        for bin in range(bins):
-            for column in columns:
-                rows[row, column] += counts[bin, column]
-            while row < many - 1 and reached[bin] * many >= reached[-1] * (row + 1):
-                cuts[row] = bin + 1
+        rows, row, contexts = np.zeros((1 << tried, len(symbols)), np.int64), 0, np.zeros(EXPECTED, np.uint8)
+        for bin in range(EXPECTED):
+            contexts[bin] = row
+            for column in range(len(symbols)):
+                rows[row, column] += few[bin, column]
+            while row < (1 << tried) - 1 and reached[bin] << tried >= reached[-1] * (row + 1):
                 row += 1
         cost = 8 * 4096 * tables.cost(rows.reshape(-1))
-        for row in range(many):
+        for row in range(1 << tried):
             cost += rans.entropy(rows[row])
         if cost < best:
-            best, log, cut, merged = cost, tried, cuts, rows
-    return log, cut, merged, best // (8 * 4096)
-
-
-@compiled
-def _context_of(cuts: Contexts) -> Contexts:
-    """The context of each expected bit length: how many of the cuts lie at or below it."""
-    out = np.zeros(EXPECTED, np.uint8)
-    for cut in cuts:
-        for bin in range(cut, EXPECTED):
-            out[bin] += 1
-    return out
+            best, log, context_of = cost, tried, contexts
+    merged = np.zeros((1 << log, SYMBOLS), np.int64)
+    for bin in range(EXPECTED):
+        for column in range(len(symbols)):
+            merged[context_of[bin], symbols[column]] += few[bin, column]
+    return log, context_of, merged
 
 
 def encode(values: Vector, reference: Vector) -> bytes | None:
@@ -289,22 +171,71 @@ def encode(values: Vector, reference: Vector) -> bytes | None:
     if len(values) < _FEW:
         return None
     patterns, others = (np.require(v, np.float32, KERNEL).view(np.uint32) for v in (values, reference))
-    start, plain, bits = _encode(patterns, others, symbols.most_contexts(len(values), FAR, MOST_CONTEXTS))
+    start, lane, starts, ends = _encode(patterns, others, symbols.most_contexts(len(values), FAR, MOST_CONTEXTS))
     if not len(start):
         return None
-    return b"".join((start.data, varint(bits), plain.astype("<u4", copy=False).view(np.uint8).data[: (bits + 7) // 8]))
+    bounds = list(zip(starts.tolist(), ends.tolist(), strict=True))
+    sizes = b"".join(varint(end - begin) for begin, end in bounds)
+    rest = patterns[len(patterns) // BLOCK * BLOCK :].astype("<u4", copy=False).tobytes()
+    return b"".join((start.data, sizes, *(lane.data[begin:end] for begin, end in bounds), rest))
 
 
 @compiled
-def _encode(patterns: Patterns, others: Patterns, most: int) -> tuple[Bytes, Patterns, int]:
-    """The coded symbols (none if they do not pay), the plain bits as words, and how many bits."""
-    found, counts, plain, bits = split(patterns, others)
-    log, cuts, merged, cost = _contexts(counts, most)
-    if cost + bits // 8 >= 4 * len(patterns):
-        return np.zeros(0, np.uint8), plain, bits
-    table = tables.quantise(merged)
-    words = _push(found, _context_of(cuts), tables.frequencies(table, BITS))
-    return tables.joined(log, cuts, table, words), plain, bits
+def _encode(patterns: Patterns, others: Patterns, most: int) -> tuple[Bytes, Bytes, Ints, Ints]:
+    """Contexts and tables (nothing if they do not pay); the lanes, that of the means first, and where each has its
+    bytes.
+    """
+    found, plain, steps, counts, stepped = _survey(patterns, others)
+    log, context_of, merged = _contexts(counts, most)
+    table = np.empty(((1 << log) + 1, SYMBOLS), np.uint8)
+    starts, ends, bits = np.zeros(LANES + 1, np.int64), np.zeros(LANES + 1, np.int64), 0
+    for row in range(1 << log):
+        table[row] = lanes.lengths(merged[row])
+        for symbol in range(SYMBOLS):
+            bits += merged[row, symbol] * (i64(table[row, symbol]) + i64(PLAIN[symbol]))
+    table[-1] = lanes.lengths(stepped)
+    short = tables.shortened(table.reshape(-1))
+    if bits // 8 + len(short) + len(steps) // 4 >= 4 * len(patterns):
+        return np.empty(0, np.uint8), np.empty(0, np.uint8), starts, ends
+    cuts = (1 << log) - 1
+    start = np.empty(1 + cuts + len(short), np.uint8)
+    start[0] = log
+    for cut in range(cuts):
+        start[1 + cut] = np.searchsorted(context_of, cut + 1)
+    start[1 + cuts :] = short
+    by_context = lanes.entries(table[:-1], PLAIN)
+    written = np.empty((EXPECTED, 1 << _ROW), np.uint32)
+    for bin in range(EXPECTED):
+        written[bin, :SYMBOLS] = by_context[context_of[bin]]
+    room = len(found) // LANES * (lanes.LIMIT + FAR) // 8 + 16
+    lane = np.empty(len(steps) * lanes.LIMIT // 8 + 16 + LANES * room, np.uint8)
+    of_step, held, filled, at = lanes.entries(table[-1:], NONE), u64(0), u64(0), u64(0)
+    for step in steps:
+        held, filled, at = lanes.put(of_step[0, step], u32(0), lane, held, filled, at)
+    ends[0] = i64(at) + (i64(filled) + 7) // 8
+    for i in range(LANES):
+        starts[i + 1] = len(lane) - (LANES - i) * room
+    _write(found, plain, written.reshape(-1), lane, starts, ends)
+    return start, lane, starts, ends
+
+
+@compiled
+def _write(found: Symbols, plain: Patterns, written: lanes.Entries, lane: Bytes, starts: Ints, ends: Ints) -> None:
+    """Write four lanes side by side; `written` is what is to be written for each of `found`."""
+    a, b, c, d = u64(0), u64(0), u64(0), u64(0)
+    e, f, g, h = u64(0), u64(0), u64(0), u64(0)
+    p, q, r, s = u64(starts[1]), u64(starts[2]), u64(starts[3]), u64(starts[4])
+    for first in range(0, len(found), LANES):
+        i = u64(first)
+        a, e, p = lanes.put(written[u64(found[i])], plain[i], lane, a, e, p)
+        i += u64(1)
+        b, f, q = lanes.put(written[u64(found[i])], plain[i], lane, b, f, q)
+        i += u64(1)
+        c, g, r = lanes.put(written[u64(found[i])], plain[i], lane, c, g, r)
+        i += u64(1)
+        d, h, s = lanes.put(written[u64(found[i])], plain[i], lane, d, h, s)
+    ends[1], ends[2] = i64(p) + (i64(e) + 7) // 8, i64(q) + (i64(f) + 7) // 8
+    ends[3], ends[4] = i64(r) + (i64(g) + 7) // 8, i64(s) + (i64(h) + 7) // 8
 
 
 def decode(reader: Reader, reference: Vector) -> Vector:
@@ -319,24 +250,78 @@ def decode(reader: Reader, reference: Vector) -> Vector:
     cuts = reader.array("u1", (1 << log) - 1, what)
     if cuts.tolist() != sorted(cuts.tolist()):
         raise WireError(f"the contexts of {what} are not in order")
-    table = tables.read_bytes(reader, SYMBOLS << log, what).reshape(1 << log, -1)
-    count = reader.varint(f"the length of {what}", most=len(reference) + 8)
-    words = reader.array("<u2", count, what).astype(np.uint16)
-    bits = reader.varint(f"the plain bits of {what}", most=23 * len(reference))
-    rest = reader.array("u1", (bits + 7) // 8, what)
-    plain = np.zeros(len(rest) // 4 + 3, "<u4")
-    plain.view(np.uint8)[: len(rest)] = rest
-    others = np.require(reference, np.float32, KERNEL).view(np.uint32)
-    out, fine = _decode(words, plain.astype(np.uint32, copy=False), others, cuts, table, bits)
-    if not fine:
-        raise WireError(f"{what} do not fit their reference and their table of frequencies")
+    table = tables.read_bytes(reader, SYMBOLS * ((1 << log) + 1), what).reshape(-1, SYMBOLS)
+    ends = np.cumsum([reader.varint(f"the length of {what}", most=5 * len(reference)) for _ in range(LANES + 1)])
+    lane = np.zeros(ends[-1] + lanes.SLACK, np.uint8) if ends[-1] <= reader.remaining else np.zeros(0, np.uint8)
+    lane[: ends[-1]] = reader.array("u1", int(ends[-1]), what)
+    out = np.empty(len(reference), np.uint32)
+    end = len(out) // BLOCK * BLOCK
+    out[end:] = reader.array("<u4", len(out) - end, what)
+    if not _decode(
+        lane, ends, np.require(reference, np.float32, KERNEL).view(np.uint32)[:end], cuts.copy(), table, out
+    ):
+        raise WireError(f"{what} do not fit their tables, or their reference")
     return out.view(np.float32)
 
 
 @compiled
-def _decode(
-    words: Words, plain: Patterns, reference: Patterns, cuts: Contexts, table: Bytes, bits: int
-) -> tuple[Patterns, bool]:
-    out = np.empty(len(reference), np.uint32)
-    freq = tables.frequencies(table, BITS)
-    return out, _unite(words, plain, reference, _context_of(cuts), freq, bits, out)
+def _decode(lane: Bytes, ends: Ints, others: Patterns, cuts: Contexts, table: Bytes, out: Patterns) -> bool:
+    """The numbers of whole blocks, into `out`; False if the lanes cannot come from :func:`_encode`."""
+    codes, fine = lanes.readable(table[:-1], PLAIN)
+    of_step, right = lanes.readable(table[-1:], NONE)
+    if not (fine and right):
+        return False
+    row_of = np.zeros(EXPECTED, np.uint32)
+    for cut in cuts:
+        row_of[cut:] += u32(1 << lanes.LIMIT)
+    flat, of_mean, n = codes.reshape(-1), of_step.reshape(-1), len(others)
+    found, plain, row = np.empty(_CHUNK, np.uint32), np.empty(_CHUNK, np.uint32), np.empty(_CHUNK, np.uint32)
+    t, p, q, r, s = u64(0), u64(8 * ends[0]), u64(8 * ends[1]), u64(8 * ends[2]), u64(8 * ends[3])
+    mean = i64(FIRST)
+    for start in range(0, n, _CHUNK):
+        size = min(_CHUNK, n - start)
+        if t > u64(8 * ends[0]):
+            return False
+        for block in range(0, size, BLOCK):
+            t = lanes.get(lane, t, u64(0), of_mean, found, plain, u64(0))
+            fine = fine and found[0] != lanes.UNKNOWN
+            folded = i64(found[0] & u32(0xFFFF))
+            mean += folded >> 1 if folded & 1 == 0 else -((folded + 1) >> 1)
+            for j in range(block, block + BLOCK):
+                row[u64(j)] = row_of[u64(_expected(mean, u32(u32(others[u64(start + j)] >> u32(23)) & u32(255))))]
+        for first in range(0, size, BLOCK):
+            if p > u64(8 * ends[1]) or q > u64(8 * ends[2]) or r > u64(8 * ends[3]) or s > u64(8 * ends[4]):
+                return False
+            for four in range(first, first + BLOCK, LANES):
+                i = u64(four)
+                p = lanes.get(lane, p, row[i], flat, found, plain, i)
+                i += u64(1)
+                q = lanes.get(lane, q, row[i], flat, found, plain, i)
+                i += u64(1)
+                r = lanes.get(lane, r, row[i], flat, found, plain, i)
+                i += u64(1)
+                s = lanes.get(lane, s, row[i], flat, found, plain, i)
+        fine = fine and _unite(found, plain, others, start, size, out) == 0
+    for i, at in enumerate((t, p, q, r, s)):
+        fine = fine and (i64(at) + 7) // 8 == ends[i]
+    return bool(fine)
+
+
+@compiled
+def _unite(found: lanes.Entries, plain: Patterns, others: Patterns, start: int, size: int, out: Patterns) -> int:
+    """The numbers of one chunk, into `out`; 0 if all is well."""
+    wrong = u32(0)
+    for j in range(size):
+        other, entry = others[u64(start + j)], found[u64(j)]
+        symbol = u32(entry & u32(0xFFFF))
+        keep = u32(min(symbol, u32(FAR)))
+        rest = u32(plain[u64(j)] & u32(u32(u32(1) << keep) - u32(1)))
+        top = u32(u32(u32(1) << keep) >> u32(1))
+        apart, far = u32(rest | top), symbol >= u32(FAR)
+        near = u32(other - apart) if u32(rest & top) else u32(other + apart)
+        sign = u32(u32(other ^ u32(rest << u32(8))) & u32(_SIGN))
+        away = u32(sign | u32(u32(u32(symbol - u32(FAR)) << u32(23)) | u32(rest & u32(0x7FFFFF))))
+        out[u64(start + j)] = away if far else near
+        beyond = u32(0) if far else u32(u32(near ^ other) & u32(_SIGN))
+        wrong = u32(wrong | u32(beyond | u32(entry == u32(lanes.UNKNOWN))))
+    return wrong

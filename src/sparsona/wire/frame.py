@@ -1,7 +1,7 @@
 """Frames: a whole message as bytes, sealed with a checksum.
 
     magic        2 bytes   b7 53
-    version      1 byte    3
+    version      1 byte    4
     stamp        varints   round, phase; 0, or the acknowledged round + 1 and phase
     parts        varint    twice how many, plus one if some of them are coded against a reference
     reference    8 bytes   its fingerprint, if there is one
@@ -35,7 +35,7 @@ from sparsona.wire.parts import AGAINST
 from sparsona.wire.references import FINGERPRINT, Reference, content, made_of
 
 MAGIC = b"\xb7S"
-VERSION = 3
+VERSION = 4
 CHECKSUM = 4
 """Bytes of a checksum."""
 
@@ -187,7 +187,7 @@ def encode(
 
     >>> frame = encode(Message(examples=20))
     >>> frame.data.hex(), frame.ledger.total
-    ('b753030000000200086578616d706c65732853607de9', 22)
+    ('b753040000000200086578616d706c65732853607de9', 22)
     """
     known: Mapping[str, Part] = {} if reference is None else reference.parts
     if cache is None:

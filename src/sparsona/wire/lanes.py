@@ -1,0 +1,142 @@
+"""Kernels of prefix codes (Huffman 1952) in lanes: streams of bits, lowest first, that are read side by side.
+
+A reader learns from a code where the next one begins. It waits for that in one lane while it reads in the others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from sparsona.compiled import compiled, i64, load64, store64, u32, u64
+from sparsona.wire.buffers import Bytes
+from sparsona.wire.rans import Ints
+
+Entries = npt.NDArray[np.uint32]
+"""For each code: the symbol or the code (lower half), the bits of the code (above), the bits with what follows it (top
+byte).
+"""
+
+LIMIT = 10
+"""The longest code in bits."""
+
+ONLY = LIMIT + 1
+"""Stands for the length of the code of a symbol that is the only one of its table. It takes no bits."""
+
+UNKNOWN = 15 << 16
+"""The entry of a code that is not in its table. It takes no bits."""
+
+SLACK = 128
+"""Bytes that stand behind the last lane: a reader looks for its end from time to time only."""
+
+
+@compiled
+def lengths(counts: Ints) -> Bytes:
+    """The bits of each symbol's code. Counts are halved until no code is longer than `LIMIT`."""
+    out, used = np.zeros(len(counts), np.uint8), np.flatnonzero(counts)
+    many = len(used)
+    if many == 1:
+        out[used[0]] = ONLY
+    if many < 2:
+        return out
+    weights = counts[used]
+    total, parent, depth = (
+        np.zeros(2 * many - 1, np.int64),
+        np.zeros(2 * many - 1, np.int64),
+        np.zeros(2 * many, np.int64),
+    )
+    while True:
+        order = np.argsort(weights, kind="mergesort")
+        total[:many] = weights[order]
+        leaf, node = 0, many
+        for new in range(many, 2 * many - 1):
+            total[new] = 0
+            for _ in range(2):  # the two lightest, of which the leaves and the nodes each stand in order
+                if leaf < many and (node >= new or total[leaf] <= total[node]):
+                    lightest, leaf = leaf, leaf + 1
+                else:
+                    lightest, node = node, node + 1
+                total[new] += total[lightest]
+                parent[lightest] = new
+        for i in range(2 * many - 3, -1, -1):
+            depth[i] = depth[parent[i]] + 1
+        if depth[:many].max() <= LIMIT:
+            out[used[order]] = depth[:many]
+            return out
+        weights = (weights + 1) >> 1
+
+
+@compiled
+def entries(table: Bytes, plain: Bytes) -> Entries:
+    """For rows of lengths, what to write for each symbol; `plain` says how many bits follow the code of a symbol."""
+    out, following = np.zeros(table.shape, np.uint32), np.zeros(ONLY + 1, np.int64)
+    for row in range(table.shape[0]):
+        following[:] = 0
+        for length in table[row]:  # first how many codes there are of each length, then which comes next
+            following[length] += 1
+        code, many = 0, 0
+        for length in range(1, LIMIT + 1):
+            code, many = (code + many) << 1, following[length]
+            following[length] = code
+        for symbol in range(table.shape[1]):
+            length = table[row, symbol]
+            if length == ONLY:
+                out[row, symbol] = u32(plain[symbol]) << 24
+            elif length:
+                code, turned = following[length], 0
+                following[length] += 1
+                for _ in range(length):
+                    turned, code = turned << 1 | (code & 1), code >> 1
+                out[row, symbol] = turned | i64(length) << 16 | i64(length + plain[symbol]) << 24
+    return out
+
+
+@compiled
+def readable(table: Bytes, plain: Bytes) -> tuple[Entries, bool]:
+    """For rows of lengths, the entry of each `LIMIT` bits; False if a row is no prefix code that uses up all bits."""
+    rows, size = table.shape
+    out = np.full((rows, 1 << LIMIT), UNKNOWN, np.uint32)
+    for row in range(rows):
+        filled = 0
+        for length in table[row]:
+            if length > ONLY:
+                return out, False
+            if length:
+                filled += 1 << (LIMIT - length) if length <= LIMIT else 1 << LIMIT
+        if filled != 1 << LIMIT and filled:
+            return out, False
+    written = entries(table, plain)
+    for row in range(rows):
+        for symbol in range(size):
+            if table[row, symbol]:
+                bits = table[row, symbol] if table[row, symbol] <= LIMIT else 0
+                entry = u32(symbol) | (written[row, symbol] & u32(0xFFFF0000))
+                for code in range(written[row, symbol] & u32(0xFFFF), 1 << LIMIT, 1 << bits):
+                    out[row, code] = entry
+    return out, True
+
+
+@compiled
+def put(entry: int, plain: int, lane: Bytes, held: int, filled: int, at: int) -> tuple[int, int, int]:
+    """Write a code and the bits behind it: the bits that are held now, how many, and where they go.
+
+    What is held is written each time: guessing whether a byte is full would take longer.
+    """
+    code = u64(entry & u32(0xFFFF)) | u64(plain) << (u64(entry >> u32(16)) & u64(15))
+    held |= code << filled
+    filled += u64(entry >> u32(24))
+    store64(lane, at, held)
+    return held >> (filled & u64(0x78)), filled & u64(7), at + (filled >> u64(3))
+
+
+@compiled
+def get(lane: Bytes, at: int, row: int, codes: Entries, found: Entries, plain: Entries, i: int) -> int:
+    """Read the entry and the bits that follow it (and more) into place `i`: the bit where the next code begins.
+
+    `row` is the first of a table in `codes`.
+    """
+    held = load64(lane, at >> u64(3)) >> (at & u64(7))
+    entry = codes[(held & u64((1 << LIMIT) - 1)) | u64(row)]
+    found[i] = entry
+    plain[i] = held >> (u64(entry >> u32(16)) & u64(15))
+    return at + u64(entry >> u32(24))
