@@ -1,4 +1,4 @@
-"""docs/wire.md: its example is a frame."""
+"""docs/wire-format.md: its example is a frame."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from wire_cases import same
 from sparsona.message import Message, Positions, Stamp
 from sparsona.wire import Limit, Reference, decode, encode
 
-PAGE = (Path(__file__).parents[2] / "docs" / "wire.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "wire-format.md").read_text()
 
 
 def test_the_example_is_the_frame_that_it_says() -> None:

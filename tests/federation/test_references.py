@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from sparsona.engines.inprocess import InProcess
-from sparsona.errors import MissingReference
+from sparsona.errors import MissingReference, RunError
 from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.federation.references import ReferenceStore, usable
@@ -262,6 +262,16 @@ def test_a_run_goes_on_with_the_references_of_its_checkpoint(tmp_path: Path) -> 
     assert np.array_equal(again.server.weights, whole.server.weights)
     ours, theirs = ([r.down.total for r in made.run_log.rounds] for made in (again, whole))
     assert ours[-2:] == theirs[-2:], "what clients have is known again, and differences are sent"
+
+
+def test_late_replies_of_another_wire_format_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else in a checkpoint is a frame."""
+    first = loop(tiny_setup(FedAvg(), rounds=4), Scripted(({}, {"c1": "later"}, {}, {})), checkpoint=tmp_path)
+    first.run(lambda _: first.done < 2)
+    again = loop(tiny_setup(FedAvg(), rounds=4), checkpoint=tmp_path)
+    monkeypatch.setattr("sparsona.federation.rounds.VERSION", 9)
+    with pytest.raises(RunError, match="not of wire format 9: run it again"):
+        again.resume()
 
 
 class Forgetful(InProcess):

@@ -25,6 +25,7 @@ from sparsona.runs.checkpoint import Checkpointer, Snapshot
 from sparsona.runs.records import ClientRecord, RoundReport, RunLog
 from sparsona.runs.resting import RestingStore, resting_names
 from sparsona.wire import EncodeCache, Frame, PackingName, Reference, decode, encode
+from sparsona.wire.frame import VERSION
 
 MEMORY = 512 * 2**20
 """Bytes of client state on the server that stay in memory."""
@@ -93,6 +94,9 @@ class Rounds:
         if snapshot:
             self.done, self.server, self._before = snapshot.done, snapshot.server, snapshot.seconds
             self.delivery = Delivery(snapshot.loop)
+            if any(reply.frame[2] != VERSION for reply in snapshot.loop.pending):
+                problem = f"replies on their way are not of wire format {VERSION}: run it again into another --out"
+                raise RunError(f"{self.checkpointer.folder}: {problem}")
             for name in self.delivery.references:
                 if self.engine.references.find(bytes.fromhex(name)) is None:
                     folder = self.checkpointer.folder
