@@ -8,7 +8,7 @@
     each part    1 byte    its kind
                  1 byte    the length of its name
                  ...       its name in UTF-8
-                 ...       its body, see docs/wire.md
+                 ...       its body, see docs/wire-format.md
     checksum     4 bytes   the low half of the XXH3-64 of all before it, little-endian
 
 A damaged frame fails the checksum. A hostile one has a right checksum, so nothing that is read is trusted:
@@ -187,7 +187,7 @@ def encode(
 
     >>> frame = encode(Message(examples=20))
     >>> frame.data.hex(), frame.ledger.total
-    ('b753040000000200086578616d706c65732853607de9', 22)
+    ('b753040000000200086578616d706c6573282544c89c', 22)
     """
     known: Mapping[str, Part] = {} if reference is None else reference.parts
     if cache is None:
