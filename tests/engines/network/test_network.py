@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from flower_helpers import SPOILED
 from mood import HONEST, SPOILING, TWICE, VARIABLE
-from network_helpers import check, log_of, prepared_for, processes_of, three_nodes, wait_for
+from network_helpers import LONG, check, log_of, prepared_for, processes_of, three_nodes, wait_for
 
 pytest.importorskip("flwr", reason='the network needs Flower: pip install "sparsona[flower]"')
 
-from sparsona.engines.network.deploy import LOCALHOST, LoopbackFederation
+from sparsona.engines.network.deploy import LOCALHOST, LoopbackFederation, submit
 from sparsona.engines.network.flower.processes import STARTED, SUPERNODE, Child, environment, free_port, supernode
 from sparsona.engines.network.flower.started.sparsona_records import (
     BODY,
@@ -112,6 +112,20 @@ def test_what_a_hostile_node_sends_is_logged_and_left_out(local: LoopbackFederat
     came = {(line.round, line.client) for line in RunDirectory(run).lines() if line.arrived}
     assert {round for round, client in came if client == "c0"} == set(range(1, len(SPOILED) + 2))
     assert (len(SPOILED) + 1, "c2") in came
+
+
+LIES = ("hello: another name", "agreed: no hash", "fit: never has the reference", "personal: a score of 999")
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_costs_its_node_alone(local: LoopbackFederation, mood: Path, lie: str) -> None:
+    """`python benchmarks/owners.py` tells all lies; over a mailbox more of them are told in mailbox/test_evil.py."""
+    prepared, name = prepared_for("fedavg"), lie.partition(":")[0]
+    with in_the_mood(mood, lie):
+        submit(prepared.experiment, local.address, local.ca, name, LONG, lambda line: None, 2)
+    others = [line for line in RunDirectory(local.server.home / "runs" / name).lines() if line.client != "c2"]
+    assert len(others) == 2 * prepared.experiment.rounds
+    assert all(line.arrived and not line.refused for line in others)
 
 
 def test_two_replies_of_a_node_to_one_message_count_once(local: LoopbackFederation, mood: Path) -> None:
