@@ -1,4 +1,4 @@
-"""What methods share whose clients train one expert alone: nothing travels, and the first turn does it all."""
+"""Methods whose clients train one expert alone: nothing travels, and only the first turn trains."""
 
 from abc import ABC
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class AloneState:
 
 @dataclass(frozen=True)
 class LocalExpert(Method[None, AloneState], ABC):
-    """A method whose clients train the expert of a name: the server has nothing to say and nothing to learn."""
+    """A method whose clients train a named expert; the server sends and learns nothing."""
 
     alone: ClassVar[bool] = True
     expert: ClassVar[ExpertName]

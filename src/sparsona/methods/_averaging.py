@@ -1,4 +1,4 @@
-"""What methods with one global model share: its server, which all clients download."""
+"""Methods with one global model, which all clients download."""
 
 from abc import ABC
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from sparsona.training.local import Local
 
 
 def received(down: Message, local: Local) -> Vector:
-    """The global model of this downlink."""
+    """Return the global model of this downlink."""
     return down.vector("weights", local.layout.size)
 
 
 def mean_weights(start: Vector, arrivals: Sequence[Arrival], rule: MergeRule) -> Vector:
-    """sum n_k w_k / sum n_k over the clients that answered, or what another rule makes of their models."""
+    """Return sum n_k w_k / sum n_k over the replies, or their merge by another rule."""
     replies = ((a.message.examples(), a.message.vector("weights", len(start))) for a in arrivals)
     return merged(rule, replies, start)
 

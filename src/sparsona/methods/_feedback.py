@@ -1,4 +1,4 @@
-"""What methods with error feedback share: the update and the residual together, or a refusal that loses nothing."""
+"""Error feedback: the update and the residual are sent together, or kept together."""
 
 import warnings
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from sparsona.training.local import Local
 
 @dataclass(frozen=True)
 class ClientState:
-    """The model W that the client has, its residual, and the optimiser's memory where that survives a round."""
+    """The client's model W, its residual, and the optimiser's state if it survives a round."""
 
     weights: Vector
     residual: Vector
@@ -24,9 +24,9 @@ class ClientState:
 def trained_with(
     residual: Vector, start: Vector, local: Local, moments: Moments | None = None
 ) -> tuple[Trained, Vector] | None:
-    """The client after its training, and what it wants to send: its update and the `residual` of earlier ones.
+    """Train, and return the training and its update plus the `residual`.
 
-    None, with a warning, if it diverges or the sum is not finite: the caller keeps its state.
+    Returns None, with a warning, if it diverges or the sum is not finite: the caller keeps its state.
     """
     try:
         trained = local.train(start, moments=moments)
@@ -40,8 +40,10 @@ def trained_with(
 
 
 def still_wanted(residual: Vector, moved: Vector) -> Vector:
-    """What waits, less what the others have moved the model there since: a mean over the senders counts no silent wish,
-    so a wish that one sender has fulfilled for all would be fulfilled once more by each that still has it.
+    """Reduce a residual by what the others have moved the model there since.
+
+    The mean is over senders only, so one sender moves the model for all; clients that still hold the same residual
+    would move it again.
 
     >>> still_wanted(np.float32([2, 2, -2, 2]), np.float32([1, 3, 1, 0]))
     array([ 1.,  0., -2.,  2.], dtype=float32)

@@ -1,4 +1,4 @@
-"""What methods with a mask for every client share: both sides hold it, and values travel only where it is active.
+"""Methods with one mask per client: both sides hold it, and only active values travel.
 
 The first mask follows from the seed, so neither side sends it; later a client sends how its mask changes.
 """
@@ -17,13 +17,13 @@ from sparsona.training.local import Local
 
 @dataclass(frozen=True)
 class ServerState:
-    """The dense global model, and the masks of the clients whose mask is not the first one any more."""
+    """The dense global model, and the changed masks of clients."""
 
     weights: Vector
     masks: ByClient[Bits]
 
     def mask(self, client: str, first: Mask) -> Mask:
-        """The mask of a client: the `first` one until it has sent a change."""
+        """Return the mask of a client: the `first` one until it has sent a change."""
         return unpack(self.masks[client], len(first)) if client in self.masks else first
 
 
@@ -35,22 +35,22 @@ class ClientState:
 
 
 def mask_of(state: ClientState, down: Message, size: int) -> Mask:
-    """The mask under which this downlink's values stand: the client's own, unless the downlink brings one."""
+    """Return the mask of this downlink's values: the client's own, unless the downlink brings one."""
     return down.positions("mask").mask() if "mask" in down else unpack(state.mask, size)
 
 
 def received(down: Message, mask: Mask) -> Vector:
-    """The sparse model of a downlink."""
+    """Return the sparse model of a downlink."""
     return scatter(mask, down.vector("values", int(np.count_nonzero(mask))))
 
 
 @dataclass(frozen=True)
 class Masked(Method[ServerState, ClientState], ABC):
-    """A method whose clients have a mask each, and a dense global model on the server."""
+    """A method with one mask per client, and a dense global model on the server."""
 
     @abstractmethod
     def first_mask(self, task: Task, client: ClientId) -> Mask:
-        """A client's mask before its first turn; it follows from the seed."""
+        """Return a client's mask before its first turn, which follows from the seed."""
 
     def start_server(self, task: Task) -> ServerState:
         """The server has the initial model."""
@@ -66,5 +66,5 @@ class Masked(Method[ServerState, ClientState], ABC):
 
 
 def next_mask_of(arrival: Arrival, mask: Mask) -> Mask:
-    """The mask after the change that a reply announces."""
+    """Return the mask after the change in a reply."""
     return flipped(mask, arrival.message.positions("change")) if "change" in arrival.message else mask

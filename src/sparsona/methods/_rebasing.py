@@ -1,4 +1,4 @@
-"""What LGA and PLGA share: a late model is moved to where the global model has gone since it started."""
+"""LGA and PLGA: a late model is moved along with the global model since its start."""
 
 from abc import ABC
 from dataclasses import dataclass, field
@@ -17,9 +17,9 @@ from sparsona.options import option
 
 @dataclass(frozen=True)
 class ServerState:
-    """The global model w. For each client that is still training: `after`, the global model that came after the one it
-    started from. `personal` is what clients that were late get beside w; `term` the size of each one's last correction
-    against its update, |S dd(w - w')| / |d|."""
+    """The global model w. `after` has, per client that is still training, the global model after its start. `personal`
+    are the models that late clients get besides w; `term` is each one's last correction relative to its update, |S dd(w
+    - w')| / |d|."""
 
     weights: Vector
     after: dict[ClientId, Vector] = field(default_factory=dict)
@@ -27,14 +27,15 @@ class ServerState:
     term: dict[ClientId, float] = field(default_factory=dict)
 
     def successors(self, weights: Vector, context: ServerContext) -> dict[ClientId, Vector]:
-        """`after` once `weights` is the global model."""
+        """Return `after` once `weights` is the global model."""
         return {client: self.after.get(client, weights) for client in context.unanswered}
 
 
 @dataclass(frozen=True)
 class Correction:
-    """`eq`: whether a late model is put onto the model of today (11) or stays on the one it started from (10). `raw`:
-    the correction is scaled by the cosine itself. `scale` multiplies it. A cosine is taken over each of `spans`."""
+    """The correction of late models, from the present model (`eq` 11) or from its start (`eq` 10).
+
+    `raw`: the correction is scaled by the cosine itself. `scale` multiplies it. Each of `spans` has its own cosine."""
 
     eq: int
     raw: bool
@@ -42,7 +43,7 @@ class Correction:
     spans: list[list[slice]]
 
     def rebased(self, server: ServerState, late: Arrival, layout: Layout) -> tuple[Vector, Vector, float]:
-        """The late model corrected, the shares S of the common direction in it, and the size of the correction."""
+        """Return the corrected model, the shares S of the common direction, and the size of the correction."""
         now, after = server.weights, server.after[late.client]
         start, trained = (m.vector("weights", layout.size) for m in (late.sent, late.message))
         delta = trained - start
@@ -71,12 +72,12 @@ class Rebasing(Method[ServerState, C], ABC):
         return ServerState(task.initial)
 
     def correction(self, layout: Layout) -> Correction:
-        """The correction that these options ask for."""
+        """Return the correction with these options."""
         return Correction(self.eq, self.raw, self.lambda_dc, spans_of(layout, self.per))
 
 
 def spans_of(layout: Layout, per: str) -> list[list[slice]]:
-    """What one cosine is taken over: each tensor, each stage of the net, or the net."""
+    """Return the spans of one cosine each: tensors, stages, or the whole net."""
     if per == "net":
         return [whole_net(layout)]
     return [[t.slice] for t in layout.tensors] if per == "tensor" else list(stage_spans(layout).values())

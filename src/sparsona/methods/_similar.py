@@ -1,6 +1,7 @@
-"""What SPFL and SPFL-w share: a model a client on the server, and every so many rounds a pass that measures who is
-like whom. Whoever takes part starts that pass from the mean of all models, and goes on from there; what was learned in
-it is thrown away."""
+"""SPFL and SPFL-w: one model per client on the server, and every `gamma` rounds a pass that measures similarity.
+
+Clients that take part start this pass from the mean of all models and continue from that mean; the training of the
+pass is discarded."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ from sparsona.training.local import Local
 
 @dataclass(frozen=True)
 class ServerState:
-    """`common`, from which the last measuring pass started; the models w_i of the clients that are elsewhere; and the
-    mean now of all clients that were ever heard of, from which the next pass starts. A new client stands at `common`.
+    """`common`, the start of the last measuring pass; the models w_i of clients that differ from it; and the mean of
+    all known clients, the start of the next pass. A new client has the model `common`.
     """
 
     common: Vector
@@ -44,30 +45,30 @@ class ServerState:
     similarity: Similarity
 
     def model(self, client: ClientId) -> Vector:
-        """A client's model."""
+        """Return a client's model."""
         return self.models.get(client, self.common)
 
     def known(self) -> list[ClientId]:
-        """The clients that were ever heard of."""
+        """Return all clients that ever replied."""
         return sorted({*self.similarity.clients, *self.models})
 
     def measured(self, clients: Sequence[ClientId], similarity: Similarity) -> ServerState:
-        """After a pass from the mean: those who took part stand there, the absent keep their models."""
+        """Return the state after a measuring pass: participants have the mean, absent clients keep their models."""
         elsewhere = {k: self.common for k in self.similarity.clients if k not in self.models}
         return ServerState(self.mean, self.mean, (self.models | elsewhere).without(clients), similarity)
 
     def moved(self, models: dict[ClientId, Vector]) -> ServerState:
-        """With new models for some clients."""
+        """Return the state with new models for some clients."""
         return replace(self, models=self.models | models)
 
     def averaged(self) -> ServerState:
-        """With the mean of all models as they are now."""
+        """Return the state with the present mean of all models."""
         return replace(self, mean=weighted_mean((1.0, self.model(k)) for k in self.known()))
 
 
 @dataclass(frozen=True)
 class Replies:
-    """What some clients have learned, and from how many examples."""
+    """The trained models of some clients, and their numbers of examples."""
 
     clients: tuple[ClientId, ...]
     examples: tuple[int, ...]
@@ -75,8 +76,7 @@ class Replies:
 
 
 def sorted_out(arrivals: Sequence[Arrival], size: int) -> tuple[Replies, Replies]:
-    """The replies of a measuring pass and those of training, decoded once if all may be held, or else when they are
-    asked for."""
+    """Return the replies of measuring and of training, decoded once if they fit into memory, else on access."""
     replies = list(arrivals) if fits(len(arrivals), size) else arrivals
     seen = [(a.client, 0 if "measured" in a.message else a.message.examples()) for a in replies]
 
@@ -92,7 +92,7 @@ def sorted_out(arrivals: Sequence[Arrival], size: int) -> tuple[Replies, Replies
 
 
 MEASURE = Phase("measure")
-"""The pass that measures who is like whom."""
+"""The measuring pass."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +107,11 @@ class BySimilarity(Method[ServerState, None], ABC):
 
     @abstractmethod
     def measured(self, old: Similarity, replies: Replies, layout: Layout) -> Similarity:
-        """The similarity after the replies of a measuring pass."""
+        """Return the similarity after the replies of a measuring pass."""
 
     @abstractmethod
     def mixed(self, server: ServerState, replies: Replies, layout: Layout) -> dict[ClientId, Vector]:
-        """The clients' new models after the replies of training."""
+        """Return the clients' new models after the replies of training."""
 
     def phases(self, round: int) -> tuple[Phase, ...]:
         """Every `gamma` rounds a measuring pass comes before the training."""
@@ -130,7 +130,7 @@ class BySimilarity(Method[ServerState, None], ABC):
         return Message(weights=server.mean if context.phase == MEASURE else server.model(to))
 
     def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
-        """Train, once or twice on every batch. What a measuring pass has learned is only sent."""
+        """Train, once or twice on every batch; a measuring pass only sends its result."""
         config = replace(local.config, repeats=2 if self.steps == "two" else 1)
         stream = "measure" if local.phase == MEASURE else "train"
         trained = local.train(self.personal_model(state, down, local), config, stream=stream).weights
@@ -159,6 +159,6 @@ class BySimilarity(Method[ServerState, None], ABC):
         return down.vector("weights", local.layout.size)
 
     def artefacts(self, server: ServerState) -> dict[str, Artefact]:
-        """Who is like whom, once it was measured."""
+        """Return the similarity, once it was measured."""
         found = server.similarity
         return {"similarity": ClientMatrices(found.clients, found.stages)} if found.clients else {}

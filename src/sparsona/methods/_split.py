@@ -1,4 +1,4 @@
-"""What methods share whose model has two parts: one is averaged, the other never leaves the client."""
+"""Methods whose model has two parts: one is averaged, the other never leaves the client."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class ClientState:
 
 @dataclass(frozen=True)
 class SplitModel(Method[ServerState, ClientState], ABC):
-    """A method whose clients share some weights and keep the others. Which ones is up to the method."""
+    """A method whose clients share some weights, chosen by the method, and keep the others."""
 
     private: ClassVar[tuple[str, ...]] = ("kept",)
 
@@ -32,10 +32,10 @@ class SplitModel(Method[ServerState, ClientState], ABC):
 
     @abstractmethod
     def shared(self, layout: Layout) -> Mask:
-        """The weights that all clients have in common."""
+        """Return the mask of the shared weights."""
 
     def weight(self, reply: Message) -> float:
-        """The weight of a reply in the mean of the shared parts: its examples."""
+        """Return the weight of a reply in the mean of the shared parts: its examples."""
         return reply.examples()
 
     def start_server(self, task: Task) -> ServerState:

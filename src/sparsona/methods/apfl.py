@@ -69,13 +69,13 @@ class APFL(Averaging[ClientState]):
         return self._used(state.own, received(down, local), state.alpha)
 
     def _used(self, own: Vector, shared: Vector, alpha: float) -> Model:
-        """What the client uses of the two models."""
+        """Return the mixture of the two models."""
         if self.mix == "weights":
             return _mixture(own, shared, alpha)
         return OutputMixture((own, shared), np.array([alpha, 1 - alpha], np.float32))
 
     def _moved_share(self, state: ClientState, w: Vector, local: Local) -> float:
-        """alpha after one step along the derivative of the mixture's loss, on one batch."""
+        """Return alpha after one step along the derivative of the mixture's loss, on one batch."""
         if self.mix == "weights":
             slope = local.gradient(_mixture(state.own, w, state.alpha), batch=local.config.batch)
             moved = state.alpha - local.rate * float(np.dot(state.own - w, slope))

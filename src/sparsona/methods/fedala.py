@@ -63,7 +63,7 @@ class FedALA(Averaging[ClientState]):
         return self._aggregated(state, down, local)[0]
 
     def _aggregated(self, state: ClientState, down: Message, local: Local) -> tuple[Vector, Vector | None]:
-        """old + W (global - old), with W after its steps along the gradient; the global model in the first round."""
+        """Return old + W (global - old), with W after its steps along the gradient; first, the global model."""
         shared = received(down, local)
         if state.old is None:
             return shared, None
@@ -92,7 +92,7 @@ class FedALA(Averaging[ClientState]):
         return base + weights * way, weights
 
     def _enough(self, losses: Sequence[float], first: bool, allowed: int | None) -> bool:
-        """Whether W has had its epochs: a fixed number, but the first time as many as its loss needs to settle."""
+        """True if W has had its epochs: a fixed number, but the first time until its loss settles."""
         most = self.ala_most if first else self.ala_epochs
         if len(losses) >= (most if allowed is None else min(most, allowed)):
             return True

@@ -21,7 +21,7 @@ DEFAULT_A = {"constant": 0.0, "polynomial": 0.5, "hinge": 10.0}
 
 @dataclass(frozen=True)
 class ServerState:
-    """The global model, and how many models it has taken in."""
+    """The global model, and the number of models that it has mixed in."""
 
     weights: Vector
     version: int

@@ -19,5 +19,5 @@ class FedBN(SplitModel):
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
 
     def shared(self, layout: Layout) -> Mask:
-        """The weights that all clients have in common."""
+        """Return the weights outside of normalisation layers."""
         return ~normalisation(layout)

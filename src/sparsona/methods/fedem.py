@@ -28,7 +28,7 @@ class ServerState:
 
 @dataclass(frozen=True)
 class ClientState:
-    """pi: how much of each model the client's samples are."""
+    """pi, the shares of the models in the client's mixture."""
 
     mixture: Vector
 

@@ -1,5 +1,5 @@
 """FedMD: Li, Wang, "FedMD: Heterogenous Federated Learning via Model Distillation", NeurIPS workshop 2019. Models stay
-at home; clients tell what they make of public samples, the server averages the logits, and clients learn them."""
+at home; clients send their logits for public samples, the server averages them, and clients learn the means."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,11 +23,11 @@ from sparsona.training.objective import Objective
 from sparsona.training.runner import EVAL_BATCH
 
 SYNTHETIC = "synthetic"
-"""Not a data set: noise of the shape of the clients' samples, the same for all."""
+"""Noise in the shape of the clients' samples, the same for all clients."""
 
 
 def public_samples(name: str, like: torch.Tensor, count: int, chance: Chance) -> Array:
-    """The inputs of the data set `name`, raw and in the units of `like`; of `synthetic` so many as asked for.
+    """Return raw inputs of the data set `name` in the units of `like`; for `synthetic`, `count` of them.
 
     >>> public_samples("synthetic", torch.zeros(1, 1, 2, 2, dtype=torch.uint8), 3, Chance(0)).shape
     (3, 1, 2, 2)
@@ -50,7 +50,7 @@ def public_samples(name: str, like: torch.Tensor, count: int, chance: Chance) ->
 
 @lru_cache(maxsize=2)
 def loaded(name: str) -> Array:
-    """All inputs of a data set; kept, since they are asked for every round."""
+    """Return all inputs of a data set, cached because each round needs them."""
     return load(name).inputs
 
 
@@ -59,7 +59,7 @@ LOGITS = Phase("logits")
 
 @dataclass(frozen=True)
 class ServerState:
-    """The public samples asked for last, and the mean logits for them."""
+    """The last public samples, and the mean logits for them."""
 
     asked: Positions
     logits: Vector
@@ -146,7 +146,7 @@ class FedMD(Method[ServerState, ClientState]):
         return self.align if self.public == SYNTHETIC else len(loaded(self.public))
 
     def _asked(self, context: ServerContext) -> Positions:
-        """This round's public samples."""
+        """Return this round's public samples."""
         count = self._count()
         chosen = context.rng("public").choice(count, min(self.align, count), replace=False)
         return Positions(count, np.sort(chosen))
@@ -159,7 +159,7 @@ class FedMD(Method[ServerState, ClientState]):
 
 
 def _outputs(task: Task) -> int:
-    """How many numbers the model gives for a sample."""
+    """Return the number of outputs per sample."""
     return task.layout.tensors[-1].shape[0]
 
 

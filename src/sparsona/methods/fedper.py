@@ -19,5 +19,5 @@ class FedPer(SplitModel):
     head: int = option(1, "number of private layers at the end", ge=1)
 
     def shared(self, layout: Layout) -> Mask:
-        """The weights that are shared: the body."""
+        """Return the shared weights: the body."""
         return ~last_layers(layout, self.head)

@@ -22,7 +22,7 @@ from sparsona.training.local import Local
 
 @dataclass(frozen=True)
 class Prototypes:
-    """Predicts the class whose prototype is nearest to the input's embedding; by the net where there are none."""
+    """Predicts the class of the nearest prototype to the input's embedding; without prototypes, by the net."""
 
     weights: Vector
     prototypes: Array

@@ -28,7 +28,7 @@ class FedRep(SplitModel):
     new_epochs: int = option(10, "epochs that a new client trains its head; the body stays as it is", ge=1)
 
     def shared(self, layout: Layout) -> Mask:
-        """The weights that are shared: the body."""
+        """Return the shared weights: the body."""
         return ~last_layers(layout, self.head)
 
     def fit(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:

@@ -22,8 +22,8 @@ from sparsona.training.local import Local
 
 @dataclass(frozen=True)
 class ServerState:
-    """W, the residual A_s, the last broadcasts, how many there were, how many each client has applied, and what the
-    server's step remembers."""
+    """W, the residual A_s, the last broadcasts and their number, the number that each client has applied, and the
+    step's state."""
 
     weights: Vector
     residual: Vector
@@ -34,7 +34,7 @@ class ServerState:
 
 
 def held_by(state: ClientState, down: Message, layout: Layout) -> Vector:
-    """The client's model with the broadcasts that came now."""
+    """Return the client's model with the received broadcasts."""
     if "weights" in down:
         return down.vector("weights", layout.size)
     return sum((as_sparse(down.ternary(f"t{i}"), layout).dense() for i in range(len(down) - 1)), state.weights)

@@ -36,7 +36,7 @@ LONGEST = 2.0
 
 @dataclass(frozen=True)
 class ServerState:
-    """How far the model has moved from its start, what was not broadcast yet, and the momentum."""
+    """The model's movement from its start, the residual of the broadcast, and the momentum."""
 
     moved: Vector
     residual: Vector
@@ -45,7 +45,7 @@ class ServerState:
 
 @dataclass(frozen=True)
 class ClientState:
-    """What was not sent yet, and how far the model would have moved by the client's last reply alone."""
+    """The residual, and the model's movement by the client's last reply alone."""
 
     residual: Vector
     seen: Vector
@@ -107,7 +107,7 @@ class FedThin(Method[ServerState, ClientState]):
 
 
 def _cleared(moments: Moments, sent: Sparse) -> Moments:
-    """The server's memory without momentum where an entry was broadcast."""
+    """Clear the momentum of broadcast entries."""
     first = moments.first.copy()
     if len(first):
         first[sent.indices] = 0

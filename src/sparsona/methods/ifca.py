@@ -68,7 +68,7 @@ class IFCA(Method[ServerState, None]):
         return (self.clusters + 1) * task.layout.size + 4096
 
     def _best(self, down: Message, local: Local) -> tuple[int, Vector]:
-        """The cluster of the lowest training loss, the first of equals."""
+        """Return the cluster with the lowest training loss, the first of equals."""
         models = [down.vector(f"model{j}", local.layout.size) for j in range(self.clusters)]
         best = int(np.argmin(local.mean_losses(models)))
         return best, models[best]

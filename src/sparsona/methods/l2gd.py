@@ -69,7 +69,7 @@ class L2GD(Method[ServerState, ClientState]):
         return Queries(steps(steps=1) / self.p, once=math.ceil(steps(steps=20) / self.p))
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
-        """w_n after the steps towards the mean that stand at the beginning of this round."""
+        """Return w_n after the steps towards the mean at the beginning of this round."""
         mean = down.vector("mean", local.layout.size) if "mean" in down else local.task.initial
         if state.weights is None:
             return mean

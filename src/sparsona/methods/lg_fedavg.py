@@ -25,9 +25,9 @@ class LGFedAvg(SplitModel):
     top: int = option(2, "number of shared layers at the end (at most all but the first)", ge=1)
 
     def shared(self, layout: Layout) -> Mask:
-        """The weights that are shared: the last layers."""
+        """Return the shared weights: the last layers."""
         return last_layers(layout, min(self.top, len(layout.layers) - 1))
 
     def weight(self, reply: Message) -> float:
-        """All clients weigh the same."""
+        """Weigh all clients equally."""
         return 1.0

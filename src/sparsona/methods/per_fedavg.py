@@ -1,6 +1,6 @@
 """Per-FedAvg: Fallah, Mokhtari, Ozdaglar, "Personalized Federated Learning with Theoretical Guarantees: A
 Model-Agnostic Meta-Learning Approach", NeurIPS 2020. FedAvg of F_i(w) = f_i(w - alpha grad f_i(w)): the global model is
-a good place to take one step from, and a client uses what it becomes by that step."""
+a good start for one step, and a client uses the model after that step."""
 
 from dataclasses import dataclass, replace
 from typing import Literal

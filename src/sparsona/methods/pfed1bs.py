@@ -29,14 +29,14 @@ class Sketch:
     size: int
 
     def of(self, weights: Vector) -> Vector:
-        """Phi w."""
+        """Return Phi w."""
         padded = np.zeros_like(self.flips)
         padded[: self.size] = weights
         out: Vector = hadamard(padded * self.flips)[self.rows] / np.float32(len(self.rows) ** 0.5)
         return out
 
     def back(self, values: Vector) -> Vector:
-        """Phi^T u."""
+        """Return Phi^T u."""
         padded = np.zeros_like(self.flips)
         padded[self.rows] = values
         out: Vector = (hadamard(padded) * self.flips)[: self.size] / np.float32(len(self.rows) ** 0.5)
@@ -44,7 +44,7 @@ class Sketch:
 
 
 def hadamard(values: Vector) -> Vector:
-    """The Walsh-Hadamard transform of a power of two of numbers, not normalised, in n log n additions.
+    """Return the Walsh-Hadamard transform of n numbers, n a power of two, not normalised, in n log n additions.
 
     >>> hadamard(np.float32([1, 2, 3, 4]))
     array([10., -2., -4.,  0.], dtype=float32)
@@ -115,7 +115,7 @@ class PFed1BS(Method[ServerState, ClientState]):
         return Fit(ClientState(own), Message(signs=sent, examples=local.examples), own)
 
     def pull(self, w: Vector, v: Vector, sketch: Sketch) -> Vector:
-        """lam Phi^T (tanh(gamma Phi w) - v) + mu w, the gradient of the terms that are not the data's."""
+        """Return lam Phi^T (tanh(gamma Phi w) - v) + mu w, the gradient of the terms without data."""
         apart = np.tanh(np.float32(self.gamma) * sketch.of(w)) - v
         out: Vector = np.float32(self.lam) * sketch.back(apart) + np.float32(self.mu) * w
         return out
@@ -130,7 +130,7 @@ class PFed1BS(Method[ServerState, ClientState]):
         return state.own
 
     def sketch(self, task: Task) -> Sketch:
-        """The sketch that the server and all clients draw from the shared seed."""
+        """Return the sketch that the server and all clients draw from the shared seed."""
         return _drawn(int(task.chance.rng("sketch").integers(2**32)), task.layout.size, self._count(task))
 
     def _count(self, task: Task) -> int:
@@ -138,5 +138,5 @@ class PFed1BS(Method[ServerState, ClientState]):
 
 
 def _signs(positions: Positions) -> Vector:
-    """1 at the positions and -1 elsewhere."""
+    """Return 1 at the positions and -1 elsewhere."""
     return np.where(positions.mask(), np.float32(1), np.float32(-1))

@@ -1,7 +1,7 @@
 """FedMask: Li, Sun, Li, Pu, Li, Chen, "FedMask: Joint Computation and Communication-Efficient Personalized Federated
-Learning via Heterogeneous Masks", SenSys 2021. All share one model that is never trained; a client learns which of the
-weights of its last layers to use, and only bits travel. The original code is not public: what is not in the abstract
-is our choice, and said here."""
+Learning via Heterogeneous Masks", SenSys 2021. All clients share one model that is never trained; each learns which
+weights of its last layers to use, and only bits travel. The original code is not public: details beyond the abstract
+are our choice, and documented here."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -25,14 +25,14 @@ from sparsona.training.local import Local
 
 @dataclass(frozen=True)
 class ServerState:
-    """Each client's last mask, a bit a weight."""
+    """Each client's last mask, one bit per weight."""
 
     masks: ByClient[Bits]
 
 
 @dataclass(frozen=True)
 class ClientState:
-    """A score for every weight that may be masked, and the weights that survived the one pruning; none: not yet."""
+    """A score per maskable weight, and the weights that survived the pruning; empty before it."""
 
     scores: Vector
     alive: Bits | None = None
@@ -116,7 +116,7 @@ class FedMask(Method[ServerState, ClientState]):
 
 
 def agreed(masks: Iterable[Mask], own: Mask | None) -> Mask:
-    """The majority where two or more masks have a weight, elsewhere the client's own bit; for a newcomer the majority.
+    """Return the majority where two or more masks have a weight, else the own bit; for a new client the majority.
 
     >>> a, b, c = (np.array(m, bool) for m in ([1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]))
     >>> agreed([a, b, c], own=c)
@@ -131,7 +131,7 @@ def agreed(masks: Iterable[Mask], own: Mask | None) -> Mask:
 
 
 def _unit(weights: Vector, layout: Layout) -> Vector:
-    """The root mean square of each tensor's weights, for every one of them."""
+    """Return per weight the root mean square of its tensor."""
     out = np.ones(layout.size, np.float32)
     for tensor in layout.tensors:
         out[tensor.slice] = max(float(np.sqrt(np.square(weights[tensor.slice], dtype=np.float64).mean())), 1e-12)

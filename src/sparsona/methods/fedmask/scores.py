@@ -1,4 +1,4 @@
-"""A score for every weight, and the mask that it makes: what a client of FedMask learns."""
+"""FedMask's trained scores: one per weight, which make the mask."""
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from sparsona.training.vector import FlatModule
 
 
 class MaskScores(WeightTransform):
-    """Trains a score for every weight of `region`; the weight counts where its score is not negative and it is alive.
+    """Trains one score per weight of `region`; a weight is active if its score is not negative and it is alive.
 
     The mask is [sigmoid(score) >= 1/2]; its gradient goes straight through to the sigmoid. A weight counts in the
     gradient of its score in the given `unit`, so that one rate fits layers of any width.

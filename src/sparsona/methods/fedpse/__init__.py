@@ -1,6 +1,6 @@
 """FedPSE: "Personalized Sparsification with Element-wise Aggregation for Federated Learning". Clients send the largest
-entries of their updates and keep the rest for later (UPS); the server averages each entry over those who sent it (EWA)
-and gives each client the entries that suit it (DPS). A client's model is its start plus all that it was sent."""
+entries of their updates and keep the others for later (UPS); the server averages each entry over its senders (EWA)
+and sends each client the entries that suit it (DPS). A client's model is its start plus all received updates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,8 +25,8 @@ from sparsona.options import option
 from sparsona.training.local import Local
 
 ENTRY, HELD = 12, 2**25
-"""The bytes of an entry of an update, and of all updates that the server holds between its two passes over them. What
-takes more is decoded in both."""
+"""Bytes per entry of an update, and limit of the updates held between the server's two passes; a larger set is decoded
+twice."""
 
 
 @METHODS.add
@@ -90,7 +90,7 @@ class FedPSE(Method[ServerState, ClientState]):
         return ServerState(same.added_to(server.weights), owed, distance, moments)
 
     def chosen(self, vector: Vector, places: IndexSet, layout: Layout) -> Sparse:
-        """What travels of a vector: its entries at these places, rounded."""
+        """Return the sent part of a vector: its rounded entries at these places."""
         return rounded(Sparse.take(vector, places), layout.lengths, self.values)
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:

@@ -1,4 +1,4 @@
-"""What FedPSE's server remembers and has for each client, and what a client makes of it."""
+"""FedPSE's server state: the pending update of each client."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from sparsona.ops.packed import Packed, with_added
 
 @dataclass(frozen=True)
 class Owed:
-    """The next update of each client, and what was common to the rounds that a client misses while it trains.
+    """The next update of each client, and the common updates of rounds that a training client misses.
 
-    An update is for a client whose reply never counts: it goes back to where it was, and has all that was common since
-    in its next one. Only a client whose late reply counts needs what it missed beside its new choice.
+    A client whose reply never counts returns to its old state, and its next update has all common updates since. A
+    client whose late reply counts needs the missed common updates besides its new choice.
     """
 
     updates: ByClient[Packed] = field(default_factory=ByClient)
     missed: ByClient[Packed] = field(default_factory=ByClient)
 
     def broadcast(self, common: Packed, training: Iterable[ClientId]) -> Owed:
-        """With the common choice of a round for everyone; clients that are `training` get it when they are back.
+        """Return the state with a round's common choice for all clients; `training` clients get it later.
 
-        A client that trains no more has missed nothing: either its reply counted, or its update holds it all.
+        A client that is no longer training has missed nothing: its reply counted, or its update holds everything.
         """
         updates = {client: update.plus(common) for client, update in self.updates.items()}
         missed = {k: self.missed[k].plus(common) if k in self.missed else common for k in training}
         return Owed(ByClient(updates), ByClient(missed))
 
     def given(self, chosen: Mapping[ClientId, Packed], before: Owed, late: Collection[ClientId]) -> Owed:
-        """With the choice of the clients that answered, and what the `late` ones had missed `before` this round."""
+        """Return the state with the choices of the answering clients, plus what `late` ones missed `before`."""
         missed = {k: before.missed[k] for k in late if k in before.missed}
         new = {k: own.plus(missed[k]) if k in missed else own for k, own in chosen.items()}
         return Owed(self.updates | new, self.missed.without(new.keys()))
@@ -42,8 +42,7 @@ class Owed:
 
 @dataclass(frozen=True)
 class ServerState:
-    """A model W_s for newcomers, what each client gets next, its last correlation distance d, and what the server's
-    step remembers."""
+    """A model W_s for new clients, each client's next update and last correlation distance d, and the step's state."""
 
     weights: Vector
     owed: Owed
@@ -52,7 +51,7 @@ class ServerState:
 
 
 def held_by(state: ClientState, down: Message, size: int) -> Vector:
-    """The client's model with what it was sent now."""
+    """Return the client's model after this downlink."""
     if "update" in down:
         return with_added(state.weights, down.sparse("update", size))
     return down.vector("weights", size) if "weights" in down else state.weights

@@ -39,7 +39,7 @@ class ServerState:
 
 @dataclass(frozen=True)
 class ClientState:
-    """What was not sent yet."""
+    """The residual of error feedback."""
 
     residual: Vector
 
@@ -123,12 +123,12 @@ def _update(message: Message, layout: Layout) -> Sparse:
 
 
 def _divergence(start: Vector, trained: Vector, layout: Layout) -> float:
-    """How far training went, relative to the weights, over the tensors that have structures."""
+    """Return the relative change of the weights over the tensors that have structures."""
     tables = [t.slice for t in layout.tensors if len(t.shape) >= 2]
     ratios = (np.abs(trained[s] - start[s]).sum() / max(np.abs(trained[s]).sum(), 1e-12) for s in tables)
     return math.sqrt(sum(map(float, ratios)))
 
 
 def _significance(sent: Sparse, start: Vector, layout: Layout) -> float:
-    """How large the sum of what is sent is against the sum of the weights."""
+    """Return the sum of the sent entries relative to the sum of the weights."""
     return math.sqrt(abs(float(sent.values.sum()) / (float(start.sum()) or 1e-12)))

@@ -16,11 +16,11 @@ from sparsona.message import Mask, Vector
 
 Sums = npt.NDArray[np.float64]
 Rule = Callable[[Sums, Sums], tuple[Mask, Mask]]
-"""Of the magnitudes of rows and of columns to the rows and the columns that are kept."""
+"""Maps the magnitudes of rows and of columns to the kept ones."""
 
 
 def above(threshold: float) -> Rule:
-    """Keep what sums to the threshold or more.
+    """Keep structures whose sum reaches the threshold.
 
     >>> above(3.0)(np.array([2.0, 3.0]), np.array([5.0, 1.0]))
     (array([False,  True]), array([ True, False]))
@@ -53,7 +53,7 @@ def share(sparsity: float) -> Rule:
 
 
 def keep_structures(update: Vector, layout: Layout, rule: Rule) -> Mask:
-    """The structures that `rule` keeps: for each table its rows, then its columns."""
+    """Return the structures that `rule` keeps: for each table its rows, then its columns."""
     found: list[Mask] = []
     for tensor in _tables(layout):
         cells = np.abs(update[tensor.slice].astype(np.float64)).reshape(*tensor.shape[:2], -1).sum(2)
@@ -62,7 +62,7 @@ def keep_structures(update: Vector, layout: Layout, rule: Rule) -> Mask:
 
 
 def structures(layout: Layout) -> int:
-    """How many structures there are.
+    """Return the number of structures.
 
     >>> from torch import nn
     >>> structures(Layout.of(nn.Conv2d(2, 3, 5)))
@@ -72,7 +72,7 @@ def structures(layout: Layout) -> int:
 
 
 def sent_entries(kept: Mask, layout: Layout) -> Mask:
-    """The entries of the vector that are sent when these structures are kept.
+    """Return the mask of the sent entries, given the kept structures.
 
     >>> from torch import nn
     >>> sent_entries(np.array([True, False, True, False]), Layout.of(nn.Linear(2, 2)))

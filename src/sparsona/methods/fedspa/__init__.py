@@ -43,7 +43,7 @@ class FedSpa(Masked):
     newcomer: Literal["initial", "majority"] = option("initial", "mask of a client that joins after training")
 
     def first_mask(self, task: Task, client: ClientId) -> Mask:
-        """A client's mask before its first search; it follows from the seed."""
+        """Return a client's mask before its first search, which follows from the seed."""
         owner = "" if self.same_init else client
         return _first_mask(task.layout, task.chance, owner, self.density, self.init == "uniform", self.mask_1d)
 
@@ -59,7 +59,7 @@ class FedSpa(Masked):
         return self._turn(state, down, local, annealed(self.alpha, local.round, local.task.rounds))
 
     def adapt(self, state: ClientState, down: Message, local: Local) -> Fit[ClientState]:
-        """A new client's one mask search is as bold as the others' first."""
+        """Search a new client's mask once, at the rate of the others' first search."""
         return self._turn(state, down, local, self.alpha)
 
     def _turn(self, state: ClientState, down: Message, local: Local, rate: float) -> Fit[ClientState]:
@@ -75,9 +75,9 @@ class FedSpa(Masked):
         return Queries(steps() + (self.search == "dst" and self.regrow == "gradient"))
 
     def next_mask(self, mask: Mask, trained: Vector, rate: float, local: Local) -> Mask:
-        """Tensor by tensor, a share `rate` of the active weights gives way to the inactive ones that want most to move.
+        """Replace, per tensor, a share `rate` of the active weights by the inactive ones with the largest gradients.
 
-        Nothing is set to zero: what has grown meets the server's weights in the next downlink.
+        Nothing is set to zero: new weights get the server's values in the next downlink.
         """
         if rate == 0:
             return mask

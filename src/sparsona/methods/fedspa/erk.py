@@ -1,4 +1,4 @@
-"""How dense each tensor of a sparse model is: the Erdos-Renyi kernel of Evci et al., RigL, ICML 2020."""
+"""The density of each tensor of a sparse model: the Erdos-Renyi kernel of Evci et al., RigL, ICML 2020."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sparsona.layout import Layout
 
 
 def erk(shapes: Sequence[tuple[int, ...]], density: float) -> list[float]:
-    """The densities of tensors of these shapes that keep a share `density` of all their entries.
+    """Return densities of tensors of these shapes that keep a share `density` of all entries.
 
     A tensor's density is proportional to (sum of its dimensions) / (their product), so that small tensors stay
     denser; what would have to be denser than 1 is dense, and the others share the rest.
@@ -33,9 +33,9 @@ def erk(shapes: Sequence[tuple[int, ...]], density: float) -> list[float]:
 
 
 def active_counts(layout: Layout, density: float, *, uniform: bool = False, mask_1d: bool = True) -> list[int]:
-    """How many entries of each tensor of `layout` are active: by ERK, or one `density` for all.
+    """Return the number of active entries per tensor: by ERK, or one `density` for all.
 
-    Without `mask_1d` biases and norms are dense, too, and only the others have a share `density` to spend.
+    Without `mask_1d` biases and norms are dense, and the share `density` is for the other tensors.
     """
     masked = [t for t in layout.tensors if mask_1d or len(t.shape) > 1]
     shares = [density] * len(masked) if uniform else erk([t.shape for t in masked], density)

@@ -85,7 +85,7 @@ class HeteroFL(Method[ServerState, None]):
         return scatter(mask, down.vector("weights", int(mask.sum())))
 
     def _used(self, weights: Vector, local: Local) -> Vector:
-        """The net as it is tested, as plain weights: scaled, and without those that lead to labels not its own."""
+        """Return the tested weights: scaled, and without weights that lead to other clients' labels."""
         out, labels = weights * self._factors(local), self._labels(local)
         return out if labels is None or self.test_labels == "all" else out * output_rows(local.layout, labels)
 
@@ -102,7 +102,7 @@ class HeteroFL(Method[ServerState, None]):
         return np.bincount(local.countable_targets(), minlength=classes) > 0 if self.own_labels and classes else None
 
     def _factors(self, local: Local) -> Vector:
-        """1 / rate for the hidden layers, 1 for the head."""
+        """Return 1 / rate for the hidden layers, 1 for the head."""
         rate = self._rate(local.client, local.task) if self.scaler else 1.0
         out = np.ones(local.layout.size, np.float32)
         for tensor in local.layout.tensors:

@@ -15,9 +15,9 @@ from sparsona.training.vector import FlatModule
 
 
 class Narrow(WeightTransform):
-    """Runs the weights of `mask`, times `factors`, in a really smaller net where the module is a chain of layers.
+    """Runs the weights of `mask`, times `factors`, in a smaller net if the module is a chain of layers.
 
-    `labels` are the outputs that the client has samples of; the others count as 0 in its loss.
+    `labels` are the outputs with samples at the client; the others count as 0 in its loss.
     """
 
     def __init__(self, mask: Mask, factors: Vector, labels: Mask | None) -> None:
@@ -64,7 +64,7 @@ class Narrow(WeightTransform):
 
 
 def narrow(layout: Layout, rate: float) -> Mask:
-    """The weights of the net whose hidden layers have the first ceil(rate * width) channels; outputs are all there.
+    """Return the weights of the net whose hidden layers have the first ceil(rate * width) channels, with all outputs.
 
     >>> from torch import nn
     >>> mask = narrow(Layout.of(nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))), 0.5)
@@ -92,7 +92,7 @@ def narrow(layout: Layout, rate: float) -> Mask:
 
 
 def output_rows(layout: Layout, rows: Mask) -> Mask:
-    """All weights but those of the head that lead to outputs outside `rows`."""
+    """Return all weights but those of the head for outputs outside `rows`."""
     out = np.ones(layout.size, np.bool_)
     for tensor in layout.tensors:
         if tensor.name.rpartition(".")[0] == layout.layers[-1]:

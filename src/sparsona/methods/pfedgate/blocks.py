@@ -61,7 +61,7 @@ class Cut:
 
     @classmethod
     def of(cls, layout: Layout, count: int, first_share: float | None = None, by_channel: bool = False) -> Cut:
-        """`count` blocks a tensor; of equal sizes unless the first one's share is given, or of whole output channels.
+        """Cut each tensor into `count` blocks: equal ones, a first one of `first_share`, or whole output channels.
 
         >>> from torch import nn
         >>> Cut.of(Layout.of(nn.Linear(4, 2)), 4).bounds
@@ -90,26 +90,26 @@ class Cut:
 
     @cached_property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """The lengths of the blocks."""
+        """Return the lengths of the blocks."""
         bounds = np.array(self.bounds, np.int64)
         return bounds[1:] - bounds[:-1]
 
     def span(self, block: int) -> slice:
-        """The place of a block in the vector."""
+        """Return the place of a block in the vector."""
         return slice(self.bounds[block], self.bounds[block + 1])
 
     def mask(self, kept: Mask) -> Mask:
-        """The weights of the kept blocks."""
+        """Return the mask of the kept blocks."""
         return np.repeat(kept, self.sizes)
 
     def take(self, vector: Vector, kept: Mask) -> Blocks:
-        """The kept blocks of `vector`, to be sent."""
+        """Return the kept blocks of `vector`, to be sent."""
         chosen = np.flatnonzero(kept)
         parts = [vector[self.span(int(b))] for b in chosen]
         return Blocks(len(self), chosen, np.concatenate(parts) if parts else np.zeros(0, np.float32))
 
     def spread(self, part: Blocks) -> list[tuple[slice, Vector]]:
-        """The spans of the blocks that arrived and their values; a part that does not fit is refused."""
+        """Return the spans of received blocks and their values; refuse a part that does not fit."""
         sizes = self.sizes[part.kept] if part.count == len(self) else np.zeros(0, np.int64)
         if part.count != len(self) or int(sizes.sum()) != len(part.values):
             raise WireError(
@@ -120,7 +120,7 @@ class Cut:
 
 
 def blockwise_mean(cut: Cut, replies: Iterable[tuple[float, Blocks]]) -> Vector:
-    """The mean of each block by weights, over those who sent it; 0 where nobody did. One pass, summed in float64.
+    """Return the weighted mean of each block over its senders; 0 without any. One pass, summed in float64.
 
     >>> cut = Cut((0, 1, 2), (True, False), (True, True), (False, False))
     >>> blockwise_mean(cut, [(1, Blocks(2, np.array([0]), np.array([4.0]))), (3, Blocks(2, [0, 1], [8.0, 5.0]))])

@@ -1,4 +1,4 @@
-"""An update whose entries are made equal in runs and rounded to few levels, so that it takes few bits."""
+"""Fuse an update's entries into equal runs and round them to few levels, so that it takes few bits."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,9 +13,9 @@ from sparsona.training.local import Local
 
 
 def to_levels(values: Vector, levels: int, sizes: Sequence[int] | None = None) -> Vector:
-    """`values` with each replaced by the nearest of at most `levels` means; by tensor, where `sizes` are given.
+    """Replace each value by the nearest of at most `levels` means, per tensor if `sizes` are given.
 
-    Lloyd's iterations, at most 50; a mean that nothing is near to is dropped. Equal values stay equal, so runs do not
+    Lloyd's algorithm with at most 50 iterations; an unused mean is dropped. Equal values stay equal, so runs do not
     break.
 
     >>> to_levels(np.array([0, 1, 10, 11, 12], np.float32), 2)
@@ -43,11 +43,10 @@ def to_levels(values: Vector, levels: int, sizes: Sequence[int] | None = None) -
 
 
 def _spread(points: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], levels: int) -> npt.NDArray[np.float64]:
-    """Where the means start: as dense as the cube root of the numbers' density, which is best for many levels (Panter
-    and Dite 1951).
+    """Return the initial means, as dense as the cube root of the numbers' density (Panter and Dite 1951).
 
-    From the quantiles, which are as dense as the numbers, Lloyd ends with most levels where the numbers crowd: twice
-    the error with 32 levels of an update, for more bytes, since all levels are then about equally frequent.
+    This is best for many levels. From the quantiles, Lloyd's algorithm ends with most levels where the numbers crowd:
+    twice the error with 32 levels, and more bytes, because all levels are then about equally frequent.
     """
     between = (counts[1:] + counts[:-1]) / 2
     mass = np.concatenate([[0.0], np.cumsum(np.cbrt(between * np.square(np.diff(points))))])
@@ -56,7 +55,7 @@ def _spread(points: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], leve
 
 
 def clustered(g: Vector, sizes: Sequence[int], gamma: float, pinned: bool = True, levels: int = 0) -> Levels:
-    """P_gamma(g) by tensor, rounded to `levels` a tensor (0: not).
+    """Return P_gamma(g) by tensor, rounded to `levels` per tensor (0: not).
 
     >>> clustered(np.array([1, 1.2, -0.9, -1.1, 0.1], np.float32), (5,), 0.5, levels=2).values
     array([ 0.85      ,  0.85      , -0.33333334, -0.33333334, -0.33333334],
@@ -69,7 +68,7 @@ def clustered(g: Vector, sizes: Sequence[int], gamma: float, pinned: bool = True
 
 
 def step_of(y: Vector, local: Local, eta: float, rate: float | None) -> tuple[Vector, Vector]:
-    """A client's model after its turn from `y`, and the direction g of the step: the model is y - `eta` * g.
+    """Return a client's model after its turn from `y`, and the direction g: the model is y - `eta` * g.
 
     With a learning `rate` it trains by its config; without, it takes one step along the gradient of one batch.
     """
@@ -81,8 +80,9 @@ def step_of(y: Vector, local: Local, eta: float, rate: float | None) -> tuple[Ve
 
 
 def typical(g: Vector) -> float:
-    """median |g| * sqrt(d) over the entries that are not zero: a gamma of this size fuses much of a gradient, whatever
-    its units. (Inputs that are mostly zero, such as categories, have gradients that are, too: their median is nothing.)
+    """Return median |g| * sqrt(d) over the non-zero entries: a gamma of this size fuses much of any gradient.
+
+    Zeros are left out, because inputs that are mostly zero, such as categories, have such gradients, too.
 
     >>> typical(np.array([1, 0, -2, 0, 0, 3, 0, 0, 2], np.float32))
     4.0
@@ -92,7 +92,7 @@ def typical(g: Vector) -> float:
 
 
 def slowed(decay: str, round: int) -> float:
-    """1/sqrt(t) if `decay` is "sqrt", else 1; t counts from 1, `round` from 0.
+    """Return 1/sqrt(t) if `decay` is "sqrt", else 1; t counts from 1, `round` from 0.
 
     >>> slowed("sqrt", 3), slowed("none", 3)
     (0.5, 1.0)

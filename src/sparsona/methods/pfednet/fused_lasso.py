@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.floating[Any]]
 
 
 def fused_lasso(g: Floats, gamma: float, pinned: bool = True, sizes: Sequence[int] | None = None) -> Floats:
-    """argmin over u of 1/2 |u - g|^2 + gamma * sum |u_i - u_(i+1)|; in each of the tensors of `sizes` by itself.
+    """Return argmin over u of 1/2 |u - g|^2 + gamma * sum |u_i - u_(i+1)|, per tensor of `sizes`.
 
     `pinned` adds gamma * |u_d|, as if a zero followed: the paper's Lambda. Otherwise the sum of g is kept. Computed in
     float64, returned in the type of `g`; fused entries are equal to the bit, and gamma = 0 returns `g` itself.
@@ -39,7 +39,7 @@ def fused_lasso(g: Floats, gamma: float, pinned: bool = True, sizes: Sequence[in
 
 
 def runs(u: Floats, sizes: Sequence[int] | None = None) -> int:
-    """How many stretches of equal entries there are; a tensor's end ends one.
+    """Return the number of runs of equal entries; a tensor's end ends one.
 
     >>> runs(np.array([1.0, 1.0, 2.0, 1.0])), runs(np.array([1.0, 1.0, 1.0]), sizes=(2, 1))
     (3, 2)

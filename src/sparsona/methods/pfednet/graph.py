@@ -1,4 +1,4 @@
-"""Who is like whom: the similarity network of clients, from one sketch each."""
+"""The similarity network of clients, from one sketch each."""
 
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -12,14 +12,14 @@ from sklearn.metrics.pairwise import paired_distances
 Edges: TypeAlias = npt.NDArray[np.int32]
 Weights: TypeAlias = npt.NDArray[np.float32]
 Table: TypeAlias = npt.NDArray[np.float32]
-"""A row a client."""
+"""One row per client."""
 Metric: TypeAlias = Literal["euclidean", "manhattan"]
 Places: TypeAlias = npt.NDArray[np.intp]
 
 WHOLE = 4096
-"""Nodes whose distances are one matrix. Of more, a block of rows is made at a time."""
+"""Limit of nodes for one distance matrix; beyond, it is made in blocks of rows."""
 BLOCK = 2**22
-"""Distances of a block."""
+"""Distances per block."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Graph:
         return np.concatenate([i[j == node], j[i == node]])
 
     def incidence(self) -> Any:
-        """The matrix Q, nodes by edges and sparse: +1 at i and -1 at j in the column of each edge.
+        """Return the sparse matrix Q, nodes by edges: +1 at i and -1 at j in the column of each edge.
 
         >>> knn_graph(np.array([[0.0], [1.0], [5.0]]), 1).incidence().toarray()
         array([[ 1.,  0.],
@@ -52,9 +52,9 @@ class Graph:
 
 
 def knn_graph(sketches: npt.NDArray[Any], k: int, metric: Metric = "euclidean", weighted: bool = False) -> Graph:
-    """An edge wherever one of the two is among the `k` nearest of the other; with `k` >= the others, all edges.
+    """Return the graph with an edge if one node is among the `k` nearest of the other.
 
-    Of equally near ones the first count. The weights are all 1, or with `weighted` exp(-d^2 / 2s^2) of the distance d,
+    Of equally near nodes the first count. The weights are all 1, or with `weighted` exp(-d^2 / 2s^2) of the distance d,
     s being the median distance, scaled to a mean of 1.
 
     >>> knn_graph(np.array([[0.0], [1.0], [5.0], [7.0]]), 1).edges.tolist()
@@ -77,7 +77,7 @@ def knn_graph(sketches: npt.NDArray[Any], k: int, metric: Metric = "euclidean", 
 
 
 def _nearest(points: npt.NDArray[np.float64], k: int, metric: Metric) -> Places:
-    """The `k` nearest others of each point."""
+    """Return the `k` nearest others of each point."""
     distances = pairwise_distances(points, metric=metric)
     np.fill_diagonal(distances, np.inf)
     found: Places = np.argsort(distances, axis=1, kind="stable")[:, :k]
@@ -85,7 +85,7 @@ def _nearest(points: npt.NDArray[np.float64], k: int, metric: Metric) -> Places:
 
 
 def _nearest_in_blocks(points: npt.NDArray[np.float64], k: int, metric: Metric) -> Places:
-    """The same for many points. Equal ones have equal neighbours, so each place is looked at once.
+    """Return the same for many points; equal points have equal neighbours and are searched once.
 
     >>> points = np.random.default_rng(0).integers(0, 4, (200, 3)).astype(np.float64)
     >>> bool((_nearest(points, 5, "manhattan") == _nearest_in_blocks(points, 5, "manhattan")).all())

@@ -1,4 +1,4 @@
-"""A model made of what is shared and what is personal: y = A x + B z, A and B choosing coordinates."""
+"""A model with a shared and a personal part: y = A x + B z, where A and B choose coordinates."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -40,14 +40,14 @@ class ComponentMixture:
             raise InputError(f"coordinate {int(np.argmax(uses))} is shared and personal: only all may be both")
 
     def model(self, x: Vector, z: Vector) -> Vector:
-        """A x + B z."""
+        """Return A x + B z."""
         out = np.zeros(self.size, np.float32)
         out[self.shared] = x
         out[self.own] += z
         return out
 
     def start(self, initial: Vector) -> tuple[Vector, Vector]:
-        """The x and z whose model is `initial`; where both have a coordinate, x has it and z is 0.
+        """Return x and z whose model is `initial`; a coordinate of both is in x, with 0 in z.
 
         >>> ComponentMixture(1, np.array([0]), np.array([0])).start(np.array([4], np.float32))
         (array([4.], dtype=float32), array([0.], dtype=float32))
@@ -57,10 +57,10 @@ class ComponentMixture:
 
 
 def mixture_of(kind: Kind, layout: Layout, own: str | float = "") -> ComponentMixture:
-    """The mixture for a model of this `layout`.
+    """Return the mixture for a model of this `layout`.
 
-    In a `split`, personal are the layers or tensors that `own` names (joined by +), or as many of the last tensors as
-    come nearest to `own` as a share of all parameters; without either the last layer.
+    In a `split`, the personal part are the layers or tensors that `own` names (joined by +), or the last tensors whose
+    share of all parameters is nearest to `own`; by default the last layer.
 
     >>> from torch import nn
     >>> layout = Layout.of(nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 2)))

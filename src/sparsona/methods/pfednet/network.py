@@ -1,4 +1,4 @@
-"""The similarity network as it grows: who is known, by which sketch, and who is like whom."""
+"""The growing similarity network: known clients, their sketches, and their graph."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparsona.methods.pfednet.graph import Graph, Metric, Table, knn_graph
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Clients in the order in which they came, a row of `sketches` each, and their graph."""
+    """Clients in the order of joining, one row of `sketches` each, and their graph."""
 
     clients: tuple[str, ...]
     sketches: Table
@@ -23,16 +23,16 @@ class Network:
 
     @classmethod
     def empty(cls, size: int) -> Network:
-        """Nobody yet; sketches will be of `size` numbers."""
+        """Return a network without clients, for sketches of `size` numbers."""
         none = np.zeros((0, size), np.float32)
         return cls((), none, knn_graph(none, 1))
 
     def row(self, client: str) -> int | None:
-        """Where a client's rows stand, if it is known."""
+        """Return the row of a client, if it is known."""
         return self._rows.get(client)
 
     def rows(self, clients: Iterable[str]) -> list[int]:
-        """Where the rows of these known clients stand."""
+        """Return the rows of these known clients."""
         return [self._rows[client] for client in clients]
 
     @cached_property
@@ -40,7 +40,7 @@ class Network:
         return {client: row for row, client in enumerate(self.clients)}
 
     def joined(self, news: Mapping[str, Vector], k: int, metric: Metric, weighted: bool) -> Network:
-        """With new clients and their sketches; the graph is made anew.
+        """Return the network with new clients and their sketches, and a new graph.
 
         >>> network = Network.empty(1).joined({"a": np.zeros(1), "b": np.ones(1)}, 1, "euclidean", False)
         >>> network.clients, network.graph.edges.tolist()
@@ -52,12 +52,12 @@ class Network:
         return Network((*self.clients, *news), sketches, knn_graph(sketches, k, metric, weighted))
 
     def artefact(self) -> ClientGraph:
-        """The network without its sketches, which stay on the server."""
+        """Return the network without its sketches, which stay on the server."""
         edges = tuple((int(i), int(j)) for i, j in self.graph.edges)
         return ClientGraph(self.clients, edges, tuple(float(w) for w in self.graph.weights))
 
     def rows_of(self, z: Table, first: Vector) -> Table:
-        """`z` with a row for everybody: a new client's is the mean of its neighbours' rows, or of all, or `first`.
+        """Return `z` with a row per client: a new one is the mean of its neighbours' rows, or of all, or `first`.
 
         >>> network = Network.empty(1).joined({"a": np.zeros(1), "b": np.ones(1)}, 1, "euclidean", False)
         >>> network.rows_of(np.array([[5, 7]], np.float32), np.zeros(2, np.float32))

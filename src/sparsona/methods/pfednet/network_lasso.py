@@ -24,9 +24,9 @@ Ints: TypeAlias = npt.NDArray[np.int32]
 Doubles: TypeAlias = npt.NDArray[np.float64]
 
 TILE = 1024
-"""How many coordinates go through a sweep together: what fits into a core's cache with a thousand clients."""
+"""Coordinates per sweep, which fit into a core's cache with a thousand clients."""
 KEPT = 4
-"""How many graphs' factors are kept: those of the runs that take turns in a process, each with a graph and a rho."""
+"""Cached factorisations: runs that alternate in a process have one graph and rho each."""
 
 
 def network_prox(
@@ -40,12 +40,12 @@ def network_prox(
     iterations: int = 100,
     tolerance: float = 1e-4,
 ) -> tuple[Rows, Rows]:
-    """argmin over Z of 1/2 |Z - B|^2 + strength * sum over edges of weight * |z_i - z_j|_p, and where ADMM stood.
+    """Return argmin over Z of 1/2 |Z - B|^2 + strength * sum over edges of weight * |z_i - z_j|_p, and ADMM's state.
 
-    A row of `b` is a node. `rho` is ADMM's penalty (times the step size, in the paper's terms): it decides how fast,
-    not where to. The second result is W + (Moreau's rest of W) for every edge, from which W and the multipliers follow;
-    given as `start` it makes the next problem on this graph begin where this one ended. Stops when both residuals are
-    within `tolerance`, absolutely by entry and relatively, or after `iterations`.
+    A row of `b` is a node. `rho` is ADMM's penalty (times the step size, in the paper's terms): it changes the speed,
+    not the solution. The state is W + (Moreau's rest of W) for every edge, from which W and the multipliers follow; as
+    `start` it warm-starts the next problem on this graph. It stops when both residuals are within `tolerance`,
+    absolutely per entry and relatively, or after `iterations`.
 
     >>> b = np.array([[0.0], [1.0], [9.0]])
     >>> network_prox(b, Graph(3, np.array([[0, 1], [1, 2]]), np.ones(2)), 1.0, tolerance=1e-9)[0].round(4).ravel()
@@ -84,7 +84,7 @@ def network_prox(
 
 @lru_cache(maxsize=KEPT)
 def _solver(nodes: int, edges: bytes, rho: float) -> _Solver:
-    """Factorised once for a graph and a rho, whatever the step size."""
+    """Return the solver, factorised once per graph and rho."""
     pairs = np.frombuffer(edges, np.int32).reshape(-1, 2)
     return _Solver(Graph(nodes, pairs, np.ones(len(pairs), np.float32)).incidence(), rho)
 
@@ -141,7 +141,7 @@ def _backward(starts: Ints, rows: Ints, values: Doubles, x: Rows) -> None:
 
 @compiled
 def _scale(a: Rows, tau: float, p: int) -> float:
-    """The one number by which the prox of a row acts: threshold (p = 1), factor (2) or bound (0: infinity)."""
+    """Return the number of a row's prox: threshold (p = 1), factor (2) or bound (0: infinity)."""
     if p == 1:
         return tau
     total = 0.0

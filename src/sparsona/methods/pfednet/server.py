@@ -1,4 +1,4 @@
-"""What pFedNet's server holds, and how updates move it."""
+"""pFedNet's server state, and its steps."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sparsona.methods.pfednet.mixture import ComponentMixture
 from sparsona.methods.pfednet.network import Network
 
 Prox: TypeAlias = Callable[..., tuple[Table, Table]]
-"""Z, the graph and, as `start`, where ADMM stood give a new Z, and where it stands now."""
+"""Maps Z, the graph and ADMM's state as `start` to a new Z and state."""
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """Who is like whom, x, Z (a row a client), and where ADMM stood (a row an edge). `still`: nothing has moved yet."""
+    """The network, x, Z (one row per client), and ADMM's state (one row per edge). `still`: nothing has moved yet."""
 
     network: Network
     x: Vector
@@ -31,7 +31,7 @@ class ServerState:
     def joined(
         self, news: Mapping[ClientId, Vector], k: int, metric: Metric, weighted: bool, first: Vector
     ) -> ServerState:
-        """With new clients and their sketches: the graph is made anew, and ADMM starts anew. `first` is the first z."""
+        """Return the state with new clients and sketches, a new graph and a fresh ADMM; `first` is the first z."""
         network = self.network.joined(news, k, metric, weighted)
         admm = self.admm[:0] if news else self.admm
         return replace(self, network=network, z=network.rows_of(self.z, first), admm=admm)
@@ -44,8 +44,9 @@ class ServerState:
         own: float,
         prox: Prox,
     ) -> ServerState:
-        """After a step of x by `eta`, and of the rows of Z by `own`, along updates that count by their weights. Where
-        there are none, nothing moves."""
+        """Return the state after a step of x by `eta` and of Z's rows by `own` along the weighted updates.
+
+        Without updates, nothing moves."""
         if not replies:
             return self
         weight = np.array([count for count, _ in replies.values()], np.float32)
