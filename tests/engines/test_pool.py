@@ -32,7 +32,6 @@ from sparsona.errors import Diverged, InputError, SparsonaError, WireError
 from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.federation.rounds import Rounds
-from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
 from sparsona.methods import METHODS
 from sparsona.methods.fedavg import FedAvg
@@ -61,59 +60,56 @@ def test_every_method_gives_the_same_bits_with_any_number_of_workers(workers: Wo
             assert found.rounds == reference.rounds, f"{name}: bytes and scores, {number} workers"
 
 
-def test_a_run_without_a_folder_leaves_only_the_references_that_are_still_needed(
-    workers: WorkerPool[JobGroup], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    setup = tiny_setup(METHODS.get("spfl")(), clients=3, rounds=6)
-    engine = Pool(setup, 2, workers)
-    rounds = assemble(setup, engine, evaluation=LAST_ROUND)
-    written: list[bytes] = []
-    publish = engine.references.publish
-
-    def noted(names: Iterable[bytes]) -> object:
-        written.extend(names)
-        return publish(names)
-
-    monkeypatch.setattr(engine.references, "publish", noted)
-    rounds.run()
-    assert len(set(written)) > len(rounds.delivery.references), "workers find in files what they need"
-    assert {path.name for path in engine.references.files.folder.iterdir()} <= rounds.delivery.references
-    engine.close()
+def test_a_run_without_a_folder_writes_no_file(workers: WorkerPool[JobGroup]) -> None:
+    held = {}
+    for name in ("spfl", "fedpse"):
+        setup = tiny_setup(METHODS.get(name)(), clients=3, rounds=3)
+        engine = Pool(setup, 2, workers)
+        assemble(setup, engine, evaluation=LAST_ROUND).run()
+        held[name] = engine.references.files.held[0], engine.store.files.held[0]
+        assert engine.references.files.scratch is engine.store.files.scratch is None
+        engine.close()
+    assert held["spfl"][0], "references are in memory"
+    assert held["fedpse"][1] == 3, "and so are states"
 
 
-class OneLoop(InProcess):
-    """The loop of a worker process, in this one, with so many bytes of references."""
+def test_states_and_references_that_were_evicted_are_read_again(workers: WorkerPool[JobGroup]) -> None:
+    for name in ("spfl", "fedpse"):
+        setup = tiny_setup(METHODS.get(name)(), clients=3, rounds=4)
+        reference = run(InProcess(setup), setup, ButOne())
+        engine = Pool(setup, 2, workers)
+        engine.store.files.limit = engine.references.files.limit = 1
+        found = run(engine, setup, ButOne())
+        assert (found.server, found.clients, found.rounds) == (reference.server, reference.clients, reference.rounds)
 
-    def __init__(self, setup: Setup, hot_bytes: int) -> None:
-        super().__init__(setup)
-        shared, self.block = share_setup(setup)
-        self.loop = WorkerLoop()
-        assert isinstance(self.loop.configure(shared, os.dup(self.block.handle)), Configured)
-        assert self.loop._worker is not None
-        self.loop._worker.references.files.limit = hot_bytes
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
+def test_a_worker_forgets_what_a_request_brought() -> None:
+    """The server alone knows what is needed again: the memory of a worker does not grow with the clients."""
+    setup = tiny_setup(METHODS.get("spfl")(), clients=3, rounds=3)
+    shared, block = share_setup(setup)
+    loop = WorkerLoop()
+    assert isinstance(loop.configure(shared, os.dup(block.handle)), Configured)
+    assert loop._worker is not None
+    held = loop._worker.references
+    engine = InProcess(setup)
+    seen: list[int] = []
+
+    def turns(jobs: Iterable[Job]) -> Iterator[Outcome]:
         for job in jobs:
-            self.references.publish(JobGroup((job,)).references)
-            tickets = (self.store.ticket(job.client),)
-            response = self.loop.work(Request((job,), tickets, self.store.files.scratch, self.references.files.folder))
-            if isinstance(kept := response.kept[0], str):
-                self.store.written(job.client, kept)
+            references = tuple(map(engine.references.held, JobGroup((job,)).references))
+            response = loop.work(Request((job,), (engine.store.find(job.client),), references, ()))
+            seen.append(len(references))
+            assert held.files.held == (0, 0)
+            if response.kept[0] is not None:
+                engine.store.put(job.client, response.kept[0])
             yield response.outcomes[0]
 
-    def close(self) -> None:
-        self.block.close()
-        super().close()
-
-
-def test_a_worker_past_its_budget_writes_no_reference_back() -> None:
-    """The server has swept what no client holds: a worker that wrote it again would fill the run directory."""
-    setup = tiny_setup(METHODS.get("spfl")(), clients=3, rounds=6)
-    engine = OneLoop(setup, hot_bytes=1)
-    rounds = assemble(setup, engine, evaluation=LAST_ROUND)
-    rounds.run()
-    assert {path.name for path in engine.references.files.folder.iterdir()} <= rounds.delivery.references
+    setattr(engine, "run", turns)  # noqa: B010 (the engine's loop, with a worker's)
+    assemble(setup, engine, evaluation=LAST_ROUND).run()
+    assert any(seen)
+    assert held.files.scratch is None
     engine.close()
+    block.close()
 
 
 def test_a_worker_that_is_killed_is_replaced_and_nothing_else_changes(
@@ -334,7 +330,7 @@ def test_the_longest_turns_come_first() -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
-def test_workers_write_states_into_the_run_directory_and_a_stopped_run_goes_on(
+def test_states_are_written_into_the_run_directory_and_a_stopped_run_goes_on(
     workers: WorkerPool[JobGroup], tmp_path: Path
 ) -> None:
     setup = tiny_setup(Stateful(), 4, rounds=4)
@@ -379,6 +375,7 @@ from sparsona.testing import tiny_setup
 if __name__ == "__main__":
     setup = tiny_setup(Stateful(), 4, rounds=100000)
     engine = Pool(setup, 2)
+    engine.store.files.limit = 1
     loop = assemble(setup, engine, Half(), LAST_ROUND)
     def told(report):
         if report.round == 2:

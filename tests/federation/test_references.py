@@ -146,24 +146,11 @@ def test_threads_that_look_for_the_same_reference_all_find_it(tmp_path: Path) ->
         sys.setswitchinterval(interval)
 
 
-def test_a_worker_reads_the_servers_files_and_writes_none(tmp_path: Path) -> None:
-    """What the server has removed stays removed, however much the worker has read."""
-    server, worker = in_folder(tmp_path), ReferenceStore(hot_bytes=800, reads_only=True)
-    for round in range(6):
-        names = [server.add(reference(10 * round + client)) for client in range(3)]
-        server.files.save()
-        server.files.keep(names)
-        server.files.sweep()
-        worker.read_from(tmp_path, round)
-        for name in (*names, *names):
-            assert worker.find(bytes.fromhex(name)) is not None, "what it has forgotten it reads again"
-        assert files(server) == sorted(names)
-        assert worker.files.held == (2, 800)
-    worker.read_from(tmp_path, 6)
-    assert worker.files.held == (0, 0), "a round is over, and what it needed with it"
-    worker.files.keep(())
-    worker.files.sweep()
-    assert files(server) == sorted(names)
+def test_a_reference_that_is_gone_is_missing() -> None:
+    store = ReferenceStore()
+    with pytest.raises(MissingReference, match="0123456789abcdef"):
+        store.held(bytes.fromhex("0123456789abcdef"))
+    assert store.files.scratch is None
 
 
 def test_what_a_crash_left_half_written_goes(tmp_path: Path) -> None:

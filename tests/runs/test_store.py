@@ -66,32 +66,11 @@ def test_little_state_never_touches_the_disk() -> None:
     assert large.files.scratch is None
 
 
-def test_a_worker_reads_and_writes_by_ticket(tmp_path: Path) -> None:
+def test_only_a_client_that_has_a_state_is_found() -> None:
     ours = store()
-    ours.settle(tmp_path)
-    first = ours.ticket("a/b")
-    assert first.read is None
-    ours.written("a/b", first.keep(pack(state(1))) or "")
-    second = ours.ticket("a/b")
-    assert second.read == first.write != second.write
-    assert ours.get("a/b").turns == 1
-    sha256 = second.keep(pack(state(2))) or ""
-    assert ours.get("a/b").turns == 1, "until it is said to be written"
-    ours.written("a/b", sha256)
-    assert ours.get("a/b").turns == 2
-    assert first.write.exists(), "a checkpoint may name it"
-    ours.files.sweep()
-    assert not first.write.exists()
-
-
-def test_an_unsaved_state_is_written_before_a_worker_gets_its_ticket(tmp_path: Path) -> None:
-    ours = store()
-    ours.settle(tmp_path)
+    assert ours.find("c0") is None
     ours.put("c0", state(5))
-    ticket = ours.ticket("c0")
-    assert ticket.read is not None
-    assert ticket.read.read_bytes() == pack(state(5))
-    ours.files.close()
+    assert ours.find("c0").turns == 5
 
 
 def test_states_move_into_the_run_directory(tmp_path: Path) -> None:

@@ -1,23 +1,26 @@
-"""Clients' turns as all engines with workers run them: packed states in, outcomes and packed states out."""
+"""Clients' turns as all engines with workers run them: memories in, outcomes and memories out.
+
+The server keeps all that clients remember, and sends each turn what it needs. A worker that dies takes nothing along.
+"""
 
 from __future__ import annotations
 
 import logging
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing.reduction import ForkingPickler
 from typing import NoReturn, TypeVar
 
-from sparsona.errors import RunError, SparsonaError
+from sparsona.errors import SparsonaError
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.engine import LocalEngine
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome, Worker
-from sparsona.runs.state import pack, unpack_like
-from sparsona.wire import reference_in
+from sparsona.system import peak_rss_kb
+from sparsona.wire import Reference, reference_in
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -50,26 +53,6 @@ class JobGroup:
         return tuple(dict.fromkeys(name for name in found if name is not None))
 
 
-def run_turn(worker: Worker, job: Job, state: bytes | None) -> tuple[Outcome, bytes | None]:
-    """The outcome of a turn, and the client's new state, None where there is nothing to keep.
-
-    `state` is what the client remembers, None before its first turn.
-    """
-    before = ClientMemory.fresh(worker.setup, job.client)
-    if state is not None:
-        before = _unpacked(state, before, job)
-    memory, outcome = worker.run(job, before)
-    return outcome, pack(memory) if job.writes and memory.worth_writing(before) else None
-
-
-def _unpacked(state: bytes, fresh: ClientMemory, job: Job) -> ClientMemory:
-    try:
-        memory: ClientMemory = unpack_like(state, fresh)
-    except RunError as error:
-        raise RunError(f"client {job.client}: {error}") from None
-    return memory
-
-
 class Pace:
     """How long turns take, and so how many go to a worker: a way there and back must be worth it.
 
@@ -97,15 +80,36 @@ class Pace:
 
 @dataclass(frozen=True)
 class Response:
-    """The outcomes of one request, and what became of each client's state.
+    """The outcomes of one request.
 
-    `kept` is for each turn the sha256 of the file that was written, or the state itself where it is handed over; None
-    where a client has none. `memory` is the most that the worker held, in kilobytes.
+    `kept` holds each client's new memory, None where nothing is to be kept. `memory` is the peak memory of the worker
+    in kilobytes.
     """
 
     outcomes: tuple[Outcome, ...]
-    kept: tuple[str | bytes | None, ...]
+    kept: tuple[ClientMemory | None, ...]
     memory: int
+
+
+def run_turns(
+    worker: Worker, jobs: Sequence[Job], memories: Sequence[ClientMemory | None], references: Iterable[Reference]
+) -> Response:
+    """Run the turns of one request. A client without a memory has its first turn.
+
+    The worker holds the `references`, which the downlinks are coded against, until the request is done.
+    """
+    for reference in references:
+        worker.references.add(reference)
+    outcomes, kept = [], []
+    try:
+        for job, memory in zip(jobs, memories, strict=True):
+            before = ClientMemory.fresh(worker.setup, job.client) if memory is None else memory
+            after, outcome = worker.run(job, before)
+            outcomes.append(outcome)
+            kept.append(after if job.writes and after.worth_writing(before) else None)
+    finally:
+        worker.references.files.keep(())
+    return Response(tuple(outcomes), tuple(kept), peak_rss_kb())
 
 
 class WorkerEngine(LocalEngine):
@@ -116,13 +120,16 @@ class WorkerEngine(LocalEngine):
         self.peak_rss_mb = 0.0
         self.pace = pace
 
+    def memories(self, group: JobGroup) -> tuple[ClientMemory | None, ...]:
+        """What the clients of a group remember; None before a client's first turn."""
+        return tuple(self.store.find(job.client) for job in group.jobs)
+
     def accept(self, group: JobGroup, response: Response) -> Iterator[Outcome]:
         """The outcomes of a response, after the clients' new states are noted."""
         self.peak_rss_mb = max(self.peak_rss_mb, response.memory / 1024)
         for job, outcome, kept in zip(group.jobs, response.outcomes, response.kept, strict=True):
-            sha256 = self.store.ticket(job.client).keep(kept) if isinstance(kept, bytes) else kept
-            if sha256 is not None:
-                self.store.written(job.client, sha256)
+            if kept is not None:
+                self.store.put(job.client, kept)
             self.pace.took(outcome.seconds)
             yield outcome
 

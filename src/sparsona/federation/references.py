@@ -1,16 +1,14 @@
 """The downlinks that clients hold, by content; a frame may be coded against them.
 
-A broadcast is held once for all clients. The most recent references are in memory up to a budget, the others in files;
-worker processes read the files that they need.
+A broadcast is held once for all clients. The most recent references are in memory up to a budget, the others in files.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from sparsona.errors import RunError
+from sparsona.errors import MissingReference, RunError
 from sparsona.message import Part, Positions
 from sparsona.runs.spill import SpillStore
 from sparsona.runs.state import pack, unpack
@@ -42,27 +40,14 @@ def usable(parts: Mapping[str, Part]) -> dict[str, Part]:
 class ReferenceStore:
     """References by the hexadecimal text of their fingerprint; threads may share one store.
 
-    A worker's store is `reads_only`: the folder belongs to the server, which alone knows what is still needed. The
-    worker writes and removes nothing, and reads again what it no longer has in memory.
-
     >>> store = ReferenceStore()
     >>> name = store.add(Reference.of({"weights": np.ones(3, np.float32)}))
     >>> store.find(bytes.fromhex(name)).parts["weights"]
     array([1., 1., 1.], dtype=float32)
     """
 
-    def __init__(self, hot_bytes: int = HOT_BYTES, reads_only: bool = False) -> None:
-        self.files: SpillStore[Reference] = SpillStore(NAMES, hot_bytes, _bytes, None if reads_only else _packed)
-        self._round: int | None = None
-
-    def read_from(self, folder: Path, round: int) -> None:
-        """Look in `folder` for what is not in memory, and forget what other rounds have read.
-
-        Few downlinks refer to those references again."""
-        self.files.look_into(folder)
-        if round != self._round:
-            self.files.keep(())
-        self._round = round
+    def __init__(self, hot_bytes: int = HOT_BYTES) -> None:
+        self.files: SpillStore[Reference] = SpillStore(NAMES, hot_bytes, _bytes, _packed)
 
     def add(self, reference: Reference) -> str:
         """Hold a reference and return its name."""
@@ -77,15 +62,25 @@ class ReferenceStore:
         held = self.files.find(name)
         if held is not None:
             return held
+        data = self.files.read(name)
         try:
-            found: _File = unpack((self.files.folder / name).read_bytes(), _File)
-        except (OSError, RunError):
+            found: _File | None = None if data is None else unpack(data, _File)
+        except RunError:
+            return None
+        if found is None:
             return None
         reference = Reference.of(found.parts)
         if reference.fingerprint != fingerprint:
             return None
         self.add(reference)
         return reference
+
+    def held(self, fingerprint: bytes) -> Reference:
+        """Return the reference with this fingerprint, or raise `MissingReference`."""
+        found = self.find(fingerprint)
+        if found is None:
+            raise MissingReference(fingerprint)
+        return found
 
     def publish(self, fingerprints: Iterable[bytes]) -> None:
         """Write these references to files that other processes can read."""

@@ -98,6 +98,13 @@ class SpillStore(Generic[T]):
                 self.save([oldest])
                 self._forget(oldest)
 
+    def read(self, name: str) -> bytes | None:
+        """The content of a value's file; None where there is none."""
+        try:
+            return None if self._folder is None else (self._folder / name).read_bytes()
+        except OSError:
+            return None
+
     def save(self, names: Iterable[str] | None = None) -> None:
         """Have these values, or all that are in memory, as files."""
         if self._encode is None:
@@ -110,10 +117,6 @@ class SpillStore(Generic[T]):
     def write(self, name: str, data: bytes) -> None:
         """Write the file of a value."""
         write_whole(self.folder / name, data)
-        self.note(name)
-
-    def note(self, name: str) -> None:
-        """Count a file as this store's that another process has written into its folder."""
         self._files.add(name)
         self._unsynced[name] = None
         self._outdated.discard(name)
@@ -168,10 +171,6 @@ class SpillStore(Generic[T]):
         for path in folder.iterdir():
             if path.name not in names and self._ours.fullmatch(path.name):
                 path.unlink()
-
-    def look_into(self, folder: Path) -> None:
-        """Have the folder of another process's store: a store without `encode` reads there."""
-        self._folder = folder
 
     def close(self) -> None:
         """Remove the temporary folder."""

@@ -1,11 +1,7 @@
 """What clients remember between their turns: what is hot in memory, the rest in files, one per client.
 
-Hot is what this process has used. In the pool it is the workers who use states, and each of their turns reads a file
-and writes one: then what is hot is left to the system's cache of files, and this memory stays empty.
-
 A state is written as :func:`sparsona.runs.state.pack` makes it, under the client's name and a version that grows with
-every write, never over an older one. So a checkpoint names versions and copies nothing, and a worker process can read
-and write states by itself.
+every write, never over an older one. So a checkpoint names versions and copies nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +16,7 @@ import numpy as np
 
 from sparsona.by_client import ByClient
 from sparsona.errors import RunError
-from sparsona.files import read_regular, write_new
+from sparsona.files import read_regular
 from sparsona.method import ClientId
 from sparsona.runs.names import VERSIONED, file_stem
 from sparsona.runs.spill import SpillStore
@@ -29,45 +25,6 @@ from sparsona.tree import leaves
 
 HOT_BYTES = 256 * 2**20
 """How much state is kept in memory before the states used longest ago go to disk."""
-
-
-@dataclass(frozen=True)
-class Ticket:
-    """Where a worker finds a client's state, `version` of the files called `stem` in `folder` (0: there is none yet),
-    and where it puts the next one."""
-
-    folder: Path
-    stem: str
-    version: int
-
-    @property
-    def read(self) -> Path | None:
-        """The file with the client's state, None before its first."""
-        return self.folder / f"{self.stem}.{self.version}" if self.version else None
-
-    @property
-    def write(self) -> Path:
-        """The file of the client's next state."""
-        return self.folder / f"{self.stem}.{self.version + 1}"
-
-    def absolute(self) -> Ticket:
-        """The same for a process that runs in another folder."""
-        return Ticket(self.folder.absolute(), self.stem, self.version)
-
-    def state(self) -> bytes | None:
-        """The client's packed state."""
-        file = self.read
-        try:
-            return None if file is None else file.read_bytes()
-        except OSError as error:
-            raise RunError(f"cannot read a client's state: {error.strerror}: {file}") from None
-
-    def keep(self, state: bytes | None) -> str | None:
-        """Write the client's next state; returns the sha256 of its bytes, None where there is none."""
-        if state is None:
-            return None
-        write_new(self.write, state)
-        return hashlib.sha256(state).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -89,8 +46,13 @@ class ClientStore:
 
     def get(self, client: ClientId) -> Any:
         """A client's state; a fresh one for a client that has none."""
+        found = self.find(client)
+        return self._fresh(client) if found is None else found
+
+    def find(self, client: ClientId) -> Any:
+        """A client's state; None for a client that has none."""
         if client not in self._versions:
-            return self._fresh(client)
+            return None
         name = self._name(client)
         state = self.files.find(name)
         if state is None:
@@ -107,19 +69,6 @@ class ClientStore:
     def digests(self, clients: Iterable[ClientId]) -> dict[ClientId, str]:
         """Of each client's state: the sha256 of its bytes, whether they are in a file or not."""
         return {client: self._digest(client) for client in sorted(clients)}
-
-    def ticket(self, client: ClientId) -> Ticket:
-        """For a worker process that does the reading and writing itself; tell :meth:`written` when it has written."""
-        version = self._versions.get(client, 0)
-        if version:
-            self.files.save([self._name(client)])
-        return Ticket(self.files.folder, file_stem(client), version)
-
-    def written(self, client: ClientId, sha256: str) -> None:
-        """The file that the client's last ticket named is its state now; its bytes have this hash."""
-        self._advance(client)
-        self._sha256[self._name(client)] = sha256
-        self.files.note(self._name(client))
 
     def settle(self, folder: Path) -> Mapping[ClientId, Stored]:
         """Have all states as files in `folder`, from now on; returns what is stored of each."""

@@ -2,8 +2,8 @@
 those of `inprocess` to the last bit, for any number of workers.
 
 Samples stand in memory twice, for any number of workers: where the server has loaded them, and in the block that all
-workers map. Clients' states are files: a worker reads one when a turn begins and writes it when it ends, since the next
-turn may be another worker's. Memory grows with the workers, not with the clients.
+workers map. Clients' states are the server's: one travels to a worker with each turn and back with its outcome, through
+memory that both map. So a worker that dies takes no state along, and only evicted states and checkpoints are files.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ class Pool(WorkerEngine):
 
     def _submit(self, process: WorkerProcess[JobGroup], group: JobGroup, queue: TurnQueue) -> bool:
         """Give a process some turns; False where it has died."""
-        tickets = tuple(self.store.ticket(job.client) for job in group.jobs)
-        self.references.publish(group.references)
+        references = tuple(map(self.references.held, group.references))
+        scratch = tuple(place for files in (self.store.files, self.references.files) if (place := files.scratch))
         try:
-            process.submit(Request(group.jobs, tickets, self.store.files.scratch, self.references.files.folder), group)
+            process.submit(Request(group.jobs, self.memories(group), references, scratch), group)
         except WorkerDied:
             queue.repeat_lost(process.groups, "a worker process", self._workers.remove_dead(process))
             return False

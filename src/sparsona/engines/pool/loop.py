@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import reduction, spawn
@@ -13,13 +14,13 @@ from typing import Any
 
 from sparsona.engines.child import end_with_parent
 from sparsona.engines.pool.shared import SharedSetup, Slot, attach_setup
-from sparsona.engines.turns import DEPTH, Failure, Response, caught, run_turn
+from sparsona.engines.turns import DEPTH, Failure, Response, caught, run_turns
+from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.references import ReferenceStore
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Worker
-from sparsona.runs.store import Ticket
-from sparsona.system import peak_rss_kb
 from sparsona.training.determinism import make_deterministic
+from sparsona.wire import Reference
 
 INSIDE = False
 """Whether this process is a worker."""
@@ -39,13 +40,15 @@ class Configured:
 
 @dataclass(frozen=True)
 class Request:
-    """Clients' turns to run, with their states and `references` on disk. A worker that outlives the server removes
-    `scratch`."""
+    """Clients' turns to run, with what the clients remember and the `references` of their downlinks.
+
+    A worker that outlives the server removes its `scratch` folders.
+    """
 
     jobs: tuple[Job, ...]
-    tickets: tuple[Ticket, ...]
-    scratch: Path | None
-    references: Path
+    memories: tuple[ClientMemory | None, ...]
+    references: tuple[Reference, ...]
+    scratch: tuple[Path, ...]
 
 
 @dataclass(frozen=True)
@@ -88,21 +91,21 @@ def _respond(loop: WorkerLoop, request: InSlot, requests: Slot, responses: Slot)
 
 
 def _clean_up(loop: WorkerLoop) -> None:
-    if loop.scratch is not None:
-        shutil.rmtree(loop.scratch, ignore_errors=True)
+    for folder in loop.scratch:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class WorkerLoop:
     """One worker process: its set-up and the runner that it runs clients on."""
 
     def __init__(self) -> None:
-        self.scratch: Path | None = None
+        self.scratch: tuple[Path, ...] = ()
         self._worker: Worker | None = None
 
     def configure(self, shared: SharedSetup, handle: int) -> Configured | Failure:
         """Become the worker of a federation whose data lie in shared memory."""
         self._worker = None
-        found = caught(lambda: Worker(_attached(shared, handle), ReferenceStore(reads_only=True)))
+        found = caught(lambda: Worker(_attached(shared, handle), ReferenceStore(sys.maxsize)))
         if isinstance(found, Failure):
             return found
         self._worker = found
@@ -112,13 +115,7 @@ class WorkerLoop:
         """Run the turns of one request."""
         assert self._worker is not None
         self.scratch = request.scratch
-        self._worker.references.read_from(request.references, request.jobs[0].stamp.round)
-        outcomes, wrote = [], []
-        for job, ticket in zip(request.jobs, request.tickets, strict=True):
-            outcome, state = run_turn(self._worker, job, ticket.state())
-            wrote.append(ticket.keep(state))
-            outcomes.append(outcome)
-        return Response(tuple(outcomes), tuple(wrote), peak_rss_kb())
+        return run_turns(self._worker, request.jobs, request.memories, request.references)
 
 
 def _attached(shared: SharedSetup, handle: int) -> Setup:

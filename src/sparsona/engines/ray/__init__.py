@@ -1,33 +1,24 @@
 """The engine on a Ray cluster: the workers are actors, one per core, on all nodes. Results are the same as those of
 `inprocess` to the last bit, for any number of nodes that use one instruction set.
 
-Samples are in the object store of each node once, and the workers of a node map them. Clients' states are files in the
-run directory where a worker sees it. Where it does not, they are handed over with every turn, and the server writes the
-files. So the server has all that a lost node knew, and that node's turns are run again elsewhere.
+Samples are in the object store of each node once, and the workers of a node map them. Clients' states are the server's:
+one travels to a worker with each turn and back with its outcome. So a lost node takes no state along, and its turns are
+run again elsewhere.
 """
 
 from __future__ import annotations
 
 import logging
-import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from sparsona.engines import ENGINES
 from sparsona.engines.child import ENVIRONMENT
-from sparsona.engines.ray.actor import (
-    FilesNotShared,
-    InlineStates,
-    Ready,
-    RemoteRequest,
-    RemoteWorker,
-    SharedFiles,
-)
+from sparsona.engines.ray.actor import Ready, RemoteRequest, RemoteWorker
 from sparsona.engines.ray.cluster import Membership, need_ray, room, without_room
 from sparsona.engines.ray.sources import loaded_sources
 from sparsona.engines.shipping import setup_arrays
@@ -36,8 +27,6 @@ from sparsona.errors import InputError, SparsonaError, one_line
 from sparsona.federation.resources import Resources
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, Outcome
-from sparsona.message import Part
-from sparsona.runs.store import Ticket
 from sparsona.version import __version__
 
 log = logging.getLogger(__name__)
@@ -55,16 +44,12 @@ LARGE, KEPT = 100_000, 8
 
 
 class Remote:
-    """The server's handle of one worker: the requests that it has not answered yet, oldest first.
-
-    `sees_files`: whether it shares the server's file system, as far as is known.
-    """
+    """The server's handle of one worker: the requests that it has not answered yet, oldest first."""
 
     def __init__(self, actor: Any) -> None:
         self.actor = actor
         self.starting: Any = actor.ready.remote()
         self.groups: dict[Any, JobGroup] = {}
-        self.sees_files = True
         self.host = "a node"
 
     @property
@@ -84,7 +69,6 @@ class RayEngine(WorkerEngine):
             raise InputError("on Ray, say how much of a GPU a worker has: --gpus-per-worker 1, or 0.25 for a quarter")
         super().__init__(setup, Pace(WORTHWHILE, MOST))
         self.workers: list[Remote] = []
-        self._mark: Path | None = None
         self._pieces: dict[int, tuple[bytes, Any]] = {}
         self._sent_references: dict[bytes, Any] = {}
         self._failures = 0
@@ -151,20 +135,12 @@ class RayEngine(WorkerEngine):
             self._ray.kill(worker.actor)
 
     def _submit(self, worker: Remote, group: JobGroup) -> None:
-        tickets = tuple(self.store.ticket(job.client) for job in group.jobs)
         sent: list[Any] = []
         downs = tuple(tuple(self._stored(piece, sent) for piece in job.down) for job in group.jobs)
-        states: SharedFiles | InlineStates
-        references = group.references
-        if worker.sees_files:
-            self.references.publish(references)
-            files = tuple(ticket.absolute() for ticket in tickets)
-            states = SharedFiles(files, self.references.files.folder.absolute(), self._marked(files[0]))
-        else:
-            states = InlineStates(tuple(ticket.state() for ticket in tickets), references)
-            sent += [self._stored_reference(name) for name in references]
+        sent += [self._stored_reference(name) for name in group.references]
         bare = tuple(replace(job, down=()) for job in group.jobs)
-        worker.groups[worker.actor.work.remote(RemoteRequest(bare, downs, states), *sent)] = group
+        request = RemoteRequest(bare, downs, self.memories(group), group.references)
+        worker.groups[worker.actor.work.remote(request, *sent)] = group
 
     def _stored(self, piece: bytes, sent: list[Any]) -> bytes | int:
         """A piece of a downlink, or the number of the argument that is added for it: an object in the store, where the
@@ -180,24 +156,8 @@ class RayEngine(WorkerEngine):
 
     def _stored_reference(self, name: bytes) -> Any:
         if name not in self._sent_references:
-            found = self.references.find(name)
-            parts: Mapping[str, Part] = {} if found is None else dict(found.parts)
-            self._sent_references[name] = self._ray.put(parts)
+            self._sent_references[name] = self._ray.put(dict(self.references.held(name).parts))
         return self._sent_references[name]
-
-    def _marked(self, ticket: Ticket) -> Path:
-        """A file beside the states, which only those see who share the file system."""
-        folder = ticket.folder
-        if self._mark is None or self._mark.parent != folder:
-            self._unmark()
-            self._mark = folder / f".ray-{secrets.token_hex(8)}"
-            self._mark.touch()
-        return self._mark
-
-    def _unmark(self) -> None:
-        if self._mark is not None:
-            self._mark.unlink(missing_ok=True)
-            self._mark = None
 
     def _receive(self, ref: Any, worker: Remote, queue: TurnQueue) -> Iterator[Outcome]:
         if worker not in self.workers:  # it was found dead by an earlier answer
@@ -215,9 +175,6 @@ class RayEngine(WorkerEngine):
         elif isinstance(message, Ready):
             worker.starting, worker.host, self._failures = None, message.host, 0
             _compare(message)
-        elif isinstance(message, FilesNotShared) and group is not None:
-            worker.sees_files = False
-            queue.put_back([group])
         elif isinstance(message, Response) and group is not None:
             yield from self.accept(group, message)
 
@@ -236,7 +193,6 @@ class RayEngine(WorkerEngine):
     def close(self) -> None:
         """End the workers, and leave the cluster if this engine has joined it."""
         self._stop(list(self.workers))
-        self._unmark()
         self._membership.leave()
         super().close()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -181,9 +182,7 @@ class Gating(WeightTransform):
         chain: Chain | None = None,
         device: str = "cpu",
     ) -> None:
-        self.flat = FlatModule(design.module(), device)
-        self.flat.load_all(gate)
-        self.flat.module.train()
+        self.flat = _loaded(design, gate, device, training=True)
         self.own = (self.flat.weights, self.flat.gradient)
         self.config = config
         self.moments = moments
@@ -344,10 +343,23 @@ class Gated:
 
 
 def ready(design: Design, gate: Vector, device: str = "cpu") -> nn.Module:
-    """The gate for use, with these weights."""
-    flat = FlatModule(design.module(), device)
+    """The gate for use, with these weights, until the next one is asked for."""
+    return _loaded(design, gate, device, training=False).module
+
+
+def _loaded(design: Design, gate: Vector, device: str, training: bool) -> FlatModule:
+    """A module of the design with these weights. It is the caller's until the next call."""
+    flat = _shared(design, device, training)
     flat.load_all(gate)
-    return flat.module.eval()
+    return flat
+
+
+@lru_cache(maxsize=8)
+def _shared(design: Design, device: str, training: bool) -> FlatModule:
+    """One module for all clients: to build one takes longer than several steps of a small gate."""
+    flat = FlatModule(design.module(), device)
+    flat.module.train(training)
+    return flat
 
 
 def block_scales(gate: nn.Module, inputs: torch.Tensor, cut: Cut, budget: Budget) -> Vector:
@@ -358,6 +370,7 @@ def block_scales(gate: nn.Module, inputs: torch.Tensor, cut: Cut, budget: Budget
     return out
 
 
+@lru_cache(maxsize=8)
 def cut_of(layout: Layout, blocks: int, split: Literal["equal", "paper", "channel"], least: float) -> Cut:
     """The model's blocks: the authors' code cuts equal ones, the paper a first one of the share `least`; `channel` cuts
     between output channels only."""
