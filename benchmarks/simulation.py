@@ -1,10 +1,10 @@
 """How fast a federation is simulated: bare torch loops, Sparsona, and the peers that are installed beside it.
 
-    python benchmarks/simulation.py [--quick] [--works W1 W3] [--methods fedavg fedpse fedspa] [--out tables.md]
-                                    [--repeats N] [--fedjax PYTHON]
+    python benchmarks/simulation.py [--quick] [--works W1 W3] [--methods fedavg fedpse fedspa] [--repeats N]
+                                    [--fedjax PYTHON] [--keep docs/speed.json]
 
-A table for each work, all in one run, so that ratios hold whatever the machine. Samples are random, of the shape of
-MNIST: their content costs nothing. Every row trains the same model on as many samples with the same batches:
+One table per work, all rows of it in one run, so that ratios hold whatever the machine. Samples are random, of the
+shape of MNIST: their content costs nothing. Every row trains the same model on as many samples with the same batches:
 
     (a)  a bare loop as one writes it in torch: one process, default threads
     (b)  the limit: a process a core, one thread each, channels_last, weights and gradients in flat buffers; clients
@@ -410,26 +410,32 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=["fedavg", "fedpse", "fedspa"], metavar="METHOD")
     parser.add_argument("--workers", type=int, default=cores())
     parser.add_argument("--repeats", type=int, metavar="N", help="how often every row is measured")
-    parser.add_argument("--out", type=Path, help="also write the tables to this file")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="keep what was measured, for docs/generate/speed.py")
     parser.add_argument("--fedjax", type=Path, metavar="PYTHON", help="an interpreter that has FedJAX")
     asked = parser.parse_args()
     works = [quick(work) if asked.quick else work for work in WORKS if work.name in asked.works]
     if asked.repeats is not None:
         works = [replace(work, repeats=max(1, asked.repeats)) for work in works]
     methods = [name for name in asked.methods if name in METHODS.names()]
-    lines = [
-        f"{datetime.date.today()}, {platform.processor() or platform.machine()}, {asked.workers} cores, "
-        f"torch {torch.__version__}, Python {platform.python_version()}{', --quick' if asked.quick else ''}",
-        "",
-        *tables(works, methods, asked.workers, asked.fedjax),
-    ]
+    machine = (
+        f"{platform.processor() or platform.machine()}, {asked.workers} cores, torch {torch.__version__}, "
+        f"Python {platform.python_version()}{', --quick' if asked.quick else ''}"
+    )
+    kept: dict[str, Any] = {}
+    lines = [f"{datetime.date.today()}, {machine}", "", *tables(works, methods, asked.workers, asked.fedjax, kept)]
     first = works[0]
     if first.name == "W1":
         lines += ["", "Where a W1 round goes, everyone tested in every round:", "", *breakdown(first, methods)]
-    text = "\n".join(lines) + "\n"
-    print(text)
-    if asked.out:
-        asked.out.write_text(text)
+    print("\n".join(lines))
+    if asked.keep:
+        keep(asked.keep, kept, {"date": str(datetime.date.today()), "machine": machine})
+
+
+def keep(file: Path, works: dict[str, Any], when: dict[str, str]) -> None:
+    """Replace these works in a file of what was measured."""
+    before = json.loads(file.read_text()) if file.exists() else {}
+    after = before | {name: {**when, **work} for name, work in works.items()}
+    file.write_text(json.dumps(dict(sorted(after.items())), indent=1) + "\n")
 
 
 def quick(work: Work) -> Work:
@@ -452,8 +458,8 @@ class Row:
     mb: float = 0.0
 
 
-def tables(works: list[Work], methods: list[str], workers: int, fedjax: Path | None) -> list[str]:
-    """A table a work."""
+def tables(works: list[Work], methods: list[str], workers: int, fedjax: Path | None, kept: dict[str, Any]) -> list[str]:
+    """One table per work; what was measured goes into `kept`."""
     out: list[str] = []
     known = peers(fedjax)
     with WorkerPool[JobGroup](workers) as worker_pool:
@@ -464,6 +470,8 @@ def tables(works: list[Work], methods: list[str], workers: int, fedjax: Path | N
                 measure(work, rows, methods, {k: v for k, v in known.items() if k not in failed}, worker_pool, failed)
             out += ["", *table_of(work, rows, [name for name in known if name not in failed])]
             out += [f"{name} is left out: {why}" for name, why in failed.items()]
+            measured = {name: {"rates": [round(r, 1) for r in row.rates], "mb": row.mb} for name, row in rows.items()}
+            kept[work.name] = {"unit": work.unit, "rows": measured}
     return out
 
 

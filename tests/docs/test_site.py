@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import re
 import subprocess
 import sys
@@ -109,3 +110,28 @@ def test_the_site_builds_strictly_and_loads_nothing(tmp_path: Path) -> None:
     assert "<math" in shown
     assert '<svg class="picture"' in shown
     assert "arithmatex" not in shown
+
+
+def test_the_charts_and_tables_of_speed_are_made_from_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(GENERATE)
+    speed = importlib.import_module("speed")
+    kept = json.loads(speed.KEPT.read_text(encoding="utf-8"))
+    for chart in speed.CHARTS:
+        drawn = (ROOT / "docs" / "img" / chart.file).read_text(encoding="utf-8")
+        assert drawn == speed.drawn(chart, kept), "python docs/generate/speed.py"
+    page = speed.PAGE.read_text(encoding="utf-8")
+    assert page == speed.page(page, kept), "python docs/generate/speed.py"
+    assert all(line.count("|") <= 7 for line in page.splitlines()), "a table has at most six columns"
+
+
+def test_a_bar_is_as_long_as_its_share_of_the_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(GENERATE)
+    speed = importlib.import_module("speed")
+    rows = {"(b) the limit": {"rates": [100.0], "mb": 0}, "(c) sparsona fedavg": {"rates": [40.0, 60.0], "mb": 7}}
+    work = {"W9": {"unit": "updates", "rows": rows, "date": "2026-11-18", "machine": "two cores"}}
+    drawn = speed.drawn(speed.Chart("x.svg", "a < b", ("W9",)), work)
+    assert "a &lt; b" in drawn
+    assert [float(width) for width in re.findall(r'<rect x="250" y="\d+" width="([\d.]+)" height="16"', drawn)] == [
+        speed.WIDTH, speed.WIDTH / 2,
+    ]  # fmt: skip
+    assert "| fedavg | 50 | 40 .. 60 | 0.50 | 7 |" in speed.table("W9", work["W9"])
