@@ -14,6 +14,7 @@ The script also runs against versions without these rules (PYTHONPATH), where th
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import logging
@@ -24,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import knobs
 import numpy as np
 import numpy.typing as npt
 
@@ -371,7 +373,35 @@ def _imprint(organiser: Organiser, run: Run, round: int) -> None:
             organiser.found.rows.append(inputs[:3] * run.scale[:, 1] + run.scale[:, 0])
 
 
+def every_knob(organiser: Organiser, proposals: int) -> None:
+    """Each method and each setting at its ends, two whole rounds each; an owner answers to 50 of them."""
+    several = list(knobs.knobs())
+    chosen = several[:: max(1, len(several) // proposals)]
+    raw = organiser.owner.numbers
+    for number, (_, settings) in enumerate(chosen):
+        folder = organiser.owner.folder / f"organiser-{number}"
+        if number % 50 == 0:
+            owner = Owner(folder / "owner")
+        try:
+            proposed = merged(
+                owner.honest, {"rounds": 2, "training": {"batch": 20}, "schedule": {"deadline": 5}}, settings
+            )
+            heard = knobs.answers(owner.node, OWNER, proposed, folder)
+        except SparsonaError:
+            continue
+        scaled = raw
+        with contextlib.suppress(SparsonaError, IndexError):
+            told = decode(heard[0][1], LIMIT)
+            known, mean = means(told, 3)
+            scaled = (raw - mean) / np.sqrt(unpack_doubles(told, "inputs.squares", 3) / known)
+        organiser.found.answered += sum(bool(body) for _, body in heard)
+        for head, body in heard:
+            organiser.found.texts |= {head, body.decode("latin-1")}
+            organiser.found.rows.extend(knobs.rows_in(body, scaled, raw))
+
+
 ATTACKS: Mapping[str, Callable[[Organiser, int], None]] = {
+    "every knob": every_knob,
     "tiny splits": tiny_splits,
     "differences of splits": differences,
     "other columns": other_columns,

@@ -5,17 +5,33 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 
+import knobs
 import organiser
 
+LONG = "every knob"
+"""The attack that takes longer than the others together."""
 
-@pytest.mark.parametrize("name", organiser.ATTACKS)
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == LONG else name for name in organiser.ATTACKS]
+)
 def test_an_organiser_reads_no_row(name: str, tmp_path: Path) -> None:
     rows, texts, _ = organiser.attacked(organiser.ATTACKS[name], tmp_path, 20)
     assert (rows, texts) == (0, 0)
+
+
+def test_the_search_for_rows_finds_one_that_is_there(tmp_path: Path) -> None:
+    raw = np.round(np.random.default_rng(1).normal(50, 9, (30, 3)), 4)
+    scaled = (raw - raw.mean(0)) / raw.std(0)
+    for kind in (np.float32, np.float64):
+        hidden = b"abc" + np.concatenate([raw[4], [7.0], scaled[9]]).astype(kind).tobytes()
+        found = {tuple(row) for row in knobs.rows_in(hidden, scaled, raw)}
+        assert {tuple(raw[4]), tuple(raw[9])} <= found
 
 
 def test_an_honest_run_still_trains(tmp_path: Path) -> None:
