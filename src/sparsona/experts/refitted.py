@@ -14,7 +14,6 @@ from sparsona.experts.forest import Trees
 from sparsona.experts.linear_model import LinearModel
 from sparsona.message import Vector
 from sparsona.method import Model
-from sparsona.tree import SCALARS
 
 ExpertModel: TypeAlias = Constant | LinearModel | Trees
 
@@ -48,7 +47,7 @@ def _with(value: Any, chosen: Callable[[Refitted], ExpertModel]) -> Any:
     """Return a model with one of the two in the place of every refitted one; itself where it holds none."""
     if isinstance(value, Refitted):
         return chosen(value)
-    if type(value) in SCALARS:  # models of blocks hold thousands
+    if isinstance(value, int | float | str):  # models of blocks hold thousands
         return value
     if isinstance(value, tuple):
         inner = tuple(_with(one, chosen) for one in value)
