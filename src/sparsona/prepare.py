@@ -91,7 +91,8 @@ class Prepared:
         named = split_spec(self.experiment.data)[0] in PATHS  # a report may be sent on: it names no folder
         called = [Path(place).name if named else place for place in data.places]
         places = dict(zip(data.group_names, called, strict=False))
-        return Sites(self.rows, splits, task, places, self.experiment.split.by, natural, data.name)
+        by, metric = self.experiment.split.by, self.setup.objective.metric_name
+        return Sites(self.rows, splits, task, places, by, natural, data.name, metric)
 
     @cached_property
     def doubts(self) -> tuple[Doubt, ...]:

@@ -35,7 +35,7 @@ def test_a_client_reads_what_each_expert_adds(tmp_path: Path) -> None:
     clients = [ClientScores(f"w{number}", 9, 3, 20, {"pre": Score(2.5)}, {}, experts) for number in range(3)]
     write_clients(tmp_path / "clients.csv", [*clients, ClientScores("small", 9, 3, 2, {}, {}, experts)])
     first, _, last = pool_lines(tmp_path, "rmse", most=2)
-    assert first.startswith("w0: alone with trees 3.25, together 2.5 (rmse)")
+    assert first.startswith("w0: alone with trees 3.25, together 2.5 (rmse, 20 test rows)")
     assert first.endswith("0.60"), "of the shared model: as sent, and after training"
     assert last.startswith("and 1 more"), "who has no score is told nothing"
     assert pool_lines(tmp_path / "nowhere", "rmse") == []

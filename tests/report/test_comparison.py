@@ -154,7 +154,7 @@ def test_alone_may_be_best_and_without_it_nothing_is_said_about_gains() -> None:
     assert which.startswith(
         "Train alone with local: the one federated method does no better on validation data; alone, "
     )
-    assert "fedavg, is 40.0 points below training alone" in gain
+    assert "fedavg, is 40.0 points worse than training alone" in gain
     assert cost == "It costs no traffic at all."
     which, gain, _, now = words({"fedavg": DENSE})
     assert which.startswith("There is one method here, fedavg")
@@ -203,6 +203,35 @@ def test_a_lead_that_few_rows_or_seeds_cannot_tell_from_chance_is_no_advice() ->
     assert python.now.startswith("Run it and local with other seeds")
 
 
+def test_of_the_federated_methods_validation_rows_name_the_one_that_is_compared_with_alone() -> None:
+    good, lucky = run("fedavg", [(0.62, 0.65)]), run("ditto", [(0.55, 0.6)])
+    (end,) = lucky.measurements
+    lucky = replace(lucky, measurements=(replace(end, test={"pre": {"a": 0.9, "b": 0.9}, "post": {}}),))
+    local = run("local", [(0.6, 0.7)], mb=0.0)
+    gain = words({"local": [local], "fedavg": [good], "ditto": [lucky]})[1]
+    assert "fedavg, is 1.5 points worse than training alone (local)" in gain
+    slow = [run("fedavg", [(0.3 + 0.01 * k, 0.3) for k in range(20)], rounds=20)]
+    assert words({"local": [local], "fedavg": slow})[1].endswith("; fedavg still improved at its last round.")
+    errors = {"local": [run("local", [(2.0, 2.0)], mb=0.0, higher=False)]}
+    assert "1 worse than" in words({**errors, "fedavg": [run("fedavg", [(3.0, 3.0)], higher=False)]})[1]
+
+
+def test_seeds_that_draw_no_rows_anew_do_not_make_a_lead_sure() -> None:
+    def groups(rows: int, by: str) -> dict[str, list[MeasuredRun]]:
+        split = {"by": by}
+        local = [run("local", [(0.6, 0.7)], seed, mb=0.0, rows=rows, split=split) for seed in range(4)]
+        joined = [run("fedavg", [(0.7, 0.8)], seed, rows=rows, split=split) for seed in range(4)]
+        return {"local": local, "fedavg": joined}
+
+    assert words(groups(20, "random"))[0].startswith("Use fedavg")
+    which, gain, _, now = words(groups(20, "time:day"))
+    assert which.startswith("Not clear: ")
+    assert "(the same with each of 4 seeds, for one split by time)" in which
+    assert "(the same with each of 4 seeds, for one split by time)" in gain
+    assert now.startswith("Collect more rows")
+    assert words(groups(2000, "time:day"))[0].startswith("Use fedavg"), "many rows"
+
+
 def test_errors_are_told_from_chance_by_what_clients_differ_by() -> None:
     def groups(a: float, b: float) -> dict[str, list[MeasuredRun]]:
         local = [run("local", [(3.0, 3.0)], higher=False, mb=0.0)]
@@ -248,6 +277,15 @@ def test_a_way_alone_that_diverged_is_no_measure_of_joining() -> None:
     assert "cannot be told" in words({"local": wild, "fedavg": DENSE})[1]
     nothing = words({"local": wild, "fedavg": [replace(one, diverged="the loss is inf") for one in DENSE]})
     assert not any(character.isdigit() for sentence in nothing[:3] for character in sentence)
+
+
+def test_where_all_others_diverged_the_command_lowers_their_rate() -> None:
+    wild = [replace(one, diverged="the loss is inf") for one in DENSE]
+    found = compare({"local": LOCAL, "fedavg": wild}, Budget())
+    assert found.best_joined is None
+    _, gain, _, now = words({"local": LOCAL, "fedavg": wild})
+    assert "no run of a federated method is here that has not diverged" in gain
+    assert now == "Lower the learning rate of the others:"
 
 
 def replace_method(one: MeasuredRun) -> MeasuredRun:

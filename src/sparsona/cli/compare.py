@@ -56,6 +56,7 @@ def compare(
     if not methods and not resume:
         raise InputError("compare what? give methods: sparsona methods lists them")
     from sparsona.report import compared as show
+    from sparsona.report.searched import print_answer
     from sparsona.report.words import chosen_rates, runaway
     from sparsona.runs.budget import Budget
     from sparsona.studies.calls import run_comparison
@@ -100,6 +101,8 @@ def compare(
     for one in (one for one, lines in study.pools.items() if lines):
         out.print(f"{one}, seed {first}: what each expert adds", highlight=False, style="bold")
         out.print("\n".join(study.pools[one]), soft_wrap=True, highlight=False, markup=False)
+    if study.answer is not None:
+        print_answer(out, study.answer, ())
     out.print(f"results: {folder}", soft_wrap=True, highlight=False)
     out.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
 

@@ -41,7 +41,9 @@ def run_command(settings: Mapping[str, Any], out: str | None = None) -> str:
     """
     method = str(settings["method"])
     defaults = Experiment(method=method).model_dump(mode="json")
-    defaults["options"] = {k: v for k, v in dataclasses.asdict(make_method(method, {})).items() if v is not None}
+    made = make_method(method, {})
+    defaults["options"] = {k: v for k, v in dataclasses.asdict(made).items() if v is not None}
+    defaults["personal"]["average"] = made.average
     usual, given = flatten(defaults), flatten(settings)
     changed = {
         key: value

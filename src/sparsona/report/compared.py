@@ -61,7 +61,8 @@ def print_comparison(console: Console, found: Comparison, title: str, budget: Bu
     console.print(_scores(found))
     console.print(
         f"{unit(found.metric)}, mean over clients before (pre) and after (post) local training"
-        f"{f', 95 % interval over seeds{fixed}' if many else ''}; vs alone: pre, paired with {found.alone or 'local'}; "
+        f"{f', 95 % interval over seeds{fixed}' if many else ''}; vs alone: pre, paired with {found.alone or 'local'}, "
+        f"above 0 is better; "
         f"decile: the client at the bottom tenth, pre; {off}\n",
         highlight=False,
         style="dim",

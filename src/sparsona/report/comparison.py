@@ -77,8 +77,9 @@ def trains_alone(method: str) -> bool:
 class Lead:
     """By how much a method leads the best way alone on validation data in the mean, and what chance may make (95 %).
 
-    `rows` are the validation rows of all clients. From three seeds on, chance is what seeds differ by; before, what so
-    few rows leave open in an accuracy, or what clients differ by in another metric.
+    `rows` are the validation rows of all clients. From three seeds on, chance is what seeds differ by. With fewer
+    seeds, and with seeds that draw no rows anew, it is at least what so few rows leave open in an accuracy, or what
+    clients differ by in another metric.
     """
 
     mean: float
@@ -165,8 +166,17 @@ class Comparison:
     @property
     def best(self) -> ComparisonRow:
         """The row with the best mean score on validation data; the thriftier of equals."""
+        return self._best_of(self.rows)
+
+    @property
+    def best_joined(self) -> ComparisonRow | None:
+        """The best row whose clients do not train alone; None where there is none, or all have diverged."""
+        joined = [row for row in self.rows if not row.alone and not row.diverged]
+        return self._best_of(joined) if joined else None
+
+    def _best_of(self, rows: Sequence[ComparisonRow]) -> ComparisonRow:
         sign = 1 if self.higher_is_better else -1
-        sound = [row for row in self.rows if not row.diverged] or list(self.rows)
+        sound = [row for row in rows if not row.diverged] or rows
         rated = [row for row in sound if row.validation is not None] or sound
 
         def rate(row: ComparisonRow) -> tuple[float, float]:
@@ -325,9 +335,9 @@ def _lead(pairs: Sequence[tuple[MeasuredRun, Scores, Scores]], higher: bool, sha
     if not found:
         return None
     by_seed = [_mean([*each.values()]) for *_, each in found]
-    if len(by_seed) >= SEEDS:
-        spread = interval(by_seed, shared)
-        half = math.inf if spread is None or spread.half is None else spread.half
+    halves = [_half(by_seed, shared)] if len(by_seed) >= SEEDS else []
+    if halves and shared:
+        pass  # a seed draws the rows anew: what they leave open is in what seeds differ by
     elif found[0][0].about.metric == "accuracy":
         errors = [
             _error(
@@ -336,12 +346,16 @@ def _lead(pairs: Sequence[tuple[MeasuredRun, Scores, Scores]], higher: bool, sha
             / len(each)
             for run, mine, alone, each in found
         ]
-        half = 1.96 * max(errors)
+        halves.append(1.96 * max(errors))
     else:
-        spread = interval([_mean([each[client] for *_, each in found if client in each]) for client in found[0][3]])
-        half = math.inf if spread is None or spread.half is None else spread.half
+        halves.append(_half([_mean([each[client] for *_, each in found if client in each]) for client in found[0][3]]))
     rows = sum(found[0][0].about.clients[client].validation for client in found[0][3])
-    return Lead(_mean(by_seed), half, rows, len(found))
+    return Lead(_mean(by_seed), max(halves), rows, len(found))
+
+
+def _half(values: Sequence[float], shared: float = 0.0) -> float:
+    found = interval(values, shared)
+    return math.inf if found is None or found.half is None else found.half
 
 
 def _error(shares: Sequence[tuple[float, int]]) -> float:

@@ -50,7 +50,7 @@ def page_data(
             run_command(settings, "my-run"),
             f"sparsona export my-run --client {quote(min(first.traffic))} --to model.safetensors",
         ),
-        _compare_command(_without_rate(first)),
+        _compare_command(_without_rate(_rival(found, groups), any(row.diverged for row in found.rows))),
         raced,
     )
     data = {
@@ -99,10 +99,16 @@ def _compare_command(settings: Mapping[str, Any]) -> str:
     return run_command(settings).replace("sparsona run", "sparsona compare", 1)
 
 
-def _without_rate(run: MeasuredRun) -> Mapping[str, Any]:
-    """The settings of a run without a learning rate that it has chosen: other methods choose their own."""
+def _rival(found: Comparison, groups: Mapping[str, Sequence[MeasuredRun]]) -> MeasuredRun:
+    """A run of the method to compare with training alone: the best federated one, or one that has diverged."""
+    joined = found.best_joined or next((row for row in found.rows if not row.alone), found.best)
+    return groups[joined.label][0]
+
+
+def _without_rate(run: MeasuredRun, wild: bool) -> Mapping[str, Any]:
+    """The settings of a run without a learning rate that it has chosen, or that was too high (`wild`)."""
     training = {key: value for key, value in run.settings.get("training", {}).items() if key != "lr"}
-    return run.settings if run.about.rate is None else {**run.settings, "training": training}
+    return run.settings if run.about.rate is None and not wild else {**run.settings, "training": training}
 
 
 def _number(value: float | None) -> float | None:

@@ -23,8 +23,8 @@ def trial_lines(console: Console, trials: int, quiet: bool) -> Callable[[Trial |
         if quiet:
             return
         end = f"failed, {note}" if trial is None else f"{score(trial.validation, metric)}, {trial.mb:.3f} MB"
-        what = "" if trial is None else f" {settings_text(trial)}"
-        console.print(f"trial {number + 1} of {trials}:{what}: {end}", soft_wrap=True, highlight=False)
+        what = "" if trial is None else f": {settings_text(trial)}"
+        console.print(f"trial {number + 1} of {trials}{what}: {end}", soft_wrap=True, highlight=False)
 
     return show
 

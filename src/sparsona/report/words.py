@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparsona.metrics._named import from_0_to_1, in_percent, known
-from sparsona.report.comparison import Comparison, ComparisonRow, Lead
+from sparsona.report.comparison import SEEDS, Comparison, ComparisonRow, Lead
 from sparsona.report.console import size
 from sparsona.report.measured import MeasuredRun
 from sparsona.report.statistics import Interval
@@ -171,14 +171,18 @@ def answer(
         fate = " that has not diverged" if any(row.diverged for row in found.rows) else ""
         gain = f"What joining gains over training alone cannot be told from this: no run of {missing} is here{fate}."
         now = "Compare it with training alone and with its plainest rival:"
+        if best.alone:
+            now = "Compare it with a federated method:" if not wild else "Lower the learning rate of the others:"
         commands = (compare_command,)
     elif best.alone:
-        gain = _nothing_gained(found, federated)
+        gain = _nothing_gained(found, found.best_joined)
         now = "Keep your models to yourselves, or try more rounds and other methods before you join:"
     else:
         gain = _gained(found, gains)
         now = "Train it, then give every client its model:"
-        if unclear and compare_command.startswith("sparsona compare"):
+        if unclear and unclear.seeds >= SEEDS and not found.redrawn:
+            now = "Collect more rows before you decide: no seed redraws a split by time. This is how it was run:"
+        elif unclear and compare_command.startswith("sparsona compare"):
             now = "Compare with more seeds before you decide:"
             commands = (f"{compare_command} --seeds {max(5, 2 * unclear.seeds)}",)
         elif unclear:
@@ -230,13 +234,27 @@ def _scores(row: ComparisonRow, found: Comparison) -> str:
 
 
 def _range(score: Interval, found: Comparison) -> str:
-    """The interval of a score, and what it covers: a split by time is the same for every seed."""
+    """The interval of a score."""
     if score.half is None:
         return ", with one seed"
     ends = (_possible(value, found.metric) for value in (score.low, score.high))
     low, high = (f"{100 * v:.1f}" if in_percent(found.metric) else f"{v:.4g}" for v in ends)
+    return f" ({_over_seeds(score, found, f'{low} to {high}')})"
+
+
+def _over_seeds(value: Interval, found: Comparison, ends: str) -> str:
+    """The ends of an interval, and what it covers: a split by time is the same for every seed.
+
+    >>> by_time = Comparison("accuracy", True, (), None, redrawn=False)
+    >>> _over_seeds(Interval(0.97, 0.0, 3), by_time, "97.0 to 97.0")
+    'the same with each of 3 seeds, for one split by time'
+    >>> _over_seeds(Interval(0.97, 0.01, 3), by_time, "96.0 to 98.0")
+    '95 % interval over 3 seeds of the training, for one split by time: 96.0 to 98.0'
+    """
+    if value.half is not None and value.half <= 1e-9 * abs(value.mean):
+        return f"the same with each of {value.count} seeds{'' if found.redrawn else ', for one split by time'}"
     covers = "" if found.redrawn else " of the training, for one split by time"
-    return f" (95 % interval over {score.count} seeds{covers}: {low} to {high})"
+    return f"95 % interval over {value.count} seeds{covers}: {ends}"
 
 
 def _possible(score: float, metric: str) -> float:
@@ -279,7 +297,7 @@ def _gain_range(gain: Interval, found: Comparison) -> str:
         return " with one seed"
     low, high = (f"{100 * v:+.1f}" if in_percent(found.metric) else f"{v:+.3g}" for v in (gain.low, gain.high))
     doubt = "" if abs(gain.mean) > gain.half else ", which may be chance"
-    return f" (95 % interval over {gain.count} seeds: {low} to {high}){doubt}"
+    return f" ({_over_seeds(gain, found, f'{low} to {high}')}){doubt}"
 
 
 def _told(verdicts: Sequence[Verdict]) -> str:
@@ -299,16 +317,16 @@ def _told(verdicts: Sequence[Verdict]) -> str:
     return f"of {counted(len(words), 'client')} {off('better')}, {off('worse')}{rest}"
 
 
-def _nothing_gained(found: Comparison, federated: Sequence[ComparisonRow]) -> str:
-    sign = 1 if found.higher_is_better else -1
-    rated = [row for row in federated if row.pre is not None]
-    if not rated:
+def _nothing_gained(found: Comparison, rival: ComparisonRow | None) -> str:
+    """What the best federated method on validation data has on test data: the best one there would be chosen by it."""
+    if rival is None or rival.gain is None:
         return "No federated method has been measured."
-    rival = max(rated, key=lambda row: sign * row.pre.mean if row.pre else -math.inf)
-    gain = rival.gain.mean if rival.gain else math.nan
+    gain, way = rival.gain, "better" if rival.gain.mean > 0 else "worse"
+    still = f"; {rival.label} still improved at its last round" if rival.improving else ""
     return (
-        f"Joining gains nothing that validation data can see: the best other method on test data, {rival.label}, is "
-        f"{difference_text(gain, found.metric)} {'above' if gain > 0 else 'below'} training alone ({found.alone})."
+        f"Joining gains nothing that validation data can see: the best federated method on them, {rival.label}, is "
+        f"{difference_text(gain.mean, found.metric)} {way} than training alone ({found.alone}) on test data"
+        f"{_gain_range(gain, found)}{still}."
     )
 
 

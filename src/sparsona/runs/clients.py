@@ -11,6 +11,7 @@ from sparsona.errors import RunError
 from sparsona.files import read_regular, write_whole
 from sparsona.method import ClientId
 from sparsona.metrics._named import in_percent
+from sparsona.words import counted
 
 Z = 1.959964
 """The normal quantile of a 95 % interval."""
@@ -38,17 +39,17 @@ TRAVELS = ("shared", "own")
 """Experts of a pool that are made from the method's model; all others never leave the client."""
 
 
-def expert_sentence(experts: Sequence[ExpertScore], together: float, metric: str) -> str:
-    """Return one sentence about what each expert adds for a client.
+def expert_sentence(experts: Sequence[ExpertScore], together: float, metric: str, rows: int) -> str:
+    """Return one sentence about what each expert adds for a client, by `rows` test rows.
 
     >>> pool = [ExpertScore("trees", 0.48, 0.814), ExpertScore("shared", 0.52, 0.802)]
-    >>> expert_sentence(pool, 0.835, "accuracy")
-    'alone with trees 81.4, together 83.5 (accuracy in %); your share of the shared model: 0.52'
+    >>> expert_sentence(pool, 0.835, "accuracy", 210)
+    'alone with trees 81.4, together 83.5 (accuracy in %, 210 test rows); your share of the shared model: 0.52'
     """
     scale, digits = (100, ".1f") if in_percent(metric) else (1, ".4g")
     alone = " or ".join(f"{one.name} {scale * one.score:{digits}}" for one in experts if one.name not in TRAVELS)
     share = sum(one.share for one in experts if one.name in TRAVELS)
-    unit = f"{metric} in %" if in_percent(metric) else metric
+    unit = f"{metric}{' in %' if in_percent(metric) else ''}, {counted(rows, 'test row')}"
     told = f"together {scale * together:{digits}} ({unit}); your share of the shared model: {share:.2f}"
     return f"alone with {alone}, {told}" if alone else told
 
@@ -72,7 +73,7 @@ class ClientScores:
         """Return what each expert of the client's pool adds; empty without a pool or a score."""
         if not self.experts or "pre" not in self.scores:
             return ""
-        return f"{self.client}: {expert_sentence(self.experts, self.scores['pre'].value, metric)}"
+        return f"{self.client}: {expert_sentence(self.experts, self.scores['pre'].value, metric, self.test)}"
 
     def all_scores(self) -> dict[str, Score]:
         """Return every score by its column: `pre`, or `pre log-loss` for a metric that does not decide."""

@@ -91,11 +91,12 @@ def run_comparison(
     first, metric = contest.seeds[0], prepared.setup.objective.metric_name
     pools = {one: pool_lines(runs.path(one, first), metric) for one in contest.contenders}
     study = Study(folder, contests.measured_groups(runs), failed, contest.budget, pools=pools)
-    if study.groups:
+    told = None
+    if study.is_measured:
         write_verdicts(folder / "clients.csv", {row.label: row.verdicts for row in study.comparison.rows})
         notes = [f"{one}, seed {first}, {line}" for one, lines in pools.items() for line in lines]
-        write_report([folder], folder / "report.html", contest.budget, notes)
-    return study
+        told = write_report([folder], folder / "report.html", contest.budget, notes)
+    return dataclasses.replace(study, answer=told)
 
 
 def sweep(

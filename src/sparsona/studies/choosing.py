@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from sparsona.errors import InputError
 from sparsona.experiment import build
 from sparsona.many.plan import StopCondition
-from sparsona.metrics._named import in_percent
 from sparsona.report.comparison import LOCAL, trains_alone
 from sparsona.report.measured import MeasuredRun, mean_score
+from sparsona.report.words import score_text
 from sparsona.studies.contest import ContestWatcher, Runs, split_contender, take_on
 
 SHARE = 3
@@ -92,7 +92,8 @@ def race(runs: Runs, rounds: int, limits: Limits, say: Callable[[str], None] = l
                 standings.append(standing)
         if all(standing.contender in alone for standing in standings):
             reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left.items())[:3])
-            raise InputError(f"no method is left in the race ({reasons}): allow more")
+            fix = "" if limits == Limits() else ": allow more"
+            raise InputError(f"no method is left in the race ({reasons}){fix}")
         standings.sort(key=lambda one: (math.isnan(one.score), -sign * one.score, one.mb_per_round))
         joined = [one.contender for one in standings if one.contender not in alone]
         goes_on = {*joined[: max(2, math.ceil(len(joined) / SHARE))], *alone}
@@ -118,8 +119,8 @@ def _advance(runs: Runs, contenders: list[str], until: int, rounds: int, say: Ca
 
 def _measured(runs: Runs, contender: str, seed: int) -> MeasuredRun:
     found = runs.measured(contender, seed)
-    if found is None:
-        raise InputError("it was not measured: set --eval-every to 1")
+    if found is None or not found.measurements:
+        raise InputError(found.diverged if found else "it was not measured: set --eval-every to 1")
     return found
 
 
@@ -149,11 +150,10 @@ def account(history: tuple[Stage, ...], metric: str) -> list[str]:
     out = []
     for stage in history:
         best = stage.standings[0]
-        shown = f"{100 * best.score:.1f} %" if in_percent(metric) else f"{best.score:.4g} ({metric})"
         count = len(stage.standings) + sum(reason != "others scored more" for reason in stage.left.values())
         out.append(
             f"Until round {stage.rounds}: {count} {'methods' if count > 1 else 'method'}, "
-            f"{best.contender} led with {shown} on validation data."
+            f"{best.contender} led with {score_text(best.score, metric)} on validation data."
         )
         for name, reason in stage.left.items():
             if reason != "others scored more":

@@ -240,10 +240,10 @@ class Runs:
         advance(self.plan(contender, seed, until), self.loader)
 
     def measured(self, contender: str, seed: int) -> MeasuredRun | None:
-        """Return the measurements of a run so far; None if there are none."""
+        """Return the measurements of a run so far; None if there are none and it has not diverged."""
         path = self.path(contender, seed)
         found = measure(path) if (path / "experiment.toml").exists() and (path / "about.json").exists() else None
-        return found if found is not None and found.measurements else None
+        return found if found is not None and (found.measurements or found.diverged) else None
 
 
 ORIGIN = "the command line"

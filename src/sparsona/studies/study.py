@@ -19,6 +19,7 @@ from sparsona.report.html import write_report
 from sparsona.report.latex import latex_table, write_latex
 from sparsona.report.measured import MeasuredRun, mean_score
 from sparsona.report.statistics import Interval, holm, paired_p
+from sparsona.report.words import Answer
 from sparsona.result import Result, load
 from sparsona.runs.budget import Budget
 
@@ -36,12 +37,19 @@ class Study:
     """After a choice on validation rows: every setting with its validation score, chosen ones marked."""
     pools: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
     """For methods with a pool: what each expert adds per client, for the first seed."""
+    answer: Answer | None = field(default=None, repr=False)
+    """Of a comparison: the sentences with which its report begins."""
     temporary: TemporaryDirectory[str] | None = field(default=None, repr=False)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether any run has a score."""
+        return any(run.measurements for group in self.groups.values() for run in group)
 
     @cached_property
     def comparison(self) -> Comparison:
         """Return scores and costs of each label over its seeds."""
-        if not self.groups:
+        if not self.is_measured:
             raise InputError(f"no run of {self.folder} was measured: {'; '.join(self.failed.values()) or 'none ended'}")
         return compare_groups(self.groups, self.budget)
 
@@ -145,7 +153,7 @@ class Study:
         return to
 
     def __repr__(self) -> str:
-        found = self.comparison if self.groups else None
+        found = self.comparison if self.is_measured else None
         cells = [f"{row.label} {with_half(row.pre, found.metric)}" for row in found.rows] if found else []
         runs = sum(map(len, self.groups.values()))
         return f"<Study of {runs} runs in {self.folder}: {found.metric if found else ''} {', '.join(cells)}>"

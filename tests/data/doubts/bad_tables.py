@@ -1,4 +1,4 @@
-"""Tables that can be read and are wrong, made of an honest one: 51 kinds, each a function that spoils it.
+"""Tables that can be read and are wrong, made of an honest one: 60 kinds, each a function that spoils it.
 
 An honest table has four clients with six columns; `label` depends on all of them, and every client has its own mean.
 """
@@ -282,6 +282,11 @@ CASES = (
     Case("a category empty at one client", _set("east", "sex", slice(None), ""), "absent"),
     Case("a column constant at one client", _set("east", "enzyme", slice(None), 0.0), "absent"),
     Case("a column empty everywhere", _everywhere(lambda f, r: f.assign(smoker=np.nan)), "absent"),
+    Case(
+        "a class that one row in twenty has",
+        _everywhere(lambda f, r: f.assign(label=np.where(r.random(len(f)) < 0.05, "yes", "no"))),
+        "rare_class",
+    ),
     Case("a client with one class", _set("west", "label", slice(None), "no"), "few_of_a_class"),
     Case("a column that one client lacks", lambda f, r: {**f, "east": f["east"].drop(columns="enzyme")}, "refused"),
     Case("Yes and yes", _rename("east", "label", {"yes": "Yes", "no": "no"}), "refused"),

@@ -59,6 +59,8 @@ class Sites:
     by: str = "random"
     natural: bool = True
     name: str = "the data"
+    metric: str = ""
+    """The metric that decides; empty where it is not known."""
 
     @cached_property
     def clients(self) -> Mapping[str, Indices]:

@@ -92,7 +92,8 @@ def report_of(
     experts: tuple[ExpertScore, ...] = (),
 ) -> str:
     first = setup.objective.metric_name
-    pool = [expert_sentence(experts, scores["pre"].test, first)] if experts and "pre" in scores else []
+    rows = len(setup.federation.splits[client].test)
+    pool = [expert_sentence(experts, scores["pre"].test, first, rows)] if experts and "pre" in scores else []
     measured = [
         (metric, point, value)
         for point, found in scores.items()
