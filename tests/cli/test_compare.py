@@ -35,7 +35,7 @@ def test_a_comparison_ends_with_scores_costs_and_a_report(sparsona: Any, tmp_pat
     assert lines[0] == "digits, 3 clients, dirichlet-classes:0.3, 3 rounds, seeds 0 to 1"
     assert max(len(line) for line in lines if not line.startswith("  ")) <= 80, "but for the command to run next"
     for name in ("local", "fedavg-ft", "fedavg", "fedprox:mu=0.5"):
-        assert sum(line.split()[0] == name for line in lines if line.strip()) == 2, name
+        assert sum(line.startswith(f" {name} ") for line in lines) == 2, name
     assert re.search(r"local +\S+±\S+ +\S+±\S+ +\+0\.00±0\.00 .* 0 %", out), "local is not worse off than alone"
     assert "95 % interval over seeds" in out
     assert lines[-2:] == ["results: c", "report: c/report.html"]
