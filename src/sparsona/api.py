@@ -38,6 +38,7 @@ from sparsona.rate import settled
 from sparsona.registry import GIVEN
 from sparsona.report.console import share
 from sparsona.report.drawings import draw
+from sparsona.report.loggers import logged
 from sparsona.report.progress import Bar, interactive
 from sparsona.result import Models, Result
 from sparsona.resume import earlier_run, opened
@@ -164,6 +165,8 @@ def execute(
     add: bool = False,
 ) -> Result:
     """Execute a prepared run, in `folder` if given; with `add`, continue a finished run with more data."""
+    if prepared.experiment.report_to and folder is None:
+        raise InputError("report_to logs the files of a run too: name its directory (out)")
     prepared = settled(prepared, folder if resume else None)
     setup, experiment = prepared.setup, prepared.experiment
     for client in setup.federation.splits:
@@ -189,8 +192,15 @@ def execute(
         if resume:
             rounds.resume()
         on_start(rounds.done)
+        log_round = stack.enter_context(logged(folder, experiment)) if folder is not None else None
+
+        def told(report: RoundReport) -> bool | None:
+            if log_round is not None:
+                log_round(report)
+            return on_round(report)
+
         with _noting_divergence(folder):
-            rounds.run(on_round)
+            rounds.run(told)
         return _finish(prepared, rounds, folder)
 
 

@@ -51,7 +51,7 @@ AUTO = "auto"
 
 FREE = (
     "engine", "workers", "device", "rounds", "server_memory_mb", "cluster.address", "cluster.gpus_per_worker",
-    "evaluation.patience",
+    "evaluation.patience", "report_to",
 )  # fmt: skip
 """Settings that may change when a run is resumed: its resources and its length."""
 
@@ -81,6 +81,7 @@ class Experiment(BaseModel):
     engine: str = option("auto", "engine that runs the clients: inprocess, pool or ray (auto: pool where it is faster)")
     workers: int = option(0, "number of worker processes (0: one per core)", ge=0)
     device: str = option("cpu", "device: cpu or cuda")
+    report_to: Names = option((), "programs to log the run to: tensorboard, mlflow, wandb, or those of plug-ins")
     trainer: Literal["auto", "plain", "fused"] = option(
         "auto", "plain torch, or compiled code for tiny networks (fused; auto: where it supports the model)"
     )

@@ -40,6 +40,7 @@ from sparsona.methods import METHODS
 from sparsona.models._build import build_model
 from sparsona.partition._split import federate
 from sparsona.registry import GIVEN, split_spec
+from sparsona.report.loggers import LOGGERS
 from sparsona.runs.about import RateSearch
 from sparsona.training.adapters import TrainedPart
 from sparsona.training.config import TrainConfig
@@ -145,6 +146,8 @@ def prepare(
         _check_device(experiment.device)
     if experiment.engine != "auto":
         ENGINES.get(experiment.engine)
+    for name in experiment.report_to:
+        LOGGERS.get(name)
     along = along_of(experiment.split.by)
     source = loaded or _dataset(experiment, data, along)
     dataset = source

@@ -89,7 +89,7 @@ def compare(
             yield ContestWatcher(live.started, live.round, live.ended)
 
     with resumable(folder / "study.json", f"sparsona compare --resume --out {quote(str(folder))}"):
-        study = run_comparison(asked, folder, resume, shown, options.tensorboard)
+        study = run_comparison(asked, folder, resume, shown)
     for name, reason in study.failed.items():
         err.print(f"{name} left the comparison: {reason}", soft_wrap=True, highlight=False)
     for run in (one for group in study.groups.values() for one in group):

@@ -57,6 +57,7 @@ class RunOptions:
     packing: str | None = None
     max_update_norm: float | None = None
     device: str | None = None
+    report_to: List = None
     server_memory_mb: int | None = None
     eval_every: Annotated[int | None, Setting("evaluation.every")] = None
     class_weights: Annotated[str | None, Setting("training.class_weights")] = None
@@ -82,9 +83,6 @@ class RunOptions:
     set: Annotated[
         list[str] | None, Option(metavar="KEY=VALUE", help="any other setting; may be repeated"), NoSetting()
     ] = None
-    tensorboard: Annotated[
-        bool, Option("--tensorboard", help="write scalars for TensorBoard into each run directory"), NoSetting()
-    ] = False
 
     def settings(self, base: dict[str, Any]) -> dict[str, Any]:
         """Return the settings of `base`, updated by the given options; the experiment applies `set`."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
@@ -82,7 +80,7 @@ def run(
     if repeats == 1:
         if resume:
             RunDirectory(folder).need_run()
-        done = _run_and_show(prepared, folder, resume, options.tensorboard, quiet, add)
+        done = _run_and_show(prepared, folder, resume, quiet, add)
         clients = done.clients
     else:
         if experiment.split.by.startswith("time:"):
@@ -93,7 +91,7 @@ def run(
             prepared = prepare(other, loaded=prepared.loaded, origin=origin)
             place = folder / f"split-{number}"
             again = resume and RunDirectory(place).experiment_file.exists()
-            done = _run_and_show(prepared, place, again, options.tensorboard, quiet)
+            done = _run_and_show(prepared, place, again, quiet)
             several.append(done.clients)
         clients = tuple(pooled(several, done.summary["metric"] == "accuracy", experiment.split.fewest))
     if not quiet:
@@ -126,17 +124,13 @@ def _what(what: str | None, folder: Path | None, resume: bool) -> str:
     return str(file)
 
 
-def _run_and_show(
-    prepared: Prepared, folder: Path, resume: bool, tensorboard: bool, quiet: bool, add: bool = False
-) -> Result:
+def _run_and_show(prepared: Prepared, folder: Path, resume: bool, quiet: bool, add: bool = False) -> Result:
     """Execute one run, with progress and final tables."""
     from sparsona.api import execute
     from sparsona.rate import settled
     from sparsona.report import console as show
-    from sparsona.report.tensorboard import scalars, told_to
     from sparsona.report.words import no_better_than_constant, runaway
     from sparsona.runs.directory import RunDirectory
-    from sparsona.runs.records import RoundReport
 
     place = RunDirectory(folder)
     if prepared.auto and not quiet and not (resume and place.experiment_file.exists()):
@@ -147,12 +141,11 @@ def _run_and_show(
     experiment = prepared.experiment
     metric = prepared.setup.objective.metric_name
     written = RunDirectory(folder).experiment_file
-    with resumable(written, f"sparsona run {quote(str(written))} --resume"), ExitStack() as stack:
-        progress = stack.enter_context(show.RoundProgress(err, experiment.method, experiment.rounds, metric, quiet))
-        watchers: list[Callable[[RoundReport], None]] = [progress.advance]
-        if tensorboard:
-            watchers.append(stack.enter_context(scalars(folder)))
-        result = execute(prepared, RunDirectory(folder), resume, told_to(watchers), progress.started, add)
+    with (
+        resumable(written, f"sparsona run {quote(str(written))} --resume"),
+        show.RoundProgress(err, experiment.method, experiment.rounds, metric, quiet) as progress,
+    ):
+        result = execute(prepared, RunDirectory(folder), resume, progress.advance, progress.started, add)
     if not quiet:
         out.print(show.closing(result.summary))
         out.print(show.traffic(result.summary), soft_wrap=True)

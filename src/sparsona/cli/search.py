@@ -59,7 +59,7 @@ def tune(
     searched = tuple(knobs.split(",")) if knobs else ()
     watch = show.trial_lines(err, trials, quiet)
     with resumable(folder / "study.json", f"the same command, --resume and --out {quote(str(folder))}"):
-        found = make_search(asked, searched, target, trials, folder, resume, watch, options.tensorboard)
+        found = make_search(asked, searched, target, trials, folder, resume, watch)
     front = tuning.front(list(found.trials), found.higher_is_better)
     out.print(show.front_table(front, found.chosen, found.metric))
     out.print(show.verdict(found.chosen, target, found.met, found.metric), soft_wrap=True, highlight=False)
@@ -96,7 +96,7 @@ def choose(
     asked = Contest(tuple(methods or ()), tuple(range(first, first + seeds)), shared, tuple(options.set or ()))
     status = show.race_status(err, quiet)
     with resumable(folder / "study.json", f"the same command, --resume and --out {quote(str(folder))}"), status as say:
-        found = make_choice(asked, Limits(mb_per_round, seconds), folder, resume, say, options.tensorboard)
+        found = make_choice(asked, Limits(mb_per_round, seconds), folder, resume, say)
     show.print_answer(out, found.answer, found.notes)
     out.print(f"results: {folder}", soft_wrap=True, highlight=False)
     out.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)

@@ -67,7 +67,7 @@ def sweep(
             yield SweepWatcher(progress.started, progress.round, progress.ended)
 
     with resumable(folder / "sweep.json", f"sparsona sweep --resume --out {quote(str(folder))}"):
-        study = make_sweep(asked, folder, resume, shown, tensorboard=options.tensorboard)
+        study = make_sweep(asked, folder, resume, shown)
     for name, reason in study.failed.items():
         err.print(f"{name} failed: {reason}", soft_wrap=True, highlight=False)
     runs = swept_runs(declare(folder, asked, True), folder)

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from sparsona.data.dataset import Dataset
 from sparsona.experiment import read, rounds_of
 from sparsona.prepare import Prepared, prepare
 from sparsona.rate import settled
-from sparsona.report.tensorboard import scalars, told_to
 from sparsona.resume import check_resumable
 from sparsona.runs.budget import Budget
 from sparsona.runs.checkpoint import Checkpointer
@@ -49,7 +48,6 @@ class RunPlan:
     settings: Mapping[str, Any]
     origin: str = "the experiment"
     until: StopCondition = field(default_factory=StopCondition)
-    tensorboard: bool = False
     after_round: Callable[[RunDirectory, RoundReport], None] | None = None
 
     @property
@@ -104,14 +102,8 @@ def advance(plan: RunPlan, loader: Loader, on_round: Callable[[RoundReport], Non
         if report.round < prepared.experiment.rounds and plan.until.reached(report.round, spent, report.clock):
             raise StopRun
 
-    with ExitStack() as stack:
-        watchers: list[Callable[[RoundReport], None]] = [watch]
-        if plan.tensorboard:
-            watchers.insert(0, stack.enter_context(scalars(directory.path)))
-        try:
-            execute(prepared, directory, there, told_to(watchers))
-        except StopRun:
-            return
+    with suppress(StopRun):
+        execute(prepared, directory, there, watch)
 
 
 class StopRun(Exception):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sparsona.files import write_atomically
-from sparsona.report.tensorboard import scalar_values
+from sparsona.report.scalars import scalar_values
 from sparsona.runs.clients import ClientScores
 from sparsona.runs.records import RoundReport
 

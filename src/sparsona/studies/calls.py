@@ -79,11 +79,10 @@ def run_comparison(
     folder: Path,
     resume: bool,
     shown: Callable[[Contest, Prepared], AbstractContextManager[ContestWatcher]],
-    tensorboard: bool = False,
 ) -> Study:
     """Declare a contest in a folder, run it, and write its verdicts and its report."""
     contest = declare(folder, asked.including(), resume)
-    runs = Runs(contest, folder, tensorboard)
+    runs = Runs(contest, folder)
     prepared = runs.prepare(contest.contenders[0], contest.seeds[0])
     contest = runs.contest = contest.including(ways_alone(prepared))
     with shown(contest, prepared) as watcher:
@@ -144,12 +143,11 @@ def make_sweep(
     resume: bool,
     shown: Callable[[Sweep], AbstractContextManager[SweepWatcher]],
     choose_by: Literal["validation"] | None = None,
-    tensorboard: bool = False,
 ) -> Study:
     """Declare a sweep in a folder, run it, and keep all settings, or the chosen one of each method."""
     declared = sweeps.declare(folder, asked, resume)
     with shown(declared) as watcher:
-        failed = sweeps.run_sweep(declared, folder, watcher, tensorboard)
+        failed = sweeps.run_sweep(declared, folder, watcher)
     found = sweeps.swept_runs(declared, folder)
     if not found:
         return Study(folder, {}, failed)
@@ -224,12 +222,11 @@ def make_search(
     folder: Path,
     resume: bool,
     watch: Callable[[tuning.Trial | None, int, str, str], None],
-    tensorboard: bool = False,
 ) -> Tuned:
     """Make the trials of a search in a folder and pick one."""
     (method,) = asked.contenders
     found = space.knobs(method, tuple(knobs))
-    runs = Runs(declare(folder, asked, resume), folder, tensorboard)
+    runs = Runs(declare(folder, asked, resume), folder)
     metric = runs.prepare(method, asked.seeds[0]).setup.objective.metric_name
     if in_percent(metric) and target.score is not None and not 0 <= target.score <= 1:
         raise InputError(f"--target-score {target.score:g} is no share of 1: give 0.9 for 90 %")
@@ -295,12 +292,11 @@ def make_choice(
     folder: Path,
     resume: bool,
     say: Callable[[str], None],
-    tensorboard: bool = False,
 ) -> Choice:
     """Run a race in a folder, all methods unless some are named, and write its report."""
     names = asked.contenders or tuple(name for name in METHODS.names() if name not in TABLES)
     contest = declare(folder, dataclasses.replace(asked, contenders=tuple(dict.fromkeys(names))).including(), resume)
-    runs = Runs(contest, folder, tensorboard)
+    runs = Runs(contest, folder)
     prepared = runs.prepare(contest.contenders[0], contest.seeds[0])
     alone = ways_alone(prepared)
     pools = POOLS if not asked.contenders and TABLES[0] in alone else ()

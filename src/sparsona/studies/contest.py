@@ -189,10 +189,9 @@ def _joined(there: Contest, given: Contest) -> Contest:
 class Runs:
     """The runs of a contest, on data that are loaded once."""
 
-    def __init__(self, contest: Contest, folder: Path, tensorboard: bool = False) -> None:
+    def __init__(self, contest: Contest, folder: Path) -> None:
         self.contest = contest
         self.folder = folder
-        self.tensorboard = tensorboard
         self.loader = Loader()
 
     def keep(self) -> None:
@@ -231,9 +230,7 @@ class Runs:
     def plan(self, contender: str, seed: int, until: StopCondition | None = None) -> RunPlan:
         """Plan a run to its end, to a round, or to the contest's budget."""
         until = until or StopCondition(budget=self.contest.budget)
-        return RunPlan(
-            self.path(contender, seed), self.settings(contender, seed), ORIGIN, until, tensorboard=self.tensorboard
-        )
+        return RunPlan(self.path(contender, seed), self.settings(contender, seed), ORIGIN, until)
 
     def advance(self, contender: str, seed: int, until: StopCondition | None = None) -> None:
         """Continue one run in this process."""

@@ -193,16 +193,13 @@ class SweepWatcher:
     ended: Callable[[SweepPoint, str], None] = lambda point, problem: None
 
 
-def run_sweep(sweep: Sweep, folder: Path, watcher: SweepWatcher, tensorboard: bool = False) -> dict[str, str]:
+def run_sweep(sweep: Sweep, folder: Path, watcher: SweepWatcher) -> dict[str, str]:
     """Execute all unfinished runs; return the failed ones with reasons, without which the others continue.
 
     Every combination is checked before the folder is taken and the first run starts.
     """
     points = {point.name: point for point in sweep.points()}
-    plans = {
-        name: RunPlan(folder / name, point.settings, f"the run {name}", tensorboard=tensorboard)
-        for name, point in points.items()
-    }
+    plans = {name: RunPlan(folder / name, point.settings, f"the run {name}") for name, point in points.items()}
     todo = {name: plan for name, plan in plans.items() if not plan.finished}
     for name, point in points.items():
         if name not in todo:

@@ -1,0 +1,97 @@
+"""The programs that a run can be logged to while it goes on (`report_to`): one file per program.
+
+A plug-in adds one through the entry-point group ``sparsona.report.loggers``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from sparsona.errors import InputError, RunError, one_line
+from sparsona.experiment import Experiment, flatten
+from sparsona.registry import Registry
+from sparsona.report.html import write_report
+from sparsona.report.live import Tail
+from sparsona.report.scalars import client_values, scalar_values
+from sparsona.runs.directory import RunDirectory
+from sparsona.runs.records import ClientRecord, RoundReport
+
+log = logging.getLogger(__name__)
+
+CLIENTS = 200
+"""Each client's scalars are logged in runs of at most this many clients."""
+REPORT = "report.html"
+
+
+class RunLogger(Protocol):
+    """Logs one run elsewhere. It is made before the first round, also of a run that is resumed."""
+
+    def log(self, round: int, values: Mapping[str, float]) -> None:
+        """Log the scalars of a round."""
+
+    def close(self, files: Sequence[Path]) -> None:
+        """Log the files of a run that is complete; there are none if it was interrupted or has failed."""
+
+
+LOGGERS: Registry[Callable[[Path, Mapping[str, Any]], RunLogger]] = Registry("logger", __name__)
+"""A logger is made from the run directory and all settings, by their dotted names."""
+
+
+@contextmanager
+def logged(run: RunDirectory, experiment: Experiment) -> Iterator[Callable[[RoundReport], None]]:
+    """Log a run to the programs of `report_to`. Yields the function that takes each round's report.
+
+    A program that fails later on is left out with a warning: the run is worth more than its log.
+    """
+    settings = {k: v for k, v in flatten(experiment.model_dump(mode="json")).items() if v not in (None, "", [])}
+    open_loggers: dict[str, RunLogger] = {}
+    clients = Tail(run.records)
+
+    def each(do: Callable[[RunLogger], None]) -> None:
+        for name, logger in list(open_loggers.items()):
+            try:
+                do(logger)
+            except Exception as error:  # noqa: BLE001  (each program has errors of its own)
+                log.warning("the run is not logged to %s any more: %s", name, one_line(error)[:300])
+                del open_loggers[name]
+
+    def take(report: RoundReport) -> None:
+        values = scalar_values(report)
+        lines = [line for line in map(ClientRecord.parse, clients.lines()) if line.round == report.round]
+        if len(lines) <= CLIENTS:
+            values |= client_values(lines)
+        each(lambda logger: logger.log(report.round, values))
+
+    if not experiment.report_to:
+        yield lambda report: None
+        return
+    files: list[Path] = []
+    try:
+        for name in experiment.report_to:
+            open_loggers[name] = _made(name, run.path, settings)
+        yield take
+        files = [run.experiment_file, run.summary_file]
+        with suppress(RunError):  # a run of which no round was measured has no report
+            write_report([run.path], run.path / REPORT)
+            files.append(run.path / REPORT)
+    finally:
+        each(lambda logger: logger.close(files))
+
+
+def _made(name: str, folder: Path, settings: Mapping[str, Any]) -> RunLogger:
+    try:
+        return LOGGERS.get(name)(folder, settings)
+    except InputError:
+        raise
+    except Exception as error:  # noqa: BLE001  (each program has errors of its own)
+        why = one_line(error)[:700]
+        raise InputError(f"report_to: {name} does not start ({why}): mend that, or leave {name} out") from None
+
+
+def lacking(name: str) -> InputError:
+    """The error for a program that is not installed."""
+    return InputError(f"report_to {name} needs {name}: pip install 'sparsona[{name}]'")
