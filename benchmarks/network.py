@@ -1,13 +1,15 @@
 """The network on loopback: seconds a round against Flower's own FedAvg, bytes on the wire, large frames, many nodes.
 
-    python benchmarks/network.py ours|flower|wire|large|large-wire|nodes|warm
+    python benchmarks/network.py ours|flower|wire|large|large-wire|warm
+    python benchmarks/network.py nodes|nodes-mailbox [NUMBER [ROUNDS]]
 
 - ours, flower: seconds a round of FedAvg on the digits, three nodes, the same model, one epoch; ours, and Flower's own
   Strategy with its processes as they come;
 - wire: bytes of a run on the connections between the nodes and the SuperLink, as a relay between them counts them, and
   on the whole loopback interface, against the frames that the ledger counts. Polls, logs and TLS are counted too;
 - large, large-wire: seconds a round, and bytes, with frames of about 50 MB;
-- nodes: seconds a round with 20 nodes;
+- nodes, nodes-mailbox: seconds per round and memory with 50 light nodes, over Flower and through a mailbox. A light
+  node is a thread: it holds what `sparsona node` holds and asks as a SuperNode asks, but all share one process;
 - warm: seconds that a process takes to import Flower, and Flower and torch: a message to a warm node starts neither.
 """
 
@@ -15,6 +17,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
+import logging
 import socket
 import subprocess
 import sys
@@ -23,12 +27,24 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sparsona.engines.network.deploy import LOCALHOST, LoopbackFederation, local_federation
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+
+from sparsona.engines.network.carrier import Answer, Body, Desk, checked_number
+from sparsona.engines.network.consent import Terms
+from sparsona.engines.network.deploy import (
+    LOCALHOST,
+    LocalNodes,
+    LoopbackFederation,
+    MailboxFederation,
+    local_federation,
+)
 from sparsona.engines.network.flower.bundle import write_bundle
 from sparsona.engines.network.flower.processes import (
+    STARTED,
     SUPERLINK,
     Child,
     Flwr,
@@ -37,10 +53,18 @@ from sparsona.engines.network.flower.processes import (
     stop_all,
     wait_until_open,
 )
+from sparsona.engines.network.flower.started.sparsona_records import NUMBER, Head, from_record, to_record
 from sparsona.engines.network.keys import CA, CERTIFICATE, KEY, make_certificates, make_node_key
+from sparsona.engines.network.mailbox.boxes import Inbox
+from sparsona.engines.network.mailbox.seal import Seal
+from sparsona.engines.network.mailbox.store import SharedFolder
+from sparsona.engines.network.node import Node, Rules
 from sparsona.engines.network.owned import write_share
+from sparsona.method import ClientId
 from sparsona.prepare import prepare
 from sparsona.runs.directory import RunDirectory
+from sparsona.runs.names import file_stem
+from sparsona.training.determinism import make_deterministic
 
 SETTINGS = {"method": "fedavg", "data": "digits", "partition": "iid", "evaluation": {"every": 0}}
 
@@ -278,9 +302,145 @@ def large_wire() -> None:
     tell(counts)
 
 
-def nodes() -> None:
-    seconds = seconds_a_round(20, 4)
-    print(f"20 nodes: {', '.join(f'{gap:.1f} s' for gap in seconds)} a round")
+class LightNodes(LocalNodes):
+    """All nodes as threads of one process: with a process per node, 200 of them need 100 GB."""
+
+    def start_node(self, client: ClientId, script: Path | None = None) -> None:
+        if client == self.clients[-1]:
+            own = {"folder": str(self.folder), "clients": list(self.clients), "line": self.line(client)}
+            self.nodes[client] = Child(Path(__file__), ["light", json.dumps(own)], self.folder / "light.log")
+
+
+class LightLoopback(LightNodes, LoopbackFederation):
+    """Light nodes and a SuperLink."""
+
+
+class LightMailbox(LightNodes, MailboxFederation):
+    """Light nodes and a mailbox."""
+
+
+def light(settings: str) -> None:
+    """Run all light nodes of a federation; this is the process that `LightNodes` starts."""
+    import torch
+
+    torch.set_num_threads(1)
+    make_deterministic()
+    given = json.loads(settings)
+    folder, options = Path(given["folder"]), dict(zip(given["line"][::2], given["line"][1::2], strict=True))
+    terms = Terms.of(folder / "agreed.toml", 0)
+    logging.basicConfig(level=logging.WARNING)
+    turn = threading.Lock()
+    for client in given["clients"]:
+        place = folder / file_stem(client)
+        key = place / "key" / file_stem(client)
+        node = Node(client, place / "data", place / "state", Rules(least_rows=1), terms=terms)
+        desk = Desk(OneByOne(node, turn), place / "numbers")
+        if "--mailbox" in options:
+            store, seal = SharedFolder(options["--mailbox"]), Seal(key, Path(options["--server-key"]))
+            serve = partial(Inbox(store, seal, client, desk, 2**28).serve, float(options["--idle"]))
+        else:
+            serve = partial(light_supernode, desk, options["--superlink"], options["--ca"], key)
+        threading.Thread(target=serve, daemon=True).start()
+    threading.Event().wait()
+
+
+@dataclass(frozen=True)
+class OneByOne:
+    """A node that takes its turns while no other node of this process does."""
+
+    node: Node
+    turn: threading.Lock
+
+    def answer(self, head: Head, body: Body) -> Answer:
+        with self.turn:
+            return self.node.answer(head, body)
+
+
+def whole(body: bytes, most: int) -> bytes:
+    """The body of a message, however long it is."""
+    return body
+
+
+def light_supernode(desk: Desk, address: str, ca: str, key: Path) -> None:
+    """Do as a SuperNode of `sparsona node` does, with the same requests and pauses, in a thread."""
+    from flwr.app import Message
+    from flwr.supercore.inflatable import inflatable_object, inflatable_utils
+    from flwr.supernode.fleet_http_connection import http_request_response
+
+    sys.path.insert(0, str(STARTED))
+    from supernode import Sleep, keep_connections, say_often_alive
+
+    keep_connections()
+    say_often_alive()
+    private = load_ssh_private_key(key.read_bytes(), None)
+    sleep, seen, pair = Sleep(1.0), set[int](), (private, private.public_key())
+    with http_request_response(address, False, Path(ca).read_bytes(), pair) as connected:
+        _, receive, send, get_run, get_fab, pull, push, confirm = connected
+
+        def once() -> bool:
+            if (came := receive()) is None:
+                return False
+            about, tree = came
+            run, name = about.metadata.run_id, about.metadata.message_id
+            if run not in seen:
+                get_fab(get_run(run).fab_hash, run)
+                seen.add(run)
+            parts = [one.object_id for one in inflatable_object.iterate_object_tree(tree)]
+            contents = inflatable_utils.pull_objects(parts, partial(pull, run))
+            message = inflatable_utils.inflate_object_from_contents(name, contents)
+            message.metadata.__dict__["_message_id"] = name
+            confirm(run, name)
+            head, body = from_record(message.content)
+            number = checked_number(head.pop(NUMBER))
+            answer = desk.answer(number, head, partial(whole, body))
+            desk.done(number)
+            reply = Message(to_record(*answer), reply_to=message)
+            with inflatable_object.no_object_id_recompute():
+                reply.metadata.__dict__["_message_id"] = reply.object_id
+                own = inflatable_object.get_all_nested_objects(reply)
+                wanted, session = send(reply, inflatable_object.get_object_tree(reply), 0.1)
+                inflatable_utils.push_objects(own, partial(push, run, session), object_ids_to_push=wanted)
+            return True
+
+        while True:
+            try:
+                if not once():
+                    sleep(3)
+            except Exception as error:  # noqa: BLE001  (a SuperNode goes on too)
+                print(f"{key.name}: {error!r}", flush=True)
+
+
+def many(carrier: Callable[..., LightNodes], number: int = 50, rounds: int = 10, **more: Any) -> None:
+    """Print the seconds per round, and the peak memory of each process."""
+    prepared = prepare({**SETTINGS, "clients": number, "rounds": rounds})
+    data, ends = prepared.setup.federation, [time.monotonic()]
+
+    def note(line: str) -> None:
+        if line.startswith("round "):
+            ends.append(time.monotonic())
+        elif " is here" not in line:
+            print(f"  {time.monotonic() - ends[0]:.0f} s: {line[:200]}", flush=True)
+
+    with tempfile.TemporaryDirectory() as scratch:
+        given = {name: str(Path(scratch) / value) for name, value in more.items()}
+        start = carrier(Path(scratch) / "f", sorted(data.clients), **given)
+        with local_federation(start, data, prepared.experiment) as running:
+            ends[0] = time.monotonic()
+            found = running.run(prepared.experiment, "run", note)
+            memory = {"the run's loop": RunDirectory(found).summary()["peak_rss_mb"]}
+            memory["all light nodes"] = sum(peak_mb(child.pid) for child in running.nodes.values())
+            if isinstance(running, LoopbackFederation):
+                memory["the SuperLink"] = peak_mb(running.server.pid)
+    each = gaps(ends[1:])
+    took = f"greeting and first round {ends[1] - ends[0]:.0f} s, then {median(each):.1f} s a round"
+    print(f"{number} nodes, {rounds} rounds: {took} (from {min(each):.1f} to {max(each):.1f})")
+    print("peak memory: " + ", ".join(f"{name} {size:.0f} MB" for name, size in memory.items()))
+
+
+def peak_mb(process: int) -> float:
+    """The peak resident memory of a process."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
 
 
 def warm() -> None:
@@ -291,5 +451,10 @@ def warm() -> None:
 
 
 if __name__ == "__main__":
-    parts = {"ours": ours, "flower": flower, "wire": wire, "large": large, "large-wire": large_wire}
-    ({**parts, "nodes": nodes, "warm": warm})[sys.argv[1]]()
+    parts: dict[str, Callable[..., None]] = {"ours": ours, "flower": flower, "wire": wire, "large": large}
+    parts |= {"large-wire": large_wire, "warm": warm, "nodes": partial(many, LightLoopback)}
+    parts |= {"nodes-mailbox": partial(many, LightMailbox, mailbox="mailbox")}
+    if sys.argv[1] == "light":
+        light(sys.argv[2])
+    else:
+        parts[sys.argv[1]](*map(int, sys.argv[2:]))

@@ -17,6 +17,9 @@ pytest.importorskip("flwr", reason='the network needs Flower: pip install "spars
 import socket
 
 import uvicorn
+from flwr.proto.fleet_pb2 import PullMessagesRequest
+from flwr.proto.heartbeat_pb2 import SendNodeHeartbeatRequest, SendNodeHeartbeatResponse
+from flwr.proto.runtime_pb2 import PushAppMessagesRequest
 
 sys.path.insert(0, str(Path(__file__).parents[4] / "src" / "sparsona" / "engines" / "network" / "flower" / "started"))
 
@@ -153,3 +156,94 @@ def test_a_locked_database_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mon
         for target, name, call in heard:
             event.remove(target, name, call)
     assert [(target, name) for target, name, _ in heard] == [(Pool, "checkout")]
+
+
+class Flower:
+    """An app that notes the requests that reach it, and has a message for the nodes in `waiting`."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.waiting: set[int] = set()
+        self.status = 200
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.asked.append(scope["path"].rpartition("/")[2])
+        body = (await receive())["body"]
+        answer = b""
+        if self.status == 200 and scope["path"].endswith("pull-messages"):
+            node = PullMessagesRequest.FromString(body).node.node_id
+            answer = b"message" if node in self.waiting else b""
+            self.waiting.discard(node)
+        await send({"type": "http.response.start", "status": self.status, "headers": []})
+        await send({"type": "http.response.body", "body": answer})
+
+
+def ask(idle: Any, path: str, body: bytes) -> tuple[int, bytes]:
+    """The status and body of the answer to a request."""
+    parts: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(part: Any) -> None:
+        parts.append(part)
+
+    asyncio.run(idle({"type": "http", "path": path}, receive, send))
+    return parts[0]["status"], parts[1]["body"]
+
+
+def poll(idle: Any, node: int) -> bytes:
+    request = PullMessagesRequest()
+    request.node.node_id = node
+    return ask(idle, "/v1/fleet/pull-messages", request.SerializeToString())[1]
+
+
+def push(idle: Any, node: int) -> None:
+    request = PushAppMessagesRequest()
+    request.messages_list.add().metadata.dst_node_id = node
+    ask(idle, "/v1/runtime/push-messages", request.SerializeToString())
+
+
+def test_a_poll_reaches_flower_only_if_a_message_may_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    flower = Flower()
+    idle = superlink.Idle(flower)
+    assert [poll(idle, 1), poll(idle, 1), poll(idle, 2)] == [b"", b"", b""]
+    assert flower.asked == ["pull-messages"] * 2
+    flower.waiting = {1}
+    push(idle, 1)
+    assert [poll(idle, 1), poll(idle, 1), poll(idle, 1), poll(idle, 2)] == [b"message", b"", b"", b""]
+    assert flower.asked[2:] == ["push-messages", "pull-messages", "pull-messages"]
+    monkeypatch.setattr(superlink, "LOOKED_UP", 0.0)
+    poll(idle, 2)
+    assert len(flower.asked) == 6
+
+
+def test_a_poll_that_flower_refuses_is_looked_up_again() -> None:
+    flower = Flower()
+    flower.status = 401
+    idle = superlink.Idle(flower)
+    poll(idle, 1)
+    poll(idle, 1)
+    assert flower.asked == ["pull-messages"] * 2
+    assert ask(idle, "/v1/fleet/pull-messages", b"\xff")[0] == 401  # no protobuf: Flower has an answer to that
+
+
+def test_heartbeats_in_short_order_are_noted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    flower = Flower()
+    idle = superlink.Idle(flower)
+    request = SendNodeHeartbeatRequest(heartbeat_interval=12)
+    request.node.node_id = 1
+
+    def beat() -> Any:
+        found = ask(idle, "/v1/fleet/send-node-heartbeat", request.SerializeToString())
+        return found[0], SendNodeHeartbeatResponse.FromString(found[1]).success
+
+    flower.status = 503
+    assert beat()[0] == 503
+    flower.status = 200
+    beat()
+    assert beat() == (200, True)
+    assert len(flower.asked) == 2
+    monkeypatch.setattr(superlink, "NOTED", 0.0)
+    beat()
+    assert len(flower.asked) == 3

@@ -24,8 +24,10 @@ log = logging.getLogger(__name__)
 
 HOME = "SPARSONA_SERVER"
 """The environment variable that names the folder of `sparsona server`: nodes.json and runs/ are in it."""
-FETCHERS = 32
+FETCHERS = 8
 """Replies that are fetched at a time."""
+AT_ONCE = 8
+"""Messages that are pushed at a time. Nodes see a message before its content is there, and give it up after a while."""
 GIVE_UP = 120.0
 """Seconds without any answer of the SuperLink, after which the run ends."""
 PATIENCE = 0.2
@@ -72,21 +74,23 @@ class FlowerCarrier:
     def push(self, parcels: Sequence[Parcel]) -> list[str | None]:
         from flwr.app import Message
 
-        messages = [
-            Message(
-                content=to_record({**one.head, NUMBER: one.number}, one.body),
-                dst_node_id=self._nodes[one.client],
-                message_type="query",
-                ttl=one.ttl,
-            )
-            for one in parcels
-        ]
-        try:
-            found = [name or None for name in self._grid.push_messages(messages)] if messages else []
-        except Exception as error:  # noqa: BLE001  (Flower's, and those of the library below it)
-            self._failed(error)
-            return [None] * len(messages)
-        self._failing = None
+        found: list[str | None] = []
+        while len(found) < len(parcels):
+            messages = [
+                Message(
+                    content=to_record({**one.head, NUMBER: one.number}, one.body),
+                    dst_node_id=self._nodes[one.client],
+                    message_type="query",
+                    ttl=one.ttl,
+                )
+                for one in parcels[len(found) : len(found) + AT_ONCE]
+            ]
+            try:
+                found += [name or None for name in self._grid.push_messages(messages)]
+            except Exception as error:  # noqa: BLE001  (Flower's, and those of the library below it)
+                self._failed(error)
+                return found + [None] * (len(parcels) - len(found))
+            self._failing = None
         return found
 
     def pull(self, names: Sequence[str]) -> list[Returned]:

@@ -12,6 +12,8 @@ SUPPORTED = ("1.41", "1.42")
 
 PRIVATE = {
     "flwr.common.constant": "the codes by which a task is reported as done or failed",
+    "flwr.proto.fleet_pb2": "to answer the polls of idle nodes without a write to the database",
+    "flwr.proto.heartbeat_pb2": "the same for their heartbeats",
     "flwr.proto.runtime_pb2": "the requests for a task and for the list of replies; the Grid waits for all of a reply",
     "flwr.supercore.constant": "the type of a task of a ClientApp",
     "flwr.supercore.heartbeat": "a task whose heartbeat stops is given up by the SuperNode",

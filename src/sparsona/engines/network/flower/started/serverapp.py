@@ -15,8 +15,6 @@ from typing import Any
 import flwr.superlink.runtime.run_serverapp  # noqa: F401
 from sparsona_entry import command
 
-from sparsona.engines.network.flower.grid import app
-
 
 def _end_with_superlink() -> None:
     """End this process when the SuperLink has ended.
@@ -40,6 +38,9 @@ def main() -> None:
         raise SystemExit("this version of flwr is not supported: it has no run_")
 
     def run(grid: Any, context: Any, **bundle: Any) -> Any:
+        # The SuperLink gives the run up if this process does not report within 30 s, so torch is imported after that.
+        from sparsona.engines.network.flower.grid import app
+
         app(grid=grid, context=context)
         return context
 

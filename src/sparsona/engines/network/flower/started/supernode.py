@@ -26,6 +26,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import flwr.supernode.main  # noqa: F401
+import httpx
 from sparsona_entry import command
 from sparsona_pauses import Pauses
 
@@ -33,6 +34,8 @@ BUSY, LONGEST = 3.0, 10.0
 """A pause is at least `BUSY` times as long as the request before it took, and at most `LONGEST` seconds."""
 ALIVE = 12
 """Seconds. The SuperLink takes no less than 10."""
+KEPT = 25.0
+"""Seconds that an idle connection is kept. The SuperLink closes it after 30."""
 SOON, ANSWER = 0.1, 0.5
 """Seconds. Flower waits `ANSWER` for an answer, and longer for work."""
 
@@ -68,15 +71,33 @@ def start_watched(command: list[str]) -> Any:
     return process
 
 
+class Lasting(httpx.Client):  # type: ignore[misc]
+    """Keeps idle connections longer than httpx's 5 s: a new one costs the SuperLink more than most answers."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**{"limits": httpx.Limits(keepalive_expiry=KEPT), **given})
+
+
+def keep_connections() -> None:
+    """Let Flower make connections that last."""
+    setattr(httpx, "Client", Lasting)  # noqa: B010
+
+
+def say_often_alive() -> None:
+    """Say every `ALIVE` seconds that the SuperNode is alive, where Flower says it every 30."""
+    for name in ("flwr.supernode.fleet_http_connection", "flwr.supercore.heartbeat"):
+        setattr(sys.modules[name], "HEARTBEAT_DEFAULT_INTERVAL", ALIVE)  # noqa: B010
+
+
 def main() -> None:
+    keep_connections()
     most = int(os.environ["SPARSONA_MEMORY"])
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     start = command("flower-supernode")  # imports the modules that are changed below
     loop = sys.modules["flwr.supernode.start_client_internal"]
     setattr(loop, "time", SimpleNamespace(sleep=Sleep(float(os.environ["SPARSONA_IDLE"]))))  # noqa: B010
     setattr(loop, "subprocess", SimpleNamespace(Popen=start_watched))  # noqa: B010
-    for name in ("flwr.supernode.fleet_http_connection", "flwr.supercore.heartbeat"):
-        setattr(sys.modules[name], "HEARTBEAT_DEFAULT_INTERVAL", ALIVE)  # noqa: B010
+    say_often_alive()
     service = sys.modules["flwr.supernode.main"]
     token, create_app = Path(os.environ["SPARSONA_TOKEN"]).read_bytes(), service.create_app
 
