@@ -1,4 +1,4 @@
-"""What a node tells: of its data at the start, of each turn, and in its owner's report at the end."""
+"""A node's answers: the description of its data, the reply to a turn, and the owner's report at the end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sparsona.words import counted
 
 
 def description_of(own: OwnData) -> tuple[Head, bytes]:
-    """What a node tells of its data at the start."""
+    """Return the head and the frame that describe a node's data at the start."""
     description, published = own.description(), own.published()
     frame = None if description is None else encode(description)
     head: Head = {
@@ -35,13 +35,13 @@ def description_of(own: OwnData) -> tuple[Head, bytes]:
 
 
 Tells: TypeAlias = tuple[tuple[bool, bool], ...]
-"""For each metric, whether its scores on test and on validation rows may be sent."""
+"""Per metric: True if its scores on test rows and on validation rows may be sent."""
 
 
 def may_tell(setup: Setup, client: ClientId, least: int) -> Tells:
-    """Which scores of a client may be sent: those of at least `least` rows.
+    """Return which scores of a client may be sent: those of at least `least` rows.
 
-    A metric that takes each class by itself needs as many rows of every class that occurs.
+    A metric that is computed per class needs at least `least` rows of every class that occurs.
     """
     split, targets = setup.federation.splits[client], setup.federation.data.targets
     parts = split.test, split.validation
@@ -52,7 +52,7 @@ def may_tell(setup: Setup, client: ClientId, least: int) -> Tells:
 
 
 def reply_to_turn(outcome: Outcome, scores: bool, tells: Tells) -> Head:
-    """What a node tells of a turn besides the frame."""
+    """Return the head of the reply to a turn; its body is the frame."""
     told = {
         point: tuple(
             _or_none(value) if allowed else None

@@ -1,8 +1,8 @@
-"""What the server's loop and an owner's node need of a network. Flower and the mailbox are carriers.
+"""The interface between the network and both its ends: the server's loop and the owner's node.
 
-A carrier may lose, repeat, delay and reorder messages, and say nothing of it. The loop numbers its messages, asks those
-who are silent and sends again; a node answers no message that comes after a newer one. Both are written once, here and
-in :mod:`sparsona.engines.network.engine`, and hold for every carrier.
+Flower and the mailbox are carriers. A carrier may lose, repeat, delay and reorder messages without notice. The loop
+numbers its messages, pings silent nodes and sends again. A node refuses a message that is older than one it has
+answered. Both are written once, here and in :mod:`sparsona.engines.network.engine`, for every carrier.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from sparsona.method import ClientId
 
 Answer = tuple[Head, bytes]
 Body = Callable[[int], bytes]
-"""Reads the body of a message if it has at most that many bytes."""
+"""Reads the body of a message; its argument is the largest accepted size in bytes."""
 REMEMBERED = 64
 """Numbers of answered messages that a node keeps."""
 HIGHEST = 2**53
-"""No number is larger: JSON keeps it exactly."""
+"""The largest message number: JSON keeps integers exactly up to it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Parcel:
 
 @dataclass(frozen=True)
 class Returned:
-    """What came back for a parcel: a head and a body, or why there is none. `lost`: it may be sent again."""
+    """The result of a parcel: a head and a body, or the reason why there is none. If `lost`, it may be sent again."""
 
     name: str
     head: Head | None = None
@@ -54,12 +54,12 @@ class Returned:
 
 
 class Carrier(Protocol):
-    """Takes parcels, and brings what has come back for those that are named."""
+    """Sends parcels, and returns the replies to the named ones."""
 
     idle: float
     """The longest pause between two pulls, in seconds."""
     silence: float
-    """Seconds without a reply after which a node is asked whether it is there."""
+    """Seconds without a reply after which a node gets a ping."""
 
     @property
     def clients(self) -> Sequence[ClientId]:
@@ -73,13 +73,13 @@ class Carrier(Protocol):
 
 
 class Answering(Protocol):
-    """Answering the server's messages: :class:`sparsona.engines.network.node.Node`."""
+    """Answers the server's messages: :class:`sparsona.engines.network.node.Node`."""
 
     def answer(self, head: Head, body: Body) -> Answer: ...
 
 
 class Desk:
-    """The owner's end of every carrier: hands messages to the node, but none that is older than one it has answered.
+    """The owner's end of every carrier: passes messages to the node, unless it has answered a newer one.
 
     An old order would take the client's memory back to its round. `file` keeps the numbers over a restart.
     """
@@ -89,11 +89,11 @@ class Desk:
         self._answered = _numbers(file)
 
     def has_answered(self, number: int) -> bool:
-        """Whether this very message was answered."""
+        """True if the message with this number was answered."""
         return number in self._answered
 
     def answer(self, number: int, head: Head, body: Body) -> Answer:
-        """The node's answer to a message; `Behind` if a newer one was answered. Call `done` once it is on its way."""
+        """Return the node's answer, or `Behind` if it has answered a newer one. Call `done` once it is on its way."""
         newest = max(self._answered, default=0)
         if number <= newest:
             return Behind(number=newest).head, b""
@@ -107,7 +107,7 @@ class Desk:
 
 
 def checked_number(value: object) -> int:
-    """The number of a message; `BadParcel` if it is none."""
+    """Return `value` as a message number; raise `BadParcel` if it is not one."""
     if type(value) is not int or not 0 < value <= HIGHEST:
         raise BadParcel("the message has no number")
     return value

@@ -1,7 +1,8 @@
-"""What an owner has decided about its rows, on its own disk: the secret, the split, the accepted questions.
+"""The owner's decisions about its rows, kept on its own disk: the secret, the split, the accepted questions.
 
-A question is all that the statistics before round 1 depend on: the rows, their split and the declared columns. Only an
-accepted question is answered, and always with the same bytes. The organiser has no influence on the split.
+A question holds everything on which the statistics before round 1 depend: the rows, their split and the declared
+columns. Only an accepted question is answered, and always with the same bytes. The organiser has no influence on the
+split.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ Told = tuple[dict[str, Any], bytes]
 
 @dataclass(frozen=True)
 class Terms:
-    """What the owner fixes before any proposal: how its rows are split, and the agreed columns.
+    """The owner's decisions before any proposal: the split of its rows, and the agreed columns.
 
-    `columns` None: each question waits for consent. `seed` None: chance comes from the owner's secret.
+    `columns` None: each question waits for consent. `seed` None: randomness comes from the owner's secret.
     """
 
     split: Split = field(default_factory=Split)
@@ -46,14 +47,14 @@ class Terms:
 
     @classmethod
     def of(cls, agreed: Path | None, seed: int | None = None, **own: Any) -> Terms:
-        """The terms of an agreed experiment file, with the owner's own settings of the split where they are given."""
+        """Return the terms of an agreed experiment file. The owner's own settings of the split come first."""
         experiment = None if agreed is None else build(read(agreed), str(agreed))[0]
         split = Split() if experiment is None else experiment.split
         said = {key: value for key, value in own.items() if value is not None}
         return cls(replace(split, **said), None if experiment is None else experiment.columns, seed)
 
     def ignored(self, experiment: Experiment) -> list[str]:
-        """The settings of a proposal that have no effect here, since the owner has decided otherwise."""
+        """Return the settings of a proposal that have no effect here because the owner has decided otherwise."""
         mine, theirs = asdict(self.split), asdict(experiment.split)
         found = [f"split.{key}={theirs[key]}" for key in mine if key != "fewest" and mine[key] != theirs[key]]
         return found if self.seed in (None, experiment.seed) else [*found, f"seed={experiment.seed}"]
@@ -61,7 +62,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Question:
-    """All that the statistics of a table depend on. `rows` is the hash of the owner's file."""
+    """Everything on which the statistics of a table depend. `rows` is the hash of the owner's file."""
 
     rows: str
     columns: Columns
@@ -75,7 +76,7 @@ class Question:
 
     @property
     def words(self) -> str:
-        """The question in plain words, for the owner."""
+        """Return the question in plain words, for the owner."""
         columns, usual = asdict(self.columns), asdict(Columns())
         changed = ", ".join(f"{key}={value}" for key, value in columns.items() if value != usual[key]) or "the defaults"
         return (
@@ -99,13 +100,13 @@ class Consent:
         self.secret = _secret(folder / "secret")
 
     def chance(self, purpose: str, seed: int | None) -> Chance:
-        """The owner's own randomness; that of a simulation where a seed is declared."""
+        """Return the owner's own randomness; with a declared seed, the randomness of a simulation."""
         if seed is not None:
             return Chance(seed)
         return Chance(0, hashlib.blake2b(purpose.encode(), key=self.secret).digest())
 
     def split(self, question: Question, client: ClientId, draw: Callable[[Chance], ClientSplit]) -> ClientSplit:
-        """The split of the owner's rows: drawn once, and the same for every later question about these rows."""
+        """Return the split of the owner's rows: drawn once, and the same for every later question about these rows."""
         chance = self.chance("split", question.seed)
         if question.seed is not None:
             return draw(chance)
@@ -119,8 +120,8 @@ class Consent:
     def check(self, question: Question, agreed: Columns | None) -> None:
         """Raise `Waiting` unless the owner has accepted this question.
 
-        The agreed columns need no other consent for the first rows. Statistics of changed rows, beside those of the old
-        ones, tell about the rows that differ: so they do.
+        For the first rows, the agreed columns need no other consent. If the rows have changed, consent is needed: old
+        and new statistics together reveal the rows that differ.
         """
         name = question.fingerprint
         if (self._folder / "accepted" / name).exists():
@@ -136,7 +137,7 @@ class Consent:
         raise Waiting(f"the server asks {words}. To tell it: sparsona node --accept {name} --state STATE")
 
     def accept(self, name: str) -> str:
-        """Accept a question that waits; returns it in words."""
+        """Accept a waiting question; return it in words."""
         waiting = sorted(file.name for file in (self._folder / "waiting").iterdir())
         if name not in waiting:
             raise InputError(f"no question {name!r} waits for consent; waiting: {', '.join(waiting) or 'none'}")
@@ -146,7 +147,7 @@ class Consent:
         return words.strip()
 
     def answer(self, question: Question, make: Callable[[], Told]) -> Told:
-        """The answer to an accepted question: made once, then the same bytes."""
+        """Return the answer to an accepted question: made once, then the same bytes."""
         file = self._folder / "answers" / question.fingerprint
         if not file.exists():
             head, body = make()
@@ -155,7 +156,7 @@ class Consent:
         return json.loads(head_line), body
 
     def count(self, run: str, most: int) -> None:
-        """Note a run, and refuse more than `most` of them over the life of this folder."""
+        """Count a run, and refuse more than `most` runs over the life of this folder."""
         file = self._folder / "proposals.json"
         try:
             runs = json.loads(file.read_bytes()) if file.exists() else []
@@ -169,7 +170,7 @@ class Consent:
 
 
 def rows_hash(file: Path) -> str:
-    """The hash of an owner's file."""
+    """Return the hash of an owner's file."""
     with file.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
@@ -179,7 +180,10 @@ def _hash(data: bytes) -> str:
 
 
 def _secret(file: Path) -> bytes:
-    """The owner's secret: random bytes in a file that only the owner's account can read, made at the first start."""
+    """Return the owner's secret; create it at the first start.
+
+    It is random bytes in a file that only the owner's account can read.
+    """
     if not file.exists():
         partial = file.with_name(f"{file.name}.part")
         write_private(partial, secrets.token_bytes(LENGTH))

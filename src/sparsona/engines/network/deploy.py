@@ -1,4 +1,4 @@
-"""Submitting an experiment to a SuperLink, and a whole federation on loopback."""
+"""Submit an experiment to a SuperLink, or start a whole federation on this machine."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def submit(
     say: Callable[[str], None],
     fewest: int = 0,
 ) -> None:
-    """Run an experiment on a SuperLink and pass its log on; an error where the run did not end well."""
+    """Run an experiment on a SuperLink and pass its log on; raise `RunError` if the run did not complete."""
     with tempfile.TemporaryDirectory(prefix="sparsona-") as scratch:
         app = write_bundle(Path(scratch) / "app", to_toml(experiment), name, patience, fewest)
         status = Flwr(Path(scratch), superlink, ca).run(app, say)
@@ -55,7 +55,7 @@ class LocalNodes(ABC):
     clients: Sequence[ClientId]
     options: Sequence[str] = ()
     script: Path = SPARSONA
-    """What is started in the place of the command `sparsona`."""
+    """The script that is started as the command `sparsona`."""
     nodes: dict[ClientId, Child] = field(init=False, default_factory=dict)
 
     def start(self) -> None:
@@ -71,22 +71,22 @@ class LocalNodes(ABC):
 
     @abstractmethod
     def start_server(self) -> None:
-        """Start what the nodes need to reach the server."""
+        """Start or prepare the server, before any node starts."""
 
     @abstractmethod
     def line(self, client: ClientId) -> list[str]:
-        """The options by which a node reaches the server."""
+        """Return the options by which a node reaches the server."""
 
     @abstractmethod
     def run(self, experiment: Experiment, name: str = "run", say: Callable[[str], None] = print) -> Path:
-        """Run an experiment; returns its run directory."""
+        """Run an experiment; return its run directory."""
 
     def place(self, client: ClientId) -> Path:
-        """A node's own folder."""
+        """Return a node's own folder."""
         return self.folder / file_stem(client)
 
     def start_node(self, client: ClientId, script: Path | None = None) -> None:
-        """Start a client's node, or start it again; `script` may stand in for this one node."""
+        """Start or restart a client's node; `script` replaces the command for this node only."""
         place = self.place(client)
         arguments = ["node", "--name", client, *self.line(client)]
         arguments += ["--data", str(place / "data"), "--state", str(place / "state")]
@@ -174,9 +174,9 @@ L = TypeVar("L", bound=LocalNodes)
 
 @contextlib.contextmanager
 def local_federation(local: L, federation: Federation, experiment: Experiment) -> Iterator[L]:
-    """Start a federation whose clients have the data that a simulation would give them; it ends with the block.
+    """Start a federation with the data that a simulation would give its clients; stop it when the block ends.
 
-    The nodes know the experiment's seed and answer as the simulation does: the data are the caller's own.
+    The nodes know the experiment's seed and answer as in the simulation, because the caller owns all data.
     """
     folder = local.folder
     if folder.exists() and any(folder.iterdir()):

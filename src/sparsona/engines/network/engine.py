@@ -1,4 +1,4 @@
-"""The engine on a network: jobs go out as messages, outcomes come back until the deadline."""
+"""The engine on a network: sends jobs as messages and returns the outcomes that arrive by the deadline."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from sparsona.wire import Frame, Ledger, decode, encode
 log = logging.getLogger(__name__)
 
 SOON = 0.1
-"""Seconds between two pulls after a reply has come. While none comes the pause grows, to the carrier's `idle`."""
+"""Seconds between two pulls after a reply. Without replies the pause grows, up to the carrier's `idle`."""
 RETRY = 2.0
-"""Seconds before a node that was not reached is asked again. The pause grows with each attempt, in the same way."""
+"""Seconds before a message is sent again to an unreachable node. The pause grows with each attempt."""
 PING_TTL = 60.0
-"""Seconds that the question whether a node is there waits for it."""
+"""Seconds that a ping waits for its node."""
 MOST_DOUBLED = 6
-"""How often the pause between two such questions doubles: a node may train for hours, or be away for days."""
+"""Limit on doublings of the pause between pings: a node may train for hours, or be away for days."""
 
 
 @dataclass(frozen=True)
 class PendingMessage:
-    """A message on its way: to whom, its content, and the second on the clock at which nobody waits any more.
+    """A message on its way to a client. Its reply is awaited until the second `until` on the clock.
 
-    Until the second `silent_until` nobody wonders why there is no answer.
+    No ping is sent before the second `silent_until`.
     """
 
     client: ClientId
@@ -58,12 +58,12 @@ class PendingMessage:
 class MessageExchange:
     """Messages to nodes and their replies, matched by the message that they answer.
 
-    A message that did not reach its node (it was down, or restarts) is sent again until its time is over. A node that
-    was cut off while it had a message says nothing, and its carrier neither. So a node that is silent for a while is
-    asked whether it is there. It does one thing after another: if it answers that first, it does not have the message.
+    A message that did not reach its node is sent again until its time is over. If a node is cut off while it holds a
+    message, neither it nor its carrier says so. So a silent node gets a ping. A node works on one message at a time: if
+    it answers the ping first, it does not have the message, which is sent again.
 
-    Each client's messages have growing numbers, over restarts too: they begin at the clock. A node whose messages were
-    numbered higher before, by a clock that was ahead, says so.
+    Each client's messages have growing numbers, also over restarts, since they begin at the clock. If an earlier clock
+    was ahead, the node answers `Behind` with its larger number.
     """
 
     def __init__(self, carrier: Carrier) -> None:
@@ -75,15 +75,15 @@ class MessageExchange:
         """The message that each ping asks about."""
         self._away: set[ClientId] = set()
         self.late: set[ClientId] = set()
-        """The clients that have let the time of a message pass, until they answer again."""
+        """Clients that did not answer in time, until they answer again."""
         self._refused: dict[ClientId, str] = {}
-        """Why the last reply of each client that could not be used was left out."""
+        """Per client the reason why its last unusable reply was left out."""
         self.on_left_out: Callable[[ClientId, str], None] = lambda client, why: None
-        """Told of every reply to an order to train that cannot be used, and why."""
+        """Called with the client and the reason for every unusable reply to an order to train."""
 
     @property
     def clients(self) -> frozenset[ClientId]:
-        """The clients whose replies are awaited."""
+        """Return the clients whose replies are awaited."""
         return frozenset(one.client for one in (*self._awaited.values(), *(later for _, later in self._again)))
 
     def send(self, several: Iterable[PendingMessage]) -> None:
@@ -101,7 +101,7 @@ class MessageExchange:
         return Parcel(client, self._numbers[client], head, body, ttl)
 
     def receive(self, until: float) -> Iterator[tuple[PendingMessage, Head, bytes]]:
-        """Replies as they come, until the second `until` or until none is awaited."""
+        """Yield replies as they arrive, until the second `until` or until no reply is awaited."""
         pauses = Pauses(SOON, self._carrier.idle)
         while self._awaited or self._again:
             self._send_due(time.monotonic())
@@ -121,7 +121,7 @@ class MessageExchange:
                 time.sleep(min(pauses.next(), until - now))
 
     def _send_due(self, now: float) -> None:
-        """Send what is to be sent again, and a ping to those who have been silent."""
+        """Send the messages whose retry is due, and pings to silent nodes."""
         due = [one for at, one in self._again if at <= now]
         self._again = [(at, one) for at, one in self._again if at > now]
         self.send(due)
@@ -135,7 +135,7 @@ class MessageExchange:
                 self._pings[name] = message
 
     def _read_pings(self, returned: Iterable[Returned]) -> None:
-        """Send a message again whose node answers, but not the message. A ping that got lost says nothing."""
+        """Send a message again if its node answers the ping but not the message. A lost ping means nothing."""
         for answer in returned:
             message = self._pings.pop(answer.name, "")
             said = "" if answer.head is None else answer.head["kind"]
@@ -153,13 +153,13 @@ class MessageExchange:
         self._pings = {name: message for name, message in self._pings.items() if message in self._awaited}
 
     def _lift(self, client: ClientId, head: Head | None) -> None:
-        """Number the messages to a client above those that it has answered, if it says that they are not."""
+        """Raise the message number of a client above the number that its node says it has answered."""
         with contextlib.suppress(WireError):
             if head is not None and head["kind"] == "behind":
                 self._numbers[client] = max(self._numbers[client], min(told(head, Behind).number, HIGHEST // 2))
 
     def _read(self, asked: PendingMessage, answer: Returned) -> Head | None:
-        """The head of a reply that can be used."""
+        """Return the head of a usable reply, else None; schedule the retry of a lost one."""
         head = answer.head
         if answer.lost or (head is not None and head["kind"] in ("away", "behind")):
             self._lift(asked.client, head)
@@ -188,7 +188,7 @@ class MessageExchange:
             self.on_left_out(asked.client, why)
 
     def unanswered(self, clients: Iterable[ClientId]) -> dict[ClientId, str]:
-        """Why each of these clients has sent no reply that can be used."""
+        """Return per client the reason why it has sent no usable reply."""
         return {client: self._refused.pop(client, "it did not answer; its log says why") for client in clients}
 
     def _later(self, one: PendingMessage, why: str) -> None:
@@ -202,8 +202,8 @@ class MessageExchange:
 class NetworkEngine:
     """Runs turns on nodes. Clients that do not answer by the deadline are lost.
 
-    With a `window`, training goes on without those who are not done after so many seconds: what they answer later,
-    within the deadline, comes out of a later call of :meth:`run`.
+    With a `window`, a training phase ends after `window` seconds. Replies that arrive later, but before the deadline,
+    come out of a later call of :meth:`run`.
     """
 
     def __init__(
@@ -227,7 +227,8 @@ class NetworkEngine:
         return self._post.clients
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        # A client that has let a deadline pass is asked to train, and not measured before it answers again: else it
+        # A client that has missed a deadline is asked to train, but not to evaluate until it answers again:
+        # otherwise it would cost the others three deadlines per round.
         # would cost the others three deadlines per round.
         unasked = self._silent | self.working | self._post.late
         asked = [job for job in jobs if job.kind == "fit" or job.client not in unasked]
@@ -267,7 +268,7 @@ class NetworkEngine:
         return turn.head
 
     def _resend(self, one: PendingMessage) -> None:
-        """Send a downlink whole, to a client that does not have what it was coded against."""
+        """Send a downlink without reference to earlier ones, to a client that lacks its reference."""
         lengths, packing = self._setup.task.layout.lengths, self._setup.packing
         message = decode(one.body, self._limit, lengths, references=self.references.find)
         frame = encode(message, lengths, packing=packing)
@@ -275,7 +276,7 @@ class NetworkEngine:
         self._post.send([replace(one, body=frame.data, resent=frame.ledger)])
 
     def _outcome(self, one: PendingMessage, head: Head, body: bytes) -> Outcome:
-        """What a node tells of a turn, checked: a wrong number in its head is an error, the frame is read later."""
+        """Return the outcome of a reply, with the numbers of its head checked; the frame is decoded later."""
         job = one.job
         assert job is not None
         done = told(head, TurnReply)

@@ -1,7 +1,7 @@
 """The heads of all messages between the server and its nodes, as types with ranges. Both directions are checked here.
 
-A head is the small JSON object beside a frame. What one side says reaches the other's code only as one of these
-classes: each number is finite and bounded, each text and list has a longest length, and unknown keys are refused.
+A head is the small JSON object beside a frame. It reaches the other side's code only as one of these classes: each
+number is finite and bounded, each text and list has a longest length, and unknown keys are refused.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from sparsona.version import __version__
 from sparsona.wire import Ledger
 
 MOST_ROWS = 10**9
-"""Rows that one client may declare."""
+"""Largest number of rows that one client may declare."""
 MOST_CLIENTS = 10**5
 LONGEST_NAME = 1000
 LONGEST_EXPERIMENT = 2**18
 LONGEST_WHY = 500
 LARGEST = 1e30
-"""No score, loss, duration or bound is larger. Sums and squares of such numbers stay finite."""
+"""Largest score, loss, duration or bound. Sums and squares of such numbers stay finite."""
 
 Count = Annotated[int, Field(strict=True, ge=0, le=2**53)]
 Rows = Annotated[int, Field(strict=True, ge=0, le=MOST_ROWS)]
@@ -46,7 +46,7 @@ class _Told(BaseModel):
 
     @property
     def head(self) -> Head:
-        """The head as JSON, for the other side."""
+        """Return the head as JSON, for the other side."""
         return self.model_dump(mode="json")
 
 
@@ -123,7 +123,7 @@ class TurnReply(_Told):
     ledger: tuple[Count, Count, Count, Amount, Count, Count] = (0, 0, 0, 0.0, 0, 0)
     paper: Count
     scores: dict[Point, Annotated[tuple[Number | None, ...], Field(max_length=LONGEST_NAME)]] = {}
-    """By point the scores on test and on validation rows, for each metric of the run in their order."""
+    """Per evaluation point the scores on test and on validation rows, for each metric of the run in order."""
     loss: Number | None
     seconds: Amount
     flops: Count
@@ -131,13 +131,13 @@ class TurnReply(_Told):
 
 
 class Whole(_Told):
-    """A node lacks what its downlink was coded against."""
+    """A node lacks the reference of its downlink."""
 
     kind: Literal["whole"] = "whole"
 
 
 class Behind(_Told):
-    """A node has answered a message with this larger number: the one that came now is too old."""
+    """The message is too old: the node has answered one with this larger number."""
 
     kind: Literal["behind"] = "behind"
     number: Count
@@ -161,7 +161,7 @@ H = TypeVar("H", bound=_Told)
 
 
 def question(head: Head) -> Ping | Proposal | Agreed | TurnOrder | Finish:
-    """What the server asks of a node; `WireError` if it is no known question."""
+    """Return the server's checked question to a node; raise `WireError` if its kind is unknown."""
     kind = QUESTIONS.get(head["kind"])
     if kind is None:
         raise WireError(f"a message of unknown kind {printable(head['kind'], 40)!r}")
@@ -169,7 +169,7 @@ def question(head: Head) -> Ping | Proposal | Agreed | TurnOrder | Finish:
 
 
 def answer(head: Head, expected: type[H]) -> H:
-    """What a node answers to a question; `WireError` if it is not of the `expected` kind, or out of range."""
+    """Return a node's checked answer; raise `WireError` if it is not of the `expected` kind, or out of range."""
     wanted = expected.model_fields["kind"].default
     if head["kind"] != wanted:
         raise WireError(f"it answers {printable(head['kind'], 40)!r}, where {wanted!r} was asked for")
@@ -177,7 +177,10 @@ def answer(head: Head, expected: type[H]) -> H:
 
 
 def greeting(head: Head) -> Greeting:
-    """The greeting of a node of the same version: another one may speak otherwise, so that is looked at first."""
+    """Return the checked greeting of a node.
+
+    The version is checked first, since the heads of another version may differ.
+    """
     version = head.get("sparsona")
     if head["kind"] == "hello" and version != __version__:
         raise WireError(f"it has sparsona {printable(version, 20)}, the server {__version__}: install the same")
@@ -185,12 +188,12 @@ def greeting(head: Head) -> Greeting:
 
 
 def why(head: Head) -> str:
-    """Why a node refuses, in one printable line of at most `LONGEST_WHY` characters."""
+    """Return why a node refuses, in one printable line of at most `LONGEST_WHY` characters."""
     return printable(head.get("why", ""), LONGEST_WHY)
 
 
 def ledger_of(told: tuple[int, int, int, float, int, int], body: bytes) -> Ledger:
-    """A node's account of its frame. It must add up to the frame's length, and its bound is of that order."""
+    """Return a node's ledger of its frame. It must add up to the frame's length."""
     ledger = Ledger(*told)
     if ledger.total != len(body):
         raise WireError(f"its account of {ledger.total} bytes is not one of {len(body)}")
@@ -200,12 +203,12 @@ def ledger_of(told: tuple[int, int, int, float, int, int], body: bytes) -> Ledge
 
 
 def told_ledger(ledger: Ledger) -> tuple[int, int, int, float, int, int]:
-    """A ledger as a head holds it."""
+    """Return the ledger in the form of a head."""
     return (ledger.header, ledger.positions, ledger.values, ledger.bound, ledger.against, ledger.against_plain)
 
 
 def scores_of(done: TurnReply, metrics: Sequence[str]) -> dict[str, Scores]:
-    """The scores of a turn by evaluation point. Those that are shown in per cent lie between 0 and 1."""
+    """Return the scores of a turn by evaluation point. Scores that are shown in per cent must lie between 0 and 1."""
     found = {}
     for point, told in done.scores.items():
         if len(told) != 2 * len(metrics):

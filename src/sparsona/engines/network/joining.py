@@ -1,4 +1,4 @@
-"""The start of a run: what each client has told, checked, and which clients cannot take part."""
+"""The start of a run: the checked greetings of the clients, and the clients that cannot take part."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Lacking(RunError):
 
 @dataclass(frozen=True)
 class Joined:
-    """A client that takes part: what it has told at the start, checked."""
+    """A client that takes part, with its checked greeting."""
 
     told: Greeting
     published: Schema | None
@@ -38,7 +38,7 @@ class Joined:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Its rows to train, check and test."""
+        """Return the numbers of its rows to train, validate and test."""
         return self.told.sizes
 
 
@@ -54,13 +54,13 @@ def joined(client: ClientId, head: Head, body: bytes) -> Joined:
 
 
 def common_model(clients: Mapping[ClientId, Joined]) -> str:
-    """The model that suits all clients' data."""
+    """Return the model that suits all clients' data."""
     found = {client: one.told.model for client, one in clients.items()}
     return _shared(found, "its data suggest another model than the others': name one")
 
 
 def agreed_schema(clients: Mapping[ClientId, Joined]) -> tuple[Schema, tuple[bytes, Ledger]]:
-    """The schema of all clients, and the frame that tells it; no frame where the data came ready."""
+    """Return the common schema of all clients, and the frame that carries it; the frame is empty for shares."""
     how = "its data are of another kind than the others': give all the same columns, or shares of one set"
     ready = _shared({client: one.published for client, one in clients.items()}, how)
     if ready is not None:
@@ -85,7 +85,7 @@ def agreed_schema(clients: Mapping[ClientId, Joined]) -> tuple[Schema, tuple[byt
 
 
 def _shared(found: Mapping[ClientId, T], how: str) -> T:
-    """What most clients say; raises `Lacking` with the clients that say otherwise."""
+    """Return the value of most clients; raise `Lacking` with the clients that differ."""
     several = list(found.values())
     usual = max(several, key=several.count)
     others = dict.fromkeys((client for client, one in found.items() if one != usual), how)
@@ -95,7 +95,7 @@ def _shared(found: Mapping[ClientId, T], how: str) -> T:
 
 
 def _to_blame(described: Mapping[ClientId, Message], problem: str) -> ClientId | None:
-    """The one client of those that the problem names without which the others agree; None if it is not just one.
+    """Return the only named client without which the others agree; None if there is not exactly one.
 
     A problem between two clients names both, and a client may write another one's name into its columns.
     """

@@ -23,7 +23,7 @@ CA, CERTIFICATE, KEY = "ca.crt", "server.pem", "server.key"
 
 
 def need_cryptography() -> None:
-    """Refuse to go on without cryptography, and say how to get it."""
+    """Raise `InputError` without cryptography, and say how to install it."""
     try:
         import cryptography  # noqa: F401
     except ImportError:
@@ -31,9 +31,9 @@ def need_cryptography() -> None:
 
 
 def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
-    """A certificate authority of one's own, and the SuperLink's certificate for these names and for its own machine.
+    """Make a certificate authority, and the SuperLink's certificate for `hosts` and for its own machine.
 
-    The authority's private key is not kept: for another certificate all is made anew.
+    The authority's private key is not kept. For another certificate, all files are made anew.
     """
     need_cryptography()
     from cryptography import x509
@@ -79,7 +79,7 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
 
 
 def make_node_key(folder: Path, client: ClientId) -> Path:
-    """A client's key pair, ``NAME`` for its owner and ``NAME.pub`` for the organiser; returns the private one."""
+    """Make a client's keys, ``NAME`` for its owner and ``NAME.pub`` for the organiser; return the path of `NAME`."""
     need_cryptography()
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -95,7 +95,7 @@ def make_node_key(folder: Path, client: ClientId) -> Path:
 
 
 def public_keys(folder: Path) -> dict[ClientId, Path]:
-    """The owners' public keys in a folder, each under the name of its client."""
+    """Return the owners' public keys in a folder by client."""
     files = sorted(folder.glob("*.pub"))
     if not files:
         raise InputError(f"there is no public key in {folder}: put NAME.pub of every node there")

@@ -1,7 +1,7 @@
-"""What a node keeps on its owner's disk for one run: the client's memory, its last replies, what it was sent.
+"""A node's files for one run on its owner's disk: the client's memory, its last replies, the received references.
 
-A crash at any moment leaves the files of the last turn that was finished: files are written under new names, and one
-manifest, replaced atomically, says which of them count.
+After a crash at any moment the files of the last finished turn are there. Files are written under new names, and a
+manifest, replaced atomically, names the valid ones.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from sparsona.wire import Reference
 
 MANIFEST = "manifest.json"
 MOST_REFERENCES = 4
-"""Downlinks kept without word that a reply has arrived. The server sends the whole where one is missing."""
+"""References kept while no reply is acknowledged. If one is missing, the server sends the whole downlink."""
 MOST_ROLLBACKS = 20
-"""How often a server may go back in a run and ask for other work from the same state."""
+"""Limit on how often a server may go back in a run and ask for other work from the same state."""
 SCORES_PER_ROUND = 3
-"""Evaluations per round of a run. A server that may try any number of models on the same rows reads them."""
+"""Limit on evaluations per round. A server that may evaluate any number of models on the same rows can infer them."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """A turn that was taken: its order, the hash of its downlink, the memory before it, and the reply."""
+    """A completed turn: its order, the hash of its downlink, the memory before it, and the reply."""
 
     order: Order
     down: str
@@ -53,9 +53,9 @@ class _TurnList:
 
 
 class NodeMemory:
-    """A client's memory on disk. `fresh` is what it was before the first turn, `rows` the hash of the owner's rows.
+    """A client's memory on disk. `fresh` is the memory before the first turn, `rows` the hash of the owner's rows.
 
-    The hash is kept with the first turn: from then on the memory is of these rows (:func:`check_rows`).
+    The hash is kept with the first turn: from then on the memory belongs to these rows (:func:`check_rows`).
     """
 
     def __init__(self, folder: Path, fresh: ClientMemory, client: str, rows: str) -> None:
@@ -75,18 +75,18 @@ class NodeMemory:
 
     @property
     def digest(self) -> str:
-        """The sha256 of the client's packed memory."""
+        """Return the sha256 of the client's packed memory."""
         return digest(self.memory)
 
     def answered(self, order: Order, down: bytes) -> tuple[dict[str, Any], bytes] | None:
-        """The reply to this very downlink, if it was given before: a repeated order gets the same bytes."""
+        """Return the earlier reply to the same downlink, if any: a repeated order gets the same bytes."""
         for turn in self._manifest.turns:
             if turn.order == order and turn.down == _hash(down):
                 return turn.head, (self._folder / turn.reply).read_bytes()
         return None
 
     def roll_back(self, order: Order) -> None:
-        """Forget the turns from this order on: the server has gone back, and asks for other work than before."""
+        """Forget the turns from this order on, if there are any: the server has gone back in the run."""
         for number, turn in enumerate(self._manifest.turns):
             if turn.order >= order:
                 if self._manifest.rollbacks >= MOST_ROLLBACKS:
@@ -97,13 +97,13 @@ class NodeMemory:
                 return
 
     def count_scored(self, rounds: int) -> None:
-        """Note an evaluation; more of them than a run of so many rounds needs are refused."""
+        """Count an evaluation; refuse it if a run of `rounds` rounds needs fewer."""
         if self._manifest.scored >= SCORES_PER_ROUND * (rounds + MOST_ROLLBACKS):
             raise WireError("the server has asked for more evaluations than this run needs")
         self._write(replace(self._manifest, scored=self._manifest.scored + 1))
 
     def record(self, order: Order, down: bytes, memory: ClientMemory, head: dict[str, Any], reply: bytes) -> None:
-        """Keep a turn: afterwards, and not before, the memory is the new one."""
+        """Store a turn. The memory changes only when the turn is on disk."""
         number = self._manifest.number + 1
         if not memory.worth_writing(self.memory):
             memory, kept, files = self.memory, self._manifest.memory, {}
@@ -121,7 +121,7 @@ class NodeMemory:
         self._memory = memory
 
     def keep_models(self, memory: ClientMemory) -> None:
-        """Keep the memory after an evaluation, in which the client may have used its best model so far."""
+        """Store the memory after an evaluation, in which the client may have found its best model so far."""
         if not memory.worth_writing(self.memory):
             return
         number = self._manifest.number + 1
@@ -132,7 +132,7 @@ class NodeMemory:
         self._memory = memory
 
     def hold(self, down: Message) -> None:
-        """Keep a downlink for the next ones to be coded against, and forget those that no longer can be."""
+        """Keep a downlink as a reference for the next ones, and remove references that cannot be used any more."""
         parts = usable(down.parts)
         acked = down.stamp.acked
         held = [(o, n) for o, n in self._manifest.references if o != down.stamp.order and (acked is None or o >= acked)]
@@ -162,7 +162,7 @@ class NodeMemory:
 
 
 def check_rows(folder: Path, client: str, rows: str) -> None:
-    """Refuse rows, by their hash, other than those with which a client has taken turns in this run."""
+    """Raise `DataError` if the client has begun this run with other rows, compared by their hash."""
     if _manifest_of(folder).rows not in ("", rows):
         raise DataError(
             f"the rows of {client} are not those with which it began this run: give it the same file, with its columns "

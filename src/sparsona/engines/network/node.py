@@ -1,8 +1,7 @@
 """The owner's process on a node: torch, the data, the client's memory and the owner's rules live here.
 
-It answers what a carrier hands over: a greeting with an experiment, the agreed
-schema, turns, and the end. Nothing is accepted that the owner has not allowed, and all that leaves the machine is
-written into the owner's log.
+It answers the messages of a carrier: a greeting with an experiment, the agreed schema, turns, and the end. It accepts
+nothing that the owner has not allowed. Everything that leaves the machine is written into the owner's log.
 """
 
 from __future__ import annotations
@@ -78,12 +77,12 @@ log = logging.getLogger("sparsona.node")
 CONSENT = "owner"
 """The folder of the owner's decisions, beside the folders of runs."""
 MOST_AGREED = 2**26
-"""Bytes of the schema that is agreed on."""
+"""Largest agreed schema in bytes."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What an owner allows. No methods: all of them."""
+    """The limits that an owner sets. Empty `methods` allow every method."""
 
     methods: tuple[str, ...] = ()
     most_epochs: int = 20
@@ -98,7 +97,7 @@ class Rules:
     delta: float = 1e-6
 
     def check(self, experiment: Experiment) -> None:
-        """Refuse an experiment that the owner does not allow, whatever the rows are."""
+        """Raise `InputError` if the owner does not allow this experiment, whatever the rows are."""
         check_networkable(experiment)
         if self.methods and experiment.method not in self.methods:
             raise InputError(f"the owner allows {', '.join(self.methods)}, not {experiment.method}")
@@ -113,7 +112,7 @@ class Rules:
                 raise InputError(f"{option} = {value!r} names a file of the owner: only --data is read")
 
     def check_epochs(self, experiment: Experiment, examples: int) -> None:
-        """Refuse more passes over so many rows to train on than the owner allows."""
+        """Raise `InputError` if a round makes more passes over `examples` training rows than the owner allows."""
         passes = experiment.training.most_examples(examples) / max(1, examples)
         if passes > self.most_epochs:
             raise InputError(f"the owner allows {counted(self.most_epochs, 'epoch')} a round, not {passes:.1f}")
@@ -121,9 +120,9 @@ class Rules:
 
 @dataclass
 class Session:
-    """A run that this node takes part in, from the agreement on. `known` are the models that were measured last.
+    """A run that this node takes part in, from the agreement on. `known` are the last evaluated models.
 
-    `tells`: for each metric, whether there are enough test and validation rows for its scores to be sent.
+    `tells`: per metric, True if there are enough test and validation rows to send its scores.
     """
 
     experiment: Experiment
@@ -137,8 +136,10 @@ class Session:
 
 
 class Node:
-    """One client. `folder` holds what it remembers, a folder a run. `written` is how its file is written, where the
-    experiment says otherwise."""
+    """One client's node. `folder` holds its memory, one folder per run.
+
+    `written` is the format of its file if it differs from the experiment.
+    """
 
     def __init__(
         self,
@@ -162,7 +163,7 @@ class Node:
         self._data, self._said = data, ""
 
     def answer(self, head: Head, body: Body) -> Answer:
-        """The reply to one message. A problem is told in one line that says nothing about the data."""
+        """Return the reply to one message. A problem becomes one line that says nothing about the data."""
         try:
             return self._answer(head, body)
         except ConnectionError:
@@ -199,7 +200,7 @@ class Node:
         return self._finish(asked, body) if isinstance(asked, Finish) else ({"kind": "pong"}, b"")
 
     def _hello(self, asked: Proposal) -> Answer:
-        """Look at the experiment that the server proposes; tell the sizes and, for a table, its description."""
+        """Check the proposed experiment; reply with the sizes and, for a table, its description."""
         experiment, _ = _experiment(asked.experiment)
         log.info("the server proposes: %s", one_line(_proposal(experiment)))
         own = self._allowed(asked.run, experiment)
@@ -214,7 +215,7 @@ class Node:
         return reply.head, description
 
     def _agreed(self, asked: Agreed, body: Body) -> Answer:
-        """Take the agreed schema and the clients' names, and keep them: from now on turns can be taken."""
+        """Check and keep the agreed schema and the clients' names: from now on turns can be taken."""
         run, clients = asked.run, asked.clients
         experiment, _ = _experiment(asked.experiment)
         if self.client not in clients:
@@ -260,7 +261,7 @@ class Node:
         if outcome.refused:
             raise BudgetSpent(outcome.refused)
         session.known = outcome.known
-        # How long a turn took depends on the rows that it has sampled, which are secret.
+        # The duration of a turn depends on the sampled rows, which are secret.
         told = outcome if session.setup.privacy is None else replace(outcome, seconds=0.0)
         reply = reply_to_turn(told, self.rules.scores, session.tells)
         if fits:
@@ -281,10 +282,10 @@ class Node:
         return reply, outcome.frame.data
 
     def _meter(self, run: str, session: Session, job: Job, down: Message) -> Meter | None:
-        """The meter of a turn, which charges the owner's ledger; None without a privacy budget.
+        """Return the meter of a turn, which charges the owner's ledger; None without a privacy budget.
 
-        A turn is known by all that its answer depends on: another one gets queries, and so noise, of its own. Were two
-        answers given with the same noise, their difference would have none.
+        A turn is identified by everything that its answer depends on. A different turn gets its own queries, and so its
+        own noise. If two answers had the same noise, their difference would have none.
         """
         if session.setup.privacy is None:
             return None
@@ -309,7 +310,7 @@ class Node:
             )
 
     def _finish(self, asked: Finish, body: Body) -> Answer:
-        """Write the client's model and report here, and tell the hash of its memory."""
+        """Write the client's model and report here, and reply with the hash of its memory."""
         session = self._of(asked.run)
         job = replace(_job(self.client, asked, body(session.most), session.known), score=True, keep_model=True)
         meter = self._meter(asked.run, session, job, session.worker.received(job))
@@ -342,7 +343,7 @@ class Node:
         return Finished(memory=session.kept.digest).head, model if self.rules.model else b""
 
     def _allowed(self, run: str, experiment: Experiment) -> OwnData:
-        """The owner's data, for an experiment that the owner allows; refused if a run began with others."""
+        """Return the owner's data, if the owner allows the experiment and the run did not begin with other rows."""
         self.rules.check(experiment)
         self._consent.count(run, self.rules.most_proposals)
         question = self._question(experiment)
@@ -356,9 +357,9 @@ class Node:
         return own
 
     def _loaded(self, question: Question) -> OwnData:
-        """The owner's data. No table is read for a question that the owner has not accepted.
+        """Return the owner's data. A table is read only after the owner has accepted the question.
 
-        An error may name a value of a row. So each is a `DataError`, of which the server is told nothing.
+        An error may name a value of a row. So each becomes a `DataError`, whose text is not sent to the server.
         """
         file = own_file(self._data, self.client)
         share = file.name.endswith(SHARE)
@@ -379,14 +380,17 @@ class Node:
         return self._own[1]
 
     def _question(self, experiment: Experiment) -> Question:
-        """What an experiment asks of the owner's file as it is now."""
+        """Return the question that an experiment asks about the owner's current file."""
         rows, terms = rows_hash(own_file(self._data, self.client)), self._terms
         columns = self._written.applied(experiment.columns)
         return Question(rows, columns, terms.split, terms.seed, self.rules.least_rows)
 
     def _prepared(self, own: OwnData, frame: bytes, experiment: Experiment) -> tuple[Schema, Federation]:
-        """The agreed schema and the owner's samples. Refused where the schema is not one of the owner's rows, and where
-        the model is too large: before it is built, and before the agreement is kept."""
+        """Return the agreed schema and the owner's samples.
+
+        Refuses a schema that does not fit the owner's rows. A model that is too large is refused before it is built,
+        and before the agreement is kept.
+        """
         published = own.published()
         if published is not None and frame:
             raise WireError("the data came ready, and need no other schema")
@@ -405,7 +409,7 @@ class Node:
             raise WireError("this run has begun with other settings: choose another --name")
 
     def _of(self, run: str) -> Session:
-        """The session of a run; after a restart it is made again from what is on the disk."""
+        """Return the session of a run; after a restart it is rebuilt from the files on disk."""
         if self._session is not None and self._session[0] == run:
             return self._session[1]
         folder = self._folder / run
@@ -418,7 +422,7 @@ class Node:
         except Waiting as waiting:
             raise DataError(str(waiting)) from None
         schema, federation = self._prepared(own, frame, experiment)
-        # Of each run its own: batches of 30 and of 31 rows in the same order would differ by one row.
+        # Each run has its own randomness: the same order of rows in batches of 30 and of 31 would reveal one row.
         chance = self._consent.chance(f"turns of {run}", self._terms.seed)
         bounds = self.rules.most_epochs, self.rules.least_rows
         setup = setup_of(experiment, method, schema, clients, federation, self._device, *bounds, chance, self._base)
@@ -439,7 +443,7 @@ def _experiment(text: str) -> tuple[Experiment, Method[Any, Any]]:
 
 
 def _clients(folder: Path) -> tuple[ClientId, ...]:
-    """The clients of a run, as they were agreed on."""
+    """Return the agreed clients of a run."""
     try:
         return tuple(map(str, json.loads((folder / "clients").read_bytes())))
     except (ValueError, TypeError, RecursionError):

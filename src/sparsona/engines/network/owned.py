@@ -1,6 +1,6 @@
-"""A node's own data: rows of its table whose schema is still to be agreed on, or a share of a data set that is ready.
+"""A node's own data: rows of a table whose schema is still to be agreed on, or a share of a ready data set.
 
-A share is what `sparsona deploy local` deals out of a public data set: one client's samples and how they are split.
+A share is one client's part of a public data set, with its split. `sparsona deploy local` writes it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from sparsona.runs.names import file_stem
 SHARE = ".share.npz"
 ENCODINGS = (UTF8, "utf-16", "iso8859-1")
 HEAD = 2**16
-"""Bytes at the beginning of a file, among which its separator is looked for."""
+"""Bytes at the beginning of a file that are searched for its separator."""
 META = ("name", "classes", "mean", "std", "class_names", "model", "vocabulary")
 
 
@@ -59,7 +59,7 @@ class OwnData:
 
     @property
     def model(self) -> str:
-        """The model that suits the data."""
+        """Return the model that suits the data."""
         return self.data.model
 
     @property
@@ -67,11 +67,11 @@ class OwnData:
         return len(self.split.train), len(self.split.validation), len(self.split.test)
 
     def description(self) -> Message | None:
-        """What the owner tells of its training rows before round 1; nothing of data that come ready."""
+        """Return the description of the training rows that is sent before round 1; None for a share."""
         return None if self.data.rows is None else describe_rows(self.data.rows, self.split.train)
 
     def doubts(self, question: Question) -> list[str]:
-        """What in the owner's table is probably wrong, for the owner's log alone: it may name a value of a row."""
+        """Return probable mistakes in the owner's table, for its log only: they may name a value of a row."""
         rows = self.data.rows
         if rows is None:
             return []
@@ -81,11 +81,11 @@ class OwnData:
         return listed(doubts_of(Sites(rows, {self.client: self.split}, task, places, question.split.by)))
 
     def published(self) -> Schema | None:
-        """The schema of data that come ready; None where it is to be agreed on."""
+        """Return the schema of a share; None for a table, whose schema is to be agreed on."""
         return published_schema(self.data) if self.data.rows is None else None
 
     def prepared(self, agreed: Schema) -> tuple[Schema, Federation]:
-        """This client's schema, and its samples as models get them."""
+        """Return this client's schema, and its samples in the form of model inputs."""
         splits = {self.client: self.split}
         if self.data.rows is None:
             return agreed, Federation(self.data, splits)
@@ -95,7 +95,7 @@ class OwnData:
 
 
 def check_fits(agreed: Schema, own: Rows) -> None:
-    """Refuse a schema from the network that is not one of these training rows."""
+    """Raise `DataError` if a schema from the network does not fit these training rows."""
     if (agreed.inputs, agreed.targets) != (own.inputs, own.targets):
         raise DataError(f"the agreed inputs and target are {agreed.inputs}, {agreed.targets}, not the owner's")
     if set(agreed.columns) != set(own.order) or set(agreed.categorical) != own.categories.keys():
@@ -113,8 +113,10 @@ def check_fits(agreed: Schema, own: Rows) -> None:
 
 
 def own_file(path: Path, client: ClientId) -> Path:
-    """The file of a client's data: the one that is named, or the one named after the client in a folder, with what file
-    names cannot hold written as in a run directory."""
+    """Return the file of a client's data: `path` itself, or the file in that folder with the client's name.
+
+    Characters that file names cannot hold are written as in a run directory.
+    """
     if not path.is_dir():
         return path
     called = dict.fromkeys((client, file_stem(client)))
@@ -128,7 +130,7 @@ def own_file(path: Path, client: ClientId) -> Path:
 
 @dataclass(frozen=True)
 class OwnFormat:
-    """How an owner writes its own csv file, where the experiment says otherwise; None: as it says.
+    """The format of an owner's csv file if it differs from the experiment; None: as in the experiment.
 
     >>> OwnFormat(separator="tab").applied(Columns(target=("ill",))).separator
     '\\t'
@@ -141,7 +143,7 @@ class OwnFormat:
     bounds: str | None = None
 
     def applied(self, columns: Columns) -> Columns:
-        """What the experiment declares, with this owner's way of writing."""
+        """Return the experiment's columns with this owner's format."""
         said = {key: value for key, value in asdict(self).items() if value is not None}
         try:
             own = TypeAdapter(Columns).validate_python(said)
@@ -154,7 +156,7 @@ AS_AGREED = OwnFormat()
 
 
 def load_table(file: Path, client: ClientId, question: Question, consent: Consent) -> OwnData:
-    """A client's table as the owner splits it; with a declared seed, the same as in a simulation of all clients."""
+    """Return a client's table with the owner's split; with a declared seed, the split of a simulation."""
     split, along = question.split, along_of(question.split.by)
     tables = Tables(file.stem, (replace(read_table(file, client), owner=client),), owned=True)
     data = _understood(tables, question.columns, along)
@@ -172,7 +174,7 @@ def load_table(file: Path, client: ClientId, question: Question, consent: Consen
 
 
 def _understood(tables: Tables, columns: Columns, along: ColumnSplit | None) -> Dataset:
-    """The owner's table. A problem that one of its own options helps against is told so: others need not change."""
+    """Return the owner's table. An error that the node's own options can solve says so: other owners change nothing."""
     try:
         return dataset_of(tables, columns, along)
     except DataError as error:
@@ -182,15 +184,15 @@ def _understood(tables: Tables, columns: Columns, along: ColumnSplit | None) -> 
 
 
 def _names_an_option(error: DataError) -> bool:
-    """Whether a problem may be one of how a file is written, not of what is in it."""
+    """True if a problem may be due to the format of a file, not to its content."""
     return any(f"--{option.name}" in str(error) for option in fields(OwnFormat))
 
 
 def check_own(path: Path, client: ClientId, written: OwnFormat = AS_AGREED) -> None:
-    """Refuse a client's file that no experiment could use, before there is one.
+    """Raise `DataError` for a client's file that no experiment could use, before there is an experiment.
 
-    What the columns mean is not known yet, and how a csv file is written only as far as its owner says so. So it is
-    enough that the file can be read in one of the usual ways.
+    The meaning of the columns is not known yet, and the csv format only as far as the owner gives it. So it is enough
+    that the file can be read in one of the usual formats.
     """
     file = own_file(path, client)
     if file.name.endswith(SHARE):
@@ -211,7 +213,7 @@ def check_own(path: Path, client: ClientId, written: OwnFormat = AS_AGREED) -> N
 
 
 def _formats(file: Path, written: OwnFormat) -> Iterator[Format]:
-    """How a csv file may be written: as its owner says, else in the usual ways, the most usual first."""
+    """Yield possible formats of a csv file: first the owner's own, then the usual ones by frequency."""
     said = written.applied(Columns()).format
     yield said
     try:
@@ -228,7 +230,7 @@ def _formats(file: Path, written: OwnFormat) -> Iterator[Format]:
 
 
 def write_share(path: Path, federation: Federation, client: ClientId) -> None:
-    """One client's samples of a data set that is ready, and nobody else's."""
+    """Write only this client's samples of a ready data set."""
     data, split = federation.data, federation.splits[client]
     for what, values in (("inputs", data.inputs), ("targets", data.targets)):
         if values.dtype.kind == "f" and np.isnan(values).any():
@@ -265,5 +267,5 @@ def read_share(path: Path, client: ClientId) -> OwnData:
 
 
 def copy_file(source: Path, folder: Path) -> None:
-    """A client's own file, as it is."""
+    """Copy a client's file into `folder`."""
     write_new(folder / source.name, source.read_bytes())

@@ -1,4 +1,4 @@
-"""`sparsona node`: the owner's process, on whichever line it reaches the server."""
+"""`sparsona node`: the owner's process, connected by Flower or through a mailbox."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ RUNS, NUMBERS = "runs", "answered.json"
 
 
 class Line(Protocol):
-    """How a node reaches the server: by Flower, or through a mailbox."""
+    """A node's connection to the server: by Flower, or through a mailbox."""
 
     @property
     def where(self) -> str:
-        """What the owner reads of it."""
+        """Return the connection in words, for the owner."""
 
     def serve(self, desk: Desk, state: Path, most_weights: int) -> None:
-        """Let the desk answer what comes, until the process is ended. `state` is the node's own folder."""
+        """Answer messages by the desk until the process is ended. `state` is the node's own folder."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """A node: its line to the server, what it allows, and how its file is written."""
+    """A node: its line to the server, its rules, and the format of its file."""
 
     client: ClientId
     line: Line
@@ -47,7 +47,7 @@ class Owner:
     written: OwnFormat = AS_AGREED
     terms: Terms = field(default_factory=Terms)
     base: str = ""
-    """The file of frozen weights, where the owner has one."""
+    """The owner's file of frozen weights, if any."""
 
     def run(self) -> None:
         """Serve until the process is ended."""
@@ -83,7 +83,7 @@ class Owner:
 
 
 def accepted(state: Path, fingerprint: str) -> str:
-    """Accept what a server asks, in the state folder of a node that may be running; returns it in words."""
+    """Accept a server's question in the state folder of a node, which may be running; return the question in words."""
     if not (state / RUNS / CONSENT).is_dir():
         raise InputError(f"{state} is not the --state of a node: check the path")
     return Consent(state / RUNS / CONSENT).accept(fingerprint)
@@ -91,7 +91,7 @@ def accepted(state: Path, fingerprint: str) -> str:
 
 @contextlib.contextmanager
 def _alone(state: Path) -> Iterator[None]:
-    """Keep a second node away from a state folder; the lock ends with the process, however it ends."""
+    """Lock the state folder against a second node; the lock ends with the process, however it ends."""
     try:
         lock = take_lock(state / "lock")
     except OSError:
@@ -101,7 +101,7 @@ def _alone(state: Path) -> Iterator[None]:
 
 
 def _log_to(file: Path) -> None:
-    """What the node does and what leaves it, on the screen and in a file that the owner keeps."""
+    """Log the node's work and everything that leaves it, on the screen and in a file for the owner."""
     log.setLevel(logging.INFO)
     for handler in (logging.StreamHandler(), logging.FileHandler(file)):
         handler.setFormatter(LineFormatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))

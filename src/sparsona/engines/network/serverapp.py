@@ -1,4 +1,4 @@
-"""The run on the organiser's machine: greet the nodes, agree on the schema, drive the rounds, sum up."""
+"""The run on the organiser's machine: greet the nodes, agree on the schema, drive the rounds, write the summary."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ ENDING = 30.0
 
 
 MAX_WEIGHT = 10.0
-"""In a mean no client counts more than so many times the median client: nothing but its word is known of its rows."""
+"""Limit on a client's weight in a mean, as a multiple of the median client: its number of rows is only a claim."""
 
 
 class NetworkRun:
-    """One run, begun or resumed, in a run directory on the organiser's machine."""
+    """One new or resumed run, in a run directory on the organiser's machine."""
 
     def __init__(self, carrier: Carrier, home: Path, text: str, name: str, patience: float, fewest: int = 0) -> None:
-        """`patience`: seconds to wait for the clients. `fewest`: clients to begin with at least; 0: all."""
+        """`patience`: seconds to wait for the clients. `fewest`: smallest number of clients to begin with; 0: all."""
         self._carrier, self._text, self._patience, self._fewest = carrier, text, patience, fewest
         self._folder = RunDirectory(home / "runs" / file_stem(name))
         self._run = ""
@@ -82,7 +82,7 @@ class NetworkRun:
             return self._run_rounds(experiment, resume)
 
     def _same(self, experiment: Experiment, file: Path) -> str:
-        """The experiment of a run that is there, if it is this one: what the nodes decided is not compared."""
+        """Return the text of an existing run's experiment, if it is this one; what the nodes decided may differ."""
         there, _ = build(read(file), str(file))
         decided = {"clients": there.clients} | ({"model": there.model} if experiment.model == "auto" else {})
         decided |= {"base": there.base} if is_file(experiment.base) or not experiment.base else {}
@@ -94,7 +94,7 @@ class NetworkRun:
         return file.read_text(encoding="utf-8")
 
     def _identity(self) -> str:
-        """The run's name among the nodes, the same after a crash."""
+        """Return the run's name among the nodes, which survives a crash."""
         file = self._folder.path / "run.id"
         if not file.exists():
             write_atomically(file, uuid.uuid4().hex)
@@ -141,7 +141,7 @@ class NetworkRun:
     def _agree(
         self, post: MessageExchange, greetings: Mapping[ClientId, Joined], proposed: Experiment
     ) -> tuple[Experiment, Setup, Schema, tuple[bytes, Ledger]]:
-        """Agree on the experiment, the model and the schema with these clients; raises `Lacking` if one cannot."""
+        """Agree on the experiment, the model and the schema with these clients; raise `Lacking` if one cannot."""
         clients = tuple(sorted(greetings))
         decided: dict[str, Any] = {"clients": len(clients), "schedule": proposed.schedule.among(clients)}
         if proposed.model == "auto":
@@ -157,7 +157,7 @@ class NetworkRun:
         return experiment, setup, schema, frame
 
     def _without(self, greetings: Mapping[ClientId, Joined], lacking: Lacking) -> dict[ClientId, Joined]:
-        """The clients that are left, if the run may begin with so few; else `lacking` is raised."""
+        """Return the clients that are left, if they are enough to begin the run; else raise `lacking`."""
         left = {client: one for client, one in greetings.items() if client not in lacking.reasons}
         if not 0 < self._fewest <= len(left):
             raise lacking
@@ -167,11 +167,11 @@ class NetworkRun:
 
     @property
     def _begun(self) -> bool:
-        """Whether all clients have agreed: the run can do without one of them from then on."""
+        """True if all clients have agreed: from then on the run continues without an absent one."""
         return (self._folder.path / ABOUT).exists()
 
     def _wanted(self, registered: Sequence[ClientId]) -> list[ClientId]:
-        """The clients of this run: all that are registered when it begins, and the same when it goes on."""
+        """Return the clients of this run: all that are registered when it begins, and the same when it resumes."""
         if not self._begun:
             return sorted(registered)
         clients = sorted(read_about(self._folder.path).clients)
@@ -181,12 +181,12 @@ class NetworkRun:
         return clients
 
     def _keep(self, greetings: Mapping[ClientId, Joined]) -> None:
-        """Write what the clients have told at the start: a run that goes on is the same, whatever they say then."""
+        """Write the clients' greetings, so that a resumed run is the same whatever they answer then."""
         told = {client: [one.told.head, one.description.hex()] for client, one in greetings.items()}
         write_atomically(self._folder.path / GREETINGS, json.dumps(told))
 
     def _kept(self) -> dict[ClientId, Joined]:
-        """What the clients have told when the run began; nothing before that."""
+        """Return the clients' greetings at the beginning of the run; empty before that."""
         file = self._folder.path / GREETINGS
         if not (self._begun and file.exists()):
             return {}
@@ -197,9 +197,9 @@ class NetworkRun:
             raise RunError(f"{file} is damaged ({printable(error, 200)}): choose another --name") from None
 
     def _greet(self, post: MessageExchange, clients: list[ClientId], experiment: Experiment) -> dict[ClientId, Joined]:
-        """The clients' greetings; raises `Lacking` for those that are absent or send no valid one, if they are needed.
+        """Return the clients' greetings; raise `Lacking` if a needed one is absent or not valid.
 
-        A run that goes on takes what was told when it began. So no client can stop it, or change what was agreed on.
+        A resumed run uses the greetings from its beginning. So no client can stop it, or change the agreement.
         """
         until = time.monotonic() + self._patience
         named = experiment.model_copy(update={"base": ""} if is_file(experiment.base) else {})
@@ -224,7 +224,7 @@ class NetworkRun:
         return self._without(found, Lacking(refused)) if refused else found
 
     def _tell(self, post: MessageExchange, setup: Setup, experiment: Experiment, frame: tuple[bytes, Ledger]) -> None:
-        """Tell all nodes what was agreed on, and compare the models that they make of it."""
+        """Send the agreement to all nodes, and compare the models that they build from it."""
         until = time.monotonic() + self._patience
         head = Agreed(run=self._run, experiment=to_toml(experiment), clients=setup.task.clients).head
         post.send(PendingMessage(client, head, frame[0], until) for client in setup.task.clients)
@@ -247,7 +247,7 @@ class NetworkRun:
     def _finish(
         self, experiment: Experiment, setup: Setup, rounds: Rounds, post: MessageExchange, agreement: Agreement
     ) -> dict[str, Any]:
-        """Let the nodes write their models; a model is kept here only if its owner has sent it."""
+        """Let the nodes write their models; keep a model here only if its owner sends it."""
         until = time.monotonic() + (experiment.schedule.deadline or DEADLINE)
         list(post.receive(time.monotonic()))
         for job in rounds.last_jobs():
@@ -299,7 +299,7 @@ def _say(report: RoundReport, rounds: int, metric: str) -> None:
 
 
 def _log_to_output() -> None:
-    """What the loop notes goes to the organiser with the lines of the rounds; what others note stays where it is."""
+    """Log Sparsona's lines to standard output, between the lines of the rounds; other logs stay as they are."""
     notes = logging.getLogger("sparsona")
     notes.setLevel(logging.INFO)
     notes.propagate = False

@@ -25,11 +25,11 @@ from sparsona.training.fused import choose_trainer
 from sparsona.training.vector import FlatModule
 
 REAL = ("sample", "deadline", "window", "devices")
-"""What of a schedule has a meaning on a network: `devices` only in that it is not looked at."""
+"""Schedule settings that are allowed on a network; `devices` has no effect."""
 
 
 def check_networkable(experiment: Experiment) -> None:
-    """Refuse what only a simulation can do."""
+    """Raise `InputError` for settings that only a simulation supports."""
     for field in fields(Sampled):
         if field.name not in REAL and getattr(experiment.schedule, field.name) != field.default:
             raise InputError(f"schedule.{field.name} makes failures up, for simulations: drop it")
@@ -51,7 +51,7 @@ def setup_of(
     client_chance: Chance | None = None,
     base: str = "",
 ) -> Setup:
-    """The set-up of one side. The model follows from the schema and the seed, so that all sides make the same.
+    """Return the set-up of one side. The model follows from the schema and the seed, so that all sides build the same.
 
     `base` is the side's own file of frozen weights. Raises `InputError` if the experiment needs another base.
     """
@@ -85,19 +85,19 @@ def setup_of(
 
 
 def outputs_of(schema: Schema) -> int:
-    """How many numbers a model gives for a sample."""
+    """Return the number of a model's outputs per sample."""
     return len(schema.classes) or len(schema.targets)
 
 
 def fingerprint(setup: Setup) -> str:
-    """A hash of the layout and the first weights: equal on all sides, or they would not understand each other."""
+    """Return a hash of the layout and the first weights. All sides must have the same one to understand each other."""
     whole = hashlib.sha256(repr(setup.task.layout.lengths).encode())
     whole.update(np.ascontiguousarray(setup.task.initial).data)
     return whole.hexdigest()
 
 
 def without_data(schema: Schema, sizes: Mapping[ClientId, tuple[int, int, int]]) -> Federation:
-    """The federation as the server knows it: how many samples each client has, and none of them."""
+    """Return the federation as the server knows it: the number of samples per client, and no sample."""
     kind = {"images": np.uint8, "tokens": np.int32}.get(schema.inputs, np.float32)
     classes = len(schema.classes)
     targets = np.zeros(0, np.int64) if classes else np.zeros((0, len(schema.targets)), np.float32)
@@ -111,7 +111,7 @@ def without_data(schema: Schema, sizes: Mapping[ClientId, tuple[int, int, int]])
 
 
 class RealTime:
-    """A schedule on a network: who is asked is drawn as in a simulation, when replies come is not made up."""
+    """A schedule on a network: clients are sampled as in a simulation, but the arrival of replies is real."""
 
     def __init__(self, sampled: Sampled) -> None:
         self._sampled = sampled

@@ -12,7 +12,7 @@ EMPTY = '"""Empty: the installed sparsona runs, and no code of a bundle."""\n\na
 
 
 def write_bundle(folder: Path, experiment: str, name: str, patience: float, fewest: int = 0) -> Path:
-    """An app folder for `flwr run`; `experiment` is TOML, `name` that of the run directory."""
+    """Write an app folder for `flwr run`; `experiment` is TOML, `name` names the run directory."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [
         "[build-system]",

@@ -1,6 +1,6 @@
-"""What is looked at before any process is started: the address, the certificate, the key, the port.
+"""Checks before any process starts: the address, the certificate, the key, the port, the clock.
 
-Flower finds such mistakes too, but only in the log of a process that is then started again and again.
+Flower finds such mistakes too, but only in the log of a process that is then restarted again and again.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ EXAMPLE = "fl.example.org:9092"
 AHEAD, BEHIND = 4.0, 295.0
 """Seconds by which a node's clock may differ from the server's."""
 PUBLIC = (b"ssh-", b"ecdsa-", b"sk-", b"-----BEGIN PUBLIC KEY")
-"""How a file begins that holds a public key."""
+"""Beginnings of files that hold a public key."""
 
 
 def check_address(address: str) -> None:
-    """Refuse what is not the name or address of a machine with a port, before a name is looked up.
+    """Raise `InputError` if `address` is not HOST:PORT. No name is looked up.
 
     >>> check_address("fl.example.org:9092")
     >>> check_address("[::1]:9092")
@@ -56,7 +56,7 @@ def _is_ipv6(host: str) -> bool:
 
 
 def check_certificate(path: Path) -> None:
-    """Refuse what holds no certificate that the connection to the SuperLink could be checked with."""
+    """Raise `InputError` if the file holds no certificate that can verify the SuperLink."""
     try:
         text = _content(path).decode("ascii")
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
@@ -65,7 +65,7 @@ def check_certificate(path: Path) -> None:
 
 
 def clock_problem(address: str, ca: Path, seconds: float = 10.0) -> str:
-    """How far this machine's clock is from the server's, in one line; empty where Flower would not mind.
+    """Return in one line how far this machine's clock is from the server's; empty if Flower accepts it.
 
     A node signs each request with the time. The server refuses one that is 5 minutes old, or 5 seconds ahead.
     """
@@ -85,7 +85,7 @@ def clock_problem(address: str, ca: Path, seconds: float = 10.0) -> str:
 
 
 def check_private_key(path: Path) -> None:
-    """Refuse what is not a private key by which a node can sign; the same that Flower reads is read here."""
+    """Raise `InputError` if the file is not a private key for signing. It is read as Flower reads it."""
     need_cryptography()
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -104,7 +104,7 @@ def check_private_key(path: Path) -> None:
 
 
 def check_port(host: str, port: int) -> None:
-    """Refuse a port that cannot be listened at. It is opened and closed again: another server may have it."""
+    """Raise `InputError` if the server cannot listen at the port. The port is opened and closed again."""
     if port not in PORTS:
         raise InputError(f"there is no port {port}: give --port a number from {PORTS[0]} to {PORTS[-1]}")
     try:

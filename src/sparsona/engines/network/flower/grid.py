@@ -25,24 +25,24 @@ log = logging.getLogger(__name__)
 HOME = "SPARSONA_SERVER"
 """The environment variable that names the folder of `sparsona server`: nodes.json and runs/ are in it."""
 FETCHERS = 8
-"""Replies that are fetched at a time."""
+"""Number of replies that are fetched at the same time."""
 AT_ONCE = 8
-"""Messages that are pushed at a time. Nodes see a message before its content is there, and give it up after a while."""
+"""Messages per push. Nodes see a message before its content arrives, and give it up after a while."""
 GIVE_UP = 120.0
-"""Seconds without any answer of the SuperLink, after which the run ends."""
+"""Seconds without any answer of the SuperLink after which the run ends."""
 PATIENCE = 0.2
-"""Seconds that a pull takes at most; what comes later comes out of the next one."""
+"""Seconds that a pull lasts at most; later replies come out of the next pull."""
 
 
 class MessageGrid(Protocol):
     """The part of Flower's Grid that is used."""
 
     _client: Any
-    """What the Grid calls the SuperLink by, once it is connected."""
+    """The Grid's client of the SuperLink, once it is connected."""
 
     @property
     def _runtime_client(self) -> Any:
-        """The same, after connecting if need be."""
+        """The same client; connects first if necessary."""
 
     def push_messages(self, messages: Iterable[Any]) -> Iterable[str | None]: ...
 
@@ -50,10 +50,10 @@ class MessageGrid(Protocol):
 
 
 class FlowerCarrier:
-    """Parcels as Flower messages. A reply belongs to the message that it answers, whatever sender it names.
+    """Sends parcels as Flower messages. A reply belongs to the message that it answers, whatever sender it names.
 
     Flower blocks while a node uploads its reply, and for minutes if the node dies meanwhile. So the SuperLink is asked
-    which replies there are, and then each of them is fetched by a thread of its own: none waits for another's.
+    for the list of replies, and each reply is fetched in its own thread: none waits for another.
     """
 
     idle, silence = 1.0, 10.0
@@ -64,7 +64,7 @@ class FlowerCarrier:
         self._fetching: set[str] = set()
         self._fetchers = Semaphore(FETCHERS)
         self._failing: float | None = None
-        """The second on the clock since when no call of the SuperLink has worked."""
+        """The second on the clock of the first of the failed calls; None if the last call worked."""
         self._came: SimpleQueue[Returned] = SimpleQueue()
 
     @property
@@ -116,7 +116,7 @@ class FlowerCarrier:
         return found
 
     def _failed(self, error: Exception) -> None:
-        """Note a call that failed: a SuperLink under load is asked again, for `GIVE_UP` seconds."""
+        """Note a failed call. A SuperLink under load is asked again, for `GIVE_UP` seconds."""
         now = time.monotonic()
         if self._failing is None:
             log.warning("the SuperLink does not answer (%s); it is asked again", one_line(error)[:300])
@@ -128,7 +128,7 @@ class FlowerCarrier:
             ) from error
 
     def _named(self, names: Sequence[str]) -> list[Any]:
-        """The replies that there are, without their contents, each as an answer of the SuperLink of its own."""
+        """Return the replies that have arrived, without contents, each as its own answer of the SuperLink."""
         from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
 
         there = self._grid._runtime_client.PullMessages(PullAppMessagesRequest(message_ids=names))
@@ -136,7 +136,7 @@ class FlowerCarrier:
         return [PullAppMessagesResponse(messages_list=[one], message_object_trees=[tree]) for one, tree in pairs]
 
     def _fetch(self, reply: Any) -> None:
-        """Fetch a reply. The SuperLink names it only once: one that does not come is lost, and asked for again."""
+        """Fetch a reply. The SuperLink names it only once: after a failed fetch the message is sent again."""
         name = reply.messages_list[0].metadata.reply_to_message_id
         try:
             with self._fetchers:
@@ -159,7 +159,7 @@ class FlowerCarrier:
 
 
 class _Replayed:
-    """A Grid's connection to the SuperLink that names one reply, which was named before."""
+    """A Grid's connection to the SuperLink that names the one reply to fetch."""
 
     def __init__(self, client: Any, reply: Any) -> None:
         self._client, self._reply = client, reply
@@ -172,9 +172,9 @@ class _Replayed:
 
 
 def app(grid: MessageGrid, context: Any) -> None:
-    """What the SuperLink runs: the experiment of a submission, whose settings are all that is read of it.
+    """Run the experiment of a submission; the SuperLink calls this. Only the submission's settings are read.
 
-    An error is raised on, so that the run counts as failed. Its line is what `deploy run` shows of it.
+    An error is raised again, so that the run counts as failed. `deploy run` shows its line.
     """
     try:
         config, home = context.run_config, os.environ.get(HOME)

@@ -1,4 +1,4 @@
-"""A node's line to a SuperLink: the SuperNode that the owner's process looks after, and the socket between them."""
+"""A node's line to a SuperLink: the supervised SuperNode, and the socket to the owner's process."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ LEASE = 5.0
 LOOK = 0.5
 """Seconds between two looks into the SuperNode's log."""
 MEMORY, PER_WEIGHT = 2**30, 16
-"""Bytes that the SuperNode takes at most, and for each weight that the owner allows: a few copies of a message."""
+"""Bytes that the SuperNode takes at most: a base, and more per allowed weight for copies of messages."""
 
 
 @dataclass(frozen=True)
 class FlowerLine:
-    """A SuperLink, its certificate, and the node's key; `idle` is the longest pause between two questions for work."""
+    """A SuperLink, its certificate, and the node's key; `idle` is the longest pause between requests in seconds."""
 
     superlink: str
     ca: Path
@@ -54,14 +54,14 @@ class FlowerLine:
 
 
 class Supervisor:
-    """Keeps a SuperNode running in a thread, and tells the owner in plain words whether it is connected.
+    """Keeps a SuperNode running, watched by a thread, and logs in plain words whether it is connected.
 
-    Its place may be held for a while after a crash, and the server may be away: then it is started again. With wrong
-    settings it is not: `problem` then says which, and :meth:`check` raises it.
+    The SuperNode is started again if its place is still held after a crash, or if the server is away. With wrong
+    settings it is not: `problem` then names the setting, and :meth:`check` raises it.
     """
 
     def __init__(self, begin: Callable[[], Child], logs: Path, clock: Callable[[], str] = lambda: "") -> None:
-        """`clock` says in how far the clocks of this machine and the server differ; nothing where they do not."""
+        """`clock` returns how far the clocks of this machine and the server differ; empty if they agree."""
         self._begin, self._logs, self._clock = begin, logs, clock
         self._closing, self._changing = threading.Event(), threading.Lock()
         self._child: Child | None = None
@@ -77,7 +77,7 @@ class Supervisor:
                 self._child.stop()
 
     def check(self) -> None:
-        """Raise the problem that the SuperNode has with its settings, if it has one."""
+        """Raise the problem with the SuperNode's settings, if there is one."""
         if self.problem:
             raise InputError(self.problem)
 
@@ -98,7 +98,7 @@ class Supervisor:
             self._closing.wait(LEASE)
 
     def _watch(self, child: Child, at: int) -> None:
-        """Until the SuperNode ends or cannot go on, say what its log says, once a change."""
+        """Log every change in the SuperNode's log, until it ends or cannot continue."""
         told = ""
         while True:
             ended = child.ended is not None
@@ -137,7 +137,7 @@ MEANINGS = {
     "the executor has ended": "the process that hands over the server's messages has ended; it is started again",
     "Connection attempt failed": "the server is not reached",
 }
-"""What is in a SuperNode's log, and what it means."""
+"""Strings in a SuperNode's log, and their meaning."""
 WRONG = {
     "Exit Code: 302": "Flower cannot read the private key: give --key one that sparsona deploy keys wrote",
     "Exit Code: 600": "Flower cannot read the address of the server: give --superlink HOST:PORT",
@@ -145,11 +145,11 @@ WRONG = {
     "Exit Code: 604": "Flower cannot read a file that it needs: check the paths of --ca and --key",
     "does not contain a certificate": "Flower finds no certificate: give --ca the organiser's ca.crt",
 }
-"""What is in a SuperNode's log that its settings are the cause of: another attempt would end alike."""
+"""Strings in a SuperNode's log that mean wrong settings: another attempt would fail, too."""
 
 
 def plain_words(text: str, meanings: Mapping[str, str] = MEANINGS) -> str:
-    """What the newest line of a SuperNode's log means that means something; empty where none does.
+    """Return the newest known meaning in a SuperNode's log; empty if there is none.
 
     >>> plain_words("INFO: Starting\\nINFO: SuperNode ID: 7\\n")
     'connected to the server'

@@ -1,4 +1,4 @@
-"""The socket at which a node's stub hands messages over to the owner's process."""
+"""The socket through which a node's stub passes messages to the owner's process."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from sparsona.training.determinism import make_deterministic
 log = logging.getLogger("sparsona.node")
 
 LOOK = 0.5
-"""Seconds between two looks at whether the node can go on."""
+"""Seconds between two checks whether the node can continue."""
 
 
 def serve(desk: Desk, path: Path, check: Callable[[], None] = lambda: None) -> None:
-    """Answer on a socket that only the owner can open, one message after another, until `check` raises an error."""
+    """Answer messages one by one on a socket that only the owner can open, until `check` raises an error."""
     make_deterministic()
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:

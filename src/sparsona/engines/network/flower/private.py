@@ -1,4 +1,4 @@
-"""What is used of Flower that is not public, and why. Public are `flwr.app`, `flwr.serverapp` and its commands.
+"""The private parts of Flower that Sparsona uses, and why. `flwr.app`, `flwr.serverapp` and its commands are public.
 
 A new minor version of Flower is supported once `make test-network` passes with it. `SUPPORTED` and the extra in
 pyproject.toml are then changed together.
@@ -31,7 +31,7 @@ PRIVATE = {
 
 
 def need_flwr() -> None:
-    """Refuse to go on without a supported flwr, and say how to get it."""
+    """Raise `InputError` without a supported flwr, and say how to install it."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -29,23 +29,23 @@ END = "\0"
 CONNECTION = "sparsona"
 SUPERNODE_LOG = "supernode.log"
 SUBMITTED, LOG_BEGINS = "Successfully started run ", "Starting logstream"
-"""What Flower says before the number of a run, and before its log."""
+"""Flower's words before the number of a run, and before its log."""
 PROBLEM = "sparsona: "
-"""How the line begins by which a run says why it cannot go on. What Flower adds to it helps nobody."""
+"""Beginning of the line in which a run says why it cannot continue. Flower's lines after it are not shown."""
 ENDED = ("finished", "unknown")
-"""How the status of a run begins that is over, or that the SuperLink does not know."""
+"""Beginnings of the status of a run that is over, or that the SuperLink does not know."""
 COMPLETED = "completed"
-"""What is in the status of a run that ended well."""
+"""Part of the status of a run that ended well."""
 AGAIN = 1.0
 """Seconds before a log is asked for again."""
 STOPPING = 12.0
-"""Seconds. A child that has not ended by then is killed."""
+"""Seconds after which a child that has not ended is killed."""
 
 
 def environment(home: Path, stands_in: Mapping[str, str], **more: str) -> dict[str, str]:
-    """The environment of Flower's processes: no reports to anybody, all files in `home`.
+    """Return the environment of Flower's processes: no telemetry, all files in `home`.
 
-    `stands_in` names commands of Flower and the scripts that are started in their place.
+    `stands_in` maps commands of Flower to the scripts that replace them.
     """
     need_flwr()
     shims = home / "bin"
@@ -66,12 +66,12 @@ def environment(home: Path, stands_in: Mapping[str, str], **more: str) -> dict[s
 
 
 def command_of(script: Path, arguments: Sequence[str]) -> list[str]:
-    """The command of a script in a process that ends when its standard input is closed."""
+    """Return the command that runs a script in a process which ends when its standard input is closed."""
     return [sys.executable, str(STARTED / "child.py"), str(script), *arguments]
 
 
 class Child:
-    """A script in a process of its own, which ends when this one does. Ctrl-C reaches this one alone."""
+    """A script in its own process, which ends with this one. Ctrl-C reaches only this process."""
 
     def __init__(self, script: Path, arguments: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
         self.log = log
@@ -91,7 +91,7 @@ class Child:
 
     @property
     def ended(self) -> int | None:
-        """The exit code, None while it runs."""
+        """Return the exit code, None while it runs."""
         return self._process.poll()
 
     def wait(self) -> int:
@@ -106,7 +106,7 @@ class Child:
             self._process.stdin.close()
 
     def make_end(self, seconds: float) -> None:
-        """Wait for the end of a process that was asked to, and kill it after so many seconds."""
+        """Wait for the end of a process after `ask_to_end`, and kill it after `seconds`."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -129,7 +129,7 @@ def stop_all(children: Iterable[Child]) -> None:
 
 
 def superlink(home: Path, host: str, port: int, certificates: Path, **more: str) -> Child:
-    """A SuperLink with TLS that takes registered keys only."""
+    """Start a SuperLink with TLS that accepts only registered keys."""
     arguments = ["--host", host, "--port", str(port)]
     arguments += ["--ssl-ca-certfile", str(certificates / CA), "--ssl-certfile", str(certificates / CERTIFICATE)]
     arguments += ["--ssl-keyfile", str(certificates / KEY), "--enable-supernode-auth"]
@@ -142,7 +142,7 @@ def superlink(home: Path, host: str, port: int, certificates: Path, **more: str)
 
 
 def supernode(home: Path, address: str, ca: Path, key: Path, client_socket: Path, idle: float, memory: int) -> Child:
-    """A SuperNode that hands its messages to the socket, and asks for new ones at least every `idle` seconds.
+    """Start a SuperNode that passes its messages to the socket, and asks for new ones at least every `idle` seconds.
 
     It takes at most `memory` bytes.
     """
@@ -176,10 +176,10 @@ def wait_until_open(host: str, port: int, child: Child, seconds: float = 60.0) -
 
 
 class LogRelay:
-    """Passes the output of a run on. A log that is sent from its beginning again goes on where it broke off.
+    """Passes the output of a run on. A log that is sent again from its beginning continues at the first new line.
 
-    A run that cannot go on says why in one line. This is kept as `problem`, and nothing behind it is passed on: it is
-    Flower's traceback of the same. A mistake of ours has no such line, and is passed on with its traceback.
+    A run that cannot continue says why in one line. This line is kept as `problem`, and Flower's traceback after it is
+    dropped. A bug of Sparsona has no such line, and its traceback is passed on.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -189,7 +189,7 @@ class LogRelay:
         self.number, self.last, self.problem = "", "", ""
 
     def again(self) -> None:
-        """What comes next is the log from its beginning."""
+        """Note that the log now starts again from its beginning."""
         self._known, self._count, self._in_log = max(self._known, self._count), 0, False
 
     def line(self, line: str) -> None:
@@ -221,7 +221,7 @@ class Flwr:
         write_atomically(home / "config.toml", "\n".join(lines) + "\n")
 
     def register(self, public_keys: Sequence[Path]) -> list[int]:
-        """Register nodes' public keys; returns the nodes' numbers."""
+        """Register nodes' public keys; return the nodes' numbers."""
         found = self._ask([["supernode", "register", str(key), CONNECTION, *AS_JSON] for key in public_keys])
         return [int(one["node-id"]) for one in found]
 
@@ -229,12 +229,12 @@ class Flwr:
         self._ask([["supernode", "unregister", str(node), CONNECTION, *AS_JSON] for node in nodes])
 
     def run(self, app: Path, say: Callable[[str], None]) -> str:
-        """Submit an app and pass its log on, line by line; returns how the run ended, in Flower's words.
+        """Submit an app and pass its log on, line by line; return Flower's status at the end of the run.
 
-        A run that says itself why it cannot go on is an error of these words.
+        Raises `RunError` with the run's own words if the run says why it cannot continue.
 
-        An interruption ends the watching, not the run. Where Flower ends the stream of the log before the run is over,
-        the log is asked for again, and what is known of it is left out.
+        An interruption ends the watching, not the run. If Flower ends the stream of the log before the run is over, the
+        log is requested again, and its known lines are skipped.
         """
         number, heard = "", LogRelay(say)
         command = ["run", str(app), CONNECTION, "--stream"]
@@ -251,7 +251,7 @@ class Flwr:
             command = ["log", number, CONNECTION, "--stream"]
 
     def _watch(self, command: Sequence[str], heard: LogRelay) -> dict[str, Any]:
-        """Carry out a command and pass on what it says; returns the list of runs after it."""
+        """Execute a command and pass its output on; return the list of runs after it."""
         process = subprocess.Popen(
             self._command([command, ["list", CONNECTION, *AS_JSON]]),
             env=self._env,
@@ -275,7 +275,7 @@ class Flwr:
         return _json(listed)
 
     def _ask(self, commands: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
-        """What each of some commands prints, all carried out by one process."""
+        """Return the JSON output of each command; one process executes all."""
         if not commands:
             return []
         seconds = 60.0 + 10.0 * len(commands)
@@ -292,7 +292,7 @@ class Flwr:
 
 
 def _json(text: str) -> dict[str, Any]:
-    """The JSON object at the end of a command's output; empty where there is none."""
+    """Return the JSON object at the end of a command's output; empty if there is none."""
     start = text.find("{")
     try:
         found: dict[str, Any] = json.loads(text[start:]) if start >= 0 else {}

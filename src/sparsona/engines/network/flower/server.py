@@ -27,7 +27,7 @@ class KnownNode:
 
 
 def read_nodes(home: Path) -> dict[ClientId, KnownNode]:
-    """The registered nodes, by the names of their clients."""
+    """Return the registered nodes by client."""
     try:
         found = json.loads((home / NODES).read_bytes())
         return {str(client): KnownNode(int(node["number"]), str(node["key"])) for client, node in found.items()}
@@ -40,7 +40,7 @@ def write_nodes(home: Path, nodes: Mapping[ClientId, KnownNode]) -> None:
 
 
 class Server:
-    """A running SuperLink whose nodes are those with a public key in `keys`, each under the name of its file."""
+    """A running SuperLink. Its nodes are the public keys in `keys`, each named after its file."""
 
     def __init__(self, home: Path, host: str, port: int, certificates: Path, keys: Path) -> None:
         check_port(host, port)
@@ -62,7 +62,7 @@ class Server:
             raise
 
     def _register(self, flwr: Flwr, files: Mapping[ClientId, Path]) -> dict[ClientId, int]:
-        """Bind every client's name to the node of its key. Those of an earlier start are known, or no longer wanted."""
+        """Bind each client's name to the node of its key; unregister nodes whose key is gone."""
         known = read_nodes(self.home) if (self.home / NODES).exists() else {}
         keys = {client: path.read_text(encoding="ascii").strip() for client, path in files.items()}
         changed = [client for client, node in known.items() if client in keys and keys[client] != node.key]
@@ -80,12 +80,12 @@ class Server:
         return {client: node.number for client, node in known.items()}
 
     def wait(self) -> int:
-        """Until the SuperLink ends."""
+        """Wait until the SuperLink ends."""
         return self._link.wait()
 
     @property
     def pid(self) -> int:
-        """The SuperLink's process."""
+        """Return the SuperLink's process ID."""
         return self._link.pid
 
     def close(self) -> None:

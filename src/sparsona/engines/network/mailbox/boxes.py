@@ -3,8 +3,8 @@
     nodes/CLIENT/NUMBER     a message to a node
     server/CLIENT.NUMBER    the reply to it
 
-A receiver removes what it has read. A sender removes what has been answered, or is no longer awaited: so a copy of the
-folder, in which removals of the other side do not show, does not grow either.
+A receiver removes the files that it has read. A sender removes messages that were answered or are no longer awaited. So
+the folder does not grow, not even a copy of it that misses the removals of the other side.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ log = logging.getLogger(__name__)
 owners_log = logging.getLogger("sparsona.node")
 
 SOON, IDLE, SILENCE = 0.1, 30.0, 60.0
-"""Seconds: the first and the longest pause between two looks, and the silence after which a node is asked."""
+"""Seconds: the first and the longest pause between two looks, and the silence after which a node gets a ping."""
 MOST_REPLY = 2**31
-"""Bytes of a reply. A longer one is removed unread."""
+"""Largest reply in bytes. A longer one is removed unread."""
 NUMBER = re.compile("[1-9][0-9]{0,15}")
 LEFT = 4
-"""Replies of a node that may wait in the mailbox. The server awaits one, and perhaps the answer to a ping."""
+"""Largest number of a node's replies in the mailbox. The server awaits one, and perhaps the answer to a ping."""
 
 
 def box_name(client: ClientId) -> str:
-    """A client's name in the mailbox: letters that every storage takes.
+    """Return a client's name in the mailbox, in letters that every storage accepts.
 
     >>> box_name("ward 7")
     'ward=207'
@@ -47,7 +47,7 @@ def box_name(client: ClientId) -> str:
 
 
 class _Trouble:
-    """Says once that the mailbox is not reached, and once that it is again."""
+    """Logs once that the mailbox is not reached, and once that it is reached again."""
 
     def __init__(self, notes: logging.Logger) -> None:
         self._notes, self._said = notes, ""
@@ -64,7 +64,7 @@ class _Trouble:
 
 
 class MailboxCarrier:
-    """The organiser's end. The registered clients are those of `seals`. One process at a time may use a mailbox."""
+    """The organiser's end. `seals` names the registered clients. Only one process at a time may use a mailbox."""
 
     def __init__(self, store: SharedFolder, seals: Mapping[ClientId, Seal], idle: float = IDLE) -> None:
         self.idle, self.silence = idle, SILENCE
@@ -72,7 +72,7 @@ class MailboxCarrier:
         self._boxes = {box_name(client): client for client in seals}
         self._session = secrets.token_bytes(SESSION)
         self._waiting: dict[str, str] = {}
-        """The paths of the messages that were not answered, by the names of their replies."""
+        """The paths of the unanswered messages, by the names of their replies."""
         self._trouble = _Trouble(log)
 
     @property
@@ -80,13 +80,13 @@ class MailboxCarrier:
         return sorted(self._seals)
 
     def clear(self) -> None:
-        """Remove the messages that an earlier process has left. Raises `StoreError` if the mailbox is not reached."""
+        """Remove the messages of an earlier process. Raises `StoreError` if the mailbox is not reached."""
         for box in self._boxes:
             for name in self._store.files(f"nodes/{box}"):
                 self._store.remove(f"nodes/{box}/{name}")
 
     def close(self) -> None:
-        """Remove the messages that were not answered."""
+        """Remove the unanswered messages."""
         self._forget(self._waiting)
 
     def push(self, parcels: Sequence[Parcel]) -> list[str | None]:
@@ -140,7 +140,7 @@ class MailboxCarrier:
 
 
 class Inbox:
-    """The owner's end: takes messages in the order of their numbers, and puts a reply for each."""
+    """The owner's end: takes messages in the order of their numbers, and writes one reply for each."""
 
     def __init__(self, store: SharedFolder, seal: Seal, client: ClientId, desk: Desk, most: int) -> None:
         """A file of more than `most` bytes is removed unread."""
@@ -148,11 +148,11 @@ class Inbox:
         self._box = box_name(client)
         self._replies: list[int] | None = None
         self._ready: dict[int, bytes] = {}
-        """Replies that could not be put yet."""
+        """Replies that could not be written yet."""
         self._trouble = _Trouble(owners_log)
 
     def serve(self, idle: float = IDLE, once: bool = False, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Answer messages for ever, or `once`: until there is none. Raises `StoreError` if that cannot be known."""
+        """Answer messages for ever, or `once`: until no message is left. Then a failing mailbox raises `StoreError`."""
         make_deterministic()
         pauses = Pauses(SOON, idle)
         while True:
@@ -172,7 +172,7 @@ class Inbox:
                 sleep(pauses.next())
 
     def look(self) -> bool:
-        """Answer the messages that are there; returns whether there was one to answer."""
+        """Answer the messages that are there; return True if there was one to answer."""
         there, took = self._store.files(f"nodes/{self._box}"), False
         for number in _numbers(there):
             took = self._take(number, there[str(number)]) or took
@@ -206,7 +206,7 @@ class Inbox:
         self._tidy(number)
 
     def _tidy(self, number: int) -> None:
-        """Remove this client's oldest replies, which the server has not taken."""
+        """Remove this client's oldest replies if the server has not taken them."""
         if self._replies is None:
             self._replies = _numbers(name.removeprefix(f"{self._box}.") for name in self._store.files("server"))
         self._replies = [*(one for one in self._replies if one != number), number]
@@ -216,7 +216,7 @@ class Inbox:
 
 
 def _numbers(names: Iterable[str]) -> list[int]:
-    """The names that are numbers of messages, in their order. Other files are none of ours."""
+    """Return the names that are message numbers, sorted; other files are ignored."""
     return sorted(int(name) for name in names if NUMBER.fullmatch(name) and int(name) <= HIGHEST)
 
 

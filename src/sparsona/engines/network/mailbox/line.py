@@ -12,12 +12,12 @@ from sparsona.engines.network.mailbox.store import SharedFolder
 from sparsona.method import ClientId
 
 LEAST, PER_WEIGHT = 2**26, 16
-"""Bytes of a message at most, and for each weight that the owner allows."""
+"""Largest message in bytes: a base, and more per weight that the owner allows."""
 
 
 @dataclass(frozen=True)
 class MailboxLine:
-    """A mailbox and the keys of both sides. `once`: answer what is there, and end."""
+    """A mailbox and the keys of both sides. `once`: answer the messages that are there, then end."""
 
     client: ClientId
     url: str

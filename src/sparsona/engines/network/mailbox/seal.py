@@ -1,9 +1,9 @@
-"""Parcels that only the receiver's key opens, and only the sender's can have closed.
+"""Sealed parcels: only the receiver's key can open them, and only the sender's key can have closed them.
 
-Both sides derive the same secret from their own private and the other's public key (ECDH on P-384). Each parcel has a
-key of its own, from that secret and a random salt (HKDF), and is closed with AES-256-GCM. The direction, the client,
-the number and the server's session are authenticated: a parcel under another name, from another session or sent back to
-its sender does not open.
+Both sides derive the same secret from their own private and the other's public key (ECDH on P-384). Each parcel has its
+own key, from that secret and a random salt (HKDF), and is closed with AES-256-GCM. The direction, the client, the
+number and the server's session are authenticated. So a parcel does not open under another name, in another session, or
+if it is sent back to its sender.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ SESSION, SALT, TAG, LENGTH = 16, 32, 16, 4
 """Bytes of the parts of a sealed parcel: the session, the salt, the tag of AES-GCM, the length of the head."""
 OVERHEAD = len(MAGIC) + SESSION + SALT + TAG + LENGTH
 NONCE = bytes(12)
-"""It may be the same for all parcels, since no two have the same key."""
+"""The same for all parcels, since no two have the same key."""
 MOST_KEY = 2**16
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """What a parcel's place and name say of it, and the session of the server's process."""
+    """The facts that a parcel's place and name state, and the session of the server's process."""
 
     to_server: bool
     client: ClientId
@@ -44,7 +44,7 @@ class Envelope:
 
     @property
     def bound(self) -> bytes:
-        """The bytes that are authenticated with the content."""
+        """Return the bytes that are authenticated with the content."""
         direction = "to the server" if self.to_server else "to the node"
         return json.dumps([direction, self.client, self.number, self.session.hex()]).encode()
 
@@ -70,13 +70,13 @@ class Seal:
         self._shared = private.exchange(ec.ECDH(), public)
 
     def close(self, envelope: Envelope, head: Head, body: bytes) -> bytes:
-        """The bytes of a sealed parcel."""
+        """Return the bytes of a sealed parcel."""
         text, salt = json.dumps(head, separators=(",", ":"), allow_nan=False).encode(), secrets.token_bytes(SALT)
         content = b"".join((len(text).to_bytes(LENGTH, "little"), text, body))
         return b"".join((MAGIC, envelope.session, salt, self._cipher(salt).encrypt(NONCE, content, envelope.bound)))
 
     def open(self, envelope: Envelope, sealed: bytes) -> Answer:
-        """The head and body of a parcel; `BadParcel` if it is not the one that this envelope names."""
+        """Return the head and body of a parcel; raise `BadParcel` if it does not belong to this envelope."""
         from cryptography.exceptions import InvalidTag
 
         at = len(MAGIC) + SESSION
@@ -102,7 +102,7 @@ class Seal:
 
 
 def session_of(sealed: bytes) -> bytes:
-    """The session that a parcel says it belongs to; `BadParcel` if it is too short or of another kind."""
+    """Return the session that a parcel names; raise `BadParcel` if it is too short or of another kind."""
     if len(sealed) < OVERHEAD or not sealed.startswith(MAGIC):
         raise BadParcel("it is no parcel, or cut off")
     return sealed[len(MAGIC) : len(MAGIC) + SESSION]

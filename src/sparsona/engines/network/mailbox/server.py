@@ -30,7 +30,7 @@ class MailboxServer:
     idle: float = IDLE
 
     def run(self, experiment: Experiment, name: str, patience: float, fewest: int = 0) -> None:
-        """Run an experiment with all registered owners, or go on with an interrupted run of that name."""
+        """Run an experiment with all registered owners, or resume an interrupted run of that name."""
         check_networkable(experiment)
         carrier = MailboxCarrier(SharedFolder(self.url), self._seals(), self.idle)
         (self.home / "runs").mkdir(parents=True, exist_ok=True)

@@ -12,16 +12,16 @@ from urllib.parse import unquote, urlsplit
 from sparsona.errors import InputError, StoreError, one_line
 
 WHOLE = {"s3", "s3a", "gs", "gcs", "az", "abfs", "memory"}
-"""Storages that show an object only when all of it is there. On all others a file is written aside and renamed."""
+"""Storages that show an object only when it is complete. On all others a file is written aside and renamed."""
 PART = ".part"
 TIMEOUT = 60.0
 """Seconds that an SFTP server may be silent."""
 DAV = "webdav+"
-"""How the URL of a WebDAV server begins: webdav+https://..."""
+"""Beginning of the URL of a WebDAV server: webdav+https://..."""
 
 
 def absolute_url(url: str) -> str:
-    """A mailbox as every process on this machine finds it.
+    """Return the URL under which every process on this machine finds the mailbox.
 
     >>> absolute_url("s3://bucket/study")
     's3://bucket/study'
@@ -30,7 +30,7 @@ def absolute_url(url: str) -> str:
 
 
 class SharedFolder:
-    """Files in folders below a URL. Every problem of the storage is a `StoreError`, after which it is connected anew.
+    """Files in folders below a URL. Every problem of the storage is a `StoreError`; the next call connects again.
 
     `url` is a folder, or a URL that fsspec knows: sftp://, s3://. For WebDAV it is webdav+https://.
     """
@@ -41,7 +41,7 @@ class SharedFolder:
         self._protocol = url.partition("://")[0] if "://" in url else "file"
 
     def files(self, folder: str) -> dict[str, int]:
-        """The names of the files in a folder, with their sizes in bytes; none if there is no folder."""
+        """Return the names of the files in a folder, with their sizes in bytes; none if there is no folder."""
         with self._reached() as (system, root):
             system.invalidate_cache()
             try:
@@ -54,13 +54,13 @@ class SharedFolder:
             return {one["name"].rstrip("/").rpartition("/")[2]: int(one["size"]) for one in known}
 
     def read(self, path: str, size: int) -> bytes:
-        """The first `size` bytes of a file: a file that grows meanwhile takes no more memory."""
+        """Return the first `size` bytes of a file, so that a growing file takes no more memory."""
         with self._reached() as (system, root):
             data: bytes = system.cat_file(f"{root}{path}", start=0, end=size)
             return data
 
     def put(self, path: str, data: bytes) -> None:
-        """Write a file that appears whole, in the place of one of the same name. Its folder is made if need be."""
+        """Write or replace a file that appears whole. Its folder is made if necessary."""
         with self._reached() as (system, root):
             try:
                 self._put(system, f"{root}{path}", data)
@@ -91,7 +91,7 @@ class SharedFolder:
 
     @contextlib.contextmanager
     def _reached(self) -> Iterator[tuple[Any, str]]:
-        """The file system and the beginning of each path in it."""
+        """Yield the file system and the beginning of each path in it."""
         try:
             if self._opened is None:
                 self._opened = self._connect()

@@ -15,7 +15,7 @@ import threading
 import time
 
 GRACE = 10.0
-"""Seconds."""
+"""Seconds between the request to end and the forced end."""
 
 
 def _end_with_parent() -> None:

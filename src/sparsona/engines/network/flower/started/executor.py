@@ -1,8 +1,8 @@
-"""What a SuperNode starts on an owner's machine: it hands every message to the owner's process, and its answer back.
+"""The executor that a SuperNode starts on an owner's machine: it passes messages to the owner's process, and back.
 
-It stands in for `flower-superexec`, which would start a new process for each message and run the code of the bundle
-that came over the network. Here the bundle is neither unpacked nor run: the only code is that of the installed
-packages, without sparsona and torch. Whether a message is accepted is decided by the owner's process.
+It replaces `flower-superexec`, which would start a new process for each message and run the code of the downloaded
+bundle. Here the bundle is neither unpacked nor run: the only code is that of the installed packages, without sparsona
+and torch. The owner's process decides whether a message is accepted.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from sparsona_pauses import Pauses
 from sparsona_records import BadParcel, Incoming, from_record, to_record, write
 
 PATIENCE = 30.0
-"""Seconds. So long a restarted owner's process may take to listen again."""
+"""Seconds that a restarted owner's process may take to listen again."""
 STUCK = 30.0
-"""Seconds. After a crash of the SuperLink a SuperNode may name a message that it does not have, and never will."""
+"""Seconds. After a crash of the SuperLink, a SuperNode may name a message that it does not have, and never will."""
 SOON, LATER = 0.05, 0.5
-"""Seconds between two questions for a message, after one has come and when none comes. The SuperNode is near."""
+"""Seconds between two requests for a message: after a message, and at most. The SuperNode is on the same machine."""
 WATCH = 0.3
-"""Seconds between two looks at the parent."""
+"""Seconds between two checks whether the parent is alive."""
 ACQUIRE = "/flwr.proto.Runtime/AcquireTask"
 MOST = 2**40
-"""Bytes of an answer. It comes from the owner's own process."""
+"""Largest answer in bytes. It comes from the owner's own process."""
 
 
 def connect(address: str, *more: Any) -> RuntimeHttpClient:
-    """A client of the SuperNode on this machine."""
+    """Return a client of the SuperNode on this machine."""
     return RuntimeHttpClient.from_server_address(
         server_address=address,
         insecure=True,
@@ -58,12 +58,12 @@ def connect(address: str, *more: Any) -> RuntimeHttpClient:
 
 
 def signed_by(token: Path) -> SuperExecAuthHttpInterceptor:
-    """Signs the questions for a task: the SuperNode answers no others."""
+    """Return the interceptor that signs requests for a task: the SuperNode answers no others."""
     return SuperExecAuthHttpInterceptor(master_secret=token.read_bytes(), protected_methods=[ACQUIRE])
 
 
 def carry_out(address: str, token: str, pulled: threading.Event) -> None:
-    """One task of the SuperNode: one message, one answer. `pulled` is set when the message is here."""
+    """Carry out one task of the SuperNode: one message, one answer. `pulled` is set when the message is here."""
     client = connect(address, RuntimeTokenHttpInterceptor(token))
     heartbeat = HeartbeatSender(make_task_heartbeat_fn_http(client))
     heartbeat.start()
@@ -88,7 +88,7 @@ def carry_out(address: str, token: str, pulled: threading.Event) -> None:
 
 
 def handed_over(message: Message) -> tuple[dict[str, Any], bytes]:
-    """The owner's answer to a message."""
+    """Pass a message to the owner's process; return its answer."""
     try:
         head, body = from_record(message.content)
     except BadParcel as error:
@@ -108,7 +108,7 @@ def handed_over(message: Message) -> tuple[dict[str, Any], bytes]:
 
 
 def end_with(parent: int) -> None:
-    """End this process when its parent is gone, whatever its other threads wait for."""
+    """End this process when its parent has ended, even if other threads are waiting."""
     while os.getppid() == parent:
         time.sleep(WATCH)
     os._exit(0)

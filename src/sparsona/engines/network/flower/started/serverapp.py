@@ -1,7 +1,7 @@
-"""What Flower starts on the organiser's machine for a run, in the place of `flwr-serverapp`.
+"""The process that Flower starts on the organiser's machine for a run, in place of `flwr-serverapp`.
 
-Anyone who reaches the SuperLink can submit a bundle. Its code is not run: only its settings are read, by the server's
-loop of the installed package.
+Anyone who reaches the SuperLink can submit a bundle. Its code is not run. The server's loop of the installed package
+reads only its settings.
 """
 
 from __future__ import annotations

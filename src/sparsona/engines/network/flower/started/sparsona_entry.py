@@ -1,4 +1,4 @@
-"""Flower's commands by the names under which it installs them: these stay when its modules are moved."""
+"""Flower's commands by their installed names, which stay the same when its modules move."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def command(name: str) -> Callable[..., Any]:
-    """The function behind a command of Flower, such as ``flower-superlink``."""
+    """Return the function behind a command of Flower, such as ``flower-superlink``."""
     (found,) = entry_points(group="console_scripts", name=name)
     loaded: Callable[..., Any] = found.load()
     return loaded

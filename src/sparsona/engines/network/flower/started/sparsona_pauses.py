@@ -1,4 +1,4 @@
-"""Pauses between two questions. This file may import nothing but the standard library."""
+"""Growing pauses between two requests. This file may import only the standard library."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ GROWTH = 1.3
 
 
 class Pauses:
-    """Seconds to wait before the next question: few after something has come, then more and more."""
+    """Seconds to wait before the next request: short after an answer, then longer each time."""
 
     def __init__(self, shortest: float, longest: float) -> None:
         self._shortest, self._longest = min(shortest, longest), longest

@@ -1,7 +1,7 @@
-"""What travels as a Flower message and over an owner's socket: a head (a small JSON object) and a body (a frame).
+"""The content of a Flower message and of an owner's socket: a head (a small JSON object) and a body (a frame).
 
-This folder holds the scripts that Flower starts. They are run by their path, so that nothing of sparsona, and so no
-torch, is imported on an owner's machine for every message. This file may import nothing but the standard library.
+This folder holds the scripts that Flower starts. They are run by their path, so that no message imports sparsona, and
+with it torch, on an owner's machine. This file may import only the standard library.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 STYPE = "sparsona.frame"
 HEAD, BODY = "head", "body"
 NUMBER = "number"
-"""The key of a head that holds the message's number on its way to a node."""
+"""The key in a head that holds the message's number on its way to a node."""
 SMALL = 2**20
-"""Bytes. A longer body is an array."""
+"""Largest body in bytes that travels in the record of the head; a longer one is an array."""
 MOST_HEAD = 2**20
-"""Bytes. A longer head is refused."""
+"""Largest head in bytes; a longer one is refused."""
 LENGTH = 8
 CHUNK = 2**20
 
@@ -25,14 +25,14 @@ Head = dict[str, Any]
 
 
 class BadParcel(Exception):
-    """Bytes that are no head and body, or too many of them."""
+    """Bytes that are not a valid or not an acceptable head and body."""
 
 
 def to_record(head: Head, body: bytes) -> Any:
-    """The content of a Flower message.
+    """Return the content of a Flower message.
 
-    Flower stores and moves each record and array of a message on its own, at four requests each. So a small body lies
-    in the record of the head. A larger one is an array of our own kind, which Flower moves in chunks.
+    Flower stores and moves each record and array of a message separately, with four requests each. So a small body
+    travels in the record of the head. A larger one is an array of our own kind, which Flower moves in chunks.
     """
     from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
@@ -44,7 +44,7 @@ def to_record(head: Head, body: bytes) -> Any:
 
 
 def from_record(content: Any) -> tuple[Head, bytes]:
-    """The head and body in the content of a Flower message."""
+    """Return the head and body in the content of a Flower message."""
     try:
         text, body = content[HEAD][HEAD], content[HEAD].get(BODY)
         if body is None:
@@ -66,7 +66,7 @@ def write(stream: socket.socket, head: Head, body: bytes) -> None:
 
 
 class Incoming:
-    """A head that was read from a socket, and a body that still waits there."""
+    """A head that was read from a socket, and a body that is still to be read."""
 
     def __init__(self, stream: socket.socket) -> None:
         size = _length(stream)
@@ -76,20 +76,20 @@ class Incoming:
         self._stream, self._left = stream, _length(stream)
 
     def body(self, most: int) -> bytes:
-        """The body; one of more than `most` bytes is not read into memory."""
+        """Return the body; refuse one of more than `most` bytes without reading it."""
         if self._left > most:
             raise BadParcel(f"a body of {self._left} bytes, at most {most} can be needed here")
         self._left, size = 0, self._left
         return _take(self._stream, size)
 
     def drop(self) -> None:
-        """Read what is left of the body and forget it: the other side reads no reply before all is sent."""
+        """Read and drop the rest of the body: the other side reads no reply before it has sent everything."""
         while self._left:
             self._left -= len(_take(self._stream, min(self._left, CHUNK)))
 
 
 def from_text(text: Any) -> Head:
-    """The head in a JSON text."""
+    """Return the head in a JSON text."""
     if not isinstance(text, str) or len(text) > MOST_HEAD:
         raise BadParcel("the head is no text, or too long")
     try:

@@ -1,7 +1,7 @@
-"""flower-superlink that serves other machines what nodes need, and nothing else.
+"""flower-superlink that serves only the requests of nodes to other machines.
 
-Flower serves nodes, runs and administration on one port. Its administration has no password: who reaches it can submit
-and stop runs, read their logs and remove nodes. So that is left to this machine.
+Flower serves nodes, runs and administration on one port. Its administration has no password: every caller can submit
+and stop runs, read their logs and remove nodes. So only this machine may use it.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ REQUESTS = {
     "/v1/fleet/send-node-heartbeat": SendNodeHeartbeatRequest,
     "/v1/runtime/push-messages": PushAppMessagesRequest,
 }
-"""The requests of idle nodes, and that by which the run gives a node something to do."""
+"""The requests of idle nodes, and the request by which the run sends messages to nodes."""
 LOOKED_UP = 30.0
-"""Seconds after which a node's poll is looked up in any case."""
+"""Seconds after which a node's poll is passed to Flower in any case."""
 NOTED = 12.0
-"""Seconds between two heartbeats that are noted. Flower takes a node for dead after 24."""
+"""Seconds between two heartbeats that are passed to Flower. It takes a node for dead after 24."""
 MOST_BODY = 2**25
-"""Bytes of one request. Flower moves messages in pieces of 5 MB, and reads a request before it knows whose it is."""
+"""Largest request in bytes. Flower moves messages in pieces of 5 MB, and reads a request before it knows the sender."""
 HALF = 30.0
 """Seconds in which a request's head, and each further part of its body, must arrive."""
 LOCKED = 60.0
-"""Seconds."""
+"""Seconds that a connection to the database waits for a lock."""
 THIS_MACHINE = ("127.0.0.1", "::1", "::ffff:127.0.0.1")
 
 Scope = MutableMapping[str, Any]
@@ -50,7 +50,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 def guarded(app: App) -> App:
-    """The same app, which answers other machines only where nodes ask, and reads no endless request."""
+    """Return the app with limits: other machines reach only the paths of nodes, and requests have a largest size."""
     idle = Idle(app)
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,19 +75,19 @@ async def _refuse(send: Send, status: int, why: bytes) -> None:
 
 
 def _declared(scope: Scope) -> int:
-    """The length that a request says it has; 0 where it does not say."""
+    """Return the length that a request declares; 0 if it declares none."""
     said = dict(scope.get("headers", ())).get(b"content-length", b"0")
     return int(said) if said.isdigit() and len(said) < 20 else 0 if not said else MOST_BODY + 1
 
 
 def _bounded(receive: Receive) -> Receive:
-    """The parts of a request: the caller is gone where they are too many, or where one does not arrive in time."""
+    """Return the parts of a request; report a disconnected caller if they are too many, or if one is late."""
     got = 0
     ended = False
 
     async def part() -> MutableMapping[str, Any]:
         nonlocal got, ended
-        if ended:  # what is waited for now is the end of the connection, which may take as long as the answer
+        if ended:  # the next call waits for the end of the connection, which may take as long as the answer
             return await receive()
         try:
             found = await asyncio.wait_for(receive(), HALF)
@@ -101,19 +101,19 @@ def _bounded(receive: Receive) -> Receive:
 
 
 class Idle:
-    """Answers what idle nodes ask, without Flower and its database.
+    """Answers the requests of idle nodes without Flower and its database.
 
-    Flower takes 10 ms and a write to the database for a poll or a heartbeat: with 200 nodes the run itself is not
-    answered in time. A node has no message if its last poll found none and none was pushed since.
+    Flower needs 10 ms and a write to the database per poll or heartbeat. With 200 nodes, the run itself then gets no
+    answer in time. A node has no message if its last poll found none and none was pushed since.
     """
 
     def __init__(self, app: App) -> None:
         self._app = app
         self._pushed: Counter[int] = Counter()
         self._nothing: dict[int, tuple[int, float]] = {}
-        """What was pushed for a node when its last poll found nothing, and the second of that poll."""
+        """Per node the number of pushed messages when its last poll found nothing, and the second of that poll."""
         self._alive: dict[int, float] = {}
-        """The second of a node's last heartbeat that Flower has noted."""
+        """Per node the second of the last heartbeat that was passed to Flower."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = REQUESTS.get(scope["path"])
@@ -164,7 +164,7 @@ class Idle:
             del self._alive[node]
 
     async def _passed(self, scope: Scope, receive: Receive, send: Send) -> tuple[int, int]:
-        """The status and the length of Flower's answer, which is passed on."""
+        """Pass on Flower's answer; return its status and length."""
         status = size = 0
 
         async def watched(part: MutableMapping[str, Any]) -> None:
@@ -184,7 +184,7 @@ async def _answer(send: Send, answer: Message) -> None:
 
 
 class Impatient(HttpToolsProtocol):  # type: ignore[misc]
-    """Closes a connection on which a request has begun, or should have, and its head does not arrive."""
+    """Closes a connection if the head of a request does not arrive in time."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -201,7 +201,7 @@ class Impatient(HttpToolsProtocol):  # type: ignore[misc]
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        """Wait for a head where no request is being answered."""
+        """Start the timeout for a head while no request is being answered."""
         waiting = self.cycle is None or self.cycle.response_complete
         if not waiting and self._half is not None:
             self._half.cancel()
@@ -211,13 +211,13 @@ class Impatient(HttpToolsProtocol):  # type: ignore[misc]
 
 
 def _from_here(scope: Scope) -> bool:
-    """Whether a request comes from this machine: by loopback, or from the very address that it went to."""
+    """True if a request comes from this machine: by loopback, or from the same address that it went to."""
     client, server = scope.get("client"), scope.get("server")
     return client is not None and (client[0] in THIS_MACHINE or (server is not None and client[0] == server[0]))
 
 
 def wait_for_locks() -> None:
-    """Let each connection to a database wait `LOCKED` seconds for a lock. Flower's wait five.
+    """Let each connection to a database wait `LOCKED` seconds for a lock. Flower waits five.
 
     With many nodes that is too short: requests end as "database is locked", and the loop's task expires.
     """
@@ -239,8 +239,8 @@ def main() -> None:
     run = uvicorn.run
 
     def run_guarded(app: App, **settings: Any) -> None:
-        # What a proxy says of a caller's address counts for nothing: anyone can write such a header.
-        # A node that asks every ten seconds keeps its connection: a new one costs more than the answer.
+        # Ignore proxy headers about a caller's address: anyone can write them.
+        # Keep the connection of a node that asks every ten seconds: a new one costs more than the answer.
         kept = {"timeout_keep_alive": int(HALF)}
         run(guarded(app), **{**settings, **kept, "proxy_headers": False, "http": Impatient})
 

@@ -1,16 +1,16 @@
-"""flower-supernode that asks for work at least every SPARSONA_IDLE seconds, and soon after it had some.
+"""flower-supernode that asks for work at least every SPARSONA_IDLE seconds, and sooner after it had some.
 
 Flower's own asks every three seconds, and looks for an answer every half a second.
 
-It also says more often that it is alive. The SuperLink keeps the place of a node that was killed for twice the interval
-that the node has named: with Flower's 30 s, a node that is started again is let in after up to a minute.
+It also reports more often that it is alive. After a node is killed, the SuperLink keeps its place for twice the
+interval that the node has named. With Flower's 30 s, a restarted node could wait a minute.
 
 It ends with its executor, so that the owner's process starts both again. Flower would wait for ever.
 
-It takes at most SPARSONA_MEMORY bytes: a message of the organiser cannot take all of the owner's.
+It takes at most SPARSONA_MEMORY bytes, so that no message of the organiser can take all of the owner's memory.
 
-It gives its tasks to the executor that knows the token in the file SPARSONA_TOKEN, and to no other process of this
-machine. Flower has such a secret (`--superexec-auth-secret-file`), but not where it starts the executor itself.
+It gives its tasks only to the executor that knows the token in the file SPARSONA_TOKEN, and to no other process of this
+machine. Flower has such a secret (`--superexec-auth-secret-file`), but not if it starts the executor itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from sparsona_pauses import Pauses
 BUSY, LONGEST = 3.0, 10.0
 """A pause is at least `BUSY` times as long as the request before it took, and at most `LONGEST` seconds."""
 ALIVE = 12
-"""Seconds. The SuperLink takes no less than 10."""
+"""Seconds between two heartbeats. The SuperLink accepts no less than 10."""
 KEPT = 25.0
 """Seconds that an idle connection is kept. The SuperLink closes it after 30."""
 SOON, ANSWER = 0.1, 0.5
@@ -41,9 +41,9 @@ SOON, ANSWER = 0.1, 0.5
 
 
 class Sleep:
-    """Stands in for time.sleep in the loop of the SuperNode, where it waits for work and for answers.
+    """Replaces time.sleep in the loop of the SuperNode, which waits for work and for answers.
 
-    The busier the SuperLink, the longer its answers take, and the longer the pause: many nodes do not bring it down.
+    A busy SuperLink answers slowly, and slow answers lengthen the pause. This keeps many nodes from overloading it.
     """
 
     def __init__(self, idle: float) -> None:
@@ -59,7 +59,7 @@ class Sleep:
 
 
 def start_watched(command: list[str]) -> Any:
-    """Start the executor, and end this process when it has ended."""
+    """Start the executor, and end this process when the executor ends."""
     process = subprocess.Popen(command)
 
     def watch() -> None:
@@ -79,12 +79,12 @@ class Lasting(httpx.Client):  # type: ignore[misc]
 
 
 def keep_connections() -> None:
-    """Let Flower make connections that last."""
+    """Let Flower keep its idle connections for `KEPT` seconds."""
     setattr(httpx, "Client", Lasting)  # noqa: B010
 
 
 def say_often_alive() -> None:
-    """Say every `ALIVE` seconds that the SuperNode is alive, where Flower says it every 30."""
+    """Send a heartbeat every `ALIVE` seconds; Flower sends one every 30."""
     for name in ("flwr.supernode.fleet_http_connection", "flwr.supercore.heartbeat"):
         setattr(sys.modules[name], "HEARTBEAT_DEFAULT_INTERVAL", ALIVE)  # noqa: B010
 
