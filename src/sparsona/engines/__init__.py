@@ -1,4 +1,4 @@
-"""The engines: what runs the clients' turns. All share the server's loop in :mod:`sparsona.federation.rounds`."""
+"""The engines, which run the clients' turns. All share the server's loop in :mod:`sparsona.federation.rounds`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from sparsona.federation.setup import Setup
 from sparsona.registry import Registry
 
 ENGINES: Registry[Callable[[Setup, Resources], Engine]] = Registry("engine", __name__)
-"""An engine is made from the set-up and what it may use."""
+"""An engine is made from the set-up and its resources."""
 
 __all__ = ["ENGINES", "Engine"]

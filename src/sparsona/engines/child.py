@@ -1,4 +1,4 @@
-"""A Python process that works for this one and ends with it, however that happens."""
+"""A child process that ends with this one, however this one ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 from sparsona.errors import InputError
 
 POSIX = hasattr(os, "fork")
-"""Whether this system can start children: Windows has no signal that ends them with their parent."""
+"""True if this system can start children: Windows has no signal that ends them with their parent."""
 
 BOOT = """
 import fcntl, importlib, json, os, select, sys
@@ -29,8 +29,8 @@ if select.select([pipe], [], [], 0)[0]:
 sys.path[:] = json.loads(sys.argv[1])
 importlib.import_module(sys.argv[2]).main(*map(int, sys.argv[3:]))
 """
-"""What a child runs. Importing torch takes seconds, in which no Python thread may run. If the parent dies meanwhile,
-its end of the pipe closes, and the kernel sends SIGIO, which ends the child."""
+"""The program of a child. Importing torch takes seconds, in which no Python thread may run. If the parent dies
+meanwhile, its end of the pipe closes, and the kernel sends SIGIO, which ends the child."""
 
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
@@ -45,8 +45,8 @@ ENVIRONMENT = {
 class ChildProcess:
     """The parent's side: a process that runs ``main`` of a module, and the connection to it.
 
-    ``main`` is called with the handles of the connection and of the pipe that ends with the parent, which it gives to
-    :func:`end_with_parent`, and with those of `handles`, which stay the caller's.
+    ``main`` is called with the handles of the connection, of the pipe for :func:`end_with_parent`, and with `handles`,
+    which the caller still owns.
     """
 
     def __init__(self, module: str, handles: Sequence[int] = ()) -> None:
@@ -60,7 +60,7 @@ class ChildProcess:
             passed.callback(os.close, read_end)
             given = [theirs.fileno(), read_end, *handles]
             paths = json.dumps([str(place) for place in sys.path])
-            # A process group of its own: Ctrl-C in the terminal is for the parent.
+            # The child has its own process group: Ctrl-C in the terminal is for the parent.
             self._process = subprocess.Popen(
                 [sys.executable, "-c", BOOT, paths, module, *map(str, given)],
                 pass_fds=given,
@@ -73,11 +73,11 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """The process's number."""
+        """Return the process ID."""
         return self._process.pid
 
     def end(self, kill: bool = True) -> str:
-        """Close the connection, kill the process or let it end, and say how it ended."""
+        """Close the connection, kill the process or let it end, and return how it ended."""
         if kill:
             self._process.kill()
         self.connection.close()
@@ -91,13 +91,13 @@ class ChildProcess:
 
 
 def check_system() -> None:
-    """Refuse systems that cannot start children."""
+    """Raise `InputError` on systems that cannot start children."""
     if not POSIX:
         raise InputError("worker processes need Linux or macOS: choose --engine inprocess")
 
 
 def end_with_parent(pipe: int, clean_up: Callable[[], None] = lambda: None) -> None:
-    """In a child: end when the parent does, in whatever way. Ctrl-C is left to the parent."""
+    """End this child when its parent ends, however it ends. Ctrl-C is left to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import fcntl  # POSIX only, as children are
 

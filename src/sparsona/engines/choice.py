@@ -1,4 +1,4 @@
-"""Which engine runs an experiment that leaves the choice open: the pool, where its processes pay."""
+"""Choose the engine if the experiment does not name one: the pool if it saves time, else one process."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from sparsona.training.runner import ModelRunner
 
 SECONDS_A_STEP, SECONDS_A_FLOP = 3e-4, 1e-11
 FEWEST: Mapping[TrainerName, int] = {"plain": 2, "fused": 4}
-"""Workers from which on the pool pays. A turn of a tiny net is shorter than the way to a worker and back: two workers
-were no faster than one process (docs/speed.md), and for more than two it is a guess."""
+"""Smallest number of workers for which the pool is used. A turn of a tiny net is shorter than the way to a worker and
+back: two workers were no faster than one process (docs/speed.md). Four is a guess."""
 
 WORTHWHILE = 10.0
-"""Seconds of work on one core from which on worker processes, which take two or three to start, pay."""
+"""Seconds of work on one core above which the pool is used: its workers take two or three seconds to start."""
 
 
 def choose_engine(experiment: Experiment, setup: Setup, seconds: float) -> str:
-    """The pool, unless it would take longer than it saves. Results do not depend on the choice."""
+    """Return the pool, unless starting it takes longer than it saves. Results do not depend on the choice."""
     if not POSIX or experiment.device != "cpu":
         return "inprocess"
     if min(experiment.workers or cores(), cores()) < FEWEST[setup.trainer]:
@@ -32,7 +32,7 @@ def choose_engine(experiment: Experiment, setup: Setup, seconds: float) -> str:
 
 
 def training_seconds(experiment: Experiment, setup: Setup, runner: ModelRunner) -> float:
-    """About how long the training takes on one core."""
+    """Estimate the training time on one core in seconds."""
     config, evaluation = setup.config, experiment.evaluation
     turns = experiment.schedule.sample
     if evaluation.every and evaluation.post == "everyone":

@@ -1,4 +1,4 @@
-"""How the C library of this process gives memory back."""
+"""Settings of the C library for freed memory."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import sys
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 LARGEST = 2**26
-"""Bytes. Arrays up to this size are taken from memory that the process keeps."""
+"""Largest array in bytes that is taken from memory which the process keeps."""
 
 KEPT = 2**28
-"""Bytes that are kept at most when nothing uses them."""
+"""Largest amount of unused memory that is kept, in bytes."""
 
 
 def keep_freed_memory() -> bool:
-    """Keep memory that is freed for the next array, instead of asking the kernel for new pages every time.
+    """Keep freed memory for the next array, instead of requesting new pages from the kernel each time.
 
-    A frame of a tiny model is just above the size from which glibc asks the kernel: filling new pages takes longer
-    than everything else that the server does with the frame. False where this is no glibc.
+    A frame of a tiny model is just above the size from which glibc asks the kernel. Filling new pages takes longer than
+    everything else that the server does with the frame. Returns False without glibc.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -1,4 +1,4 @@
-"""A set-up as arrays, for workers that share memory: the samples, the clients' shares, and all the rest as bytes."""
+"""A set-up as arrays, for workers that share memory: the samples, the clients' shares, and the rest as bytes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from sparsona.layout import base_of
 from sparsona.training.vector import view_of
 
 SetupArrays: TypeAlias = tuple[Array, Array, Indices, Indices, Array, Array]
-"""Inputs, targets, the indices of all clients' samples, where each client's begin and end, the bytes of the model's
+"""Inputs, targets, the indices of all clients' samples, the bounds of each client's indices, the bytes of the model's
 base, and the rest, pickled. All workers of a machine share the memory of all but the last."""
 
 ALIGN = 64
 
 
 class SplitTable(Mapping[str, ClientSplit]):
-    """Which client has which samples, in two arrays, however many clients there are."""
+    """The samples of each client, in two arrays for any number of clients."""
 
     def __init__(self, names: tuple[str, ...], bounds: Indices, indices: Indices) -> None:
         self._rows = {name: row for row, name in enumerate(names)}
@@ -47,7 +47,7 @@ class SplitTable(Mapping[str, ClientSplit]):
 
 
 def setup_arrays(setup: Setup) -> SetupArrays:
-    """The set-up as arrays."""
+    """Return the set-up as arrays."""
     data, shares = setup.federation.data, setup.federation.splits
     parts = [part for share in shares.values() for part in (share.train, share.validation, share.test)]
     indices = np.concatenate(parts) if parts else np.zeros(0, np.int64)
@@ -62,7 +62,7 @@ def setup_arrays(setup: Setup) -> SetupArrays:
 
 
 def setup_of(arrays: SetupArrays) -> Setup:
-    """In a worker: the set-up with the samples and shares put back."""
+    """Return the set-up, in a worker, with the samples and shares put back."""
     inputs, targets, indices, bounds, base, payload = arrays
     setup: Setup
     try:
@@ -79,7 +79,7 @@ def setup_of(arrays: SetupArrays) -> Setup:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tensor of the base stands among the bytes of all, and what it is."""
+    """The place of a tensor of the base among the bytes, and its type."""
 
     start: int
     stop: int
@@ -88,7 +88,7 @@ class Place:
     parameter: bool
 
     def tensor(self, base: Array) -> torch.Tensor:
-        """The tensor as a view of the base's bytes."""
+        """Return the tensor as a view of the base's bytes."""
         found = view_of(base[self.start : self.stop]).view(self.dtype).reshape(self.shape)
         return nn.Parameter(found, requires_grad=False) if self.parameter else found
 
@@ -111,7 +111,7 @@ class Base:
         return cls(tensors, places)
 
     def joined(self) -> Array:
-        """The bytes of all tensors."""
+        """Return the bytes of all tensors."""
         out = np.zeros(max((place.stop for place in self.places.values()), default=0), np.uint8)
         for tensor in self.tensors:
             place = self.places[id(tensor)]
@@ -120,9 +120,9 @@ class Base:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes each weight by itself: a module's weights are views of one buffer, which would go with every one.
+    """Writes each weight separately: a module's weights are views of one buffer, which would be written each time.
 
-    Of a tensor of the base it writes the place.
+    For a tensor of the base it writes the place.
     """
 
     def __init__(self, file: io.BytesIO, base: Base) -> None:
@@ -141,7 +141,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads what :class:`_Pickler` wrote. A tensor of the base that several layers share stays one."""
+    """Reads the output of :class:`_Pickler`. A tensor of the base that several layers share stays one."""
 
     def __init__(self, payload: Array, base: Array) -> None:
         super().__init__(io.BytesIO(payload.data))
@@ -165,7 +165,7 @@ def _pickled(setup: Setup, names: tuple[str, ...], base: Base) -> bytes:
 
 
 def picklable(setup: Setup) -> bool:
-    """Whether worker processes can have this set-up without importing the user's script a second time."""
+    """True if worker processes can load this set-up without importing the user's script a second time."""
     data = replace(setup.federation.data, inputs=_NONE, targets=_NONE, groups=None)
     try:
         return b"__main__" not in _pickled(replace(setup, federation=Federation(data)), (), Base.of(setup.module))

@@ -1,6 +1,6 @@
-"""Clients' turns as all engines with workers run them: memories in, outcomes and memories out.
+"""Clients' turns in all engines with workers: memories in, outcomes and memories out.
 
-The server keeps all that clients remember, and sends each turn what it needs. A worker that dies takes nothing along.
+The server keeps the clients' memories and sends each turn what it needs. A worker that dies takes nothing along.
 """
 
 from __future__ import annotations
@@ -25,38 +25,39 @@ from sparsona.wire import Reference, reference_in
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 DEPTH = 2
-"""How many requests a worker may have at a time: the one that it works on, and the next."""
+"""Largest number of requests per worker: the current one, and the next."""
 
 SHORT = 0.05
-"""Seconds. Where turns are shorter than this, a worker is given the next one before it has finished."""
+"""Seconds. If turns are shorter than this, a worker gets the next request before it has finished."""
 
 MAX_DEATHS = 3
-"""How many workers may die in the same turn before it is given up."""
+"""Number of workers that may die in the same turn before it is given up."""
 
 
 @dataclass
 class JobGroup:
-    """Turns that one worker runs together, and how many workers have died in them."""
+    """Turns that one worker runs together, and the number of workers that have died in them."""
 
     jobs: tuple[Job, ...]
     deaths: int = field(default=0)
 
     @property
     def names(self) -> str:
-        """The clients, with commas."""
+        """Return the clients, with commas."""
         return ", ".join(job.client for job in self.jobs)
 
     @property
     def references(self) -> tuple[bytes, ...]:
-        """The fingerprints of what the downlinks are coded against: a worker must find these."""
+        """Return the fingerprints of the references that a worker needs to decode the downlinks."""
         found = (reference_in(job.down[0]) for job in self.jobs if job.down)
         return tuple(dict.fromkeys(name for name in found if name is not None))
 
 
 class Pace:
-    """How long turns take, and so how many go to a worker: a way there and back must be worth it.
+    """The average duration of a turn, which decides how many turns go to a worker in one request.
 
-    `worthwhile` are the seconds of work that are worth a way, `most` the most turns that go together.
+    `worthwhile` are the seconds of work that justify the way to a worker and back, `most` is the largest number of
+    turns.
     """
 
     def __init__(self, worthwhile: float, most: int) -> None:
@@ -64,17 +65,17 @@ class Pace:
         self._seconds = SHORT
 
     def took(self, seconds: float) -> None:
-        """Learn from one turn."""
+        """Update the average with one turn."""
         self._seconds += 0.2 * (seconds - self._seconds)
 
     @property
     def together(self) -> int:
-        """How many turns go to a worker in one request."""
+        """Return the number of turns per request."""
         return max(1, min(self._most, int(self._worthwhile / self._seconds)))
 
     @property
     def depth(self) -> int:
-        """How many requests a worker may have at a time."""
+        """Return the largest number of requests per worker."""
         return DEPTH if self._seconds < SHORT else 1
 
 
@@ -82,8 +83,8 @@ class Pace:
 class Response:
     """The outcomes of one request.
 
-    `kept` holds each client's new memory, None where nothing is to be kept. `memory` is the peak memory of the worker
-    in kilobytes.
+    `kept` holds each client's new memory, None if nothing is to be kept. `memory` is the peak memory of the worker in
+    kilobytes.
     """
 
     outcomes: tuple[Outcome, ...]
@@ -96,7 +97,7 @@ def run_turns(
 ) -> Response:
     """Run the turns of one request. A client without a memory has its first turn.
 
-    The worker holds the `references`, which the downlinks are coded against, until the request is done.
+    The worker holds the `references` of the downlinks until the request is done.
     """
     for reference in references:
         worker.references.add(reference)
@@ -113,7 +114,7 @@ def run_turns(
 
 
 class WorkerEngine(LocalEngine):
-    """What engines with workers share: how many turns go to one, and what becomes of its responses."""
+    """The common part of engines with workers: the clients' memories, and the pace of requests."""
 
     def __init__(self, setup: Setup, pace: Pace) -> None:
         super().__init__(setup)
@@ -121,11 +122,11 @@ class WorkerEngine(LocalEngine):
         self.pace = pace
 
     def memories(self, group: JobGroup) -> tuple[ClientMemory | None, ...]:
-        """What the clients of a group remember; None before a client's first turn."""
+        """Return the memories of a group's clients; None before a client's first turn."""
         return tuple(self.store.find(job.client) for job in group.jobs)
 
     def accept(self, group: JobGroup, response: Response) -> Iterator[Outcome]:
-        """The outcomes of a response, after the clients' new states are noted."""
+        """Yield the outcomes of a response, after the clients' new states are stored."""
         self.peak_rss_mb = max(self.peak_rss_mb, response.memory / 1024)
         for job, outcome, kept in zip(group.jobs, response.outcomes, response.kept, strict=True):
             if kept is not None:
@@ -135,7 +136,7 @@ class WorkerEngine(LocalEngine):
 
 
 class TurnQueue:
-    """Turns that wait for a worker: those of workers that have died first, then new ones, in order.
+    """Turns that wait for a worker: first the turns of dead workers, then new ones, in order.
 
     A new group is taken from `jobs` one ahead, so that the queue knows whether there is more.
     """
@@ -149,7 +150,7 @@ class TurnQueue:
         return bool(self._repeated) or self._following is not None
 
     def take(self) -> JobGroup:
-        """The next group for a worker."""
+        """Return the next group for a worker."""
         if self._repeated:
             return self._repeated.popleft()
         if self._following is None:
@@ -162,7 +163,7 @@ class TurnQueue:
         self._repeated.extend(groups)
 
     def repeat_lost(self, groups: Iterable[JobGroup], worker: str, how: str) -> None:
-        """A worker has died in the first of its groups: others run them, unless too many die in the same turn."""
+        """Queue the groups of a dead worker again; raise an error if too many workers died in the same turn."""
         lost = list(groups)
         if not lost:
             return
@@ -176,14 +177,14 @@ class TurnQueue:
         self.put_back(lost)
 
     def _group(self) -> JobGroup | None:
-        """New turns, as many as now go together; None after the last."""
+        """Return the next new turns, as many as `together`; None after the last."""
         jobs = tuple(islice(self._jobs, self._pace.together))
         return JobGroup(jobs) if jobs else None
 
 
 @dataclass(frozen=True)
 class Failure:
-    """An error, to be raised again in the server; `trace` where it is not one of ours."""
+    """An error that the server raises again; `trace` if it is not an error of Sparsona."""
 
     error: BaseException
     trace: str = ""
@@ -196,7 +197,7 @@ class Failure:
 
 
 def caught(work: Callable[[], T]) -> T | Failure:
-    """What `work` gives, or how it failed."""
+    """Return the result of `work`, or its failure."""
     try:
         return work()
     except SparsonaError as error:
@@ -206,7 +207,7 @@ def caught(work: Callable[[], T]) -> T | Failure:
 
 
 def _portable(error: Exception) -> BaseException:
-    """The error if it can be pickled, else one that says the same."""
+    """Return the error if it can be pickled, else a `RuntimeError` with the same text."""
     try:
         copy: object = ForkingPickler.loads(ForkingPickler.dumps(error))
     except Exception:  # noqa: BLE001  (a class may refuse in any way)

@@ -1,9 +1,9 @@
-"""The parallel engine: a worker process per core, each with one torch thread and one module. Results are the same as
-those of `inprocess` to the last bit, for any number of workers.
+"""The parallel engine: a worker process per core, each with one torch thread and one module.
 
-Samples stand in memory twice, for any number of workers: where the server has loaded them, and in the block that all
-workers map. Clients' states are the server's: one travels to a worker with each turn and back with its outcome, through
-memory that both map. So a worker that dies takes no state along, and only evicted states and checkpoints are files.
+Results are bit for bit those of `inprocess`, for any number of workers. Samples are in memory twice, for any number of
+workers: in the server, and in the block that all workers map. The server owns the clients' states. A state travels to a
+worker with each turn and back with its outcome, through memory that both map. So a worker that dies takes no state
+along, and only evicted states and checkpoints are files.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from sparsona.federation.worker import Job, Outcome
 from sparsona.system import cores
 
 WORTHWHILE, MOST = 0.002, 16
-"""Seconds of work that are worth a way to a worker and back, and the most turns that go together."""
+"""Seconds of work per request to a worker, and the largest number of turns per request."""
 
 
 class Pool(WorkerEngine):
-    """Many workers, the same results. A `worker_pool` that is given is used and left running when this one closes."""
+    """Runs turns on many workers. A given `worker_pool` is used, and left running when this engine closes."""
 
     def __init__(self, setup: Setup, workers: int = 0, worker_pool: WorkerPool[JobGroup] | None = None) -> None:
         if worker.INSIDE:
@@ -50,11 +50,11 @@ class Pool(WorkerEngine):
 
     @property
     def processes(self) -> list[WorkerProcess[JobGroup]]:
-        """The worker processes that this pool uses."""
+        """Return the worker processes that this engine uses."""
         return self._workers.processes[: self._size]
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        """Run the turns on the workers; outcomes come in the order in which they are done."""
+        """Run the turns on the workers; outcomes are yielded in the order of completion."""
         caller = object()
         if not self._workers.is_configured_with(self._block):
             raise SparsonaError("these workers were configured for another pool meanwhile: make a new pool")
@@ -81,7 +81,7 @@ class Pool(WorkerEngine):
             outcomes = [o for process in self._workers.wait_readable() for o in self._receive(process, queue)]
 
     def _submit(self, process: WorkerProcess[JobGroup], group: JobGroup, queue: TurnQueue) -> bool:
-        """Give a process some turns; False where it has died."""
+        """Send some turns to a process; return False if it has died."""
         references = tuple(map(self.references.held, group.references))
         scratch = tuple(place for files in (self.store.files, self.references.files) if (place := files.scratch))
         try:
@@ -111,7 +111,7 @@ class Pool(WorkerEngine):
             yield from self.accept(process.groups.popleft(), message)
 
     def close(self) -> None:
-        """End the workers, if they are this pool's own, and give back the memory."""
+        """End the workers, if this engine owns them, and free the memory."""
         if self._owns_workers:
             self._workers.close()
         self._block.close()

@@ -1,4 +1,4 @@
-"""What runs in a worker process of the pool: requests come in, responses go out, until the connection is closed."""
+"""The worker process of the pool: it answers requests until the connection is closed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sparsona.training.determinism import make_deterministic
 from sparsona.wire import Reference
 
 INSIDE = False
-"""Whether this process is a worker."""
+"""True in a worker process."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Configured:
 
 @dataclass(frozen=True)
 class Request:
-    """Clients' turns to run, with what the clients remember and the `references` of their downlinks.
+    """Clients' turns to run, with the clients' memories and the `references` of their downlinks.
 
     A worker that outlives the server removes its `scratch` folders.
     """
@@ -65,7 +65,7 @@ class Stop:
 
 
 def main(connection: int, server_pipe: int, *slots: int) -> None:
-    """Serve the server behind these handles until it sends :class:`Stop`, or has died."""
+    """Serve the server behind these handles until it sends :class:`Stop` or dies."""
     global INSIDE
     INSIDE = True
     loop = WorkerLoop()
@@ -96,14 +96,14 @@ def _clean_up(loop: WorkerLoop) -> None:
 
 
 class WorkerLoop:
-    """One worker process: its set-up and the runner that it runs clients on."""
+    """One worker process: its set-up, its runner and its scratch folders."""
 
     def __init__(self) -> None:
         self.scratch: tuple[Path, ...] = ()
         self._worker: Worker | None = None
 
     def configure(self, shared: SharedSetup, handle: int) -> Configured | Failure:
-        """Become the worker of a federation whose data lie in shared memory."""
+        """Use the set-up whose data are in shared memory."""
         self._worker = None
         found = caught(lambda: Worker(_attached(shared, handle), ReferenceStore(sys.maxsize)))
         if isinstance(found, Failure):

@@ -1,4 +1,4 @@
-"""The worker processes of the pool: started, configured, replaced when they die, stopped."""
+"""The worker processes of the pool: start, configure, replace and stop them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ T = TypeVar("T")
 
 
 class WorkerDied(Exception):
-    """The process at the other end is gone."""
+    """The worker process has ended."""
 
 
 class WorkerProcess(Generic[T]):
-    """One worker process, the connection to it, and the groups of jobs that it has not answered yet.
+    """One worker process, the connection to it, and its unanswered groups of jobs.
 
-    `configuring` counts the set-ups that it was sent and has not answered.
+    `configuring` counts the sent set-ups that it has not confirmed yet.
     """
 
     def __init__(self) -> None:
@@ -41,21 +41,21 @@ class WorkerProcess(Generic[T]):
 
     @property
     def connection(self) -> Connection[Any, Any]:
-        """What messages go through."""
+        """Return the connection for messages."""
         return self._child.connection
 
     @property
     def pid(self) -> int:
-        """The process's number."""
+        """Return the process ID."""
         return self._child.pid
 
     @property
     def idle(self) -> bool:
-        """Whether the process waits for work."""
+        """True if the process waits for work."""
         return not self.groups and not self.configuring
 
     def configure(self, shared: SharedSetup, block: SharedBlock) -> None:
-        """Send the process the federation that it will work for."""
+        """Send the set-up to the process."""
         self._send(Configure(shared))
         try:
             reduction.send_handle(self.connection, block.handle, self.pid)
@@ -64,7 +64,7 @@ class WorkerProcess(Generic[T]):
         self.configuring += 1
 
     def submit(self, request: Request, group: T) -> None:
-        """Send the process turns to run."""
+        """Send turns to the process."""
         slot = next(number for number in range(DEPTH) if number not in self._used)
         self.groups.append(group)
         self._used.append(slot)
@@ -77,7 +77,7 @@ class WorkerProcess(Generic[T]):
             raise WorkerDied from None
 
     def receive(self) -> Response | Configured | Failure:
-        """The next message of the worker. A response, and an error in a turn, answer the oldest request."""
+        """Return the worker's next message. A response, or an error in a turn, answers the oldest request."""
         try:
             message: InSlot | Configured | Failure = self.connection.recv()
         except (EOFError, OSError):
@@ -90,7 +90,7 @@ class WorkerProcess(Generic[T]):
         return response
 
     def end(self, kill: bool = True) -> str:
-        """Close the connection, let the process end or kill it, and say how it ended."""
+        """Close the connection, let the process end or kill it, and return how it ended."""
         if not kill:
             try:
                 self.connection.send(Stop())
@@ -103,12 +103,14 @@ class WorkerProcess(Generic[T]):
 
 
 FILES = 12
-"""File descriptors that a worker takes: its connection, the pipe that ends with the server, and two for each slot."""
+"""File descriptors per worker: its connection, the pipe that ends with the server, and two per slot."""
 
 
 def _allow_files(more: int) -> None:
-    """Have room for `more` open files beside the usual ones, as far as the system lets us: with a worker on each of a
-    hundred cores, the usual 1,024 are not enough."""
+    """Raise the limit of open files by `more`, as far as the system allows.
+
+    With a worker on each of a hundred cores, the usual 1,024 are not enough.
+    """
     import resource  # POSIX only, as these processes are
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -121,7 +123,7 @@ def _allow_files(more: int) -> None:
 class WorkerPool(Generic[T]):
     """Worker processes that serve one set-up after another.
 
-    An engine has its own. One that is given to several engines in turn saves each the seconds that it takes to start:
+    Each engine has its own pool. A pool that is given to several engines in turn saves the seconds of starting workers:
 
     >>> with WorkerPool(2) as workers:
     ...     len(workers.processes)
@@ -144,7 +146,7 @@ class WorkerPool(Generic[T]):
         self.close()
 
     def configure(self, shared: SharedSetup, block: SharedBlock) -> None:
-        """Have every process use a set-up, those that start later too."""
+        """Send the set-up to every process, also to those that start later."""
         self.assign(None)
         self._setup = shared, block
         self._failures = 0
@@ -156,18 +158,18 @@ class WorkerPool(Generic[T]):
         self.start_missing()
 
     def is_configured_with(self, block: SharedBlock) -> bool:
-        """Whether this is the block of the last set-up."""
+        """True if `block` belongs to the current set-up."""
         return self._setup is not None and self._setup[1] is block
 
     def assign(self, caller: object) -> None:
-        """Work for `caller` from now on. What is under way for another is given up."""
+        """Work for `caller` from now on; stop the processes that still work for another caller."""
         self._caller = caller
         for process in list(self.processes):
             if process.groups:
                 self.stop(process)
 
     def is_assigned(self, caller: object) -> bool:
-        """Whether these workers belong to this caller now."""
+        """True if the workers are assigned to `caller`."""
         return self._caller is caller
 
     def start_missing(self) -> None:
@@ -182,7 +184,7 @@ class WorkerPool(Generic[T]):
                     self.remove_dead(process)
 
     def remove_dead(self, process: WorkerProcess[T]) -> str:
-        """Remove a process that has died and say how. Where none lives long enough to be configured, give up."""
+        """Remove a dead process and return how it ended. Give up if processes keep dying before they are configured."""
         self.processes.remove(process)
         how = process.end()
         if process.configuring:
@@ -192,17 +194,17 @@ class WorkerPool(Generic[T]):
         return how
 
     def stop(self, process: WorkerProcess[T]) -> None:
-        """End a process whose work is not wanted any more."""
+        """End a process whose work is not needed any more."""
         self.processes.remove(process)
         process.end()
 
     def wait_readable(self, timeout: float | None = None) -> list[WorkerProcess[T]]:
-        """Wait until processes have sent something or have died; returns those."""
+        """Wait until processes have sent something or have died; return them."""
         ready = wait([process.connection for process in self.processes], timeout)
         return [process for process in self.processes if process.connection in ready]
 
     def mark_configured(self, process: WorkerProcess[T]) -> None:
-        """Note that a process has taken a set-up over."""
+        """Note that a process has confirmed a set-up."""
         process.configuring -= 1
         self._failures = 0
 

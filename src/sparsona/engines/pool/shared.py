@@ -1,4 +1,4 @@
-"""A set-up for worker processes: the samples in one block of memory that all map, the rest as bytes."""
+"""A set-up for worker processes: the samples in one block of shared memory, the rest as bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALIGN = 64
 
 @dataclass(frozen=True)
 class ArrayLocation:
-    """Where an array stands in the block."""
+    """The place of an array in the block."""
 
     start: int
     dtype: str
@@ -34,9 +34,9 @@ class ArrayLocation:
 
 
 class SharedBlock:
-    """Arrays in a piece of memory that has a file descriptor and no name.
+    """Arrays in memory that has a file descriptor and no name.
 
-    The kernel frees it when the last process that holds it ends, however that happens: nothing can be left behind.
+    The kernel frees it when the last process that holds it ends, however it ends: nothing is left behind.
     """
 
     def __init__(self, arrays: tuple[Array, ...]) -> None:
@@ -56,7 +56,7 @@ class SharedBlock:
                 del target
 
     def close(self) -> None:
-        """Give back the memory."""
+        """Free the memory."""
         if self.handle >= 0:
             os.close(self.handle)
             self.handle = -1
@@ -71,16 +71,16 @@ def _nameless() -> int:
 
 
 def mapped(handle: int, places: tuple[ArrayLocation, ...]) -> tuple[Array, ...]:
-    """The arrays of a block in another process. Writing to one would change a private copy of the page."""
+    """Return the arrays of a block in another process. Writing to one changes a private copy of the page."""
     memory = mmap.mmap(handle, 0, access=mmap.ACCESS_COPY)
     os.close(handle)
     return tuple(np.ndarray(place.shape, place.dtype, memory, place.start) for place in places)
 
 
 class Slot:
-    """A place for one message between two processes: memory that both map and that grows with the messages.
+    """A place for one message between two processes, in memory that both map and that grows with the messages.
 
-    A message stays until the next one replaces it: the two must agree on who writes next.
+    A message stays until the next one replaces it. So the two processes must agree on the next writer.
     """
 
     def __init__(self, handle: int | None = None) -> None:
@@ -88,7 +88,7 @@ class Slot:
         self._memory: mmap.mmap | None = None
 
     def put(self, message: object) -> tuple[int, ...]:
-        """Write a message; returns the lengths of its pieces, which the other side must be told."""
+        """Write a message; return the lengths of its pieces, which the reader needs."""
         beside: list[pickle.PickleBuffer] = []
         data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL, buffer_callback=beside.append)
         pieces = [memoryview(data), *(buffer.raw() for buffer in beside)]
@@ -104,7 +104,7 @@ class Slot:
         return lengths
 
     def get(self, lengths: tuple[int, ...]) -> Any:
-        """What was put here, in pieces of these lengths."""
+        """Read the message, given the lengths of its pieces."""
         if self._memory is None or sum(lengths) > len(self._memory):
             self._map()
         assert self._memory is not None
@@ -114,7 +114,7 @@ class Slot:
             return ForkingPickler.loads(data, buffers=beside)
 
     def close(self) -> None:
-        """Give back the memory."""
+        """Free the memory."""
         if self._memory is not None:
             self._memory.close()
             self._memory = None
@@ -128,14 +128,14 @@ class Slot:
 
 @dataclass(frozen=True)
 class SharedSetup:
-    """What a worker must be told to find a set-up in the block; `main` is what it takes to import the user's script."""
+    """The facts with which a worker finds a set-up in the block; `main` is needed to import the user's script."""
 
     places: tuple[ArrayLocation, ...]
     main: Mapping[str, Any]
 
 
 def share_setup(setup: Setup) -> tuple[SharedSetup, SharedBlock]:
-    """The set-up for worker processes, and the block of memory that they share."""
+    """Return the set-up for worker processes, and the memory block that they share."""
     arrays = setup_arrays(setup)
     main = _main(arrays[-1].tobytes())
     block = SharedBlock(arrays)
@@ -143,13 +143,13 @@ def share_setup(setup: Setup) -> tuple[SharedSetup, SharedBlock]:
 
 
 def attach_setup(shared: SharedSetup, handle: int) -> Setup:
-    """In a worker: the set-up in the block."""
+    """Return the set-up in the block, in a worker."""
     inputs, targets, indices, bounds, base, payload = mapped(handle, shared.places)
     return setup_of((inputs, targets, indices, bounds, base, payload))
 
 
 def _main(payload: bytes) -> dict[str, Any]:
-    """What a worker needs to import the user's script, where the payload names something of it; else nothing."""
+    """Return the data for importing the user's script if the payload names it; else nothing."""
     if b"__main__" not in payload:
         return {}
     if not hasattr(sys.modules["__main__"], "__file__"):

@@ -1,9 +1,9 @@
-"""The engine on a Ray cluster: the workers are actors, one per core, on all nodes. Results are the same as those of
-`inprocess` to the last bit, for any number of nodes that use one instruction set.
+"""The engine on a Ray cluster: the workers are actors, one per core, on all nodes.
 
-Samples are in the object store of each node once, and the workers of a node map them. Clients' states are the server's:
-one travels to a worker with each turn and back with its outcome. So a lost node takes no state along, and its turns are
-run again elsewhere.
+Results are bit for bit those of `inprocess`, for any number of nodes with the same instruction set. Samples are in the
+object store of each node once, and the workers of a node map them. The server owns the clients' states. A state travels
+to a worker with each turn and back with its outcome. So a lost node takes no state along, and its turns are run again
+elsewhere.
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ from sparsona.version import __version__
 
 log = logging.getLogger(__name__)
 LOOK = 5.0
-"""Seconds between two looks at the cluster while turns are under way: nodes may have come or gone."""
+"""Seconds between two looks at the cluster during a run: nodes may have come or gone."""
 
 PATIENCE = 60.0
 """Seconds without any worker after which the user is warned."""
 
 WORTHWHILE, MOST = 0.02, 64
-"""Seconds of work that are worth a way to another node and back, and the most turns that go together."""
+"""Seconds of work per request to a worker, and the largest number of turns per request."""
 
 LARGE, KEPT = 100_000, 8
-"""Bytes of a piece that is put into the object store, and how many of these are remembered for further clients."""
+"""Smallest piece in bytes that is put into the object store, and the number of such pieces that are remembered for
+further clients."""
 
 
 class Remote:
-    """The server's handle of one worker: the requests that it has not answered yet, oldest first."""
+    """The server's handle of one worker: its unanswered requests, oldest first."""
 
     def __init__(self, actor: Any) -> None:
         self.actor = actor
@@ -54,12 +55,12 @@ class Remote:
 
     @property
     def awaited(self) -> list[Any]:
-        """What the worker has to answer."""
+        """Return the references to the worker's pending answers."""
         return list(self.groups) if self.starting is None else [self.starting]
 
 
 class RayEngine(WorkerEngine):
-    """Workers on a cluster, the same results."""
+    """Runs turns on the workers of a cluster."""
 
     def __init__(self, setup: Setup, resources: Resources | None = None) -> None:
         self._ray = need_ray()
@@ -88,7 +89,7 @@ class RayEngine(WorkerEngine):
             raise
 
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
-        """Run the turns on the cluster; outcomes come in the order in which they are done."""
+        """Run the turns on the cluster; outcomes are yielded in the order of completion."""
         self._stop([worker for worker in self.workers if worker.groups])
         try:
             yield from self._run(TurnQueue(jobs, self.pace))
@@ -122,7 +123,7 @@ class RayEngine(WorkerEngine):
                 self._fit_cluster()
 
     def _fit_cluster(self) -> None:
-        """Have as many workers as the cluster has room for, and no more than there are clients."""
+        """Start or stop workers until they fill the cluster, but no more than one per client."""
         wanted = min(max(1, room(self._resources)), max(1, len(self.setup.federation.splits)))
         starting = [worker for worker in self.workers if worker.starting is not None]
         self._stop(starting[: max(0, len(self.workers) - wanted)])
@@ -143,8 +144,10 @@ class RayEngine(WorkerEngine):
         worker.groups[worker.actor.work.remote(request, *sent)] = group
 
     def _stored(self, piece: bytes, sent: list[Any]) -> bytes | int:
-        """A piece of a downlink, or the number of the argument that is added for it: an object in the store, where the
-        piece is large. Clients that get the same share the piece, and so the object."""
+        """Return a small piece of a downlink, or the number of a large piece's argument, which is stored in Ray.
+
+        Clients that get the same downlink share the piece, and so the object.
+        """
         if len(piece) < LARGE:
             return piece
         if id(piece) not in self._pieces:
@@ -179,7 +182,7 @@ class RayEngine(WorkerEngine):
             yield from self.accept(group, message)
 
     def _lost(self, worker: Remote, error: Exception, queue: TurnQueue) -> None:
-        """A worker is gone, or its node: others take its place and its turns."""
+        """Replace a lost worker, or the worker of a lost node, and run its turns again."""
         how = one_line(error)[:300]
         self.workers.remove(worker)
         self._ray.kill(worker.actor)
@@ -198,7 +201,7 @@ class RayEngine(WorkerEngine):
 
 
 def _compare(ready: Ready) -> None:
-    """Refuse a node with another version; warn of one whose sums may differ."""
+    """Refuse a node with another version; warn of a node whose sums may differ."""
     if ready.version != __version__:
         raise InputError(f"{ready.host} has sparsona {ready.version}, this machine {__version__}: install the same")
     own = torch.backends.cpu.get_cpu_capability()

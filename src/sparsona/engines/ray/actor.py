@@ -1,4 +1,4 @@
-"""What runs on a cluster: one worker, an actor of Ray with a core of its own. It imports no part of Ray itself."""
+"""One worker on a cluster: a Ray actor with its own core. This module imports no part of Ray."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from sparsona.wire import Reference
 
 @dataclass(frozen=True)
 class RemoteRequest:
-    """Clients' turns to run, with what the clients remember and the names of the `references` of their downlinks.
+    """Clients' turns to run, with the clients' memories and the names of the `references` of their downlinks.
 
-    A piece of a downlink that is a number is the argument of that number which follows: what is large and alike for
-    many clients is in the object store once. The parts of the references are the last arguments.
+    A piece of a downlink that is a number stands for the argument of that number. So a large piece that many clients
+    share is in the object store once. The parts of the references are the last arguments.
     """
 
     jobs: tuple[Job, ...]
@@ -39,7 +39,7 @@ class RemoteRequest:
 
 @dataclass(frozen=True)
 class Ready:
-    """The worker has its set-up: the host that it runs on, what it runs, and the instruction set of its torch."""
+    """The worker has its set-up: its host, its version of Sparsona, and the instruction set of its torch."""
 
     host: str
     version: str
@@ -47,16 +47,16 @@ class Ready:
 
 
 class RemoteWorker:
-    """One worker: the same turns as everywhere, on data in the memory that all workers of a node share."""
+    """One worker: the same turns as in every engine, on data in the memory that all workers of a node share."""
 
     def __init__(self, device: str, sources: Sources, *arrays: Any) -> None:
         make_deterministic()
-        # No worker may write to what a node's workers share, and torch says so for each array.
+        # A worker must not write to the shared memory of its node, and torch warns of that for each array.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         self._worker = caught(lambda: _worker(device, sources, arrays))
 
     def ready(self) -> Ready | Failure:
-        """Whether the worker has its set-up, or why not."""
+        """Return the facts about the worker once it has its set-up, or the failure."""
         if isinstance(self._worker, Failure):
             return self._worker
         return Ready(socket.gethostname(), __version__, torch.backends.cpu.get_cpu_capability())

@@ -1,4 +1,4 @@
-"""The cluster: joining it, and how many workers it has room for."""
+"""The cluster: join it, and count the workers for which it has room."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sparsona.errors import InputError, one_line
 from sparsona.federation.resources import Cluster, Resources
 
 STORE_BYTES = 512 * 2**20
-"""Of a cluster that is started here: the memory for objects beside the data."""
+"""Memory for objects beside the data, in bytes, in a cluster that is started here."""
 
 
 def need_ray() -> Any:
-    """The package, or an error that says how to have it."""
+    """Return the package; raise `InputError` that says how to install it."""
     try:
         import ray
     except ImportError:
@@ -24,7 +24,7 @@ def need_ray() -> Any:
 
 
 class Membership:
-    """This process as a member of a cluster, until it leaves. One that was a member before stays one."""
+    """This process as a member of a cluster, until it leaves. A process that was a member before stays one."""
 
     def __init__(self, resources: Resources, data_bytes: int = 0) -> None:
         self._joined = not need_ray().is_initialized()
@@ -55,7 +55,7 @@ def _join(resources: Resources, data_bytes: int) -> None:
 
 
 def room(resources: Resources) -> int:
-    """For how many workers the cluster has room at most: one per core, or as many as share its GPUs; 0 for none."""
+    """Return the largest number of workers: one per core, or as many as share the GPUs; 0 if there is no room."""
     return room_in(need_ray().cluster_resources(), resources)
 
 
@@ -74,6 +74,6 @@ def room_in(total: dict[str, float], resources: Resources) -> int:
 
 
 def without_room(cluster: Cluster) -> str:
-    """What to say of a cluster that has no room for a worker."""
+    """Return the error text for a cluster that has no room for a worker."""
     wanted = f" and {cluster.gpus_per_worker:g} GPU" if cluster.gpus_per_worker else ""
     return f"the Ray cluster has no node with a core{wanted} for a worker: add nodes, or choose --engine pool"

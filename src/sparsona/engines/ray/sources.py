@@ -1,4 +1,4 @@
-"""The user's own modules, for nodes that do not have them: as text, written to a folder that Python looks into."""
+"""The user's own modules, for nodes that do not have them: sent as text, and written to a folder on Python's path."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ INSTALLED = ("site-packages", "dist-packages")
 
 @dataclass(frozen=True)
 class Sources:
-    """Modules by their path below the folder; `main` is the user's script, where something of it is needed."""
+    """Modules by their path below the folder; `main` is the user's script, if the payload needs it."""
 
     modules: Mapping[str, str] = field(default_factory=dict)
     main: str = ""
 
     def install(self) -> None:
-        """In a worker: have these modules, whatever is installed. The folder stays as long as the process."""
+        """Make these modules importable in a worker, before installed ones. The folder stays as long as the process."""
         folder = Path(tempfile.mkdtemp(prefix="sparsona-"))
         for name, text in self.modules.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ class Sources:
 
 
 def loaded_sources(payload: bytes) -> Sources:
-    """The modules that this process has loaded and that no package brings; the script, where the payload needs it."""
+    """Return the loaded modules that belong to no package, and the script, if the payload needs it."""
     out = {}
     for name, module in sorted(sys.modules.items()):
         file = Path(getattr(module, "__file__", None) or "")
@@ -50,6 +50,6 @@ SKIPPED = ("__main__", "__mp_main__", "sparsona")
 
 
 def _is_own(file: Path) -> bool:
-    """Whether a file belongs neither to Python nor to an installed package."""
+    """True if a file belongs neither to Python nor to an installed package."""
     standard = Path(sysconfig.get_paths()["stdlib"])
     return file.is_file() and standard not in file.parents and not set(INSTALLED) & set(file.parts)
