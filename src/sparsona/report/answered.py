@@ -1,4 +1,4 @@
-"""What the models of a run answered for the test rows of all clients, as points that a page can draw."""
+"""The models' answers for the test rows of all clients, as points that a page can draw."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from sparsona.report.measured import MeasuredRun
 from sparsona.runs.answers import read_answers, together
 
 POINTS = 200
-"""The most points of a curve."""
+"""Largest number of points per curve."""
 MARKS = 400
 """Rows of a regression that are drawn, spread evenly over all."""
 CLASSES = 30
-"""With more classes a confusion matrix cannot be read."""
+"""Largest number of classes for which a confusion matrix is drawn."""
 
 
 def drawn_answers(run: MeasuredRun) -> dict[str, Any] | None:
-    """Return what is drawn of a finished run's answers; None where it keeps none.
+    """Return the drawings of a finished run's answers; None if the run keeps none.
 
-    Classification and labels: the ROC and the precision-recall curve, calibration and the confusion matrix. Of several
-    classes or labels, each is asked about by itself, and all these questions make one curve. Regression: predictions
-    beside the truth, for each target by itself.
+    Classification and labels: the ROC and the precision-recall curve, calibration and the confusion matrix. Each of
+    several classes or labels is one yes-or-no question, and all questions together make one curve. Regression:
+    predictions beside the truth, for each target separately.
     """
     found = {client: one for client, one in read_answers(run.path).items() if len(one)} if run.finished else {}
     if run.diverged or not found:
@@ -41,7 +41,7 @@ def drawn_answers(run: MeasuredRun) -> dict[str, Any] | None:
 
 
 def _questions(answers: Answers) -> tuple[Array, Array]:
-    """Return the probability that was given in every yes-or-no question, and whether the answer is yes."""
+    """Return the probabilities of all yes-or-no questions, and whether each answer is yes."""
     if answers.task == "multilabel":
         targets = answers.targets.reshape(answers.probabilities.shape)
         known = ~np.isnan(targets)
@@ -53,7 +53,7 @@ def _questions(answers: Answers) -> tuple[Array, Array]:
 
 
 def curves(scores: Array, true: Array) -> dict[str, Any]:
-    """Return the points of the ROC and the precision-recall curve, none where only one answer occurs.
+    """Return the points of the ROC and the precision-recall curve; none if only one answer occurs.
 
     >>> found = curves(np.array([0.9, 0.8, 0.8, 0.1]), np.array([True, True, False, False]))
     >>> found["roc"], found["recall"]
@@ -80,7 +80,7 @@ def _thinned(points: Array, most: int) -> list[list[float]]:
 
 
 def _calibration(answers: Answers) -> list[list[float]]:
-    """Return a point per bin: the mean probability, the share that came true, and the number of rows."""
+    """Return a point per bin: the mean probability, the observed share, and the number of rows."""
     parts = list(answers.labels()) if answers.task == "multilabel" else [answers]
     bins, promised, true = (np.concatenate(each) for each in zip(*map(bins_of, parts), strict=True))
     counts = np.bincount(bins, minlength=BINS)
@@ -90,7 +90,7 @@ def _calibration(answers: Answers) -> list[list[float]]:
 
 
 def confusion(answers: Answers) -> Array:
-    """Return the rows by true class and answer. Rows of a class that no model knows are left out.
+    """Return the number of rows by true class and answer. Rows of a class that no model knows are left out.
 
     >>> said, true = np.array([0, 1, 1, 0]), np.array([0, 0, 1, -1])
     >>> confusion(Answers("classification", said, np.zeros((4, 2)), true)).tolist()
@@ -103,7 +103,7 @@ def confusion(answers: Answers) -> Array:
 
 
 def _pairs(answers: Answers) -> list[list[list[float]]]:
-    """Return the truth and the prediction of rows that are spread evenly over all, for each target."""
+    """Return pairs of truth and prediction for each target, of rows that are spread evenly over all."""
     said, true = (values.reshape(len(answers), -1) for values in (answers.predictions, answers.targets))
     each = [np.stack([true[:, k], said[:, k]], 1) for k in range(said.shape[1])]
     return [_thinned(points[np.isfinite(points).all(1)], MARKS) for points in each]

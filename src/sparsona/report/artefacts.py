@@ -1,4 +1,4 @@
-"""What a run has left for drawings: networks and similarities of clients, overlaps of masks, trees of gates."""
+"""A run's artefacts as drawings: networks and similarities of clients, overlaps of masks, trees of gates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sparsona.runs.artefacts import load
 from sparsona.runs.directory import RunDirectory
 
 MOST = 100
-"""So many clients are drawn at most, the first by name."""
+"""Largest number of clients that are drawn, the first by name."""
 NOT_ARTEFACTS = ("summary.json", "about.json", "study.json")
 
 
@@ -34,7 +34,7 @@ class DrawnGraph:
 
 @dataclass(frozen=True)
 class HeatMap:
-    """A square of numbers between clients."""
+    """A square matrix of values between clients."""
 
     name: str
     part: str
@@ -52,7 +52,7 @@ class Tree:
 
 
 def json_artefacts(folder: Path) -> tuple[list[DrawnGraph], list[HeatMap]]:
-    """The networks and matrices that the method has left in the run directory."""
+    """Return the networks and matrices that the method has left in the run directory."""
     graphs: list[DrawnGraph] = []
     heats: list[HeatMap] = []
     names = tuple(sorted(file.stem for file in folder.glob("*.json") if file.name not in NOT_ARTEFACTS))
@@ -72,9 +72,9 @@ def json_artefacts(folder: Path) -> tuple[list[DrawnGraph], list[HeatMap]]:
 
 
 def mask_overlap(folder: Path, clients: Sequence[ClientId]) -> HeatMap | None:
-    """How much the sparse models of clients have in common: weights that both keep, of those that either keeps.
+    """Return the overlap of the clients' sparse models: weights that both keep, divided by weights that either keeps.
 
-    None where the models are not there, are no single vectors, or keep everything.
+    None if the models are missing, are not single vectors of one size, or keep everything.
     """
     directory = RunDirectory(folder)
     chosen = [client for client in sorted(clients) if directory.model_file(client).exists()][:MOST]
@@ -98,7 +98,7 @@ def mask_overlap(folder: Path, clients: Sequence[ClientId]) -> HeatMap | None:
 
 
 def gate_tree(folder: Path, clients: Sequence[ClientId]) -> Tree | None:
-    """Ward's tree of clients by the scales that their gates give to the blocks of the model, where there are gates."""
+    """Return Ward's tree of clients by the scales of their gates; None without gates."""
     from scipy.cluster.hierarchy import dendrogram, linkage
 
     directory = RunDirectory(folder)
@@ -112,7 +112,7 @@ def gate_tree(folder: Path, clients: Sequence[ClientId]) -> Tree | None:
 
 
 def _signature(path: Path) -> Vector | None:
-    """The numbers by which the model of a file is compared with others, where it has any."""
+    """Return the vector by which a file's model is compared with others; None if it has none."""
     try:
         file = read_model(path)
         model = predictor_in(file, path) if "tree" in file.notes else None

@@ -1,4 +1,4 @@
-"""The clients of a run one by one, as a table for people."""
+"""A table of a run's clients for the terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POINTS = ("pre", "post")
 
 
 def clients_table(clients: Sequence[ClientScores], metric: str, fewest: int, repeats: int = 1) -> Table:
-    """Rows and scores of each client, with 95 % intervals; a dash where there are too few test rows to say."""
+    """Return a table of rows and scores per client, with 95 % intervals; a dash means too few test rows."""
     times = f", over {repeats} splits" if repeats > 1 else ""
     table = Table(title=f"{metric} of each client{times}", title_justify="left", box=None, padding=(0, 1, 0, 0))
     table.add_column("client", no_wrap=True)
@@ -38,7 +38,7 @@ def clients_table(clients: Sequence[ClientScores], metric: str, fewest: int, rep
 
 
 def pool_lines(run: Path, metric: str, most: int = 12) -> list[str]:
-    """What each expert of the pool adds, one sentence per client; none where the run has no pool, or is not over."""
+    """Return one sentence per client on what each expert of the pool adds; empty without a pool or before the end."""
     file = RunDirectory(run).clients_file
     told = [line for one in read_clients(file) if (line := one.about_pool(metric))] if file.exists() else []
     return [*told[:most], *([f"and {len(told) - most} more clients in {file}"] if len(told) > most else [])]

@@ -12,7 +12,7 @@ from sparsona.experiment import Experiment, flatten, is_own, make_method
 from sparsona.registry import GIVEN
 
 MACHINE = ("engine", "workers", "device")
-"""Settings that say where the work is done."""
+"""Settings of the machine on which the work is done."""
 FLAGS = ("data", "model", "clients", "partition", "rounds", "seed", "new_clients", "trainer", "packing")
 SHORT = {
     "schedule.sample": "sample",
@@ -23,18 +23,18 @@ SHORT = {
     **{f"columns.{name}": name for name in ("target", "task", "features", "drop", "categorical", "bounds", "client")},
     **{f"columns.{name}": name for name in ("scaling", "inputs", "spelling", "separator", "decimal", "encoding")},
 }
-"""Settings in sections that have options of their own, and the names of these."""
+"""Settings in sections that have their own options, and the names of these options."""
 
 
 def run_command(settings: Mapping[str, Any], out: str | None = None) -> str:
-    """``sparsona run`` with every setting that is not the default; settings of the machine are left out.
+    """Return ``sparsona run`` with every setting that is not the default, but without settings of the machine.
 
     >>> run_command({"method": "fedprox", "rounds": 30, "options": {"mu": 0.5}, "training": {"lr": 0.05}})
     'sparsona run fedprox --rounds 30 --set mu=0.5 --set training.lr=0.05'
     >>> run_command({"method": "fedavg", "data": "folder:wards", "columns": {"target": ["ill"], "drop": ["a", "b"]}})
     'sparsona run fedavg --data folder:wards --target ill --drop a,b'
 
-    Where the data were given in Python, it is a call in Python.
+    If the data were given in Python, it is a call in Python.
 
     >>> run_command({"method": "fedprox", "data": GIVEN, "rounds": 30, "options": {"mu": 0.5}}, "my-run")
     "sparsona.run('fedprox', data=your_data, rounds=30, set=('mu=0.5',), out='my-run')"
@@ -67,7 +67,7 @@ def run_command(settings: Mapping[str, Any], out: str | None = None) -> str:
 
 
 def _python(method: str, changed: Mapping[str, Any], out: str | None) -> str:
-    """The call for data or a model that no command can name."""
+    """Return the call for data or a model that are given in Python."""
     parts = [repr(method)]
     parts += [f"{key}=your_{key}" for key in ("data", "model") if changed.get(key) == GIVEN]
     parts += [f"{key}={value!r}" for key, value in changed.items() if key in FLAGS and value != GIVEN]
@@ -78,7 +78,7 @@ def _python(method: str, changed: Mapping[str, Any], out: str | None) -> str:
 
 
 def _intricate(value: Any) -> bool:
-    """Whether names of columns hold what an option would take for several, or for quotes."""
+    """True if names of columns hold commas, quotes or outer spaces, which an option would misread."""
     return isinstance(value, list | tuple) and any("," in name or '"' in name or name.strip() != name for name in value)
 
 

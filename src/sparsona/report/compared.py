@@ -1,4 +1,4 @@
-"""A comparison in the terminal: a table that lives while runs are made, and two that close it."""
+"""A comparison in the terminal: a live table during the runs, and closing tables."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from sparsona.runs.records import RoundReport
 
 
 def score(value: float | None, metric: str) -> str:
-    """A score without its unit: accuracy and other shares in per cent."""
+    """Return a score without its unit: accuracy and other shares in per cent."""
     if value is None or not math.isfinite(value):
         return "-"
     return f"{100 * value:.2f}" if in_percent(metric) else f"{value:.3f}" if from_0_to_1(metric) else f"{value:.4g}"
 
 
 def with_half(found: Interval | None, metric: str, sign: bool = False) -> str:
-    """A mean with the half width of its interval.
+    """Return a mean with the half width of its interval.
 
     >>> with_half(Interval(0.9618, 0.0051, 5), "accuracy"), with_half(Interval(-0.02, None, 1), "accuracy", sign=True)
     ('96.18±0.51', '-2.00')
@@ -47,12 +47,12 @@ def _table(first: str, *columns: str) -> Table:
 
 
 def unit(metric: str) -> str:
-    """What a column of scores is headed."""
+    """Return the heading of a column of scores."""
     return f"{metric} in %" if in_percent(metric) else metric
 
 
 def print_comparison(console: Console, found: Comparison, title: str, budget: Budget | None = None) -> None:
-    """What each method scores and whom it helps, then what it sends and computes; `budget` is what each might spend."""
+    """Print scores and gains of each method, then its traffic and work; `budget` is the limit per run."""
     many = max(row.seeds for row in found.rows) > 1
     fixed = "" if found.redrawn else " (of the training; the split by time is the same in all)"
     told = "share of clients that their test rows show to be, at 5 % error for each; of the others they cannot tell"
@@ -102,7 +102,7 @@ def _named(row: ComparisonRow) -> str:
 
 
 def _others(found: Comparison) -> Table:
-    """The scores at `pre` by the metrics that do not decide."""
+    """Return a table of the scores at `pre` by the further metrics."""
     names = next(list(row.others) for row in found.rows if row.others)
     table = _table("method", *map(unit, names))
     for row in found.rows:
@@ -135,7 +135,7 @@ def _share(value: float | None) -> str:
 
 @dataclass
 class _Lane:
-    """A contender while the contest runs."""
+    """The state of one contender during the comparison."""
 
     runs: list[MeasuredRun] = field(default_factory=list)
     round: int = 0
@@ -145,9 +145,9 @@ class _Lane:
 
 
 class LiveTable:
-    """The state of every contender. Where there is no terminal, a line for each run that ends.
+    """A live table with the state of every contender. Without a terminal: one line per completed run.
 
-    Of a run that has ended, what counts under the budget is shown, as in the closing tables.
+    Of a completed run it shows the evaluation that counts under the budget, as the closing tables do.
     """
 
     def __init__(
@@ -174,12 +174,12 @@ class LiveTable:
             self._live.stop()
 
     def started(self, contender: str, seed: int) -> None:
-        """A run has begun."""
+        """Note that a run has begun."""
         lane = self._lanes[contender]
         lane.round, lane.sent, lane.note = 0, 0, f"seed {seed}"
 
     def round(self, contender: str, seed: int, report: RoundReport) -> None:
-        """A round is done."""
+        """Note a completed round."""
         lane = self._lanes[contender]
         lane.round, lane.note = report.round, f"seed {seed}, round {report.round}"
         lane.sent += report.up.total + report.down.total
@@ -187,7 +187,7 @@ class LiveTable:
             lane.score = report.scores["pre"]["mean"]
 
     def ended(self, contender: str, seed: int, run: MeasuredRun | None) -> None:
-        """A run has ended; None if it failed."""
+        """Note the end of a run; `run` is None if it failed."""
         lane = self._lanes[contender]
         lane.note = ""
         if run is not None:

@@ -1,4 +1,4 @@
-"""Methods side by side: what they score over seeds, whom they help, and what they cost."""
+"""Methods side by side: their scores over seeds, the clients that they help, and their costs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sparsona.runs.budget import Budget
 
 
 def group_runs(runs: Sequence[MeasuredRun]) -> dict[str, list[MeasuredRun]]:
-    """The runs by label: the method's name, with the settings that tell it from others of the same name."""
+    """Return the runs by label: the method's name, and settings that distinguish it from others of the same name."""
     first = runs[0]
     for run in runs:
         for what, one, other in (
@@ -42,13 +42,13 @@ def group_runs(runs: Sequence[MeasuredRun]) -> dict[str, list[MeasuredRun]]:
 
 
 def _work(run: MeasuredRun) -> dict[str, Any]:
-    """Settings that decide what is computed, apart from chance. A learning rate that each seed chooses is chance."""
+    """Return the settings that decide the result, apart from chance (also a learning rate chosen per seed)."""
     found = {key: value for key, value in flatten(run.settings).items() if key not in (*MACHINE, "seed")}
     return found if run.about.rate is None else {**found, "training.lr": AUTO}
 
 
 def _label(own: Mapping[str, Any], among: Sequence[Mapping[str, Any]]) -> str:
-    """The method, and where it is there several times, in what it differs from the others of its name.
+    """Return the method's name, with the settings in which it differs from others of its name.
 
     >>> one, other = {"method": "fedprox", "options.mu": 0.1}, {"method": "fedprox", "options.mu": 0.5}
     >>> _label(one, [one, other]), _label(one, [one])
@@ -61,11 +61,11 @@ def _label(own: Mapping[str, Any], among: Sequence[Mapping[str, Any]]) -> str:
 
 
 LOCAL = "local"
-"""The way alone that every comparison has."""
+"""The baseline of training alone that every comparison has."""
 
 
 def trains_alone(method: str) -> bool:
-    """Whether clients of this method train alone.
+    """True if the clients of this method train alone.
 
     >>> trains_alone("local"), trains_alone("fedavg"), trains_alone("MyMethod")
     (True, False, False)
@@ -75,11 +75,11 @@ def trains_alone(method: str) -> bool:
 
 @dataclass(frozen=True)
 class Lead:
-    """By how much a method leads the best way alone on validation data in the mean, and what chance may make (95 %).
+    """The mean lead over the best baseline alone on validation data; `half` is what chance may explain (95 %).
 
-    `rows` are the validation rows of all clients. From three seeds on, chance is what seeds differ by. With fewer
-    seeds, and with seeds that draw no rows anew, it is at least what so few rows leave open in an accuracy, or what
-    clients differ by in another metric.
+    `rows` are the validation rows of all clients. From `SEEDS` seeds on, chance is the spread between seeds. With fewer
+    seeds, or seeds that do not redraw the rows, it is at least the sampling error of an accuracy, or for another metric
+    the spread between clients.
     """
 
     mean: float
@@ -89,18 +89,18 @@ class Lead:
 
     @property
     def clear(self) -> bool:
-        """Whether chance alone would hardly make it."""
+        """True if chance is unlikely to explain the lead."""
         return self.mean > self.half
 
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """One method over its seeds. Scores are means over clients; `gain` is paired with the best way alone, seed by seed.
+    """One method over its seeds. Scores are means over clients; `gain` is paired with the best baseline alone by seed.
 
     `worse_off` is the share of clients that are worse off than alone: by their `verdicts`, or without these the share
-    that scores less, over all seeds. Bytes, operations and times are
-    means over the seeds. `at_equal` is the score when as much had been sent as the thriftiest method with the same seed
-    sends in all. `seconds`, the real ones, are NaN where a run has gone beyond the evaluation that counts.
+    of lower scores over all seeds. Bytes, operations and times are means over the seeds. `at_equal` is the score at the
+    total traffic of the thriftiest method with the same seed. `seconds` are real time, NaN if a run has continued after
+    the evaluation that counts.
     """
 
     label: str
@@ -119,38 +119,38 @@ class ComparisonRow:
     seconds: float
     lead: Lead | None = None
     alone: bool = False
-    """Whether its clients train alone."""
+    """True if its clients train alone."""
     others: Mapping[str, Interval | None] = field(default_factory=dict)
-    """The score at `pre` by the metrics that do not decide."""
+    """The scores at `pre` by the further metrics."""
     verdicts: tuple[Verdict, ...] = ()
-    """Each client against training alone, by a paired test on its test rows; empty where the runs keep no answers."""
+    """Each client against training alone, by a paired test on its test rows; empty if the runs keep no answers."""
     diverged: str = ""
-    """Why a run of it has diverged: the row has no score and no cost then. Empty where none has."""
+    """The reason why a run of it has diverged; the row then has no score and no cost. Empty if none has."""
     improving: bool = False
-    """Whether most of its runs still improved when they ended."""
+    """True if most of its runs were still improving when they ended."""
 
     @property
     def state(self) -> str:
-        """What must be said beside the label: nothing, or that it has diverged, or that it still improves."""
+        """Return the remark for the label: "diverged", "still improving" or empty."""
         return "diverged" if self.diverged else "still improving" if self.improving else ""
 
     @property
     def better_off(self) -> float | None:
-        """The share of clients that a test shows to be better off than alone; None where there are no verdicts."""
+        """Return the share of clients that a test shows to be better off than alone; None without verdicts."""
         return _mean([one.word == "better" for one in self.verdicts]) if self.verdicts else None
 
     @property
     def bytes(self) -> float:
-        """Bytes up and down together."""
+        """Return the bytes up and down together."""
         return self.up + self.down
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The rows in the order in which the methods were given; `at_equal` was taken at `equal_bytes`, in the mean.
+    """The rows in the order of the given methods; `at_equal` was taken at `equal_bytes`, in the mean.
 
-    `alone` is the label of the best way alone on validation data: what joining is measured against. It is empty where
-    no run alone is there.
+    `alone` is the label of the best baseline alone on validation data, with which joining is compared. It is empty
+    without such a run.
     """
 
     metric: str
@@ -159,18 +159,18 @@ class Comparison:
     equal_bytes: float | None
     alone: str = ""
     redrawn: bool = True
-    """Whether a seed draws the test rows anew, so that an interval over seeds covers their choice, too."""
+    """True if a seed redraws the test rows, so that an interval over seeds covers their choice, too."""
     constant: float | None = None
-    """What the constant answer scores on test rows, the mean over clients and seeds; None where that is not known."""
+    """The test score of the constant answer, the mean over clients and seeds; None if unknown."""
 
     @property
     def best(self) -> ComparisonRow:
-        """The row with the best mean score on validation data; the thriftier of equals."""
+        """Return the row with the best mean score on validation data; of equals the one with the least traffic."""
         return self._best_of(self.rows)
 
     @property
     def best_joined(self) -> ComparisonRow | None:
-        """The best row whose clients do not train alone; None where there is none, or all have diverged."""
+        """Return the best row whose clients do not train alone; None if there is none, or all have diverged."""
         joined = [row for row in self.rows if not row.alone and not row.diverged]
         return self._best_of(joined) if joined else None
 
@@ -186,7 +186,7 @@ class Comparison:
 
 
 def compare(groups: Mapping[str, Sequence[MeasuredRun]], budget: Budget) -> Comparison:
-    """A row for each group of runs that differ in their seeds only."""
+    """Return a row for each group of runs that differ only in their seeds."""
     runs = [run for group in groups.values() if not _why_diverged(group) for run in group]
     first = next(run for group in groups.values() for run in group)
     about = first.about
@@ -206,9 +206,9 @@ def compare(groups: Mapping[str, Sequence[MeasuredRun]], budget: Budget) -> Comp
 
 
 def best_alone(groups: Mapping[str, Sequence[MeasuredRun]], budget: Budget) -> str:
-    """The label of the way alone that scores best on validation data; empty where no clients train alone.
+    """Return the label of the best baseline alone on validation data; empty if there is none.
 
-    A way that has diverged is none.
+    A baseline that has diverged does not count.
     """
     ways = {
         label: group for label, group in groups.items() if trains_alone(group[0].method) and not _why_diverged(group)
@@ -224,12 +224,12 @@ def best_alone(groups: Mapping[str, Sequence[MeasuredRun]], budget: Budget) -> s
 
 
 def key_of(run: MeasuredRun) -> tuple[str, ...]:
-    """Runs of equal keys have the same clients with the same data."""
+    """Return a key that is equal for runs with the same clients and the same data."""
     return tuple(str(run.settings[name]) for name in ("data", "partition", "clients", "seed", "split", "new_clients"))
 
 
 def gains(scores: Scores, alone: Scores, higher_is_better: bool) -> dict[ClientId, float]:
-    """By how much each client is better off than alone, who is measured in both.
+    """Return each client's gain over training alone, for clients that are measured in both.
 
     >>> gains({"a": 0.75, "b": 0.5}, {"a": 0.5, "b": 0.75, "c": 1.0}, True)
     {'a': 0.25, 'b': -0.25}
@@ -297,7 +297,7 @@ def _row(
 
 
 def shared_rows(group: Sequence[MeasuredRun], part: Literal["test", "validation"]) -> float:
-    """The ratio of scored to training rows; 0 where a seed does not divide the rows anew, as in a split by time."""
+    """Return the ratio of scored to training rows; 0 if a seed does not redraw the rows, as in a split by time."""
     first = group[0]
     if str(first.settings.get("split", {}).get("by", "")).startswith("time:"):
         return 0.0
@@ -307,29 +307,29 @@ def shared_rows(group: Sequence[MeasuredRun], part: Literal["test", "validation"
 
 
 def _why_diverged(group: Sequence[MeasuredRun]) -> str:
-    """Why the first run that has diverged has; empty where none has."""
+    """Return why the first diverged run has diverged; empty if none has."""
     return next((run.diverged for run in group if run.diverged), "")
 
 
 def _worse_off(told: Sequence[Verdict], helped: Sequence[float]) -> float | None:
-    """The share of clients that are worse off than alone: by a test, or else those that score less."""
+    """Return the share of clients that are worse off than alone: by a test, or else by lower scores."""
     if told:
         return _mean([one.word == "worse" for one in told])
     return _mean([float(value < 0) for value in helped]) if helped else None
 
 
 def _is_whole(run: MeasuredRun, budget: Budget) -> bool:
-    """Whether the evaluation that counts is the last one: the answers that a run keeps are of its end."""
+    """True if the evaluation that counts is the last one, which the kept answers belong to."""
     end = run.measurements[-1]
     return run.finished and end.bytes <= budget.bytes and end.seconds <= budget.clock
 
 
 SEEDS = 3
-"""From so many on, seeds tell what they differ by."""
+"""Number of seeds from which on their spread measures chance."""
 
 
 def _lead(pairs: Sequence[tuple[MeasuredRun, Scores, Scores]], higher: bool, shared: float) -> Lead | None:
-    """The lead of validation scores over those of training alone, a pair a seed; None where there are none."""
+    """Return the lead over training alone on validation data, from one pair of scores per seed; None without pairs."""
     found = [(run, mine, alone, gains(mine, alone, higher)) for run, mine, alone in pairs]
     found = [one for one in found if one[3]]
     if not found:
@@ -359,18 +359,18 @@ def _half(values: Sequence[float], shared: float = 0.0) -> float:
 
 
 def _error(shares: Sequence[tuple[float, int]]) -> float:
-    """The standard error of a sum of shares, each of so many rows; one that is 0 or 1 is a little unsure too."""
+    """Return the standard error of a sum of shares, given with their rows. Shares of 0 or 1 get an error, too."""
     unsure = [((share * rows + 1) / (rows + 2), rows) for share, rows in shares]
     return math.sqrt(sum(share * (1 - share) / max(rows, 1) for share, rows in unsure))
 
 
 def _spent(run: MeasuredRun, budget: Budget) -> Measurement:
-    """What a run has spent at the evaluation that counts; nothing, where there is none."""
+    """Return the costs up to the evaluation that counts; zero if there is none."""
     return run.last(budget) or Measurement(0, 0, 0, 0.0, 0, {}, {})
 
 
 def _real_seconds(run: MeasuredRun, budget: Budget) -> float:
-    """The real seconds of a run whose last evaluation counts; NaN for a part of a run, whose time nobody has taken."""
+    """Return the real seconds of a run whose last evaluation counts; NaN otherwise, since parts are not timed."""
     counts = run.last(budget)
     return run.seconds if counts is not None and counts is run.measurements[-1] else math.nan
 

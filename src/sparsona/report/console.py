@@ -1,4 +1,4 @@
-"""What a person sees in the terminal: progress, closing tables, data sets and partitions."""
+"""Output in the terminal: progress, closing tables, data sets and partitions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparsona.words import counted
 
 
 def size(count: float) -> str:
-    """A number of bytes, for people.
+    """Return a number of bytes, for people.
 
     >>> size(999), size(1_500_000)
     ('999 B', '1.50 MB')
@@ -29,7 +29,7 @@ def size(count: float) -> str:
 
 
 def share(value: float | None, metric: str) -> str:
-    """A score: accuracy and other shares in per cent, others as they are."""
+    """Return a score as text: accuracy and other shares in per cent, others as they are."""
     if value is None:
         return "-"
     return f"{100 * value:.2f} %" if in_percent(metric) else f"{value:.4g}"
@@ -64,12 +64,12 @@ class RoundProgress:
         self._progress.stop()
 
     def started(self, done: int) -> None:
-        """The run goes on after `done` rounds."""
+        """Note that the run continues after `done` rounds."""
         self._began, self._first = time.monotonic(), done
         self._progress.update(self._task, completed=done)
 
     def advance(self, report: RoundReport) -> None:
-        """One round is done."""
+        """Note a completed round."""
         self._bytes += report.up.total + report.down.total
         if "pre" in report.scores:
             self._score = f"{self._metric} {share(report.scores['pre']['mean'], self._metric)}"
@@ -85,7 +85,7 @@ COLUMNS = (("mean", "mean"), ("pooled", "pooled rows"), ("bottom_decile", "botto
 
 
 def closing(summary: Mapping[str, Any]) -> Table:
-    """The end of a run: every point, and what travelled."""
+    """Return the closing table of a run, with one row per point and metric."""
     metric = summary["metric"]
     title = f"{summary['method']} on {summary['data']}: {metric} after {counted(summary['rounds'], 'round')}"
     table = Table(title=title, title_justify="left")
@@ -113,13 +113,13 @@ def closing(summary: Mapping[str, Any]) -> Table:
 
 
 def _is_mean(metric: str) -> bool | None:
-    """Whether a metric is a mean over rows, so that scores weighted by rows are the score of all rows together."""
+    """True if a metric is a mean over rows, so that scores weighted by rows are the score of all rows together."""
     found = known(metric)
     return None if found is None else found.additive
 
 
 def _left_out(summary: Mapping[str, Any]) -> list[str]:
-    """Which clients are in no mean, and why."""
+    """Return which clients are left out of the means, and why."""
     notes = []
     if "too_few_test_rows" in summary:
         few = summary["too_few_test_rows"]
@@ -135,7 +135,7 @@ def _left_out(summary: Mapping[str, Any]) -> list[str]:
 
 
 def traffic(summary: Mapping[str, Any]) -> str:
-    """One line on the bytes that were sent."""
+    """Return one line on the traffic, time and memory of a run."""
     sent, paper = summary["bytes"], summary["paper_bytes"]
     return (
         f"sent: {size(sent['up'])} up, {size(sent['down'])} down{_agreed(sent)} "
@@ -156,7 +156,7 @@ def _agreed(sent: Mapping[str, Any]) -> str:
 
 
 def breakdown(summary: Mapping[str, Any]) -> Table:
-    """Bytes by direction and kind; positions against the entropy bound of their densities."""
+    """Return a table of bytes by direction and kind; positions are compared with their entropy bound."""
     table = Table(title=f"{summary['method']} on {summary['data']}: bytes sent", title_justify="left")
     for label in ("", "header", "positions", "values", "total", "of bound", "values only"):
         table.add_column(label, justify="left" if not label else "right")
@@ -177,7 +177,7 @@ SHADES = " ░▒▓█"
 
 
 def _short(count: int) -> str:
-    """Four characters at the most, while there are fewer than a million.
+    """Return a count below a million in at most four characters.
 
     >>> _short(640), _short(2744), _short(27_440)
     ('640', '2.7k', '27k')
@@ -188,7 +188,7 @@ def _short(count: int) -> str:
 
 
 def class_table(counts: Mapping[str, Indices], names: Sequence[str], most: int = 40) -> Table:
-    """Training samples by client and class; a cell's shade is its share of the client's samples."""
+    """Return a table of training samples by client and class; a cell's shade is its share of the client's samples."""
     table = Table(title="training samples by client and class", title_justify="left", box=None, padding=(0, 0, 0, 1))
     table.add_column("client", no_wrap=True)
     table.add_column("samples", justify="right", no_wrap=True)

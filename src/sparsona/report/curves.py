@@ -1,4 +1,4 @@
-"""Accuracy as it grows with rounds, bytes, simulated seconds or operations: one curve a run."""
+"""Mean scores over rounds, bytes, simulated seconds or operations: one curve per run."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LABELS: Mapping[Over, str] = {
 }
 
 SHOWN: tuple[Over, ...] = ("rounds", "bytes", "seconds")
-"""What the panels of a drawing run over."""
+"""The horizontal axes of a drawing's panels."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """All that had been spent when the clients were measured, and their mean score."""
+    """The costs up to an evaluation of the clients, and their mean score."""
 
     rounds: int
     bytes: float
@@ -37,14 +37,14 @@ class Mark:
 
 
 def marks(folder: Path, point: str) -> list[Mark]:
-    """The rounds of a run in which all clients were measured at `point`."""
+    """Return the rounds of a run in which all clients were measured at `point`."""
     found = complete(measurements(by_round(RunDirectory(folder).lines())), point)
     rated = [(m, mean_score(m.test[point])) for m in found]
     return [Mark(m.round, m.bytes / 1e6, m.seconds, m.flops / 1e9, score) for m, score in rated if math.isfinite(score)]
 
 
 def mean_marks(several: Sequence[Sequence[Mark]]) -> list[Mark]:
-    """The means over several runs, at the rounds that all of them have.
+    """Return the means over several runs, at the rounds that all of them have.
 
     >>> mean_marks([[Mark(1, 2.0, 1.0, 1.0, 0.5), Mark(2, 4.0, 2.0, 2.0, 0.7)], [Mark(1, 4.0, 3.0, 1.0, 0.7)]])
     [Mark(rounds=1, bytes=3.0, seconds=2.0, flops=1.0, score=0.6)]
@@ -60,17 +60,17 @@ def mean_marks(several: Sequence[Sequence[Mark]]) -> list[Mark]:
 
 
 def along(found: Sequence[Mark], over: Over) -> tuple[list[float], list[float]]:
-    """What was spent, and the mean score, for a plot."""
+    """Return the costs and the mean scores, for a plot."""
     return [float(getattr(mark, over)) for mark in found], [mark.score for mark in found]
 
 
 def curve(folder: Path, point: str, over: Over = "rounds") -> tuple[list[float], list[float]]:
-    """The same, of a run."""
+    """Return the costs and the mean scores of a run."""
     return along(marks(folder, point), over)
 
 
 def draw(runs: Mapping[str, Sequence[Mark]], to: Path, point: str, overs: Sequence[Over], metric: str) -> None:
-    """A panel for each of `overs`, a curve a run, by the name given to it."""
+    """Draw a panel for each of `overs`, with one labelled curve per run."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(1 + 3.6 * len(overs), 3.4), layout="constrained")

@@ -1,4 +1,4 @@
-"""Drawings as files: what a method's server has found out about its clients, and the clients' classes."""
+"""Drawings as files: a method's artefacts about its clients, and the clients' classes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sparsona.words import counted
 
 SUFFIXES = (".png", ".svg", ".pdf")
 NAMED = 60
-"""Up to so many clients have their names written beside them."""
+"""Largest number of clients whose names are drawn."""
 
 
 def draw(artefacts: Mapping[str, Artefact], folder: Path) -> None:
-    """NAME.png for each; a matrix also as NAME-graph.png, the graph of the most alike."""
+    """Draw NAME.png for each artefact; for a matrix also NAME-graph.png, the graph of the most similar clients."""
     for name, artefact in artefacts.items():
         if isinstance(artefact, ClientMatrices):
             draw_heat_map(artefact, folder / f"{name}.png")
@@ -30,7 +30,7 @@ def draw(artefacts: Mapping[str, Artefact], folder: Path) -> None:
 
 
 def edges(matrix: Matrix, neighbours: int = 3) -> list[tuple[int, int, float]]:
-    """The graph behind a matrix: each client and those most like it, as pairs i < j with their similarity.
+    """Return the graph of a matrix: each client with its most similar ones, as pairs i < j with their similarity.
 
     Ties go to the first; a similarity of 0 or less is no edge.
 
@@ -47,7 +47,7 @@ def edges(matrix: Matrix, neighbours: int = 3) -> list[tuple[int, int, float]]:
 
 
 def draw_heat_map(similarity: ClientMatrices, to: Path) -> None:
-    """One square a stage, a row and a column a client."""
+    """Draw one square per stage, with a row and a column per client."""
     figure, axes = _figure(similarity, to)
     away = [m[~np.eye(len(m), dtype=bool)] for m in similarity.stages.values() if len(m) > 1]
     low = min((float(values.min()) for values in away), default=0.0)
@@ -60,7 +60,7 @@ def draw_heat_map(similarity: ClientMatrices, to: Path) -> None:
 
 
 def draw_graph(similarity: ClientMatrices, to: Path, neighbours: int = 3) -> None:
-    """The clients on a circle, each tied to those most like it; the darker, the more alike."""
+    """Draw the clients on a circle, each linked to the most similar ones; darker means more similar."""
     figure, axes = _figure(similarity, to)
     angles = 2 * np.pi * np.arange(len(similarity.clients)) / len(similarity.clients)
     x, y = np.cos(angles), np.sin(angles)
@@ -79,7 +79,7 @@ def draw_graph(similarity: ClientMatrices, to: Path, neighbours: int = 3) -> Non
 
 
 def draw_network(network: ClientGraph, to: Path) -> None:
-    """The clients on a circle and a line for each edge; the wider, the more it weighs."""
+    """Draw the clients on a circle and a line per edge; wider means a larger weight."""
     from matplotlib.figure import Figure
 
     _check(to)
@@ -91,7 +91,7 @@ def draw_network(network: ClientGraph, to: Path) -> None:
 
 
 def plot_network(plot: Any, network: ClientGraph, colour: Callable[[str], str] = lambda client: "black") -> None:
-    """The same on axes that there are, a client in its `colour`; neighbours on the circle are so by their names."""
+    """Draw the network on given axes, each client in its `colour`; clients are ordered by name on the circle."""
     from matplotlib.collections import LineCollection
 
     order = np.argsort(np.argsort(np.array(network.clients)))
@@ -116,7 +116,7 @@ def _frame(plot: Any) -> None:
 
 
 def _check(to: Path) -> None:
-    """Refuse a file that nothing can be drawn to; make its folder."""
+    """Refuse a file format that cannot be drawn; make the file's folder."""
     if to.suffix not in SUFFIXES:
         raise InputError(f"cannot draw to {to}: the name must end in .png, .svg or .pdf")
     to.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ def _ticks(plot: Any, clients: tuple[str, ...]) -> None:
 
 
 def draw_classes(counts: Mapping[str, Indices], names: Sequence[str], to: Path) -> None:
-    """Clients by classes as a heat map, written to `to` (.png, .svg or .pdf)."""
+    """Draw a heat map of clients by classes to `to` (.png, .svg or .pdf)."""
     from matplotlib.figure import Figure
 
     _check(to)

@@ -20,7 +20,7 @@ Frame: TypeAlias = Any
 
 
 def history_frame(rounds: Sequence[RoundReport]) -> Frame:
-    """A row a round: scores by point, bytes up and down, operations, the simulated second of its end.
+    """Return one row per round: scores by point, bytes up and down, operations, the simulated second of its end.
 
     >>> from sparsona.wire import Ledger
     >>> one = RoundReport(1, 2, Ledger(values=8), Ledger(values=9), 8, 9, 100, 1.5, {"pre": {"mean": 0.5}}, {})
@@ -31,7 +31,7 @@ def history_frame(rounds: Sequence[RoundReport]) -> Frame:
 
 
 def clients_frame(clients: Sequence[ClientScores]) -> Frame:
-    """A row a client: its rows of data, and its last score at each point, by every metric."""
+    """Return one row per client: its numbers of rows, and its last score at each point, by every metric."""
     rows = [
         {
             "client": one.client,
@@ -57,7 +57,7 @@ class LightFrame:
 
     @property
     def columns(self) -> list[str]:
-        """The names of all columns, in the order in which they first occur."""
+        """Return the names of all columns, in order of first occurrence."""
         return list(dict.fromkeys(name for row in self.rows for name in row))
 
     def __len__(self) -> int:
@@ -91,7 +91,7 @@ class LightFrame:
 
 
 def frame(rows: Sequence[Mapping[str, Any]], index: str = "") -> Frame:
-    """The rows as a DataFrame with the column `index` as its index; without pandas as a light frame."""
+    """Return the rows as a DataFrame with the column `index` as its index; without pandas as a light frame."""
     try:
         import pandas
     except ImportError:

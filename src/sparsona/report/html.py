@@ -21,10 +21,10 @@ from sparsona.version import __version__
 def write_report(
     folders: Sequence[Path], to: Path, budget: Budget | None = None, notes: Sequence[str] = (), raced: int = 0
 ) -> Answer:
-    """Read the runs in `folders`, finished or not, and write their report. Returns its answer.
+    """Write the report of the runs in `folders`, finished or not; return its answer.
 
-    `notes` stand below the answer: how the runs came about. `raced` is how many methods there were at first, where
-    those that have left are not among the runs.
+    `notes` stand below the answer and say how the runs came about. `raced` is the number of methods at first; methods
+    that left a race are not among the runs.
     """
     if to.suffix not in (".html", ".htm"):
         raise InputError(f"cannot write a report to {to}: give --out a name that ends in .html")
@@ -40,11 +40,11 @@ def write_report(
 
 
 MARK = b"<title>Sparsona report</title>"
-"""What every report holds, by which it is known."""
+"""Bytes that every report contains, by which it is recognised."""
 
 
 def render(data: dict[str, Any]) -> str:
-    """The page that shows `data`."""
+    """Return the page that shows `data`."""
     page = asset("page.html")
     parts = {
         "TITLE": escape(data["title"]),
@@ -62,5 +62,5 @@ def render(data: dict[str, Any]) -> str:
 
 
 def asset(name: str) -> str:
-    """The text of a file in report/assets."""
+    """Return the text of a file in report/assets."""
     return (files("sparsona.report") / "assets" / name).read_text(encoding="utf-8")

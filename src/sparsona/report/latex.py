@@ -1,4 +1,4 @@
-"""A table of a paper: methods in rows, studies in columns, for LaTeX with booktabs."""
+"""Tables for papers in LaTeX with booktabs: methods in rows, studies in columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {"~": r"\textasciitilde{}", "^": r"
 
 
 def escaped(text: str) -> str:
-    """The text with the characters escaped that LaTeX reads as commands.
+    """Return the text with LaTeX's special characters escaped.
 
     >>> print(escaped("fedprox:mu_1=50%"))
     fedprox:mu\\_1=50\\%
@@ -26,7 +26,7 @@ def escaped(text: str) -> str:
 def latex_table(
     columns: Mapping[str, Comparison], notes: Mapping[str, Mapping[str, str]] | None = None, point: str = "pre"
 ) -> str:
-    """A tabular with a column of scores and one of MB for each comparison; the best score of each in bold.
+    """Return a tabular with a column of scores and one of MB per comparison; the best score of each is bold.
 
     A cell is the mean over seeds and half its 95 % interval. `notes` stand behind a score: by column and label.
     """
@@ -48,7 +48,7 @@ def latex_table(
 
 
 def run_table(summary: Mapping[str, Any], scores: Mapping[str, Mapping[str, float]]) -> str:
-    """A tabular of one run: at each point the mean over clients and half its 95 % interval, and MB."""
+    """Return a tabular of one run: at each point the mean over clients and half its 95 % interval, and MB."""
     metric = summary["metric"]
     found = {p: interval([own[p] for own in scores.values() if p in own]) for p in ("pre", "post")}
     shown = {p: with_half(one, metric).replace("±", r" \pm ") for p, one in found.items() if one is not None}
@@ -80,7 +80,7 @@ def _interval(row: ComparisonRow, point: str) -> Interval | None:
 
 
 def write_latex(text: str, path: str | Path | None) -> str:
-    """Write the table to a file, where one is named; return it."""
+    """Write the table to a file, if one is named; return the table."""
     if path is not None:
         write_atomically(Path(path), text)
     return text

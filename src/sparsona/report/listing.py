@@ -1,4 +1,4 @@
-"""Lists for the terminal: names with what they are, and a method's options."""
+"""Lists for the terminal: names with descriptions, and a method's options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparsona.options import leaves, options_of
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table for the terminal."""
+    """Return a table for the terminal."""
     out = Table(title=title, title_justify="left")
     for column in columns:
         out.add_column(column, overflow="fold")
@@ -22,14 +22,14 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> 
 
 
 def method_entry(name: str) -> dict[str, Any]:
-    """A method for a program: its name, what it does, its options with their defaults."""
+    """Return a method as data: its name, description, and options with their defaults."""
     kind = METHODS.get(name)
     about = (kind.__doc__ or "").strip().partition("\n")[0]
     return {"name": name, "about": about, "options": {leaf.name: leaf.default for leaf in leaves(kind)}}
 
 
 def default(value: Any) -> str:
-    """A default as a user would write it.
+    """Return a default as a user would write it.
 
     >>> default(None), default(()), default(False), default(0.1)
     ('none', 'none', 'false', '0.1')
@@ -40,7 +40,7 @@ def default(value: Any) -> str:
 
 
 def method_options(name: str) -> tuple[str, list[tuple[str, str, str, str]]]:
-    """What a method does, and its options: name, type with its range, default, meaning."""
+    """Return a method's description and its options: name, type with its range, default, meaning."""
     kind = METHODS.get(name)
     rows = [(option.name, option.kind, default(option.default), option.text) for option in options_of(kind)]
     return (kind.__doc__ or "").strip().partition("\n")[0], rows

@@ -37,14 +37,14 @@ class Tail:
         self.file, self._at = file, 0
 
     def shrank(self) -> bool:
-        """Whether the file is shorter than what was read of it; then the next look starts at its first line."""
+        """True if the file is shorter than the part already read; the next look then starts at its first line."""
         if not self.file.exists() or self.file.stat().st_size >= self._at:
             return False
         self._at = 0
         return True
 
     def lines(self) -> list[str]:
-        """The new lines. A line whose end is not written yet is left for the next look."""
+        """Return the new lines. An incomplete last line is left for the next look."""
         if not self.file.is_file():
             return []
         with self.file.open("rb") as opened:
@@ -57,7 +57,7 @@ class Tail:
 
 @dataclass
 class LiveClient:
-    """What one client has done so far. `failures` counts rounds in which its reply was refused, late or lost."""
+    """One client's progress. `failures` counts rounds in which its reply was refused, late or lost."""
 
     up: int = 0
     down: int = 0
@@ -68,7 +68,7 @@ class LiveClient:
     failures: int = 0
 
     def add(self, line: ClientRecord) -> None:
-        """Take in the record of one round."""
+        """Add the record of one round."""
         self.up += line.up.total
         self.down += line.down.total
         if math.isfinite(score := line.test.get("pre", math.nan)):
@@ -83,7 +83,7 @@ class LiveClient:
 
 @dataclass
 class LiveRun:
-    """One run directory, read on from where the last look ended."""
+    """One run directory; each look continues after the last one."""
 
     folder: Path
     name: str
@@ -96,7 +96,7 @@ class LiveRun:
         self._tail = Tail(self._directory.records)
 
     def look(self) -> dict[str, Any]:
-        """The run as it is now."""
+        """Return the current state of the run."""
         if self._tail.shrank():  # a resumed run drops the lines behind its last checkpoint
             self.clients, self.scores, self.spent = {}, {}, {}
         for text in self._tail.lines():
@@ -146,13 +146,13 @@ class LiveRun:
         self.spent[line.round] = self.spent.get(line.round, 0) + line.up.total + line.down.total
 
     def _age(self) -> float:
-        """Seconds since the run last wrote a round, or began."""
+        """Return the seconds since the run last wrote a round, or began."""
         files = [self._directory.records, self._directory.experiment_file]
         return time.time() - max(file.stat().st_mtime for file in files if file.exists())
 
 
 class LiveNode:
-    """An owner's node by its log: what was received, what left the machine, and what the node said last."""
+    """An owner's node by its log: the received bytes, the sent bytes, and its newest lines."""
 
     def __init__(self, folder: Path) -> None:
         self._tail = Tail(folder / "node.log")
@@ -160,7 +160,7 @@ class LiveNode:
         self._turns: list[tuple[int, int, int]] = []
 
     def look(self) -> dict[str, Any] | None:
-        """The node as it is now; None in a folder without its log."""
+        """Return the current state of the node; None if the folder has no node log."""
         if not self._tail.file.exists():
             return None
         if self._tail.shrank():
@@ -188,7 +188,7 @@ class LiveFolder:
         self._node = LiveNode(folder)
 
     def look(self) -> dict[str, Any]:
-        """Everything that the page shows. A run whose files cannot be read is named with the reason."""
+        """Return everything that the page shows. A run with unreadable files is named with the reason."""
         runs, problems = [], []
         for file in self._found():
             name = str(file.parent.relative_to(self.folder)) if file.parent != self.folder else file.parent.name
@@ -206,19 +206,19 @@ class LiveFolder:
         }
 
     def _found(self) -> list[Path]:
-        """The experiment files of runs. A node keeps what it agreed to without records: that is no run here."""
+        """Return the experiment files of runs. A node's memory of a run has no records and is left out."""
         own = self.folder / "experiment.toml"
         files = [own] if own.exists() else sorted(self.folder.rglob("experiment.toml"))
         return [file for file in files if RunDirectory(file.parent).checkpoint.exists() and not _agreed(file.parent)]
 
 
 def _agreed(folder: Path) -> bool:
-    """Whether a folder is a node's memory of a run, and no run directory."""
+    """True if a folder is a node's memory of a run, not a run directory."""
     return (folder / "agreed").exists()
 
 
 def _planned(folder: Path) -> int:
-    """The number of runs that a comparison will have, 0 where no study says it."""
+    """Return the planned number of runs of a comparison; 0 if unknown."""
     try:
         study = json.loads((folder / "study.json").read_text(encoding="utf-8"))
         return len(study["contenders"]) * len(study["seeds"])

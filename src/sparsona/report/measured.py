@@ -1,4 +1,4 @@
-"""A run as reports see it: what had been spent and what every client scored, at each evaluation."""
+"""A run as reports see it: at each evaluation the costs so far, and every client's scores."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Scores = Mapping[ClientId, float]
 
 @dataclass(frozen=True)
 class Measurement:
-    """All that had been spent when clients were measured, and their scores by point."""
+    """The costs up to an evaluation, and the clients' scores by point."""
 
     round: int
     up: int
@@ -38,18 +38,21 @@ class Measurement:
     test: Mapping[str, Scores]
     validation: Mapping[str, Scores]
     others: Mapping[str, Scores] = field(default_factory=dict)
-    """The test scores at `pre` by the metrics that do not decide."""
+    """The test scores at `pre` by the further metrics."""
 
     @property
     def bytes(self) -> int:
-        """Bytes up and down together."""
+        """Return the bytes up and down together."""
         return self.up + self.down
 
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One run, finished or not. `seconds` are real ones; `traffic` is bytes (up, down) by client; `loss` says whether
-    training losses rose, as in summary.json."""
+    """One run, finished or not.
+
+    `seconds` are real time; `traffic` is bytes (up, down) by client. `loss` says whether training losses rose, as in
+    summary.json.
+    """
 
     path: Path
     settings: Mapping[str, Any]
@@ -63,22 +66,22 @@ class MeasuredRun:
     finished: bool
     loss: Mapping[str, float]
     summary: Mapping[str, Any] = field(default_factory=dict)
-    """What summary.json holds; empty where the run has not ended."""
+    """The content of summary.json; empty if the run has not ended."""
     diverged: str = ""
-    """Why the run has diverged; its scores mean nothing then. Empty where it has not."""
+    """The reason why the run has diverged; its scores then mean nothing. Empty if it has not."""
 
     @property
     def method(self) -> str:
-        """The name of the run's method."""
+        """Return the name of the run's method."""
         return str(self.settings["method"])
 
     @property
     def seed(self) -> int:
-        """The run's seed."""
+        """Return the run's seed."""
         return int(self.settings["seed"])
 
     def within(self, bytes: float = math.inf, seconds: float = math.inf) -> Measurement | None:
-        """What was spent within `bytes` and simulated `seconds`, and the scores of the models that clients keep."""
+        """Return the costs within `bytes` and simulated `seconds`, and the scores of the models that clients keep."""
         inside = [m for m in self.measurements if m.bytes <= bytes and m.seconds <= seconds]
         if not inside or self.keep == "last":
             return inside[-1] if inside else None
@@ -86,13 +89,16 @@ class MeasuredRun:
 
     @property
     def keep(self) -> str:
-        """Which of the models that a client has used is its model in the end."""
+        """Return which of a client's models it keeps in the end."""
         return str(self.settings.get("evaluation", {}).get("keep", "last"))
 
     @property
     def improving(self) -> bool:
-        """Whether the validation score still rose at the end: the last quarter of the evaluations beats the one before
-        by more than they scatter, and by a fifth of a point (or one part in 200 of a score that is no share)."""
+        """True if the validation score was still improving at the end.
+
+        The last quarter of the evaluations must beat the quarter before by more than their noise. It must also beat it
+        by a fifth of a point (or one part in 200 of a score that is not a share).
+        """
         sign = 1 if self.about.higher_is_better else -1
         scores = [sign * mean_score(m.validation["pre"]) for m in self.measurements]
         quarter = len(scores) // 4
@@ -104,12 +110,14 @@ class MeasuredRun:
         return bool(gain > max(2 * noise, least))
 
     def last(self, budget: Budget) -> Measurement | None:
-        """The last evaluation of all clients within a budget."""
+        """Return the last evaluation of all clients within a budget."""
         return self.within(budget.bytes, budget.clock)
 
 
 def kept_scores(found: Sequence[Measurement], per_client: bool, higher_is_better: bool) -> Measurement:
-    """The scores of the best evaluations by validation rows, for all clients or for each, and what all of them took.
+    """Return the scores of the evaluations with the best validation score, and the costs of all evaluations.
+
+    The best evaluation is chosen for all clients together or `per_client`.
 
     >>> first = Measurement(1, 5, 5, 1.0, 9, {"pre": {"a": 0.8, "b": 0.7}}, {"pre": {"a": 0.9, "b": 0.4}})
     >>> second = Measurement(2, 9, 9, 2.0, 18, {"pre": {"a": 0.6, "b": 0.9}}, {"pre": {"a": 0.5, "b": 0.5}})
@@ -143,12 +151,12 @@ def kept_scores(found: Sequence[Measurement], per_client: bool, higher_is_better
 
 
 def mean_score(scores: Scores) -> float:
-    """The mean over the clients; NaN where nobody has a score."""
+    """Return the mean over the clients; NaN if no client has a score."""
     return _summary(scores, True)["mean"]
 
 
 def bottom_decile(scores: Scores, higher_is_better: bool) -> float:
-    """The score of the client at the bottom tenth."""
+    """Return the score of the client at the bottom tenth."""
     return _summary(scores, higher_is_better)["bottom_decile"]
 
 
@@ -160,7 +168,7 @@ def _summary(scores: Scores, higher_is_better: bool) -> dict[str, float]:
 def measurements(
     rounds: Mapping[int, Sequence[ClientRecord]], unscored: frozenset[ClientId] = frozenset()
 ) -> list[Measurement]:
-    """The rounds in which anybody was measured. Clients that are `unscored` count with what they spend only."""
+    """Return the rounds in which any client was measured. Of `unscored` clients only the costs count."""
     found: list[Measurement] = []
     up = down = flops = 0
     for number, lines in rounds.items():
@@ -186,13 +194,13 @@ def _others(lines: Sequence[ClientRecord]) -> dict[str, dict[ClientId, float]]:
 
 
 def complete(found: Sequence[Measurement], point: str) -> list[Measurement]:
-    """Those at which as many clients were measured at `point` as ever."""
+    """Return the measurements with the largest number of clients at `point`."""
     everyone = max((len(m.test[point]) for m in found), default=0)
     return [m for m in found if everyone and len(m.test[point]) == everyone]
 
 
 def measure(folder: Path) -> MeasuredRun:
-    """Read a run. The evaluations that count are those of everybody at `pre`."""
+    """Read a run. Only the evaluations of all clients at `pre` count."""
     directory = RunDirectory(folder)
     lines = directory.lines()
     losses = Losses()
@@ -230,7 +238,7 @@ def measure(folder: Path) -> MeasuredRun:
 
 
 def same_clients(runs: Sequence[MeasuredRun]) -> bool:
-    """Whether the clients are the same in all runs: owners are, though a seed divides their rows anew."""
+    """True if all runs have the same clients. Owners are the same even if a seed splits their rows anew."""
     owned = all(split_spec(str(run.settings["partition"]))[0] == "groups" for run in runs)
     return len({repr(sorted(run.about.clients if owned else run.about.clients.items())) for run in runs}) == 1
 
@@ -241,7 +249,7 @@ def _diverged(directory: RunDirectory) -> str:
 
 
 def find_runs(folders: Sequence[Path]) -> list[Path]:
-    """The run directories that these are or hold, each once, in the order of their names."""
+    """Return the run directories among or below `folders`, each once; those below a folder are sorted."""
     found: dict[Path, Path] = {}
     for folder in folders:
         inside = (

@@ -15,7 +15,7 @@ WIDTH, HEIGHT = 420, 120
 
 
 def one_line(summary: Mapping[str, Any]) -> str:
-    """The method, the data, the rounds, the scores and the bytes of a run."""
+    """Return the method, the data, the rounds, the scores and the bytes of a run."""
     metric = summary["metric"]
     scores = [f"{point} {share(found['mean'], metric)}" for point, found in summary[metric].items()]
     sent = size(summary["bytes"]["up"] + summary["bytes"]["down"])
@@ -25,7 +25,7 @@ def one_line(summary: Mapping[str, Any]) -> str:
 
 
 def result_page(summary: Mapping[str, Any], history: Sequence[RoundReport]) -> str:
-    """HTML: the scores of all points, and the mean score over the bytes that were sent."""
+    """Return HTML with the scores of all points, and the mean score over the sent bytes."""
     metric = summary["metric"]
     head = "".join(f"<th>{escape(label)}</th>" for label in ("", *(label for _, label in COLUMNS)))
     rows = [
@@ -37,7 +37,7 @@ def result_page(summary: Mapping[str, Any], history: Sequence[RoundReport]) -> s
 
 
 def _curve(history: Sequence[RoundReport], metric: str) -> str:
-    """An SVG of the mean score at `pre` over the MB sent; nothing of fewer than two evaluations."""
+    """Return an SVG of the mean score at `pre` over the MB sent; empty with fewer than two evaluations."""
     sent, points = 0, []
     for report in history:
         sent += report.up.total + report.down.total

@@ -1,4 +1,4 @@
-"""The numbers behind a report's page, as plain data: what is drawn is computed here, not in the browser."""
+"""The data of a report's page: all drawings are computed here, not in the browser."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from sparsona.wire import Ledger
 from sparsona.words import counted
 
 ENTRIES = 400
-"""So many clients are shown one by one; of several seeds with clients of their own, the first that fit."""
+"""Largest number of clients that are listed; if each seed has other clients, the first seeds that fit."""
 
 
 def page_data(
     runs: Sequence[MeasuredRun], budget: Budget, notes: Sequence[str] = (), raced: int = 0
 ) -> tuple[dict[str, Any], Answer]:
-    """Everything that the page shows, and its answer in words. `raced`: how many methods there were at first."""
+    """Return everything that the page shows, and its answer in words. `raced`: the number of methods at first."""
     groups = group_runs([run for run in runs if run.measurements or run.diverged])
     found = compare(groups, budget)
     best = found.best.label
@@ -80,7 +80,7 @@ def page_data(
 
 
 def _warnings(runs: Sequence[MeasuredRun]) -> list[str]:
-    """Runs that diverged, and what is doubtful in their tables: each line once, though all runs have the same table."""
+    """Return the diverged runs, the methods near a constant answer, and the doubts about tables, each line once."""
     diverged = [f"{run.path.name}: {told}" for run in runs if (told := run.diverged or runaway(run.loss))]
     near = [run for run in runs if _near_constant(run)]
     names = ", ".join(dict.fromkeys(run.method for run in near))
@@ -93,26 +93,26 @@ def _near_constant(run: MeasuredRun) -> bool:
 
 
 def _compare_command(settings: Mapping[str, Any]) -> str:
-    """How to have something to compare with: a comparison, or where the data are in Python, a run alone."""
+    """Return the command that adds a rival: a comparison, or for data in Python a run of training alone."""
     if GIVEN in (settings["data"], settings["model"]):
         return run_command({**settings, "method": LOCAL, "options": {}}, LOCAL)
     return run_command(settings).replace("sparsona run", "sparsona compare", 1)
 
 
 def _rival(found: Comparison, groups: Mapping[str, Sequence[MeasuredRun]]) -> MeasuredRun:
-    """A run of the method to compare with training alone: the best federated one, or one that has diverged."""
+    """Return the run to compare with training alone: the best federated method, or one that has diverged."""
     joined = found.best_joined or next((row for row in found.rows if not row.alone), found.best)
     return groups[joined.label][0]
 
 
 def _without_rate(run: MeasuredRun, wild: bool) -> Mapping[str, Any]:
-    """The settings of a run without a learning rate that it has chosen, or that was too high (`wild`)."""
+    """Return the settings without a learning rate that the run has chosen, or that was too high (`wild`)."""
     training = {key: value for key, value in run.settings.get("training", {}).items() if key != "lr"}
     return run.settings if run.about.rate is None and not wild else {**run.settings, "training": training}
 
 
 def _number(value: float | None) -> float | None:
-    """Six digits; JSON has no NaN."""
+    """Return the value with six digits; None for NaN, which JSON lacks."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
 
 
@@ -165,7 +165,7 @@ def _method(row: ComparisonRow, group: Sequence[MeasuredRun], found: Comparison)
 
 
 def _privacy(group: Sequence[MeasuredRun]) -> dict[str, Any] | None:
-    """The epsilon that each client has spent, the largest over the seeds; None without a privacy budget."""
+    """Return the epsilon that each client has spent, the largest over the seeds; None without a privacy budget."""
     found = [run.summary["privacy"] for run in group if "privacy" in run.summary]
     if not found or len(found) < len(group):
         return None
@@ -184,12 +184,12 @@ def _heat(heat: artefacts.HeatMap) -> dict[str, Any]:
 
 
 def _ledger(found: Sequence[Ledger]) -> dict[str, float]:
-    """Bytes by kind, the mean over the seeds."""
+    """Return the bytes by kind, the mean over the seeds."""
     return {kind: _mean([getattr(one, kind) for one in found]) for kind in ("header", "positions", "values")}
 
 
 def _curve(group: Sequence[MeasuredRun], point: str, higher: bool) -> dict[str, Any]:
-    """The mean score by evaluation over the seeds, the lowest and the highest, and what had been spent in the mean."""
+    """Return the mean, lowest and highest score over the seeds per evaluation, with the mean costs."""
     by_round: dict[int, list[Measurement]] = {}
     for run in group:
         for measured in run.measurements:
@@ -209,7 +209,7 @@ def _curve(group: Sequence[MeasuredRun], point: str, higher: bool) -> dict[str, 
 
 
 def _all_gains(groups: Mapping[str, Sequence[MeasuredRun]], found: Comparison, budget: Budget) -> list[float]:
-    """Every client's gain with the best row over the best way alone, over all seeds."""
+    """Return every client's gain of the best row over the best baseline alone, over all seeds."""
     alone = {key_of(run): run for run in groups.get(found.alone, ())}
     out: list[float] = []
     for run in groups[found.best.label]:
@@ -221,10 +221,10 @@ def _all_gains(groups: Mapping[str, Sequence[MeasuredRun]], found: Comparison, b
 
 
 def _entries(groups: Mapping[str, Sequence[MeasuredRun]]) -> list[dict[str, Any]]:
-    """The clients one by one: samples, classes, and the score with each method.
+    """Return the clients one by one: samples, classes, and the score with each method.
 
-    Where a seed deals the data out anew, its clients are others; where the data come with their owners, they are the
-    same in every seed, and their scores are means over the seeds (`seed` is None).
+    If a seed partitions the data anew, its clients are new. If the data come with owners, all seeds have the same
+    clients, and scores are means over the seeds (`seed` is None).
     """
     runs = sorted((run for group in groups.values() for run in group), key=lambda run: bool(run.diverged))
     worlds: dict[int, MeasuredRun] = {}
@@ -255,7 +255,7 @@ def _entries(groups: Mapping[str, Sequence[MeasuredRun]]) -> list[dict[str, Any]
 
 
 def _score(runs: Sequence[MeasuredRun], client: ClientId) -> float | None:
-    """The client's last score at `pre`, the mean over the runs; None where one of them has diverged."""
+    """Return the client's last score at `pre`, the mean over the runs; None if one of them has diverged."""
     if any(run.diverged for run in runs):
         return None
     found = [run.measurements[-1].test["pre"].get(client, math.nan) for run in runs]
@@ -264,6 +264,6 @@ def _score(runs: Sequence[MeasuredRun], client: ClientId) -> float | None:
 
 
 def _natural(name: str) -> tuple[str, int, str]:
-    """c2 before c10."""
+    """Return a sort key that puts c2 before c10."""
     digits = "".join(ch for ch in name if ch.isdigit())
     return name.rstrip("0123456789"), int(digits) if digits else -1, name

@@ -13,18 +13,18 @@ from sparsona.terminal import PlainConsole
 
 
 def in_notebook() -> bool:
-    """Whether this Python runs a notebook's cells."""
+    """True if this Python runs a notebook's cells."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return shell is not None and getattr(shell, "kernel", None) is not None
 
 
 def interactive() -> bool:
-    """Whether a person types the commands: in a notebook, in IPython or at Python's prompt."""
+    """True if a person types the commands: in a notebook, in IPython or at Python's prompt."""
     return hasattr(sys, "ps1") or in_notebook()
 
 
 class Bar:
-    """A bar of `total` steps with a note. `shown`: None means where a person looks, a terminal or a notebook.
+    """A bar of `total` steps with a note. `shown` None: only in a terminal or a notebook.
 
     A notebook needs no widgets for it.
     """
@@ -54,11 +54,11 @@ class Bar:
 
     @property
     def done(self) -> int:
-        """The steps that are done."""
+        """Return the number of completed steps."""
         return self._done
 
     def step(self, done: int | None = None, note: str = "") -> None:
-        """Note that one more step, or `done` of them, are done."""
+        """Note one more completed step, or set the number of completed steps to `done`."""
         self._done = self._done + 1 if done is None else done
         self._note = note or self._note
         self._bar.update(self._task, completed=self._done, note=self._note)

@@ -9,7 +9,7 @@ from sparsona.runs.records import ClientRecord, RoundReport
 
 
 def scalar_values(report: RoundReport) -> dict[str, float]:
-    """Scores by point, bytes and work of the round, and the simulated second of its end."""
+    """Return scores by point, bytes and work of the round, and the simulated second of its end."""
     found: dict[str, float | None] = {
         f"{point}/{name}": value for point, scores in report.scores.items() for name, value in scores.items()
     }
@@ -25,7 +25,7 @@ def scalar_values(report: RoundReport) -> dict[str, float]:
 
 
 def client_values(lines: Iterable[ClientRecord]) -> dict[str, float]:
-    """Test scores by point, training loss and bytes of each client in one round."""
+    """Return the test scores by point, training loss and bytes of each client in one round."""
     found: dict[str, float] = {}
     for line in lines:
         own = {**line.test, "loss": line.loss, "bytes up": line.up.total, "bytes down": line.down.total}

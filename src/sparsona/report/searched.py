@@ -1,4 +1,4 @@
-"""Searches in the terminal: trials and their front, a race and what it recommends."""
+"""Searches in the terminal: trials and their front, a race and its recommendation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def trial_lines(console: Console, trials: int, quiet: bool) -> Callable[[Trial | None, int, str, str], None]:
-    """Prints a line for each trial that ends."""
+    """Return the function that prints a line for each completed trial."""
 
     def show(trial: Trial | None, number: int, note: str, metric: str) -> None:
         if quiet:
@@ -30,12 +30,12 @@ def trial_lines(console: Console, trials: int, quiet: bool) -> Callable[[Trial |
 
 
 def settings_text(trial: Trial) -> str:
-    """A trial's settings in one line."""
+    """Return a trial's settings in one line."""
     return " ".join(f"{key}={value}" for key, value in trial.settings.items())
 
 
 def front_table(front: Sequence[Trial], chosen: Trial, metric: str) -> Table:
-    """The trials that no other beats in both, the chosen one marked."""
+    """Return a table of the trials that no other beats in both aims; the chosen one is marked."""
     table = Table(box=None, padding=(0, 0, 0, 1))
     table.add_column("MB", justify="right", no_wrap=True)
     table.add_column(f"validation, {unit(metric)}", justify="right", no_wrap=True)
@@ -48,7 +48,7 @@ def front_table(front: Sequence[Trial], chosen: Trial, metric: str) -> Table:
 
 
 def verdict(chosen: Trial, target: Target, met: bool, metric: str) -> str:
-    """One line on what was chosen."""
+    """Return one line on the chosen trial."""
     if target.mb is not None:
         head = f" {'within' if met else 'for'} {target.mb:g} MB"
     else:
@@ -62,7 +62,7 @@ def verdict(chosen: Trial, target: Target, met: bool, metric: str) -> str:
 
 @contextmanager
 def race_status(console: Console, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Says what runs now: in a terminal on one line, elsewhere a line each."""
+    """Yield the function that shows the current run: in a terminal on one line, elsewhere one line each."""
     if quiet:
         yield lambda text: None
     elif console.is_terminal:
@@ -73,7 +73,7 @@ def race_status(console: Console, quiet: bool) -> Iterator[Callable[[str], None]
 
 
 def print_answer(console: Console, found: Answer, account: Sequence[str]) -> None:
-    """The sentences of a report, the race before them and the command after them."""
+    """Print the sentences of a report, with the race before them and the command after them."""
     for line in account:
         console.print(line, highlight=False, style="dim")
     console.print()

@@ -1,4 +1,4 @@
-"""The page of `sparsona watch`: Python's own HTTP server and server-sent events. Nothing is writable through it."""
+"""The page of `sparsona watch`: Python's own HTTP server and server-sent events. It only reads."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class WatchServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The address of the page."""
+        """Return the address of the page."""
         return f"http://{self.server_address[0]!s}:{self.server_port}/"
 
     def state(self) -> str:
-        """What the page shows now, as JSON."""
+        """Return the current state of the page as JSON."""
         with self._lock:
             if time.monotonic() >= self._until:
                 self._text = json.dumps(self._live.look(), allow_nan=False)
@@ -86,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _stream(self) -> None:
-        """Send the state each time it changes, and a comment otherwise: a browser that has gone is noticed."""
+        """Send the state each time it changes, else a comment, so that a closed browser is noticed."""
         self._head("text/event-stream")
         self.end_headers()
         before = ""
@@ -101,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests are not logged: the terminal belongs to the run."""
+        """Log no requests: the terminal belongs to the run."""
 
 
 @contextmanager

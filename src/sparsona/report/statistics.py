@@ -13,7 +13,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and the half width of its confidence interval, None where one value tells nothing about the spread."""
+    """A mean and the half width of its confidence interval; None with one value, which shows no spread."""
 
     mean: float
     half: float | None
@@ -31,7 +31,7 @@ class Interval:
 
 
 def half_width(values: Sequence[float]) -> float:
-    """Half the width of Student's confidence interval of the mean of two or more values.
+    """Return half the width of Student's confidence interval of the mean of two or more values.
 
     >>> round(half_width([1.0, 2.0, 3.0]), 4)
     2.4841
@@ -43,10 +43,10 @@ def half_width(values: Sequence[float]) -> float:
 
 
 def interval(values: Sequence[float], shared: float = 0.0) -> Interval | None:
-    """Student's interval of the mean; None without values. Values that are not finite do not count.
+    """Return Student's interval of the mean; None without values. Values that are not finite do not count.
 
-    `shared` is the ratio of scored to training rows, where every value comes of a new division of the same rows: the
-    values are alike then, and the interval is as much wider (Nadeau and Bengio, "Inference for the Generalization
+    `shared` is the ratio of scored to training rows if every value comes from a new split of the same rows. Such values
+    are correlated, and the interval is widened accordingly (Nadeau and Bengio, "Inference for the Generalization
     Error", Machine Learning 52, 2003).
 
     >>> interval([1.0, 2.0, 3.0])
@@ -64,7 +64,7 @@ def interval(values: Sequence[float], shared: float = 0.0) -> Interval | None:
 
 
 def paired_p(differences: Sequence[float]) -> float:
-    """The two-sided p-value of Wilcoxon's signed-rank test that paired differences scatter around 0.
+    """Return the two-sided p-value of Wilcoxon's signed-rank test that paired differences are symmetric around 0.
 
     Differences that are 0 or not finite do not count; without others it is 1.
 
@@ -78,8 +78,9 @@ def paired_p(differences: Sequence[float]) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """The p-values corrected so that the chance of any wrong rejection is held: Holm, "A Simple Sequentially Rejective
-    Multiple Test Procedure", Scandinavian Journal of Statistics 1979.
+    """Return p-values corrected for multiple tests, so that the chance of any wrong rejection is held.
+
+    Holm, "A Simple Sequentially Rejective Multiple Test Procedure", Scandinavian Journal of Statistics 1979.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]

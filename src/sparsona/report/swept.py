@@ -1,4 +1,4 @@
-"""A sweep in the terminal and as a file: a line for each run that goes on, and one table in the end."""
+"""A sweep in the terminal and as a file: a line per current run, and a closing table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class SweepProgress:
-    """A bar for the sweep and one for each run that is made now. Where there is no terminal, a line for each run."""
+    """A bar for the sweep and one per current run. Without a terminal: one line per completed run."""
 
     def __init__(self, console: Console, runs: int, quiet: bool) -> None:
         self._console, self._quiet = console, quiet
@@ -51,20 +51,20 @@ class SweepProgress:
         self._progress.stop()
 
     def started(self, point: SweepPoint) -> None:
-        """A run begins: its bar appears."""
+        """Show a bar for a run that begins."""
         from sparsona.experiment import rounds_of
 
         self._bars[point.name] = self._progress.add_task(point.name, total=rounds_of(point.settings), note="")
 
     def round(self, point: SweepPoint, report: RoundReport) -> None:
-        """A round is done: its bar moves."""
+        """Move the bar after a completed round."""
         self._progress.update(self._bars[point.name], completed=report.round)
         score = report.scores["pre"]["mean"] if "pre" in report.scores else None
         if score is not None:
             self._progress.update(self._bars[point.name], note=f"pre {score:.4g}")
 
     def ended(self, point: SweepPoint, problem: str) -> None:
-        """A run has ended, or was finished before; `problem` says why it failed."""
+        """Note a run that has ended, or was finished before; `problem` says why it failed."""
         self._done += 1
         self._progress.update(self._whole, advance=1)
         made = point.name in self._bars
@@ -76,9 +76,9 @@ class SweepProgress:
 
 
 def swept_table(runs: Sequence[SweptRun], chosen: Collection[Setting] | None = None) -> Table:
-    """A row for every combination; seeds are averaged, with the 95 % interval of the mean.
+    """Return one row per combination: means over the seeds, with the 95 % interval of the mean.
 
-    Where settings are `chosen` on validation rows, these are marked, and they alone have test scores.
+    If settings are `chosen` on validation rows, these are marked, and only they have test scores.
     """
     metric = runs[0].summary["metric"]
     keys = [key for key in runs[0].point.chosen if key != "seed"]
@@ -117,7 +117,7 @@ def swept_table(runs: Sequence[SweptRun], chosen: Collection[Setting] | None = N
 
 
 def write_swept(file: Path, runs: Sequence[SweptRun], chosen: Collection[Setting] | None = None) -> None:
-    """Write one line per run, seeds apart; the column `chosen` says which settings validation rows have chosen."""
+    """Write one line per run and seed; the column `chosen` marks settings that validation rows have chosen."""
     lines = [["run", *runs[0].point.chosen, "chosen", "validation", "pre", "post", "bytes_up", "bytes_down", "flops",
               "simulated_seconds", "seconds", "digest"]]  # fmt: skip
     for run in runs:

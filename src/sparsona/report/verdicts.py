@@ -1,4 +1,4 @@
-"""One client's verdict: is it better or worse off than alone, or can its test rows not tell?"""
+"""One client's verdict: better or worse off than alone, or unclear from its test rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sparsona.runs.answers import read_answers
 from sparsona.words import counted
 
 ERROR = 0.05
-"""The share of clients that get a direction though there is none."""
+"""The share of clients without a true difference that get a direction."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,13 @@ class Verdict:
 
     @property
     def word(self) -> Literal["better", "worse", "unclear"]:
-        """What the test rows show."""
+        """Return the verdict in one word."""
         if not self.p < ERROR or not self.gain:
             return "unclear"
         return "better" if self.gain > 0 else "worse"
 
     def text(self) -> str:
-        """The verdict in words.
+        """Return the verdict as text.
 
         >>> Verdict("east", 0, 0.057, 0.5, 35).text(), Verdict("west", 0, 0.03, 0.001, 400).text()
         ('cannot be told from 35 test rows', 'better')
@@ -51,10 +51,11 @@ class Verdict:
 
 
 def verdicts(pairs: Sequence[tuple[MeasuredRun, MeasuredRun]]) -> list[Verdict]:
-    """Each client's verdict, from pairs of finished runs on the same rows: with the method, and alone.
+    """Return each client's verdict, from pairs of finished runs on the same rows: with the method, and alone.
 
-    Where the clients are the same in every seed, there is one verdict per client: the mean gain, and twice the median
-    of the p-values, which holds though the seeds share rows (Rüger, 1978). Clients without answers have no verdict.
+    If all seeds have the same clients, there is one verdict per client: the mean gain, and twice the median of the
+    p-values. This p-value is valid although the seeds share rows (Rüger, 1978). Clients without answers have no
+    verdict.
     """
     same = same_clients([mine for mine, _ in pairs])
     found: dict[tuple[ClientId, int | None], list[Verdict]] = {}
@@ -89,7 +90,7 @@ def _of_run(mine: MeasuredRun, alone: MeasuredRun) -> list[Verdict]:
 
 
 def write_verdicts(file: Path, found: Mapping[str, Sequence[Verdict]]) -> None:
-    """A line per method and client: the test rows, the gain over training alone, its p-value and the verdict."""
+    """Write one line per method and client: test rows, gain over training alone, p-value and verdict."""
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
     out.writerow(["method", "client", "seed", "test", "gain", "p", "verdict"])

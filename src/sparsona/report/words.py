@@ -1,4 +1,4 @@
-"""The answer of a report in sentences: which method, what it gains, what it costs, what to do now."""
+"""The answer of a report in sentences: the method, its gain, its cost, and the next step."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ from sparsona.runs.losses import exploded
 from sparsona.words import counted
 
 NEAR = 0.01
-"""What scores so little less than the best is worth a look if it sends far less: a point, or a hundredth."""
+"""Margin within which a score counts as near the best: a point, or a hundredth. Such a method is named if it sends
+less."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Three sentences, what to do, and the command for it. `method` is the label of the method that is best on
-    validation data. It is advised if that is `sure`: its lead over training alone may be chance."""
+    """Three sentences, the next step, and its commands.
+
+    `method` is the label of the best method on validation data. It is advised only if `sure`: otherwise its lead over
+    training alone may be chance.
+    """
 
     method: str
     which: str
@@ -35,7 +39,7 @@ class Answer:
 
 
 def score_text(value: float, metric: str) -> str:
-    """A score as text, with the name of its metric unless that is accuracy.
+    """Return a score as text, with the name of its metric unless that is accuracy.
 
     >>> score_text(0.912, "accuracy"), score_text(0.912, "sensitivity"), score_text(0.912, "auc")
     ('91.2 %', '91.2 % (sensitivity)', '0.912 (auc)')
@@ -45,7 +49,7 @@ def score_text(value: float, metric: str) -> str:
 
 
 def difference_text(value: float, metric: str) -> str:
-    """A difference of scores, without its sign.
+    """Return a difference of scores as text, without its sign.
 
     >>> difference_text(-0.064, "accuracy"), difference_text(1.0 / 100, "accuracy")
     ('6.4 points', '1.0 point')
@@ -57,7 +61,7 @@ def difference_text(value: float, metric: str) -> str:
 
 
 def runaway(loss: Mapping[str, float]) -> str:
-    """A warning where the training loss rose for more than half of the clients, or exploded for any; else nothing.
+    """Return a warning if the training loss rose for more than half of the clients, or exploded for any; else "".
 
     >>> runaway({"clients": 4, "rose": 3, "first": 0.69, "last": 12.4})
     'warning: the training loss rose for 3 of 4 clients (0.69 in the first round, 12.4 in the end; medians): ...'
@@ -75,14 +79,14 @@ def runaway(loss: Mapping[str, float]) -> str:
 
 
 def chosen_rates(groups: Mapping[str, Sequence[MeasuredRun]]) -> str:
-    """The learning rates that were chosen on validation rows, as a sentence; empty where all were given."""
+    """Return a sentence with the learning rates that were chosen on validation rows; empty if all were given."""
     found = {label: {run.about.rate.chosen for run in group if run.about.rate} for label, group in groups.items()}
     told = [f"{label} {', '.join(f'{rate:g}' for rate in sorted(rates))}" for label, rates in found.items() if rates]
     return f"Learning rates chosen on validation rows, seed by seed: {'; '.join(told)}." if told else ""
 
 
 def no_better_than_constant(summary: Mapping[str, Any]) -> str:
-    """A warning where a constant answer scores within a point of the models, or better; nothing otherwise.
+    """Return a warning if a constant answer scores within a point of the models, or better; else "".
 
     >>> scores = {"metric": "accuracy", "accuracy": {"pre": {"mean": 0.944}}, "constant": {"mean": 0.94}}
     >>> no_better_than_constant(scores)
@@ -99,7 +103,7 @@ def no_better_than_constant(summary: Mapping[str, Any]) -> str:
 
 
 def near_constant(score: float | None, constant: float | None, metric: str) -> bool:
-    """Whether the constant answer scores within a point of the models, or within a hundredth of itself, or better."""
+    """True if the constant answer scores better than the models or near them (a point, or a hundredth of its score)."""
     one = known(metric)
     if score is None or constant is None or one is None:
         return False
@@ -113,7 +117,7 @@ def _constant(score: float, metric: str) -> str:
 
 
 def constant_advice(metric: str) -> str:
-    """What to do where no model is better than the constant answer."""
+    """Return advice for models that are no better than the constant answer."""
     if _is_regression(metric):
         return "try more rounds, another learning rate or model"
     other = "balanced-accuracy" if metric == "auc" else "auc"
@@ -134,9 +138,10 @@ def answer(
     compare_command: str,
     raced: int = 0,
 ) -> Answer:
-    """The sentences about a comparison. `gains` are those of the best row's clients over the best way alone, all seeds.
+    """Return the sentences about a comparison.
 
-    `raced` is how many methods there were at first, where some have left before the end.
+    `gains` are the gains of the best row's clients over the best baseline alone, over all seeds. `raced` is the number
+    of methods at first, if some have left before the end.
     """
     best = found.best
     wild = sum(bool(row.diverged) for row in found.rows)
@@ -197,7 +202,7 @@ def answer(
 
 
 def _otherwise_measured(command: str, metric: str, rounds: int) -> str:
-    """The comparison again, by a metric that a constant answer cannot raise, or for longer."""
+    """Return the comparison's command with a metric that a constant answer cannot raise, or with more rounds."""
     if not command.startswith("sparsona compare"):
         return command
     if _is_regression(metric):
@@ -207,7 +212,7 @@ def _otherwise_measured(command: str, metric: str, rounds: int) -> str:
 
 
 def _all_diverged(first: ComparisonRow, compare_command: str) -> Answer:
-    """The answer where no method has a score."""
+    """Return the answer if no method has a score."""
     which = f"No method can be advised: every run diverged, {first.label} first ({first.diverged})."
     gain = "What joining gains over training alone cannot be told from runs that diverged."
     again = f"{compare_command} --set lr=auto" if compare_command.startswith("sparsona") else compare_command
@@ -215,7 +220,7 @@ def _all_diverged(first: ComparisonRow, compare_command: str) -> Answer:
 
 
 def _unclear(lead: Lead, metric: str, alone: str) -> str:
-    """A lead that chance may have made, as a clause.
+    """Return a clause about a lead that chance may explain.
 
     >>> _unclear(Lead(0.014, 0.1, 74, 1), "accuracy", "local")
     'its lead of 1.4 points over training alone (local) may be chance with 74 rows and one seed'
@@ -226,7 +231,7 @@ def _unclear(lead: Lead, metric: str, alone: str) -> str:
 
 
 def _scores(row: ComparisonRow, found: Comparison) -> str:
-    """What the clients score, as a clause."""
+    """Return a clause about the clients' scores."""
     if row.pre is None:
         return "nothing has been measured yet"
     mean, spread = score_text(row.pre.mean, found.metric), _range(row.pre, found)
@@ -234,7 +239,7 @@ def _scores(row: ComparisonRow, found: Comparison) -> str:
 
 
 def _range(score: Interval, found: Comparison) -> str:
-    """The interval of a score."""
+    """Return the interval of a score as text."""
     if score.half is None:
         return ", with one seed"
     ends = (_possible(value, found.metric) for value in (score.low, score.high))
@@ -243,7 +248,7 @@ def _range(score: Interval, found: Comparison) -> str:
 
 
 def _over_seeds(value: Interval, found: Comparison, ends: str) -> str:
-    """The ends of an interval, and what it covers: a split by time is the same for every seed.
+    """Return the ends of an interval, and what it covers: a split by time is the same for every seed.
 
     >>> by_time = Comparison("accuracy", True, (), None, redrawn=False)
     >>> _over_seeds(Interval(0.97, 0.0, 3), by_time, "97.0 to 97.0")
@@ -258,7 +263,7 @@ def _over_seeds(value: Interval, found: Comparison, ends: str) -> str:
 
 
 def _possible(score: float, metric: str) -> float:
-    """The nearest score that the metric can have: Student's interval of a few seeds knows no bounds.
+    """Return the nearest possible score of the metric: Student's interval of a few seeds knows no bounds.
 
     >>> _possible(1.029, "accuracy"), _possible(-3.0, "mae"), _possible(-0.5, "r2"), _possible(1.2, "auc")
     (1.0, 0.0, -0.5, 1.0)
@@ -287,7 +292,7 @@ def _gained(found: Comparison, gains: Sequence[float]) -> str:
 
 
 def _gain_range(gain: Interval, found: Comparison) -> str:
-    """The interval of a gain, and whether chance may have made it.
+    """Return the interval of a gain as text, and whether chance may explain it.
 
     >>> some = Comparison("accuracy", True, (), None)
     >>> _gain_range(Interval(0.05, 0.02, 3), some), _gain_range(Interval(0.05, None, 1), some)
@@ -301,7 +306,7 @@ def _gain_range(gain: Interval, found: Comparison) -> str:
 
 
 def _told(verdicts: Sequence[Verdict]) -> str:
-    """How many clients are better and worse off, as a clause.
+    """Return a clause with the numbers of clients that are better and worse off.
 
     >>> _told([Verdict("a", 0, 0.2, 0.01, 90), Verdict("b", 0, -0.1, 0.4, 35), Verdict("c", 0, 0.1, 0.4, 20)])
     'of 3 clients 1 is better off, none is worse off, and for 2 the test rows cannot tell'
@@ -318,7 +323,10 @@ def _told(verdicts: Sequence[Verdict]) -> str:
 
 
 def _nothing_gained(found: Comparison, rival: ComparisonRow | None) -> str:
-    """What the best federated method on validation data has on test data: the best one there would be chosen by it."""
+    """Return a sentence on the best federated method on validation data, with its test gain.
+
+    The best one on test data would be chosen by the data that judge it.
+    """
     if rival is None or rival.gain is None:
         return "No federated method has been measured."
     gain, way = rival.gain, "better" if rival.gain.mean > 0 else "worse"
@@ -343,7 +351,7 @@ def _cost(found: Comparison, best: ComparisonRow, clients: int, rounds: int) -> 
 
 
 def _duration(seconds: float) -> str:
-    """A time for people.
+    """Return a time for people.
 
     >>> _duration(18.2), _duration(600), _duration(7300)
     ('18 seconds', '10 minutes', '2 hours')
@@ -355,7 +363,7 @@ def _duration(seconds: float) -> str:
 
 
 def _thrifty(found: Comparison, best: ComparisonRow) -> ComparisonRow | None:
-    """The method that sends least among those that score nearly as well on validation data and send half at most."""
+    """Return the method with the least traffic among those near the best validation score that send at most half."""
     if best.validation is None:
         return None
     margin = NEAR if in_percent(found.metric) else NEAR * abs(best.validation.mean)

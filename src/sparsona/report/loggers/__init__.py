@@ -1,4 +1,4 @@
-"""The programs that a run can be logged to while it goes on (`report_to`): one file per program.
+"""Programs to which a running run is logged (`report_to`): one file per program.
 
 A plug-in adds one through the entry-point group ``sparsona.report.loggers``.
 """
@@ -23,18 +23,18 @@ from sparsona.runs.records import ClientRecord, RoundReport
 log = logging.getLogger(__name__)
 
 CLIENTS = 200
-"""Each client's scalars are logged in runs of at most this many clients."""
+"""Largest number of clients for which each client's scalars are logged."""
 REPORT = "report.html"
 
 
 class RunLogger(Protocol):
-    """Logs one run elsewhere. It is made before the first round, also of a run that is resumed."""
+    """Logs one run to a program. It is made before the first round, also for a resumed run."""
 
     def log(self, round: int, values: Mapping[str, float]) -> None:
         """Log the scalars of a round."""
 
     def close(self, files: Sequence[Path]) -> None:
-        """Log the files of a run that is complete; there are none if it was interrupted or has failed."""
+        """Log the files of a completed run; `files` is empty if the run was interrupted or has failed."""
 
 
 LOGGERS: Registry[Callable[[Path, Mapping[str, Any]], RunLogger]] = Registry("logger", __name__)
@@ -93,5 +93,5 @@ def _made(name: str, folder: Path, settings: Mapping[str, Any]) -> RunLogger:
 
 
 def lacking(name: str) -> InputError:
-    """The error for a program that is not installed."""
+    """Return the error for a program that is not installed."""
     return InputError(f"report_to {name} needs {name}: pip install 'sparsona[{name}]'")

@@ -19,13 +19,13 @@ except ImportError:
     raise lacking("mlflow") from None
 
 FILE = "mlflow.id"
-"""The file of the run directory that keeps the run's id at MLflow, for a run that is resumed."""
+"""The file in the run directory with the run's id at MLflow, for resuming."""
 BATCH = 100
-"""Parameters, and also metrics, that are sent at a time. MLflow takes at most 100 and 1000."""
+"""Parameters or metrics per request. MLflow accepts at most 100 and 1000."""
 LONGEST = 500
-"""Characters of a parameter."""
+"""Largest number of characters of a parameter."""
 SIGNS = re.compile(r"[^\w\-./ ]")
-"""What may not be in the name of a metric."""
+"""Characters that MLflow does not allow in the name of a metric."""
 
 
 @LOGGERS.add
@@ -56,7 +56,7 @@ class Mlflow:
             self._client.log_batch(self._run, metrics=found[at : at + BATCH])
 
     def close(self, files: Sequence[Path]) -> None:
-        """Log the files and end the run; one that is not complete can be resumed."""
+        """Log the files and end the run; an incomplete run can be resumed."""
         for file in files:
             self._client.log_artifact(self._run, str(file))
         self._client.set_terminated(self._run, "FINISHED" if files else "KILLED")

@@ -25,7 +25,7 @@ class TensorBoard:
         self._writer: Any = None
 
     def log(self, round: int, values: Mapping[str, float]) -> None:
-        """Write the scalars of a round; what an interrupted run wrote of it or of later rounds is replaced."""
+        """Write the scalars of a round; they replace values that an interrupted run wrote for it or later rounds."""
         if self._writer is None:
             self._writer = SummaryWriter(str(self._folder), purge_step=round)
             lines = [f"    {name} = {value}" for name, value in self._settings.items()]

@@ -18,7 +18,7 @@ except ImportError:
     raise lacking("wandb") from None
 
 FILE = "wandb.id"
-"""The file of the run directory that keeps the run's id, for a run that is resumed."""
+"""The file in the run directory with the run's id, for resuming."""
 
 
 @LOGGERS.add
