@@ -78,8 +78,8 @@ class Lead:
     """The mean lead over the best baseline alone on validation data; `half` is what chance may explain (95 %).
 
     `rows` are the validation rows of all clients. From `SEEDS` seeds on, chance is the spread between seeds. With fewer
-    seeds, or seeds that do not redraw the rows, it is at least the sampling error of an accuracy, or for another metric
-    the spread between clients.
+    seeds, or seeds that do not redraw the rows, it is at least the sampling error of an accuracy. For another metric it
+    is then at least the spread between clients.
     """
 
     mean: float
@@ -337,7 +337,7 @@ def _lead(pairs: Sequence[tuple[MeasuredRun, Scores, Scores]], higher: bool, sha
     by_seed = [_mean([*each.values()]) for *_, each in found]
     halves = [_half(by_seed, shared)] if len(by_seed) >= SEEDS else []
     if halves and shared:
-        pass  # a seed draws the rows anew: what they leave open is in what seeds differ by
+        pass  # each seed redraws the rows, so the spread between seeds covers their choice
     elif found[0][0].about.metric == "accuracy":
         errors = [
             _error(

@@ -74,7 +74,7 @@ def reply_to_turn(outcome: Outcome, scores: bool, tells: Tells) -> Head:
 
 
 def _or_none(value: float) -> float | None:
-    return float(value) if abs(value) <= LARGEST else None  # NaN is not, either
+    return float(value) if abs(value) <= LARGEST else None  # excludes NaN, too
 
 
 def kinds_of_bytes(outcome: Outcome) -> dict[str, float]:

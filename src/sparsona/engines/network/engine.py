@@ -229,10 +229,9 @@ class NetworkEngine:
     def run(self, jobs: Iterable[Job]) -> Iterator[Outcome]:
         # A client that has missed a deadline is asked to train, but not to evaluate until it answers again:
         # otherwise it would cost the others three deadlines per round.
-        # would cost the others three deadlines per round.
         unasked = self._silent | self.working | self._post.late
         asked = [job for job in jobs if job.kind == "fit" or job.client not in unasked]
-        now = time.monotonic()  # the time that the downlinks took to make is not the clients'
+        now = time.monotonic()  # after the downlinks are made: that time must not count for clients
         fits = bool(asked) and asked[0].kind == "fit"
         lasting = self._window is not None and (fits or not asked)
         until = now + (self._window if lasting and self._window is not None else self._deadline)

@@ -87,7 +87,7 @@ class FlowerCarrier:
             ]
             try:
                 found += [name or None for name in self._grid.push_messages(messages)]
-            except Exception as error:  # noqa: BLE001  (Flower's, and those of the library below it)
+            except Exception as error:  # noqa: BLE001  (Flower and its HTTP library have their own errors)
                 self._failed(error)
                 return found + [None] * (len(parcels) - len(found))
             self._failing = None

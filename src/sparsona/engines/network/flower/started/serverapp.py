@@ -20,7 +20,7 @@ def _end_with_superlink() -> None:
     """End this process when the SuperLink has ended.
 
     A killed SuperLink cannot stop the loop. Left alone, the loop would keep the lock of its run directory until its
-    next call fails, or for ever if a new SuperLink answers at the same port.
+    next call fails. If a new SuperLink answers at the same port, that is never.
     """
     process = int(os.environ["SPARSONA_SUPERLINK"])
     while True:
