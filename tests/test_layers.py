@@ -43,7 +43,7 @@ KNOWS = {
     "message": {"errors"},
     "wire": {"bits", "compiled", "errors", "message"},
     "ops": {"bits", "chance", "compiled", "errors", "layout", "message", "options"},
-    "method": {"chance", "layout", "message"},
+    "method": {"chance", "errors", "layout", "message"},
     "metrics": {"chance", "data", "errors", "registry"},
     "privacy": {"chance", "errors", "files", "message", "options"},
     "training": {

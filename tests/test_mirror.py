@@ -26,6 +26,7 @@ WHOLE = {
     "data/test_ways_in": "the same rows by every way in",
     "partition/test_along": "splits along a column",
     "wire/test_powers": "values that are powers of two",
+    "methods/test_frozen": "every method on nets with a frozen part",
     "methods/test_rivals": "small rivals, one test each",
     "methods/test_shared_parts": "what all averaging methods share",
     "engines/test_evaluation": "what is measured, on every engine",

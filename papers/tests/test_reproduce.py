@@ -124,7 +124,7 @@ def test_what_is_watched_is_kept_by_round_also_of_a_run_that_was_interrupted(tmp
 
 def test_the_servers_own_vector_can_be_scored(tmp_path: Path) -> None:
     """FedAvg's is what its clients have at `pre`."""
-    from sparsona.methods._averaging import ServerState as Mean
+    from sparsona.methods.averaging import ServerState as Mean
     from sparsona.prepare import prepare
     from sparsona.runs.directory import RunDirectory
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparsona.chance import Chance
+from sparsona.errors import InputError
 from sparsona.layout import Forward, Layout
 from sparsona.message import Message, Vector
 
@@ -195,6 +196,12 @@ class Method(ABC, Generic[S, C]):
     average: ClassVar[float] = 0.0
     """The method's default of `personal.average`."""
 
+    needs_classes: ClassVar[str] = ""
+    """Why the method trains on classes only. Empty: it predicts numbers, too."""
+
+    no_budget: ClassVar[str] = ""
+    """Why the method has no form with a privacy budget. Empty: it has one, which :meth:`queries` plans."""
+
     alone: ClassVar[bool] = False
     """True if clients train alone, without any message."""
 
@@ -243,6 +250,8 @@ class Method(ABC, Generic[S, C]):
         Raises `InputError` with the reason if the method, with its options, sends anything but functions of gradients
         and trainings. `steps` counts the steps of a training.
         """
+        if self.no_budget:
+            raise InputError(f"{self.no_budget}: it has no private form")
         return Queries(steps())
 
     def max_numbers(self, task: Task) -> int:

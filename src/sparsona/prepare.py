@@ -200,6 +200,8 @@ def prepare(
     if experiment.base and scaled and "scaling" not in settings.get("columns", {}):
         log.warning("inputs are standardised before the net: scaling='none' gives them to it as they are")
     flat = FlatModule(module)
+    if method.needs_classes and not dataset.classes:
+        raise InputError(f"{method.needs_classes}: it needs a data set with classes")
     if experiment.training.class_weights != "none" and not dataset.classes:
         raise InputError("training.class_weights are for classification: leave them out")
     if experiment.training.logit_prior:

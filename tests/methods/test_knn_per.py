@@ -29,7 +29,7 @@ class Net:
 
 def test_neighbours_vote_by_their_distance() -> None:
     stored = np.array([[1.0], [3.0], [100.0]], np.float32)
-    model = Neighbours(np.zeros(1, np.float32), stored, np.array([0, 1, 1]), 2, neighbours=2, share=0.5)
+    model = Neighbours(np.zeros(1, np.float32), stored, np.array([0, 1, 1]), neighbours=2, share=0.5)
     (found,) = model.predict(Net(), torch.tensor([[0.0]])).exp().tolist()
     vote = math.exp(-1) / (math.exp(-1) + math.exp(-3))
     assert found == pytest.approx([0.5 * vote + 0.25, 0.5 * (1 - vote) + 0.25])

@@ -13,7 +13,7 @@ from sparsona.errors import InputError
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Fit, Model, Queries, Steps, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Averaging, received
+from sparsona.methods.averaging import Averaging, received
 from sparsona.ops.mixture import OutputMixture
 from sparsona.options import option
 from sparsona.training.local import Local

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Fit, Queries, Steps, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Averaging, received
+from sparsona.methods.averaging import Averaging, received
 from sparsona.options import option
 from sparsona.training.config import TrainConfig
 from sparsona.training.job import Proximal

@@ -10,8 +10,8 @@ import numpy as np
 from sparsona.message import Message, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import received
 from sparsona.methods._feedback import trained_with
+from sparsona.methods.averaging import received
 from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.moments import EMPTY, Moments
 from sparsona.ops.rounding import Values, rounded

@@ -13,11 +13,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from sparsona.errors import InputError
 from sparsona.message import Message, Vector
-from sparsona.method import ClientId, Fit, Queries, Steps, Task
+from sparsona.method import ClientId, Fit, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Averaging, received
+from sparsona.methods.averaging import Averaging, received
 from sparsona.ops.parts import last_layers
 from sparsona.options import option
 from sparsona.training.local import Local
@@ -38,6 +37,7 @@ class FedALA(Averaging[ClientState]):
     """FedAvg whose clients learn, entry by entry in the last layers, how much of the global model to take."""
 
     private: ClassVar[tuple[str, ...]] = ("weights",)
+    no_budget: ClassVar[str] = "fedala stops by raw losses"
 
     layers: int = option(1, "number of last layers with learnt weights W (at most all but the first)", ge=1)
     ala_share: float = option(0.8, "share of the client's training examples on which W is learnt", gt=0, le=1)
@@ -55,9 +55,6 @@ class FedALA(Averaging[ClientState]):
         trained = local.train(start).weights
         reply = Message(weights=trained, examples=local.examples)
         return Fit(ClientState(trained, weights), reply, trained)
-
-    def queries(self, steps: Steps) -> Queries:
-        raise InputError("fedala stops by raw losses: it has no private form")
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         return self._aggregated(state, down, local)[0]

@@ -10,7 +10,7 @@ import numpy as np
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import received
+from sparsona.methods.averaging import received
 from sparsona.ops.mean import weighted_mean
 from sparsona.options import option
 from sparsona.training.job import Proximal

@@ -9,9 +9,8 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from sparsona.errors import InputError
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, Queries, ServerContext, Steps, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.mixture import Mixture, initial_models
@@ -44,12 +43,12 @@ class FedEM(Method[ServerState, ClientState]):
 
     private: ClassVar[tuple[str, ...]] = ("mixture",)
     buffers: ClassVar[Literal["averaged", "own"]] = "own"
+    needs_classes: ClassVar[str] = "fedem mixes the probabilities of classes"
+    no_budget: ClassVar[str] = "fedem weighs each row by its raw losses"
 
     learners: int = option(3, "number of shared models", ge=1)
 
     def start_server(self, task: Task) -> ServerState:
-        if not task.classes:
-            raise InputError("fedem mixes the probabilities of classes: it needs a data set with classes")
         return ServerState(initial_models(task.initial, task.layout, task.chance, self.learners))
 
     def start_client(self, task: Task, client: ClientId) -> ClientState:
@@ -78,9 +77,6 @@ class FedEM(Method[ServerState, ClientState]):
             for m in range(self.learners)
         )
         return ServerState(tuple(means))
-
-    def queries(self, steps: Steps) -> Queries:
-        raise InputError("fedem weighs each row by its raw losses: it has no private form")
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Mixture:
         return Mixture(self._models(down, local), state.mixture)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Fit, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Averaging, received
+from sparsona.methods.averaging import Averaging, received
 from sparsona.options import option
 from sparsona.training.job import Proximal
 from sparsona.training.local import Local

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import received
 from sparsona.methods._rebasing import Rebasing, ServerState
+from sparsona.methods.averaging import received
 from sparsona.ops.mean import weighted_mean
 from sparsona.training.local import Local
 

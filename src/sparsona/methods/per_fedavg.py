@@ -11,7 +11,7 @@ from sparsona.errors import InputError
 from sparsona.message import Message, Vector
 from sparsona.method import ClientId, Fit, Queries, Steps, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import Averaging, received
+from sparsona.methods.averaging import Averaging, received
 from sparsona.options import option
 from sparsona.training.local import Local
 from sparsona.training.minibatch import Minibatch, Vectors

@@ -10,7 +10,7 @@ import numpy as np
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import mean_weights, received
+from sparsona.methods.averaging import mean_weights, received
 from sparsona.ops.robust import MergeRule
 from sparsona.ops.server import ServerState
 from sparsona.options import option

@@ -12,8 +12,8 @@ from typing import Literal
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import received
 from sparsona.methods._rebasing import Rebasing, ServerState, spans_of
+from sparsona.methods.averaging import received
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.rebase import agreement, by_span, share
 from sparsona.options import option

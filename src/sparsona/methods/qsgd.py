@@ -12,7 +12,7 @@ from sparsona.layout import Layout
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import GlobalModel, received
+from sparsona.methods.averaging import GlobalModel, received
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.quantise import Quantised, quantise, restored
 from sparsona.ops.server import ServerState

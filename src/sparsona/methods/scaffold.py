@@ -9,7 +9,7 @@ import numpy as np
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import received
+from sparsona.methods.averaging import received
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.moments import EMPTY, Moments
 from sparsona.ops.server import PLAIN_STEP, ServerStep

@@ -5,13 +5,13 @@ Every client starts dense and prunes itself, a little in each of its rounds, whi
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
-from sparsona.errors import InputError
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Positions, Vector
-from sparsona.method import Arrival, ClientId, Fit, Queries, ServerContext, Steps, Task
+from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._masked import ClientState, Masked, ServerState, mask_of, next_mask_of, received
 from sparsona.ops.masks import Bits, masked_mean, pack, scatter
@@ -27,6 +27,8 @@ class SubFedAvg(Masked):
 
     One local epoch gives one mask, so nothing is ever pruned then: use at least two.
     """
+
+    no_budget: ClassVar[str] = "sub-fedavg prunes by the raw score on the training rows"
 
     rate: float = option(0.05, "share of a tensor's active weights that one step prunes", ge=0, le=1)
     target: float = option(0.5, "share of all weights at which a client stops pruning", ge=0, le=1)
@@ -50,9 +52,6 @@ class SubFedAvg(Masked):
         trained = np.where(following, late.weights, np.float32(0))
         reply = Message(values=trained[following], change=Positions.of(mask ^ following))
         return Fit(ClientState(pack(following)), reply, trained, if_lost=ClientState(pack(mask)))
-
-    def queries(self, steps: Steps) -> Queries:
-        raise InputError("sub-fedavg prunes by the raw score on the training rows: it has no private form")
 
     def next_mask(self, mask: Mask, early: Vector, late: Vector, local: Local) -> Mask:
         """The mask after this round: pruned by a step, if the conditions hold."""

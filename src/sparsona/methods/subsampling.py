@@ -10,7 +10,7 @@ from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.methods._averaging import GlobalModel, received
+from sparsona.methods.averaging import GlobalModel, received
 from sparsona.ops.masks import scatter
 from sparsona.ops.mean import weighted_mean
 from sparsona.ops.server import ServerState

@@ -16,6 +16,7 @@ from sparsona.errors import Diverged, InputError
 from sparsona.layout import Layout
 from sparsona.message import Mask, Vector
 from sparsona.method import TRAIN, ClientId, Model, Phase, Task
+from sparsona.ops.class_means import ClassMeans
 from sparsona.ops.moments import Moments
 from sparsona.privacy.mechanism import Meter, Query
 from sparsona.training.config import TrainConfig
@@ -85,6 +86,15 @@ class Local:
         """
         self.runner.count(len(inputs), passes=1)
         return torch.cat([self.runner.embed(weights, part) for part in torch.split(inputs, EVAL_BATCH)])
+
+    def class_means(self, weights: Vector) -> tuple[ClassMeans, Vector]:
+        """The mean embedding of each class among the training examples, and the number of its examples.
+
+        Classes of fewer than `least_rows` examples are left out. Counted as one forward pass.
+        """
+        labels, embeddings = self.targets(), self.embed(weights, self.inputs()).cpu().numpy()
+        found = ClassMeans.of(embeddings, labels, self.task.classes, self.least_rows)
+        return found, np.bincount(labels)[found.known.indices].astype(np.float32)
 
     def rows(self, part: Literal["train", "validation"]) -> tuple[Array, Array]:
         """Return training or validation examples, as inputs and learnt targets, for models that never travel."""

@@ -157,4 +157,5 @@ def _main(payload: bytes) -> dict[str, Any]:
             "a class of this interactive session cannot be sent to worker processes: "
             "move it into a module, or choose --engine inprocess"
         )
-    return {key: value for key, value in spawn.get_preparation_data("worker").items() if key.startswith("init_main")}
+    wanted = ("init_main_from_name", "init_main_from_path", "sys_argv")
+    return {key: value for key, value in spawn.get_preparation_data("worker").items() if key in wanted}

@@ -10,10 +10,9 @@ from typing import ClassVar
 import numpy as np
 
 from sparsona.by_client import ByClient
-from sparsona.errors import InputError
 from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Positions, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, Queries, ServerContext, Steps, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods.fedmask.scores import MaskScores
 from sparsona.ops.masks import Bits, pack, unpack
@@ -52,6 +51,7 @@ class FedMask(Method[ServerState, ClientState]):
     """
 
     unused: ClassVar[tuple[str, ...]] = ("lr", "weight_decay")
+    no_budget: ClassVar[str] = "fedmask trains through a weight transform, which gives no gradient of one row"
 
     layers: int = option(2, "number of last layers that are masked (0: all)", ge=0)
     keep: float = option(0.5, "share of a client's weights that survives its first training", gt=0, le=1)
@@ -94,9 +94,6 @@ class FedMask(Method[ServerState, ClientState]):
         size = int(self._region(context.task.layout).sum())
         found = {a.client: pack(a.message.positions("mask", size).mask()) for a in arrivals}
         return ServerState(server.masks | found)
-
-    def queries(self, steps: Steps) -> Queries:
-        raise InputError("fedmask trains through a weight transform, which has no gradient of one row by itself")
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Vector:
         state, region = self._received(state, down), self._region(local.layout)

@@ -5,13 +5,12 @@ weight over those who have it."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from sparsona.errors import InputError
 from sparsona.message import Mask, Message, Positions, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, Queries, ServerContext, Steps, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods.heterofl.widths import Narrow, narrow, output_rows
 from sparsona.ops.masks import scatter
@@ -33,6 +32,8 @@ class HeteroFL(Method[ServerState, None]):
 
     A network of half the width has a quarter of the weights; width 0.7071 has half of them.
     """
+
+    no_budget: ClassVar[str] = "heterofl trains through a weight transform, which gives no gradient of one row"
 
     rate: float = option(0.7071, "width of a weak client's network", gt=0, le=1)
     full: float = option(0.1, "share of clients that train the whole network", ge=0, le=1)
@@ -73,9 +74,6 @@ class HeteroFL(Method[ServerState, None]):
             holders += mask
         np.divide(total, holders, out=total, where=holders > 0)
         return ServerState(np.where(holders > 0, total, server.weights).astype(np.float32))
-
-    def queries(self, steps: Steps) -> Queries:
-        raise InputError("heterofl trains through a weight transform, which has no gradient of one row by itself")
 
     def personal_model(self, state: None, down: Message, local: Local) -> Vector:
         return self._used(self._received(down, local), local)

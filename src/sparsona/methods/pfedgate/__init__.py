@@ -11,10 +11,9 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from sparsona.errors import InputError
 from sparsona.layout import Layout
 from sparsona.message import Message, Vector
-from sparsona.method import Arrival, ClientId, Fit, Method, Queries, ServerContext, Steps, Task
+from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods.pfedgate.blocks import Cut, blockwise_mean
 from sparsona.methods.pfedgate.gate import Design, Gated, Gating, block_scales, cut_of, ready
@@ -54,6 +53,7 @@ class PFedGate(Method[ServerState, ClientState]):
     """
 
     private: ClassVar[tuple[str, ...]] = ("gate", "moments")
+    no_budget: ClassVar[str] = "pfedgate's gate looks at a whole batch"
 
     density: Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)] = option(
         0.5, "share of weights that is kept; a list is assigned to the clients in turn"
@@ -115,9 +115,6 @@ class PFedGate(Method[ServerState, ClientState]):
         cut = self._cut(context.task.layout)
         mean = blockwise_mean(cut, ((a.message.examples(), a.message.blocks("update")) for a in arrivals))
         return ServerState(server.weights + mean)
-
-    def queries(self, steps: Steps) -> Queries:
-        raise InputError("pfedgate's gate looks at a whole batch: it has no private form")
 
     def personal_model(self, state: ClientState, down: Message, local: Local) -> Gated:
         return self._model(state, down.vector("weights", local.layout.size), local)
