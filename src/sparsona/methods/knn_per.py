@@ -65,5 +65,5 @@ class KnnPer(Averaging[None]):
         votes = Neighbours(weights, embeddings, local.targets(), self.neighbours, 1.0)
         if self.share is not None:
             return replace(votes, share=self.share)
-        outputs = [local.validation_outputs(model) for model in (votes, weights)]
-        return replace(votes, share=best_share(*outputs, local.validation_targets()))
+        ours, own = local.validation_outputs(votes), local.validation_outputs(weights)
+        return replace(votes, share=best_share(ours, own, local.validation_targets()))

@@ -64,7 +64,7 @@ def best_share(one: torch.Tensor, other: torch.Tensor, targets: npt.NDArray[Any]
     0.75
     """
     shares = np.linspace(0, 1, 11)
-    mixtures = (mixed([one, other], np.float32([share, 1 - share])) for share in shares)
+    mixtures = (mixed([one, other], np.array([share, 1 - share], np.float32)) for share in shares)
     right = np.array([(mixture.argmax(1).numpy() == targets).sum() for mixture in mixtures])
     return float(shares[right == right.max()].mean())
 
