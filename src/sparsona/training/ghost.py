@@ -55,10 +55,12 @@ class StoredGradients:
     mask: torch.Tensor | None
 
     def squares(self) -> torch.Tensor:
+        """Return the squared norm per example."""
         norms: torch.Tensor = (self.rows if self.mask is None else self.rows * self.mask).norm(dim=1)
         return norms.double().square()
 
     def total(self, scale: torch.Tensor) -> torch.Tensor:
+        """Return the scaled sum over the examples."""
         return scale @ _cleared(self.rows, scale)
 
 
@@ -71,6 +73,7 @@ class OuterProducts:
     mask: torch.Tensor | None
 
     def squares(self) -> torch.Tensor:
+        """Return the squared norm per example."""
         if self.mask is not None:
             return self._masked()
         errors, inputs = self.errors.double(), self.inputs.double()
@@ -91,6 +94,7 @@ class OuterProducts:
         return (within + self.mask.numel() * TINY) * (largest[0].double() * largest[1].double()).square()
 
     def total(self, scale: torch.Tensor) -> torch.Tensor:
+        """Return the scaled sum over the examples."""
         errors, inputs = (_cleared(one, scale) for one in (self.errors, self.inputs))
         scaled = (errors * scale[:, None, None]).transpose(0, 1).flatten(1)
         return (scaled @ inputs.transpose(1, 2).flatten(0, 1)).flatten()
@@ -105,12 +109,14 @@ class TableGradients:
     size: int
 
     def squares(self) -> torch.Tensor:
+        """Return the squared norm per example."""
         errors = self.errors.double()
         same = self.entries[:, :, None] == self.entries[:, None, :]
         products = (errors @ errors.transpose(1, 2)) * same
         return _upwards(products.sum((1, 2)), errors.square().sum((1, 2)) * self.entries.shape[1])
 
     def total(self, scale: torch.Tensor) -> torch.Tensor:
+        """Return the scaled sum over the examples."""
         errors = _cleared(self.errors, scale) * scale[:, None, None]
         out = torch.zeros(self.size, errors.shape[2], device=errors.device)
         return out.index_add_(0, self.entries.flatten(), errors.flatten(0, 1)).flatten()
