@@ -158,10 +158,9 @@ class Idle:
         if now - self._alive.get(node, -NOTED) < NOTED:
             await _answer(send, SendNodeHeartbeatResponse(success=True))
             return
-        self._alive[node] = now
         status, _ = await self._passed(scope, receive, send)
-        if status != 200:
-            del self._alive[node]
+        if status == 200:  # only now: Flower has checked the signature
+            self._alive[node] = now
 
     async def _passed(self, scope: Scope, receive: Receive, send: Send) -> tuple[int, int]:
         """Pass on Flower's answer; return its status and length."""
