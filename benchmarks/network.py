@@ -33,7 +33,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
-from sparsona.engines.network.carrier import Answer, Body, Desk, checked_number
+from sparsona.engines.network.carrier import Answer, Body, OrderGuard, checked_number
 from sparsona.engines.network.consent import Terms
 from sparsona.engines.network.deploy import (
     LOCALHOST,
@@ -58,8 +58,9 @@ from sparsona.engines.network.keys import CA, CERTIFICATE, KEY, make_certificate
 from sparsona.engines.network.mailbox.boxes import Inbox
 from sparsona.engines.network.mailbox.seal import Seal
 from sparsona.engines.network.mailbox.store import SharedFolder
-from sparsona.engines.network.node import Node, Rules
+from sparsona.engines.network.node import Node
 from sparsona.engines.network.owned import write_share
+from sparsona.engines.network.rules import Rules
 from sparsona.method import ClientId
 from sparsona.prepare import prepare
 from sparsona.runs.directory import RunDirectory
@@ -334,12 +335,12 @@ def light(settings: str) -> None:
         place = folder / file_stem(client)
         key = place / "key" / file_stem(client)
         node = Node(client, place / "data", place / "state", Rules(least_rows=1), terms=terms)
-        desk = Desk(OneByOne(node, turn), place / "numbers")
+        guard = OrderGuard(OneByOne(node, turn), place / "numbers")
         if "--mailbox" in options:
             store, seal = SharedFolder(options["--mailbox"]), Seal(key, Path(options["--server-key"]))
-            serve = partial(Inbox(store, seal, client, desk, 2**28).serve, float(options["--idle"]))
+            serve = partial(Inbox(store, seal, client, guard, 2**28).serve, float(options["--idle"]))
         else:
-            serve = partial(light_supernode, desk, options["--superlink"], options["--ca"], key)
+            serve = partial(light_supernode, guard, options["--superlink"], options["--ca"], key)
         threading.Thread(target=serve, daemon=True).start()
     threading.Event().wait()
 
@@ -361,7 +362,7 @@ def whole(body: bytes, most: int) -> bytes:
     return body
 
 
-def light_supernode(desk: Desk, address: str, ca: str, key: Path) -> None:
+def light_supernode(guard: OrderGuard, address: str, ca: str, key: Path) -> None:
     """Do as a SuperNode of `sparsona node` does, with the same requests and pauses, in a thread."""
     from flwr.app import Message
     from flwr.supercore.inflatable import inflatable_object, inflatable_utils
@@ -392,8 +393,8 @@ def light_supernode(desk: Desk, address: str, ca: str, key: Path) -> None:
             confirm(run, name)
             head, body = from_record(message.content)
             number = checked_number(head.pop(NUMBER))
-            answer = desk.answer(number, head, partial(whole, body))
-            desk.done(number)
+            answer = guard.answer(number, head, partial(whole, body))
+            guard.done(number)
             reply = Message(to_record(*answer), reply_to=message)
             with inflatable_object.no_object_id_recompute():
                 reply.metadata.__dict__["_message_id"] = reply.object_id

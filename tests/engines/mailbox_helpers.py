@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from sparsona.engines.network.carrier import Answer, Answering, Body, Desk, Returned
+from sparsona.engines.network.carrier import Answer, Answering, Body, OrderGuard, Returned
 from sparsona.engines.network.flower.started.sparsona_records import Head
 from sparsona.engines.network.keys import make_node_key
 from sparsona.engines.network.mailbox.boxes import Inbox, MailboxCarrier
@@ -46,7 +46,11 @@ class Together(MailboxCarrier):
         self.meddle: Callable[[], None] = lambda: None
         self.inboxes = {
             client: Inbox(
-                SharedFolder(url), keys[client][1], client, Desk(node, folder / f"{file_stem(client)}.numbers"), 10**7
+                SharedFolder(url),
+                keys[client][1],
+                client,
+                OrderGuard(node, folder / f"{file_stem(client)}.numbers"),
+                10**7,
             )
             for client, node in nodes.items()
         }

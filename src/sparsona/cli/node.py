@@ -148,7 +148,7 @@ def node(
 
         line = FlowerLine(superlink, ca, key, idle or 1.0)
     from sparsona.engines.network.flower.processes import end_like_ctrl_c
-    from sparsona.engines.network.node import Rules
+    from sparsona.engines.network.rules import Rules
 
     end_like_ctrl_c()
     scores = epsilon is None if send_scores is None else send_scores

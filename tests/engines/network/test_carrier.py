@@ -16,7 +16,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from sparsona.engines.network import engine as engine_module
-from sparsona.engines.network.carrier import HIGHEST, Answer, Answering, Body, Desk, Parcel, Returned, checked_number
+from sparsona.engines.network.carrier import (
+    HIGHEST,
+    Answer,
+    Answering,
+    Body,
+    OrderGuard,
+    Parcel,
+    Returned,
+    checked_number,
+)
 from sparsona.engines.network.engine import MessageExchange, PendingMessage
 from sparsona.engines.network.flower.started.sparsona_records import BadParcel, Head
 from sparsona.engines.network.serverapp import NetworkRun
@@ -29,15 +38,15 @@ Chances = tuple[float, float, float, float]
 
 
 class Adversary:
-    """Carries parcels to desks. What is in transit arrives in any order, several times, late, or not at all.
+    """Carries parcels to guards. What is in transit arrives in any order, several times, late, or not at all.
 
     Even the worst carrier delivers now and then: after `mercy` pulls it does all that it is asked.
     """
 
     idle, silence = 0.002, 0.01
 
-    def __init__(self, desks: dict[str, Desk], chances: Chances, seed: int, mercy: int = 100) -> None:
-        self.desks, self.clients = desks, sorted(desks)
+    def __init__(self, guards: dict[str, OrderGuard], chances: Chances, seed: int, mercy: int = 100) -> None:
+        self.guards, self.clients = guards, sorted(guards)
         self._chances, self._random, self._mercy = chances, random.Random(seed), mercy
         self._down: list[tuple[str, Parcel]] = []
         self._up: list[Returned] = []
@@ -64,9 +73,9 @@ class Adversary:
         return list(self._arriving(self._up))
 
     def _answered(self, parcel: Parcel) -> Answer:
-        desk = self.desks[parcel.client]
-        head, body = desk.answer(parcel.number, json.loads(json.dumps(parcel.head)), lambda most: parcel.body)
-        desk.done(parcel.number)
+        guard = self.guards[parcel.client]
+        head, body = guard.answer(parcel.number, json.loads(json.dumps(parcel.head)), lambda most: parcel.body)
+        guard.done(parcel.number)
         return json.loads(json.dumps(head)), body
 
     def _copies(self) -> int:
@@ -110,8 +119,8 @@ def test_every_order_is_answered_and_none_is_carried_out_after_a_newer_one(chanc
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         _faster(patch)
         scribes = {client: Scribe() for client in ("a", "b")}
-        desks = {client: Desk(scribe, Path(folder) / client) for client, scribe in scribes.items()}
-        post = MessageExchange(Adversary(desks, chances, seed))
+        guards = {client: OrderGuard(scribe, Path(folder) / client) for client, scribe in scribes.items()}
+        post = MessageExchange(Adversary(guards, chances, seed))
         until = time.monotonic() + 10
         for order in range(4):
             head, body = {"kind": "turn", "order": order}, f"order {order}".encode()
@@ -129,27 +138,29 @@ def test_a_run_over_the_worst_carrier_gives_the_simulators_digest(
 ) -> None:
     _faster(monkeypatch)
     federation = Federation(tmp_path, method=method, rounds=2)
-    desks = {client: Desk(node, tmp_path / f"{client}.numbers") for client, node in federation.carrier.nodes.items()}
-    carrier = Adversary(desks, (0.3, 0.2, 0.4, 0.4), seed)
+    guards = {
+        client: OrderGuard(node, tmp_path / f"{client}.numbers") for client, node in federation.carrier.nodes.items()
+    }
+    carrier = Adversary(guards, (0.3, 0.2, 0.4, 0.4), seed)
     found = NetworkRun(carrier, federation.home, to_toml(federation.experiment), "run", 60.0).execute()
     assert found["digest"] == federation.simulated()["digest"]
 
 
-def desk_of(node: Answering, file: Path) -> Callable[[int], str]:
-    desk = Desk(node, file)
+def guard_of(node: Answering, file: Path) -> Callable[[int], str]:
+    guard = OrderGuard(node, file)
 
     def ask(number: int) -> str:
-        kind = str(desk.answer(number, {"kind": "ping"}, lambda most: b"")[0]["kind"])
-        desk.done(number)
+        kind = str(guard.answer(number, {"kind": "ping"}, lambda most: b"")[0]["kind"])
+        guard.done(number)
         return kind
 
     return ask
 
 
 def test_a_desk_remembers_what_it_has_answered_over_a_restart(tmp_path: Path) -> None:
-    ask = desk_of(Scribe(), tmp_path / "numbers")
+    ask = guard_of(Scribe(), tmp_path / "numbers")
     assert [ask(number) for number in (5, 7, 6, 7)] == ["pong", "pong", "behind", "behind"]
-    again = Desk(Scribe(), tmp_path / "numbers")
+    again = OrderGuard(Scribe(), tmp_path / "numbers")
     assert again.answer(7, {"kind": "ping"}, lambda most: b"")[0] == {"kind": "behind", "number": 7}
     assert again.has_answered(5)
     assert not again.has_answered(8)
@@ -158,7 +169,7 @@ def test_a_desk_remembers_what_it_has_answered_over_a_restart(tmp_path: Path) ->
 def test_damaged_numbers_are_an_error_of_one_line(tmp_path: Path) -> None:
     (tmp_path / "numbers").write_text('["a"]')
     with pytest.raises(RunError, match="another --state"):
-        Desk(Scribe(), tmp_path / "numbers")
+        OrderGuard(Scribe(), tmp_path / "numbers")
 
 
 @pytest.mark.parametrize("number", [None, True, 0, -1, 1.5, "7", HIGHEST + 1])
@@ -170,9 +181,9 @@ def test_what_is_no_number_is_refused(number: object) -> None:
 def test_a_server_whose_clock_has_gone_back_numbers_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _faster(monkeypatch)
     scribe = Scribe()
-    desk = Desk(scribe, tmp_path / "numbers")
-    desk.done(HIGHEST // 4)
-    post = MessageExchange(Adversary({"a": desk}, (0.0, 0.0, 0.0, 0.0), 0))
+    guard = OrderGuard(scribe, tmp_path / "numbers")
+    guard.done(HIGHEST // 4)
+    post = MessageExchange(Adversary({"a": guard}, (0.0, 0.0, 0.0, 0.0), 0))
     until = time.monotonic() + 20
     post.send([PendingMessage("a", {"kind": "turn", "order": 1}, b"", until)])
     assert [one.client for one, _, _ in post.receive(until)] == ["a"]

@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparsona.engines.network.consent import Consent, Terms
-from sparsona.engines.network.node import CONSENT, Node, Rules
+from sparsona.engines.network.node import CONSENT, Node
 from sparsona.engines.network.owner import accepted
+from sparsona.engines.network.rules import Rules
 from sparsona.errors import InputError
 from sparsona.experiment import build, to_toml
 from sparsona.partition._split import Split

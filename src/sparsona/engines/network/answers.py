@@ -9,14 +9,20 @@ from typing import TypeAlias
 
 import numpy as np
 
+from sparsona.data.schema.schema import Schema
 from sparsona.engines.network.flower.started.sparsona_records import Head
 from sparsona.engines.network.heads import LARGEST, TurnReply, told_ledger
 from sparsona.engines.network.owned import OwnData
+from sparsona.engines.network.setup import outputs_of
 from sparsona.experiment import Experiment
+from sparsona.export.card import ModelCard, layers
+from sparsona.export.files import model_bytes
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Outcome, Scores
+from sparsona.layout import Layout
 from sparsona.method import ClientId
 from sparsona.runs.clients import ExpertScore, expert_sentence
+from sparsona.training.adapters import TrainedPart
 from sparsona.wire import Ledger, encode
 from sparsona.words import counted
 
@@ -81,6 +87,28 @@ def kinds_of_bytes(outcome: Outcome) -> dict[str, float]:
     ledger = outcome.frame.ledger
     kinds = {"header": ledger.header, "positions": ledger.positions, "values": ledger.values}
     return {kind: count for kind, count in kinds.items() if count}
+
+
+def model_file(
+    client: ClientId, data: str, experiment: Experiment, setup: Setup, schema: Schema, outcome: Outcome
+) -> bytes:
+    """The client's own model as a file, with a card that says what it was trained on."""
+    assert outcome.model is not None
+    numbers, chain = outputs_of(schema), layers(setup.module)
+    card = ModelCard(
+        client,
+        experiment.method,
+        data,
+        experiment.model,
+        numbers,
+        schema,
+        chain,
+        outcome.threshold,
+        setup.objective.positive,
+        TrainedPart(experiment.trainable, experiment.lora, experiment.base),
+    )
+    own = np.zeros(0, np.float32) if outcome.buffers is None else outcome.buffers
+    return model_bytes(outcome.model, setup.task.layout, card, Layout.of_buffers(setup.module).named(own))
 
 
 def report_of(

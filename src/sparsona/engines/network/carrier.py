@@ -78,7 +78,7 @@ class Answering(Protocol):
     def answer(self, head: Head, body: Body) -> Answer: ...
 
 
-class Desk:
+class OrderGuard:
     """The owner's end of every carrier: passes messages to the node, unless it has answered a newer one.
 
     An old order would take the client's memory back to its round. `file` keeps the numbers over a restart.

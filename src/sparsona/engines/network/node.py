@@ -13,16 +13,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from sparsona.base import is_file
-from sparsona.data import PATHS
 from sparsona.data.dataset import Federation
 from sparsona.data.schema.agreed import schema_of
 from sparsona.data.schema.bounds import check_declared
 from sparsona.data.schema.exchange import LIMIT
 from sparsona.data.schema.schema import Schema
-from sparsona.engines.network.answers import Tells, description_of, kinds_of_bytes, may_tell, reply_to_turn, report_of
+from sparsona.engines.network.answers import (
+    Tells,
+    description_of,
+    kinds_of_bytes,
+    may_tell,
+    model_file,
+    reply_to_turn,
+    report_of,
+)
 from sparsona.engines.network.carrier import Answer, Body
 from sparsona.engines.network.consent import Consent, Question, Terms, Waiting, rows_hash
 from sparsona.engines.network.flower.started.sparsona_records import BadParcel, Head
@@ -39,7 +43,8 @@ from sparsona.engines.network.heads import (
 )
 from sparsona.engines.network.memory import MANIFEST, NodeMemory, check_rows
 from sparsona.engines.network.owned import AS_AGREED, SHARE, OwnData, OwnFormat, load_table, own_file, read_share
-from sparsona.engines.network.setup import check_networkable, fingerprint, outputs_of, setup_of
+from sparsona.engines.network.rules import Rules, in_words
+from sparsona.engines.network.setup import fingerprint, outputs_of, setup_of
 from sparsona.errors import (
     DataError,
     InputError,
@@ -50,27 +55,21 @@ from sparsona.errors import (
     one_line,
 )
 from sparsona.experiment import Experiment, build, parsed, to_toml
-from sparsona.export.card import ModelCard, layers
-from sparsona.export.files import model_bytes
 from sparsona.federation.budget import mechanisms
 from sparsona.federation.delivery import ClientMemory
 from sparsona.federation.setup import Setup
 from sparsona.federation.worker import Job, ScoredModel, Worker
 from sparsona.files import write_atomically
-from sparsona.layout import Layout
 from sparsona.message import Message, Stamp
 from sparsona.method import ClientId, Method
 from sparsona.models._build import weights_of
 from sparsona.privacy.ledger import OwnerLedger
 from sparsona.privacy.mechanism import BudgetSpent, Meter
-from sparsona.registry import split_spec
 from sparsona.runs.answers import write_answers
 from sparsona.runs.names import file_stem
 from sparsona.runs.state import digest
-from sparsona.training.adapters import TrainedPart
 from sparsona.version import __version__
 from sparsona.wire import decode
-from sparsona.words import counted
 
 log = logging.getLogger("sparsona.node")
 
@@ -78,44 +77,6 @@ CONSENT = "owner"
 """The folder of the owner's decisions, beside the folders of runs."""
 MOST_AGREED = 2**26
 """Largest agreed schema in bytes."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The limits that an owner sets. Empty `methods` allow every method."""
-
-    methods: tuple[str, ...] = ()
-    most_epochs: int = 20
-    most_weights: int = 10**8
-    scores: bool = True
-    model: bool = False
-    least_rows: int = 20
-    most_rounds: int = 1000
-    most_proposals: int = 100
-    epsilon: float | None = None
-    """The privacy budget over all runs; None: the owner has none, and a run may bring its own."""
-    delta: float = 1e-6
-
-    def check(self, experiment: Experiment) -> None:
-        """Raise `InputError` if the owner does not allow this experiment, whatever the rows are."""
-        check_networkable(experiment)
-        if self.methods and experiment.method not in self.methods:
-            raise InputError(f"the owner allows {', '.join(self.methods)}, not {experiment.method}")
-        if experiment.rounds > self.most_rounds:
-            raise InputError(f"the owner allows {counted(self.most_rounds, 'round')}, not {experiment.rounds}")
-        if self.least_rows > 1:
-            experiment.training.check_least(self.least_rows)
-        if is_file(experiment.base):
-            raise InputError("the base is named by its hash, not by a file of the owner")
-        for option, value in experiment.options.items():
-            if isinstance(value, str) and split_spec(value)[0] in PATHS:
-                raise InputError(f"{option} = {value!r} names a file of the owner: only --data is read")
-
-    def check_epochs(self, experiment: Experiment, examples: int) -> None:
-        """Raise `InputError` if a round makes more passes over `examples` training rows than the owner allows."""
-        passes = experiment.training.most_examples(examples) / max(1, examples)
-        if passes > self.most_epochs:
-            raise InputError(f"the owner allows {counted(self.most_epochs, 'epoch')} a round, not {passes:.1f}")
 
 
 @dataclass
@@ -202,7 +163,7 @@ class Node:
     def _hello(self, asked: Proposal) -> Answer:
         """Check the proposed experiment; reply with the sizes and, for a table, its description."""
         experiment, _ = _experiment(asked.experiment)
-        log.info("the server proposes: %s", one_line(_proposal(experiment)))
+        log.info("the server proposes: %s", one_line(in_words(experiment)))
         own = self._allowed(asked.run, experiment)
         told, description = self._consent.answer(self._question(experiment), lambda: description_of(own))
         reply = Greeting(name=self.client, sparsona=__version__, scores=self.rules.scores, **told)
@@ -317,22 +278,7 @@ class Node:
         _, outcome = session.worker.run(job, session.kept.memory, meter)
         assert outcome.model is not None
         setup, experiment = session.setup, session.experiment
-        numbers, chain = outputs_of(session.schema), layers(setup.module)
-        card = ModelCard(
-            self.client,
-            experiment.method,
-            self._data.name,
-            experiment.model,
-            numbers,
-            session.schema,
-            chain,
-            outcome.threshold,
-            setup.objective.positive,
-            TrainedPart(experiment.trainable, experiment.lora, experiment.base),
-        )
-        own = np.zeros(0, np.float32) if outcome.buffers is None else outcome.buffers
-        named = Layout.of_buffers(setup.module).named(own)
-        model = model_bytes(outcome.model, setup.task.layout, card, named)
+        model = model_file(self.client, self._data.name, experiment, setup, session.schema, outcome)
         file = self._folder / f"{file_stem(self.client)}.safetensors"
         write_atomically(file, model)
         if outcome.answers is not None:
@@ -448,14 +394,6 @@ def _clients(folder: Path) -> tuple[ClientId, ...]:
         return tuple(map(str, json.loads((folder / "clients").read_bytes())))
     except (ValueError, TypeError, RecursionError):
         raise RunError(f"{folder / 'clients'} is damaged: start the node with another --state") from None
-
-
-def _proposal(experiment: Experiment) -> str:
-    config = experiment.training
-    return (
-        f"{experiment.method} {experiment.options or ''} on model {experiment.model}, "
-        f"{counted(experiment.rounds, 'round')} of {counted(config.epochs, 'epoch')}"
-    )
 
 
 def _job(client: ClientId, asked: TurnOrder | Finish, body: bytes, known: tuple[ScoredModel, ...]) -> Job:

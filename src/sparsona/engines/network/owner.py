@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from sparsona.engines.network.carrier import Desk
+from sparsona.engines.network.carrier import OrderGuard
 from sparsona.engines.network.consent import Consent, Terms
-from sparsona.engines.network.node import CONSENT, Node, Rules
+from sparsona.engines.network.node import CONSENT, Node
 from sparsona.engines.network.owned import AS_AGREED, OwnFormat
+from sparsona.engines.network.rules import Rules
 from sparsona.errors import InputError
 from sparsona.method import ClientId
 from sparsona.system import take_lock
@@ -30,8 +31,8 @@ class Line(Protocol):
     def where(self) -> str:
         """Return the connection in words, for the owner."""
 
-    def serve(self, desk: Desk, state: Path, most_weights: int) -> None:
-        """Answer messages by the desk until the process is ended. `state` is the node's own folder."""
+    def serve(self, guard: OrderGuard, state: Path, most_weights: int) -> None:
+        """Answer messages through the guard until the process is ended. `state` is the node's own folder."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Owner:
             )
         data, runs = self.data.resolve(), state / RUNS
         node = Node(self.client, data, runs, self.rules, self.device, self.written, self.terms, self.base)
-        self.line.serve(Desk(node, state / NUMBERS), state, self.rules.most_weights)
+        self.line.serve(OrderGuard(node, state / NUMBERS), state, self.rules.most_weights)
 
 
 def accepted(state: Path, fingerprint: str) -> str:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from sparsona.engines.network.carrier import Desk
+from sparsona.engines.network.carrier import OrderGuard
 from sparsona.engines.network.flower import line, listener
 from sparsona.engines.network.flower.line import Supervisor
 from sparsona.engines.network.flower.listener import serve
 from sparsona.engines.network.flower.processes import Child
-from sparsona.engines.network.node import Node, Rules
+from sparsona.engines.network.node import Node
+from sparsona.engines.network.rules import Rules
 from sparsona.errors import InputError
 
 KEY = "ERROR :     Exit Code: 302\\nUnable to parse the private key file.\\n"
@@ -58,7 +59,7 @@ def test_a_node_with_wrong_settings_ends_and_says_which(says: str, stays: bool, 
     supervisor.start()
     try:
         with pytest.raises(InputError, match=why):
-            serve(Desk(node, tmp_path / "answered"), tmp_path / "socket", supervisor.check)
+            serve(OrderGuard(node, tmp_path / "answered"), tmp_path / "socket", supervisor.check)
     finally:
         supervisor.close()
     assert len(begun.children) == 1

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparsona.engines.network.carrier import Desk
+from sparsona.engines.network.carrier import OrderGuard
 from sparsona.engines.network.flower.checks import clock_problem
 from sparsona.engines.network.flower.listener import serve
 from sparsona.engines.network.flower.processes import SUPERNODE_LOG, Child, supernode
@@ -37,7 +37,7 @@ class FlowerLine:
     def where(self) -> str:
         return f"connecting to {self.superlink}"
 
-    def serve(self, desk: Desk, state: Path, most_weights: int) -> None:
+    def serve(self, guard: OrderGuard, state: Path, most_weights: int) -> None:
         home, listener = state / "flower", state / "socket"
         home.mkdir(exist_ok=True)
         ca, key = self.ca.resolve(), self.key.resolve()
@@ -48,7 +48,7 @@ class FlowerLine:
         supervisor = Supervisor(begin, home / SUPERNODE_LOG, lambda: clock_problem(self.superlink, ca))
         try:
             supervisor.start()
-            serve(desk, listener, supervisor.check)
+            serve(guard, listener, supervisor.check)
         finally:
             supervisor.close()
 

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from sparsona.engines.network.carrier import Desk, checked_number
+from sparsona.engines.network.carrier import OrderGuard, checked_number
 from sparsona.engines.network.flower.started.sparsona_records import NUMBER, BadParcel, Incoming, write
 from sparsona.errors import InputError
 from sparsona.training.determinism import make_deterministic
@@ -18,7 +18,7 @@ LOOK = 0.5
 """Seconds between two checks whether the node can continue."""
 
 
-def serve(desk: Desk, path: Path, check: Callable[[], None] = lambda: None) -> None:
+def serve(guard: OrderGuard, path: Path, check: Callable[[], None] = lambda: None) -> None:
     """Answer messages one by one on a socket that only the owner can open, until `check` raises an error."""
     make_deterministic()
     path.unlink(missing_ok=True)
@@ -37,16 +37,16 @@ def serve(desk: Desk, path: Path, check: Callable[[], None] = lambda: None) -> N
             except TimeoutError:
                 continue
             with stream:
-                _serve_one(desk, stream)
+                _serve_one(guard, stream)
 
 
-def _serve_one(desk: Desk, stream: socket.socket) -> None:
+def _serve_one(guard: OrderGuard, stream: socket.socket) -> None:
     try:
         asked = Incoming(stream)
         number = checked_number(asked.head.pop(NUMBER, None))
-        reply = desk.answer(number, asked.head, asked.body)
+        reply = guard.answer(number, asked.head, asked.body)
         asked.drop()
-        desk.done(number)
+        guard.done(number)
     except BadParcel as error:
         log.error("a message is refused: %s", error)
         reply = {"kind": "error", "why": str(error)}, b""

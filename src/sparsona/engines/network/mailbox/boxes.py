@@ -15,7 +15,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from sparsona.engines.network.carrier import HIGHEST, Body, Desk, Parcel, Returned
+from sparsona.engines.network.carrier import HIGHEST, Body, OrderGuard, Parcel, Returned
 from sparsona.engines.network.flower.started.sparsona_pauses import Pauses
 from sparsona.engines.network.flower.started.sparsona_records import BadParcel
 from sparsona.engines.network.mailbox.seal import OVERHEAD, SESSION, Envelope, Seal, session_of
@@ -142,9 +142,9 @@ class MailboxCarrier:
 class Inbox:
     """The owner's end: takes messages in the order of their numbers, and writes one reply for each."""
 
-    def __init__(self, store: SharedFolder, seal: Seal, client: ClientId, desk: Desk, most: int) -> None:
+    def __init__(self, store: SharedFolder, seal: Seal, client: ClientId, guard: OrderGuard, most: int) -> None:
         """A file of more than `most` bytes is removed unread."""
-        self._store, self._seal, self._client, self._desk, self._most = store, seal, client, desk, most
+        self._store, self._seal, self._client, self._guard, self._most = store, seal, client, guard, most
         self._box = box_name(client)
         self._replies: list[int] | None = None
         self._ready: dict[int, bytes] = {}
@@ -181,7 +181,7 @@ class Inbox:
     def _take(self, number: int, size: int) -> bool:
         path, answered = f"nodes/{self._box}/{number}", False
         try:
-            if not self._desk.has_answered(number):
+            if not self._guard.has_answered(number):
                 self._answer(number, path, size)
                 answered = True
         except FileNotFoundError:  # the server has withdrawn it meanwhile
@@ -198,10 +198,10 @@ class Inbox:
             sealed = self._store.read(path, size)
             session = session_of(sealed)
             head, body = self._seal.open(Envelope(False, self._client, number, session), sealed)
-            reply = self._desk.answer(number, head, _bounded(body))
+            reply = self._guard.answer(number, head, _bounded(body))
             self._ready[number] = self._seal.close(Envelope(True, self._client, number, session), *reply)
         self._store.put(f"server/{self._box}.{number}", self._ready[number])
-        self._desk.done(number)
+        self._guard.done(number)
         del self._ready[number]
         self._tidy(number)
 

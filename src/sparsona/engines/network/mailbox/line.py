@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from sparsona.engines.network.carrier import Desk
+from sparsona.engines.network.carrier import OrderGuard
 from sparsona.engines.network.mailbox.boxes import Inbox
 from sparsona.engines.network.mailbox.seal import Seal
 from sparsona.engines.network.mailbox.store import SharedFolder
@@ -29,6 +29,6 @@ class MailboxLine:
     def where(self) -> str:
         return "looking into the mailbox" + (" once" if self.once else "")
 
-    def serve(self, desk: Desk, state: Path, most_weights: int) -> None:
-        inbox = Inbox(SharedFolder(self.url), self.seal, self.client, desk, LEAST + PER_WEIGHT * most_weights)
+    def serve(self, guard: OrderGuard, state: Path, most_weights: int) -> None:
+        inbox = Inbox(SharedFolder(self.url), self.seal, self.client, guard, LEAST + PER_WEIGHT * most_weights)
         inbox.serve(self.idle, self.once)
