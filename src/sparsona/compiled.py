@@ -168,13 +168,17 @@ else:
     def _little(builder, number):
         return number if sys.byteorder == "little" else builder.bswap(number)
 
+    def _are_bytes(data):
+        """Whether byte `at` of an array stands `at` bytes behind its start; numba refuses to compile what is None."""
+        return isinstance(data, numba.types.Array) and (data.dtype, data.ndim, data.layout) == (numba.uint8, 1, "C")
+
     @intrinsic
     def load64(context, data, at):
         def code(context, builder, signature, arguments):
             where = _eight_bytes(context, builder, signature.args[0], *arguments)
             return _little(builder, builder.load(where, align=1))
 
-        return numba.types.uint64(data, numba.types.uint64), code
+        return (numba.types.uint64(data, numba.types.uint64), code) if _are_bytes(data) else None
 
     @intrinsic
     def store64(context, data, at, number):
@@ -183,4 +187,5 @@ else:
             builder.store(_little(builder, arguments[2]), where, align=1)
             return context.get_dummy_value()
 
-        return numba.types.void(data, numba.types.uint64, numba.types.uint64), code
+        kinds = data, numba.types.uint64, numba.types.uint64
+        return (numba.types.void(*kinds), code) if _are_bytes(data) and data.mutable else None

@@ -152,7 +152,7 @@ def _contexts(counts: Patterns, most: int) -> tuple[int, Contexts, Ints]:
             contexts[bin] = row
             for column in range(len(symbols)):
                 rows[row, column] += few[bin, column]
-            while row < (1 << tried) - 1 and reached[bin] << tried >= reached[-1] * (row + 1):
+            while row < (1 << tried) - 1 and reached[bin] << tried >= reached[EXPECTED - 1] * (row + 1):
                 row += 1
         cost = 8 * 4096 * tables.cost(rows.reshape(-1))
         for row in range(1 << tried):
@@ -167,8 +167,8 @@ def _contexts(counts: Patterns, most: int) -> tuple[int, Contexts, Ints]:
 
 
 def encode(values: Vector, reference: Vector) -> bytes | None:
-    """The code of `values` against `reference`; None if that does not pay."""
-    if len(values) < _FEW:
+    """The code of `values` against `reference`; None if that does not pay, or their lengths differ."""
+    if len(values) < _FEW or len(values) != len(reference):
         return None
     patterns, others = (np.require(v, np.float32, KERNEL).view(np.uint32) for v in (values, reference))
     start, lane, starts, ends = _encode(patterns, others, symbols.most_contexts(len(values), FAR, MOST_CONTEXTS))
@@ -193,7 +193,7 @@ def _encode(patterns: Patterns, others: Patterns, most: int) -> tuple[Bytes, Byt
         table[row] = lanes.lengths(merged[row])
         for symbol in range(SYMBOLS):
             bits += merged[row, symbol] * (i64(table[row, symbol]) + i64(PLAIN[symbol]))
-    table[-1] = lanes.lengths(stepped)
+    table[1 << log] = lanes.lengths(stepped)
     short = tables.shortened(table.reshape(-1))
     if bits // 8 + len(short) + len(steps) // 4 >= 4 * len(patterns):
         return np.empty(0, np.uint8), np.empty(0, np.uint8), starts, ends
@@ -207,6 +207,7 @@ def _encode(patterns: Patterns, others: Patterns, most: int) -> tuple[Bytes, Byt
     written = np.empty((EXPECTED, 1 << _ROW), np.uint32)
     for bin in range(EXPECTED):
         written[bin, :SYMBOLS] = by_context[context_of[bin]]
+    # each store is of 8 bytes and begins below what all numbers take at most: the 16 have room for the last one
     room = len(found) // LANES * (lanes.LIMIT + FAR) // 8 + 16
     lane = np.empty(len(steps) * lanes.LIMIT // 8 + 16 + LANES * room, np.uint8)
     of_step, held, filled, at = lanes.entries(table[-1:], NONE), u64(0), u64(0), u64(0)
@@ -251,7 +252,8 @@ def decode(reader: Reader, reference: Vector) -> Vector:
     if cuts.tolist() != sorted(cuts.tolist()):
         raise WireError(f"the contexts of {what} are not in order")
     table = tables.read_bytes(reader, SYMBOLS * ((1 << log) + 1), what).reshape(-1, SYMBOLS)
-    ends = np.cumsum([reader.varint(f"the length of {what}", most=5 * len(reference)) for _ in range(LANES + 1)])
+    sizes = [reader.varint(f"the length of {what}", most=5 * len(reference)) for _ in range(LANES + 1)]
+    ends = np.cumsum(sizes, dtype=np.int64)
     lane = np.zeros(ends[-1] + lanes.SLACK, np.uint8) if ends[-1] <= reader.remaining else np.zeros(0, np.uint8)
     lane[: ends[-1]] = reader.array("u1", int(ends[-1]), what)
     out = np.empty(len(reference), np.uint32)
@@ -266,13 +268,16 @@ def decode(reader: Reader, reference: Vector) -> Vector:
 
 @compiled
 def _decode(lane: Bytes, ends: Ints, others: Patterns, cuts: Contexts, table: Bytes, out: Patterns) -> bool:
-    """The numbers of whole blocks, into `out`; False if the lanes cannot come from :func:`_encode`."""
+    """The numbers of whole blocks, into `out`; False if the lanes cannot come from :func:`_encode`.
+
+    `ends` ascend, and `SLACK` bytes follow the last. `others` is of whole blocks, and `out` is no shorter.
+    """
     codes, fine = lanes.readable(table[:-1], PLAIN)
     of_step, right = lanes.readable(table[-1:], NONE)
     if not (fine and right):
         return False
     row_of = np.zeros(EXPECTED, np.uint32)
-    for cut in cuts:
+    for cut in cuts:  # one fewer than tables, so that each row is the first of one
         row_of[cut:] += u32(1 << lanes.LIMIT)
     flat, of_mean, n = codes.reshape(-1), of_step.reshape(-1), len(others)
     found, plain, row = np.empty(_CHUNK, np.uint32), np.empty(_CHUNK, np.uint32), np.empty(_CHUNK, np.uint32)
@@ -280,16 +285,17 @@ def _decode(lane: Bytes, ends: Ints, others: Patterns, cuts: Contexts, table: By
     mean = i64(FIRST)
     for start in range(0, n, _CHUNK):
         size = min(_CHUNK, n - start)
-        if t > u64(8 * ends[0]):
+        if t > u64(8 * ends[0]):  # the chunk's 64 codes have at most 10 bits: the last load ends 86 bytes beyond
             return False
         for block in range(0, size, BLOCK):
             t = lanes.get(lane, t, u64(0), of_mean, found, plain, u64(0))
             fine = fine and found[0] != lanes.UNKNOWN
             folded = i64(found[0] & u32(0xFFFF))
             mean += folded >> 1 if folded & 1 == 0 else -((folded + 1) >> 1)
-            for j in range(block, block + BLOCK):
+            for j in range(block, block + BLOCK):  # whatever the mean has become, what is expected is from 0 to 31
                 row[u64(j)] = row_of[u64(_expected(mean, u32(u32(others[u64(start + j)] >> u32(23)) & u32(255))))]
         for first in range(0, size, BLOCK):
+            # four codes of each lane, with at most 34 bits each: the last load ends 20 bytes beyond
             if p > u64(8 * ends[1]) or q > u64(8 * ends[2]) or r > u64(8 * ends[3]) or s > u64(8 * ends[4]):
                 return False
             for four in range(first, first + BLOCK, LANES):

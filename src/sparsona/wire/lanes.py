@@ -27,7 +27,9 @@ UNKNOWN = 15 << 16
 """The entry of a code that is not in its table. It takes no bits."""
 
 SLACK = 128
-"""Bytes that stand behind the last lane: a reader looks for its end from time to time only."""
+"""Bytes that stand behind the last lane: a reader looks for its end from time to time only. Between two looks,
+:mod:`sparsona.wire.differences` reads at most 86 bytes beyond the end.
+"""
 
 
 @compiled
@@ -68,7 +70,10 @@ def lengths(counts: Ints) -> Bytes:
 
 @compiled
 def entries(table: Bytes, plain: Bytes) -> Entries:
-    """For rows of lengths, what to write for each symbol; `plain` says how many bits follow the code of a symbol."""
+    """For rows of lengths, what to write for each symbol; `plain` says how many bits follow the code of a symbol.
+
+    Lengths are at most `ONLY`: those of :func:`lengths` are, and :func:`readable` looks first.
+    """
     out, following = np.zeros(table.shape, np.uint32), np.zeros(ONLY + 1, np.int64)
     for row in range(table.shape[0]):
         following[:] = 0
@@ -105,7 +110,7 @@ def readable(table: Bytes, plain: Bytes) -> tuple[Entries, bool]:
                 filled += 1 << (LIMIT - length) if length <= LIMIT else 1 << LIMIT
         if filled != 1 << LIMIT and filled:
             return out, False
-    written = entries(table, plain)
+    written = entries(table, plain)  # no length is above ONLY, and no code has more bits than its length
     for row in range(rows):
         for symbol in range(size):
             if table[row, symbol]:
@@ -120,7 +125,8 @@ def readable(table: Bytes, plain: Bytes) -> tuple[Entries, bool]:
 def put(entry: int, plain: int, lane: Bytes, held: int, filled: int, at: int) -> tuple[int, int, int]:
     """Write a code and the bits behind it: the bits that are held now, how many, and where they go.
 
-    What is held is written each time: guessing whether a byte is full would take longer.
+    What is held is written each time: guessing whether a byte is full would take longer. Nothing is checked: eight
+    bytes must stand at `at`. At most 7 bits are held, and 34 come.
     """
     code = u64(entry & u32(0xFFFF)) | u64(plain) << (u64(entry >> u32(16)) & u64(15))
     held |= code << filled
@@ -133,7 +139,8 @@ def put(entry: int, plain: int, lane: Bytes, held: int, filled: int, at: int) ->
 def get(lane: Bytes, at: int, row: int, codes: Entries, found: Entries, plain: Entries, i: int) -> int:
     """Read the entry and the bits that follow it (and more) into place `i`: the bit where the next code begins.
 
-    `row` is the first of a table in `codes`.
+    `row` is the first of a table in `codes`. Nothing is checked: eight bytes must stand at bit `at`, and `1 << LIMIT`
+    codes at `row`, a multiple of that.
     """
     held = load64(lane, at >> u64(3)) >> (at & u64(7))
     entry = codes[(held & u64((1 << LIMIT) - 1)) | u64(row)]
