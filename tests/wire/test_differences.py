@@ -42,7 +42,7 @@ def test_any_bits_come_back(size: int, seed: int, odd: int, step: int) -> None:
         places = rng.integers(0, size, odd)
         vector[places] = rng.choice(np.array(EXTREME, np.uint32), odd).view(np.float32)
     found = back(new, old)
-    assert odd > size // 2 or step > -4 or found is not None
+    assert 8 * odd >= size or step > -4 or found is not None  # more odd patterns may not pay
     assert found is None or found.tobytes() == new.tobytes()
 
 
