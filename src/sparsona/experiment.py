@@ -319,7 +319,9 @@ def placed(keywords: Mapping[str, Any], kind: type[Method[Any, Any]] | None) -> 
             fix = f"options={{{key!r}: ...}} or {f'{section}={{{key!r}: ...}}' if section else f'set={key!r}'}"
             raise InputError(f"{key} may be the method's option or {both}: write {fix}")
         known = whole or "." in key or key in (*own, *SECTION_OF)
-        _put(out, _path(key, None if whole else kind) if known else [key], value)
+        path = _path(key, None if whole else kind) if known else [key]
+        if len(path) == 1 or _holds_settings(out.get(path[0], {})):  # the check of settings names other values
+            _put(out, path, value)
     return out
 
 
@@ -348,6 +350,10 @@ def _put(tree: dict[str, Any], path: Sequence[str], value: Any) -> None:
         raise InputError(f"{first!r} is a value, not a group of settings: {'.'.join(path)} cannot be set")
     tree[first] = inner = dict(inner)
     _put(inner, rest, value)
+
+
+def _holds_settings(value: Any) -> bool:
+    return isinstance(value, Mapping) or _is_object(value)
 
 
 def _is_object(value: Any) -> bool:

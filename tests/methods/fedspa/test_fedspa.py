@@ -215,7 +215,8 @@ def test_values_travel_on_the_mask_and_only_changes_of_it_besides() -> None:
         assert 0 < report.down.values <= 3 * (4 * active + 16)
     positions = [report.up.positions for report in run.rounds.run_log.rounds]
     assert positions[0] > positions[-1]
-    still = watch(FedSpa(search="rsm"), rounds=4)
+    # Plain packing: a tight one may send the few weights that differ from a reference with their positions.
+    still = watch(FedSpa(search="rsm"), rounds=4, change=lambda setup: replace(setup, packing="plain"))
     assert all(report.up.positions == 0 for report in still.rounds.run_log.rounds)
 
 

@@ -12,12 +12,6 @@ from typing import Any
 from sparsona.files import write_atomically
 from sparsona.report.loggers import LOGGERS, lacking
 
-try:
-    from mlflow.entities import Metric, Param
-    from mlflow.tracking import MlflowClient
-except ImportError:
-    raise lacking("mlflow") from None
-
 FILE = "mlflow.id"
 """The file in the run directory with the run's id at MLflow, for resuming."""
 BATCH = 100
@@ -33,7 +27,12 @@ class Mlflow:
     """Log scalars, settings and files to MLflow."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        self._client = MlflowClient()
+        try:
+            from mlflow.entities import Metric, Param
+            from mlflow.tracking import MlflowClient
+        except ImportError:
+            raise lacking("mlflow") from None
+        self._client, self._metric = MlflowClient(), Metric
         file = folder / FILE
         if file.exists():
             self._run = file.read_text(encoding="ascii")
@@ -51,7 +50,7 @@ class Mlflow:
     def log(self, round: int, values: Mapping[str, float]) -> None:
         """Log the scalars of a round."""
         now = int(time.time() * 1000)
-        found = [Metric(SIGNS.sub("_", name), value, now, round) for name, value in values.items()]
+        found = [self._metric(SIGNS.sub("_", name), value, now, round) for name, value in values.items()]
         for at in range(0, len(found), BATCH):
             self._client.log_batch(self._run, metrics=found[at : at + BATCH])
 

@@ -12,11 +12,6 @@ from typing import Any
 from sparsona.files import write_atomically
 from sparsona.report.loggers import LOGGERS, lacking
 
-try:
-    import wandb
-except ImportError:
-    raise lacking("wandb") from None
-
 FILE = "wandb.id"
 """The file in the run directory with the run's id, for resuming."""
 
@@ -26,6 +21,10 @@ class WeightsAndBiases:
     """Log scalars, settings and files to Weights & Biases."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        try:
+            import wandb
+        except ImportError:
+            raise lacking("wandb") from None
         file = folder / FILE
         if not file.exists():
             write_atomically(file, secrets.token_hex(4))
