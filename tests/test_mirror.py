@@ -52,6 +52,7 @@ WHOLE = {
     "runs/test_mutated_files": "files of every kind with mutations",
     "runs/test_hostile_directories": "run directories that are not what they say",
     "training/test_step_rule": "every form of the step rule, compared",
+    "wire/test_checked": "every access of the coder of differences, checked",
     "wire/test_cost": "time and memory of hostile frames",
     "wire/test_fuzz": "mutated and random frames",
     "wire/test_golden": "bytes that may never change",
