@@ -46,7 +46,7 @@ def child(method: str, out: Path, rounds: int) -> int:
 
 
 def finished(pid: int, seconds: float) -> int | None:
-    """The exit code of a process that ends within so many seconds."""
+    """Return the exit code of a process that ends in time."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         ended, status = os.waitpid(pid, os.WNOHANG)

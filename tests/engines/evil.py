@@ -47,7 +47,7 @@ LONGER = 3.0
 influence."""
 L = TypeVar("L", bound=LocalNodes)
 Run = Callable[[Experiment, str, float], Path]
-"""Runs an experiment under a name, with at least three clients that all join within so many seconds."""
+"""Runs an experiment under a name, with at least three clients, which all join before a timeout in seconds."""
 
 
 @dataclass
