@@ -71,7 +71,7 @@ class Positions:
 
     @classmethod
     def of_sorted(cls, size: int, indices: IndexSet) -> Positions:
-        """Of positions that are known to be sorted, distinct and within `size`: nobody looks at them again."""
+        """Skip the checks: the caller knows that the positions are sorted, distinct and within `size`."""
         out = cls.__new__(cls)
         out.__dict__.update(size=size, indices=indices)
         return out
@@ -111,7 +111,7 @@ class Sparse(Valued):
 
     @classmethod
     def of_sorted(cls, size: int, indices: IndexSet, values: Vector) -> Sparse:
-        """Of positions that are known to be sorted, distinct and within `size`: nobody looks at them again."""
+        """Skip the checks: the caller knows that the positions are sorted, distinct and within `size`."""
         out = cls.__new__(cls)
         out.__dict__.update(size=size, indices=indices, values=values)
         return out

@@ -17,7 +17,7 @@ from sparsona.data.schema.schema import class_names
 from sparsona.data.schema.table import Table, Tables
 from sparsona.errors import DataError
 
-NOBODY = -1
+UNKNOWN = -1
 
 
 def declared(publisher: Columns, user: Columns) -> Columns:
@@ -121,7 +121,7 @@ def _owners(given: Tables, columns: Columns) -> tuple[Array | None, tuple[str, .
     found = [_clients(table, columns.client) for table in given.tables]
     held, numeric = np.concatenate([names for names, _ in found]), all(numeric for _, numeric in found)
     called = in_order([name for name in np.unique(held).tolist() if name], numeric)
-    place = {name: k for k, name in enumerate(called)} | {"": NOBODY}
+    place = {name: k for k, name in enumerate(called)} | {"": UNKNOWN}
     return np.array([place[name] for name in held.tolist()], np.int64), called
 
 

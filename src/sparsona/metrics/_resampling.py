@@ -57,7 +57,7 @@ def paired_test(metric: Metric, mine: Answers, theirs: Answers, rng: np.random.G
         apart = apart[apart != 0] / len(apart)
         flips = rng.choice(np.array([-1.0, 1.0]), (SWAPS, min(len(apart), NUMBERS // SWAPS)))
         if flips.shape[1] < len(apart):
-            # So many rows are a normal distribution.
+            # With this many rows the mean is normally distributed.
             spread = math.sqrt(float((apart**2).sum()))
             return gain, math.erfc(abs(gain) / spread / math.sqrt(2))
         as_large = int((np.abs(flips @ apart) >= reached).sum())

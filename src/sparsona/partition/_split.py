@@ -219,9 +219,9 @@ def _in_proportion(
 
 
 def _gift(client: str, held: Indices, strata: Indices, owner: Indices) -> int:
-    """A test sample for a client that got none: of its most frequent class, from who has most of that class.
+    """Return a test sample of the most frequent class of a client that got none, from the part with most of that class.
 
-    Where nobody can spare one of that class, the next frequent class of the client does.
+    Where no part can spare one of that class, the client's next frequent class is tried.
     """
     totals = np.bincount(owner[owner >= 0])
     for c in np.argsort(-held, kind="stable")[: np.count_nonzero(held)]:

@@ -247,7 +247,7 @@ class FusedTrainer:
         return self._classifies and bool(((labels >= 0) & (labels < self._classes)).all())
 
     def _room(self, count: int) -> tuple[Vector, Vector]:
-        """Memory for so many samples."""
+        """Return memory for at least `count` samples."""
         if len(self._values) < count:
             self._values, self._errors = (np.zeros((count, self._width), np.float32) for _ in range(2))
         return self._values, self._errors

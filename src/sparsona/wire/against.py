@@ -1,10 +1,9 @@
-"""The body of a part that is coded against a part of the same kind and length, which the receiver has.
+"""Code the body of a part against a part of the same kind and length, which the receiver has.
 
-A byte says how: it is the same, or it differs. float32 vectors differ as :mod:`sparsona.wire.differences` says, or by
-few or short numbers that are added to the old ones: where a model moves in some places by powers of two, these and
-their places are all that is told. Other numbers differ by an integer, which is coded as integers are. A set of
-positions differs by those that were removed, as a set among the old ones, and by those that were added, as a set among
-the others.
+A byte says whether it is the same or how it differs. float32 vectors differ as :mod:`sparsona.wire.differences` says,
+or by few or short numbers that are added to the old ones: where a model moves in some places by powers of two, only
+these and their places are sent. Other numbers differ by an integer, which is coded as integers are. A set of
+positions differs by the removed ones, as a set among the old ones, and by the added ones, as a set among the others.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ _LONG = np.uint32(0xFFF)
 
 
 def fits(part: object, base: object) -> bool:
-    """Whether `part` may be coded against `base`: both are numbers of one type or positions, and equally long."""
+    """Return whether `part` may be coded against `base`: numbers of one type or positions, of equal length."""
     if isinstance(part, np.ndarray) and isinstance(base, np.ndarray):
         return part.dtype == base.dtype and len(part) == len(base)
     return isinstance(part, Positions) and isinstance(base, Positions) and part.size == base.size
 
 
 def encode_numbers(part: Numbers, base: Numbers, layout: Sequence[int] | None) -> Piece | None:
-    """`part` against `base`, which :func:`fits`; None if that does not pay. `layout`: as in `encode_positions`."""
+    """Encode `part` against `base`, which :func:`fits`; None if that does not pay. `layout`: see `encode_positions`."""
     if same(part, base):
         return Piece.values(bytes([SAME]))
     if part.dtype == np.float32:
@@ -50,7 +49,7 @@ def encode_numbers(part: Numbers, base: Numbers, layout: Sequence[int] | None) -
 
 
 def decode_numbers(reader: Reader, base: Numbers, layout: Sequence[int] | None) -> Numbers:
-    """The next numbers, of the type and length of `base`. The caller has claimed them."""
+    """Return the next numbers, of the type and length of `base`. The caller has claimed them."""
     way = _way(reader, ADDED if base.dtype == np.float32 else DIFFERENT)
     if way == SAME:
         return base.copy()
@@ -63,8 +62,10 @@ def decode_numbers(reader: Reader, base: Numbers, layout: Sequence[int] | None) 
 
 
 def _encode_added(part: Numbers, base: Numbers, layout: Sequence[int] | None) -> tuple[Piece | None, bool]:
-    """What is added to `base`, where it is added, and whether it is certainly shorter than differences; None where it
-    cannot be told so, or would be longer for sure."""
+    """Code the numbers that are added to `base` and their places; return also whether this surely beats differences.
+
+    The code is None where the sums do not give `part` to the bit, and where it would be longer.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         step = part - base
         moved, short = _moved(step.view(np.uint32))
@@ -74,19 +75,19 @@ def _encode_added(part: Numbers, base: Numbers, layout: Sequence[int] | None) ->
         steps = step[places]
         if not same(_plus(base, places, steps), part):
             return None, False
-    told = Piece.join(
+    added = Piece.join(
         [
             Piece.header(bytes([ADDED]) + varint(len(places))),
             positions.encode(len(base), places, layout),
             Piece.values(floats.encode(steps)),
         ]
     )
-    return told, short
+    return added, short
 
 
 @compiled
 def _moved(steps: Patterns) -> tuple[int, bool]:
-    """How many steps are not zero, and whether all are short."""
+    """Count the steps that are not zero, and return whether all of them are short."""
     moved, bits = 0, u32(0)
     for step in steps:
         moved += (step & u32(0x7FFFFFFF)) != u32(0)
@@ -108,7 +109,7 @@ def _plus(base: Numbers, places: IndexSet, steps: Numbers) -> Numbers:
 
 
 def encode_positions(part: Positions, base: Positions, layout: Sequence[int] | None) -> Piece:
-    """`part` against `base`, which :func:`fits`; `layout` are the lengths of the tensors, if both sides know them."""
+    """Encode `part` against `base`, which :func:`fits`; `layout` are the tensors' lengths, if both sides know them."""
     if same(part, base):
         return Piece.positions(bytes([SAME]), _bound(part, layout))
     present, old = part.mask(), base.mask()
@@ -125,7 +126,7 @@ def encode_positions(part: Positions, base: Positions, layout: Sequence[int] | N
 
 
 def decode_positions(reader: Reader, base: Positions, layout: Sequence[int] | None) -> Positions:
-    """The next set among as many as `base` has. The caller has claimed them."""
+    """Return the next set of as many positions as `base` allows. The caller has claimed them."""
     if _way(reader, DIFFERENT) == SAME:
         return Positions(base.size, base.indices.copy())
     count, others = len(base.indices), base.size - len(base.indices)
@@ -153,7 +154,7 @@ def _bound(part: Positions, layout: Sequence[int] | None) -> float:
 
 
 def _by_tensor(base: Positions, layout: Sequence[int] | None) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """How many positions of each tensor are in `base`, and how many are not."""
+    """Return the number of positions of each tensor that are in `base`, and the number that are not."""
     if layout is None:
         return None, None
     counts, _ = positions.by_tensor(base.size, base.indices, layout)
@@ -161,7 +162,7 @@ def _by_tensor(base: Positions, layout: Sequence[int] | None) -> tuple[tuple[int
 
 
 def _ordered(values: Numbers) -> npt.NDArray[np.unsignedinteger]:
-    """Integers as they are; floats as integers that ascend with them, so that neighbours are one apart."""
+    """Return integers as they are; floats as integers that ascend with them, so that neighbours are one apart."""
     bits = values.view(f"u{values.itemsize}")
     if values.dtype.kind != "f":
         return bits

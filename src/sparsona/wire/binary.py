@@ -1,8 +1,8 @@
-"""Kernels of an adaptive binary range coder: yes or no, each under a probability learnt as it goes.
+"""Kernels of an adaptive binary range coder: yes or no, each under a probability learnt on the way.
 
 Writing and reading are one function with a switch, so that a model that is written once does both and cannot
-disagree with itself; it is compiled twice, once for each position of the switch. Probabilities are integers out of
-2**16, the interval has 40 bits: nothing but integers.
+disagree with itself. It is compiled twice, once for each position of the switch. Probabilities are integers out of
+2**16, the interval has 40 bits: there are only integers.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ SPAN = (1 << 40) - 1
 
 _TOP, _LOW = 1 << 40, 1 << 32
 _PACE = np.array([655360 // (10 * i + 16) for i in range(256)], np.int64)
-"""How far a probability moves when its context was seen i times, out of 2**16."""
+"""The step of a probability whose context was seen i times, out of 2**16."""
 
 
 @compiled
 def begin(buffer: Bytes, reading: bool) -> tuple[int, int]:
-    """The state and the place in the buffer at the start."""
+    """Return the state and the place in the buffer at the start."""
     state = i64(0)
     if reading:
         for k in range(5):
@@ -38,14 +38,14 @@ def begin(buffer: Bytes, reading: bool) -> tuple[int, int]:
 def decide(
     bit: int, contexts: Ints, context: int, state: int, span: int, at: int, buffer: Bytes, reading: bool
 ) -> tuple[int, int, int, int]:
-    """Write `bit` or read one, and let the context learn from it: the bit, and the new state, span and place.
+    """Write or read one bit and let the context learn from it; return the bit, the state, the span and the place.
 
-    Writing takes at most two bytes, for which there must be room. Past the end of what is read there are zeros.
+    Writing takes at most two bytes, for which there must be room. Past the end of the data there are zeros.
     """
     known = contexts[u64(context)]
     p, seen = known >> 8, known & 255
     share = (span >> 16) * p
-    if reading:  # without a branch: nobody can guess what comes
+    if reading:  # without a branch: the processor cannot predict the bit
         bit = i64(state < share)
         span = share if bit else span - share
         state -= 0 if bit else share
@@ -72,7 +72,7 @@ def decide(
 
 @compiled
 def _carry(buffer: Bytes, at: int) -> None:
-    """Add one to the number that the first `at` bytes are."""
+    """Add one to the number in the first `at` bytes."""
     back = at - 1
     while buffer[back] == 255:
         buffer[back] = 0
@@ -82,7 +82,7 @@ def _carry(buffer: Bytes, at: int) -> None:
 
 @compiled
 def finish(state: int, span: int, at: int, buffer: Bytes) -> int:
-    """Write that number of the last interval which ends in the most zeros; how many bytes are not such zeros.
+    """Write the number of the last interval with the most trailing zeros; return the bytes that are not such zeros.
 
     There must be room for five bytes.
     """

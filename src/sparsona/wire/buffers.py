@@ -1,4 +1,4 @@
-"""Bytes read within bounds, numbers of variable length, and pieces of a frame that know what they are for."""
+"""Read bytes within bounds, write numbers of variable length, and note the use of each piece of a frame."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ONE_BYTE = [bytes([number]) for number in range(128)]
 
 
 def varint(number: int) -> bytes:
-    """`number` >= 0 in groups of seven bits, the lowest first; the top bit of a byte says that more follow.
+    """Return `number` >= 0 in groups of seven bits, the lowest first; the top bit of a byte says that more follow.
 
     >>> varint(5).hex(), varint(300).hex()
     ('05', 'ac02')
@@ -35,53 +35,53 @@ def varint(number: int) -> bytes:
 
 
 def zigzag(number: int) -> int:
-    """Small for small numbers of either sign: 0, -1, 1, -2 become 0, 1, 2, 3."""
+    """Fold a number so that small ones of either sign are small: 0, -1, 1, -2 become 0, 1, 2, 3."""
     return number * 2 if number >= 0 else -number * 2 - 1
 
 
 def unzigzag(code: int) -> int:
-    """The signed number behind a folded one."""
+    """Return the signed number behind a folded one."""
     return code // 2 if code % 2 == 0 else -(code // 2) - 1
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Some bytes of a frame, in chunks that are put together only once, and what they are for."""
+    """Bytes of a frame in chunks, which are joined only once, and the use of these bytes."""
 
     chunks: tuple[bytes | memoryview, ...]
     ledger: Ledger
 
     @classmethod
     def header(cls, data: bytes) -> Piece:
-        """Bytes that are neither positions nor values."""
+        """Return bytes that are neither positions nor values."""
         return cls((data,), Ledger(header=len(data)))
 
     @classmethod
     def positions(cls, data: bytes, bound: float) -> Piece:
-        """Bytes of positions; `bound` is what they cannot be shorter than on average."""
+        """Return bytes of positions; `bound` is their entropy bound."""
         return cls((data,), Ledger(positions=len(data), bound=bound))
 
     @classmethod
     def values(cls, *data: bytes | memoryview) -> Piece:
-        """Bytes of values."""
+        """Return bytes of values."""
         return cls(data, Ledger(values=sum(map(len, data))))
 
     @classmethod
     def join(cls, pieces: Iterable[Piece]) -> Piece:
-        """Several pieces, one after the other."""
+        """Return several pieces, one after the other."""
         several = tuple(pieces)
         return cls(tuple(c for p in several for c in p.chunks), Ledger.sum(p.ledger for p in several))
 
     @property
     def data(self) -> bytes:
-        """All bytes."""
+        """Return all bytes."""
         return b"".join(self.chunks)
 
 
 class Reader:
-    """Reads forward and never past the end; keeps account of how many numbers may still be held.
+    """Read forward, never past the end, and keep account of the numbers that may still be held.
 
-    Whatever asks for memory in proportion to a number that was read calls :meth:`claim` first.
+    Code that asks for memory in proportion to a number that was read calls :meth:`claim` first.
     """
 
     __slots__ = ("_at", "_data", "_left")
@@ -93,17 +93,17 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """How many bytes are left."""
+        """Return the number of bytes that are left."""
         return len(self._data) - self._at
 
     def claim(self, elements: int, what: str) -> None:
-        """Take `elements` off the numbers that may be held."""
+        """Subtract `elements` from the numbers that may be held."""
         if elements > self._left:
             raise WireError(f"{elements} numbers in {what} are too many, only {self._left} more are allowed")
         self._left -= elements
 
     def take(self, count: int, what: str) -> memoryview:
-        """The next `count` bytes; `what` they are stands in an error."""
+        """Return the next `count` bytes; `what` names them in an error."""
         if count > self.remaining:
             raise WireError(f"the frame ends in {what}: {count} bytes expected, {self.remaining} left")
         out = self._data[self._at : self._at + count]
@@ -111,15 +111,15 @@ class Reader:
         return out
 
     def ahead(self, most: int) -> Bytes:
-        """Up to `most` of the bytes that come next, not yet taken."""
+        """Return up to `most` of the next bytes without taking them."""
         return np.frombuffer(self._data[self._at : self._at + most], np.uint8).copy()
 
     def byte(self, what: str) -> int:
-        """The next byte; `what` it is stands in an error."""
+        """Return the next byte; `what` names it in an error."""
         return self.take(1, what)[0]
 
     def varint(self, what: str, most: int = 2**64 - 1) -> int:
-        """The next varint, at most `most`; `what` it is stands in an error."""
+        """Return the next varint, at most `most`; `what` names it in an error."""
         number = 0
         for shift in range(0, 70, 7):
             if self._at == len(self._data):
@@ -136,6 +136,6 @@ class Reader:
         raise WireError(f"{what} does not end")
 
     def array(self, dtype: str, count: int, what: str) -> npt.NDArray[Any]:
-        """A view of the next `count` numbers of little-endian type `dtype`."""
+        """Return a view of the next `count` numbers of little-endian type `dtype`."""
         kind = np.dtype(dtype)
         return np.frombuffer(self.take(count * kind.itemsize, what), kind)

@@ -2,11 +2,11 @@
 
 A number is a sign, an exponent and a mantissa of 23 bits. Its *symbol* is the rank of its exponent among
 those that occur, with the top bits of the mantissa (`extra` of them) below it. Of the `width = 23 - extra` bits
-that remain, the zeros at the end are coded (`zeros` = how many, `width` if all are) and the rest is written as it
-is. The sign is coded elsewhere (:mod:`sparsona.wire.signs`) or written with the rest.
+that remain, the trailing zeros are coded (`zeros` is their number, `width` if all are zero). The rest is written as
+it is. The sign is coded elsewhere (:mod:`sparsona.wire.signs`) or written with the rest.
 
 Why the zeros: an update is a difference of two float32 weights, hence a multiple of the weights' last
-place, and ends in as many zeros as it is smaller than the weights. Whether the bit of value 2**p is zero,
+place, and has as many trailing zeros as it is smaller than the weights. Whether the bit of value 2**p is zero,
 given that all lower bits are, depends mostly on p: one probability for each p describes the zeros of all
 exponents.
 """
@@ -31,7 +31,7 @@ DEEPEST = 5
 
 @compiled
 def survey(patterns: Patterns) -> tuple[Ints, Ints]:
-    """For all exponents: counts of the finest symbols (exponent, five mantissa bits), and of trailing zeros."""
+    """Count, for all exponents, the finest symbols (exponent, five mantissa bits) and the trailing zeros."""
     symbols = np.zeros(256 << DEEPEST, np.uint32)
     zeros = np.zeros((256, 24), np.uint32)
     for pattern in patterns:
@@ -43,7 +43,7 @@ def survey(patterns: Patterns) -> tuple[Ints, Ints]:
 
 @compiled
 def place_counts(zeros: Ints, exponent_of: Contexts, width: int) -> Ints:
-    """For every place: how often the bit there was [zero, one], all bits below it being zero."""
+    """Count for every place how often the bit there was [zero, one], all bits below it being zero."""
     out = np.zeros((PLACES, 2), np.int64)
     for rank in range(zeros.shape[0]):
         for ended in range(24):
@@ -58,7 +58,7 @@ def place_counts(zeros: Ints, exponent_of: Contexts, width: int) -> Ints:
 
 @compiled
 def plain_bits(zeros: Ints, width: int) -> int:
-    """How many mantissa bits are written as they are when the zeros at the end are coded."""
+    """Count the mantissa bits that are written as they are when trailing zeros are coded."""
     total = 0
     for rank in range(zeros.shape[0]):
         for ended in range(min(width, 24)):
@@ -68,7 +68,7 @@ def plain_bits(zeros: Ints, width: int) -> int:
 
 @compiled
 def most_extra(count: int, exponents: int) -> int:
-    """The most mantissa bits in the symbols of `count` numbers: no more than half as many symbols as numbers."""
+    """Return the most mantissa bits in the symbols of `count` numbers: at most half as many symbols as numbers."""
     extra = 0
     while extra < DEEPEST and exponents << (extra + 2) <= count:
         extra += 1
@@ -77,7 +77,7 @@ def most_extra(count: int, exponents: int) -> int:
 
 @compiled
 def choose(symbols: Ints, zeros: Ints, exponent_of: Contexts) -> tuple[int, int, int]:
-    """The cheapest way without the signs: bytes, mantissa bits in the symbol, and whether to code zeros."""
+    """Choose the cheapest way without the signs: bytes, mantissa bits in the symbol, and whether to code zeros."""
     total = symbols.sum()
     best = (total * 4, 0, 0)
     counts = symbols.copy()
@@ -107,9 +107,9 @@ def choose(symbols: Ints, zeros: Ints, exponent_of: Contexts) -> tuple[int, int,
 def split(
     patterns: Patterns, ranks: Contexts, extra: int, coded: bool, signed: bool
 ) -> tuple[Symbols, Symbols, Contexts, npt.NDArray[np.uint32], int]:
-    """Symbols, zeros at the end, ranks, and the plain bits (as words, lowest bits first; and how many bits).
+    """Return symbols, trailing zeros, ranks, and the plain bits (as words, lowest bits first, and their number).
 
-    `coded` says that the zeros are coded, `signed` that the signs are and do not belong to the plain bits.
+    `coded`: the zeros are coded. `signed`: the signs are coded and do not belong to the plain bits.
     """
     n = len(patterns)
     symbols = np.empty(n, np.uint16)
@@ -129,7 +129,7 @@ def split(
             ended = min(zeros_at_end(rest), width)
             zeros[i] = ended
             own[i] = rank
-            # the lowest one is known, too
+            # the lowest one is implied
             rest >>= min(ended + 1, width)
             keep = width - 1 - ended if ended < width else 0
         if not signed:
@@ -148,7 +148,7 @@ def split(
 
 @compiled
 def own_ranks(symbols: Symbols, extra: int) -> Contexts:
-    """The rank of the exponent in every symbol."""
+    """Return the rank of the exponent in every symbol."""
     out = np.empty(len(symbols), np.uint8)
     for i in range(len(symbols)):
         out[i] = i64(symbols[i]) >> extra
@@ -157,7 +157,7 @@ def own_ranks(symbols: Symbols, extra: int) -> Contexts:
 
 @compiled
 def count_plain(zeros: Symbols, width: int) -> int:
-    """How many mantissa bits belong to these zeros."""
+    """Count the mantissa bits that belong to these zeros."""
     total = 0
     for ended in zeros:
         if ended < width:
@@ -169,7 +169,7 @@ def count_plain(zeros: Symbols, width: int) -> int:
 def unite(
     symbols: Symbols, zeros: Symbols, signs: Bytes, words: npt.NDArray[np.uint32], exponent_of: Contexts, extra: int
 ) -> Patterns:
-    """The numbers again; `zeros` and `signs` are empty if they were not coded."""
+    """Return the numbers again; `zeros` and `signs` are empty if they were not coded."""
     n = len(symbols)
     out = np.empty(n, np.uint32)
     width = 23 - extra

@@ -1,11 +1,10 @@
-"""float32 vectors, bit for bit, in about as many bytes as they hold information.
+"""Code float32 vectors bit for bit, in about as many bytes as they hold information.
 
-Weights and updates use few exponents, so the exponents are entropy-coded; the mantissas of weights are
-noise and are written as they are. :mod:`sparsona.wire.fields` says how numbers are taken apart. Vectors of
-few distinct numbers are coded as a palette and indices into it, vectors of powers of two as their exponents
-and signs; of vectors with many zeros, the places and values of the others are. What does not become smaller
-is written raw. The coder sees bit patterns only, so NaN payloads, signed zeros and denormals need no special
-case.
+Weights and updates use few exponents, so the exponents are entropy-coded. The mantissas of weights are
+noise and are written as they are. :mod:`sparsona.wire.fields` takes numbers apart. A vector of few distinct numbers
+becomes a palette and indices into it; a vector of powers of two becomes exponents and signs; of a vector with many
+zeros only the places and values of the others are coded. A vector that does not become smaller is written raw.
+The coder sees bit patterns only, so NaN payloads, signed zeros and denormals need no special case.
 """
 
 from __future__ import annotations
@@ -29,24 +28,24 @@ _FEW = 32
 """Shorter vectors are written raw: no table pays for itself."""
 
 _SAMPLE = 2048
-"""So many numbers of a long vector show what the others will cost."""
+"""The sample of a long vector that shows what coding all of it will cost."""
 
 _MANY = 4096
 """In longer vectors with many zeros, only the numbers that are not zero are coded as fields."""
 
 
 def encode(values: Vector) -> bytes:
-    """A byte that names the way, and the numbers."""
+    """Return a byte that names the way, and the numbers."""
     return encode_below(values, 2 + 4 * len(values)) or raw(values)
 
 
 def encode_below(values: Vector, below: int) -> bytes | None:
-    """The same as :func:`encode` if it takes fewer than `below` bytes, else None, and sooner."""
+    """Encode as :func:`encode` does if that takes fewer than `below` bytes; else return None, and sooner."""
     return _encode(np.require(values, np.float32, KERNEL).view(np.uint32), True, below)
 
 
 def raw(values: Vector) -> bytes:
-    """The numbers as they are: nothing is saved and no time is lost."""
+    """Return the numbers as they are: nothing is saved and no time is lost."""
     return bytes([RAW]) + np.asarray(values, "<f4").tobytes()
 
 
@@ -71,7 +70,7 @@ def _encode(patterns: Patterns, holes: bool, below: int) -> bytes | None:
 
 
 def decode(reader: Reader, count: int) -> Vector:
-    """The next `count` numbers. The caller has claimed them."""
+    """Return the next `count` numbers. The caller has claimed them."""
     return _decode(reader, count, holes=True).view(np.float32)
 
 
@@ -91,7 +90,7 @@ def _decode(reader: Reader, count: int, holes: bool) -> Patterns:
 
 
 def _encode_holes(patterns: Patterns, below: int) -> bytes | None:
-    """Where the numbers are that are not zero, and these numbers."""
+    """Code the places of the numbers that are not zero, and these numbers."""
     present = np.flatnonzero(patterns)
     start = bytes([HOLES]) + varint(len(present)) + positions.encode(len(patterns), present, None).data
     body = _encode(patterns[present], False, below - len(start))
@@ -108,7 +107,7 @@ def _decode_holes(reader: Reader, count: int) -> Patterns:
 
 @compiled
 def _distinct(patterns: Patterns) -> Patterns:
-    """The distinct patterns in the order of their first use; at most 257 of them, then it stops."""
+    """Return the distinct patterns in the order of their first use, at most 257 of them."""
     found = np.zeros(257, np.uint32)
     table = np.full(1024, -1, np.int64)
     count = 0
@@ -148,7 +147,7 @@ def _decode_palette(reader: Reader, count: int) -> Patterns:
 
 
 def _encode_powers(patterns: Patterns, below: int) -> bytes | None:
-    """Numbers without mantissas (powers of two, zeros, infinities): the exponents that occur, each one's, the signs."""
+    """Code numbers without mantissas (powers of two, zeros, infinities) as exponents and signs."""
     exponents = (patterns >> np.uint32(23) & np.uint32(255)).astype(np.uint8)
     exponent_of = np.unique(exponents)
     signs = signs_.write(patterns)
@@ -186,7 +185,7 @@ def _bits(ones: Patterns) -> bytes:
 
 
 HAZARD: Ints = np.array([0] + [tables.STEPS[(b + 1) % 16] << (b + 1) // 16 >> 8 for b in range(1, 256)], np.int64)
-"""The probability of a one that a byte stands for, out of 2**24: 0 is never, 255 always, 239 one half."""
+"""The probability of a one that each byte stands for, out of 2**24: 0 is never, 255 always, 239 one half."""
 
 
 @compiled
@@ -211,7 +210,7 @@ def _quantise_hazards(places: Ints) -> Bytes:
 
 @compiled
 def _zero_weights(hazards: Bytes, exponent_of: Contexts, width: int) -> Ints:
-    """For each exponent, how likely each number of zeros at the end is; what is possible has a weight above zero."""
+    """Return weights for the number of trailing zeros, by exponent; each possible number has a positive weight."""
     out = np.zeros((len(exponent_of), width + 1), np.int64)
     for rank in range(len(exponent_of)):
         left, possible = 1 << 24, True
@@ -229,9 +228,7 @@ def _zero_weights(hazards: Bytes, exponent_of: Contexts, width: int) -> Ints:
 
 @compiled
 def _survey(patterns: Patterns) -> tuple[Contexts, Contexts, Ints, int, int, int]:
-    """The exponents that occur, their ranks, the zeros at the end of their mantissas, and the cheapest way without the
-    signs.
-    """
+    """Return exponents, their ranks, trailing zeros of the mantissas, and the cheapest way without signs."""
     fine, zeros = fields.survey(patterns)
     exponent_of, ranks, many = np.empty(256, np.uint8), np.zeros(256, np.uint8), 0
     for exponent in range(256):
@@ -263,7 +260,7 @@ def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
         return None
     tops, ends, own, words, plain = fields.split(patterns, ranks, extra, bool(coded), signed)
     left = below - len(signs) - plain // 8
-    # what symbols cost is known to a few bytes before they are coded
+    # the cost of symbols is known to a few bytes before they are coded
     body = symbols.encode(tops, _levels(len(exponent_of), extra), left + 16 + len(patterns) // 16384)
     if body is None:
         return None
@@ -280,7 +277,7 @@ def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
 
 @compiled
 def _used(exponent_of: Contexts) -> Bytes:
-    """The exponents that occur as a bitmap, the highest bit of a byte first, in short."""
+    """Return the exponents that occur as a shortened bitmap, the highest bit of a byte first."""
     bits = np.zeros(32, np.uint8)
     for exponent in exponent_of:
         bits[exponent >> 3] |= 128 >> (exponent & 7)
@@ -289,7 +286,7 @@ def _used(exponent_of: Contexts) -> Bytes:
 
 @compiled
 def _encode_ends(ends: Symbols, own: Contexts, zeros: Ints, exponent_of: Contexts, width: int, bits: int) -> Bytes:
-    """How many zeros each mantissa ends in, given the rank of its exponent."""
+    """Encode the number of trailing zeros of each mantissa, given the rank of its exponent."""
     hazards = _quantise_hazards(fields.place_counts(zeros, exponent_of, width))
     freq = rans.frequencies(_zero_weights(hazards, exponent_of, width), bits)
     return tables.with_words(tables.shortened(hazards), rans.push(ends, own, freq, rans.starts(freq), bits))
@@ -319,7 +316,7 @@ def _decode_fields(reader: Reader, count: int) -> Patterns:
 
 
 def _decode_ends(reader: Reader, own: Contexts, exponent_of: Contexts, width: int) -> Symbols:
-    """How many zeros each mantissa ends in, given the rank of its exponent."""
+    """Decode the number of trailing zeros of each mantissa, given the rank of its exponent."""
     hazards = tables.read_bytes(reader, fields.PLACES, "zeros at the end")
     bits = _zero_bits(len(own), exponent_of)
     stream = symbols.read_words(reader, len(own), "zeros at the end")
@@ -338,10 +335,10 @@ def _pull_ends(
 
 
 def _zero_bits(count: int, exponent_of: Contexts) -> int:
-    """Frequencies of zeros at the end are out of 2 to this: there is a table for every exponent."""
+    """Return log2 of the sum of the frequencies of trailing zeros: every exponent has a table."""
     return symbols.table_bits(8 * count, len(exponent_of), 12)
 
 
 def _levels(exponents: int, extra: int) -> Contexts:
-    """The level of a symbol is the rank of its exponent."""
+    """Return the level of each symbol: the rank of its exponent."""
     return np.repeat(np.arange(exponents, dtype=np.uint8), 1 << extra)

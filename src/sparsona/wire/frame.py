@@ -48,10 +48,10 @@ LONGEST_EMPTY = 32
 
 @dataclass(frozen=True)
 class Limit:
-    """What a receiver is ready to hold; checked before anything is allocated.
+    """The memory that a receiver grants; checked before anything is allocated.
 
-    `elements` is the most numbers that all parts of one message may hold once decoded. A sparse part, a mask
-    and a ternary part count with their full length, since their reader will unfold them.
+    `elements` is the largest number of numbers that all parts of one message may hold once decoded. A sparse part, a
+    mask and a ternary part count with their full length, since their reader will unfold them.
     """
 
     elements: int
@@ -59,7 +59,7 @@ class Limit:
 
     @property
     def bytes(self) -> int:
-        """No frame of so many numbers is longer."""
+        """Return a length that no frame of `elements` numbers exceeds."""
         return 16 * self.elements + 1024 * (self.parts + 1)
 
 
@@ -76,7 +76,7 @@ class Frame:
 
     @property
     def data(self) -> bytes:
-        """All bytes in one piece."""
+        """Return all bytes in one piece."""
         return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
 
     def __eq__(self, other: object) -> bool:
@@ -86,17 +86,17 @@ class Frame:
         return hash(self.data)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """Pickled for another process, the pieces may go beside the pickle, without copies."""
+        """Let pickle send the pieces out of band, without copies."""
         if int(protocol) < 5:
             return super().__reduce_ex__(protocol)
         return Frame, (tuple(PickleBuffer(piece) for piece in self.pieces), self.ledger)
 
 
 class EncodeCache:
-    """Bodies that were encoded before: what goes to many clients alike is encoded once, and a few are remembered.
+    """Keep the last encoded bodies: a part that goes to many clients is encoded once.
 
-    A body is known again by the content of its part and of what it was coded against. An array must not change while
-    a cache that has seen it is in use. Make a new cache for every turn.
+    A body is found by the content of its part and of its reference. An array must not change while a cache that has
+    seen it is in use. Make a new cache for every turn.
     """
 
     KEPT = 8
@@ -108,7 +108,7 @@ class EncodeCache:
     def parts(
         self, parts: Mapping[str, Part], layout: Tensors | None, packing: PackingName, known: Mapping[str, Part]
     ) -> _Parts:
-        """All parts of a message, as bytes. The very same parts as last time are known at once."""
+        """Return all parts of a message as bytes. The same objects as last time are recognised at once."""
         asked = (layout, packing, *parts.items(), *((name, known.get(name)) for name in parts))
         if self._last is None or not _all_same(self._last[0], asked):
             found = _encode_parts(self.encode, parts, layout, packing, known)
@@ -118,7 +118,7 @@ class EncodeCache:
     def encode(
         self, part: Part, layout: Tensors | None, packing: PackingName, base: Part | None = None
     ) -> tuple[int, Piece]:
-        """The same as :func:`sparsona.wire.parts.encode`, remembered."""
+        """Encode a part as :func:`sparsona.wire.parts.encode` does, with the cache."""
         if isinstance(part, int | float):
             return parts.encode(part, layout, packing)
         asked = layout, packing, content(part), content(base)
@@ -131,7 +131,7 @@ class EncodeCache:
 
 @dataclass(frozen=True)
 class _Parts:
-    """The parts of a message as bytes; `uses` says whether one of them is coded against a reference."""
+    """The parts of a message as bytes; `uses` is true if one of them is coded against a reference."""
 
     chunks: tuple[bytes | memoryview, ...]
     ledger: Ledger
@@ -139,7 +139,7 @@ class _Parts:
 
 
 def _all_same(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
-    """Whether these are the same objects, pair by pair."""
+    """Return whether these are the same objects, pair by pair."""
     return len(some) == len(others) and all(
         a is b or (isinstance(a, tuple) and isinstance(b, tuple) and _all_same(a, b)) or (type(a) is str and a == b)
         for a, b in zip(some, others, strict=True)
@@ -147,7 +147,7 @@ def _all_same(some: tuple[Any, ...], others: tuple[Any, ...]) -> bool:
 
 
 class DecodeCache:
-    """The parts that were decoded last: what came to many clients alike is decoded once. Nobody can write to them."""
+    """Keep the last decoded parts: a part that many clients get is decoded once. Its arrays are read-only."""
 
     def __init__(self) -> None:
         self._start = b""
@@ -158,7 +158,7 @@ class DecodeCache:
     def get(
         self, start: bytes, body: bytes | memoryview, decode_parts: Callable[[], Mapping[str, Part]]
     ) -> Mapping[str, Part]:
-        """The parts in `body`, which follows `start`: the last ones if these were the same bytes, else decoded."""
+        """Return the parts in `body`, which follows `start`: the last ones if the bytes are the same, else decoded."""
         if body is self._body and start == self._start:
             return self._parts
         digest = xxhash.xxh3_128_digest(body)
@@ -179,7 +179,7 @@ def encode(
     packing: PackingName = "tight",
     reference: Reference | None = None,
 ) -> Frame:
-    """The frame of `message`.
+    """Return the frame of `message`.
 
     `layout` holds the lengths of the model's tensors; if given, the receiver must give the same to
     :func:`decode`. `reference` holds parts that the receiver has; a part is coded against the one of its name there
@@ -222,7 +222,7 @@ def _encode_parts(
 
 
 def _checksum(*data: bytes | memoryview) -> bytes:
-    """What a frame ends with: it tells damage, not malice."""
+    """Return the checksum at the end of a frame. It detects damage, not malice."""
     whole = xxhash.xxh3_64()
     for piece in data:
         whole.update(piece)
@@ -236,12 +236,14 @@ def decode(
     cache: DecodeCache | None = None,
     references: Callable[[bytes], Reference | None] | None = None,
 ) -> Message:
-    """The message in the frame `data`; a :class:`~sparsona.errors.WireError` if it is not one, or exceeds `limit`.
+    """Return the message in the frame `data`.
+
+    Raises :class:`~sparsona.errors.WireError` if `data` is not a frame or exceeds `limit`.
 
     `data` is all bytes in one piece, or the pieces of a :class:`Frame` of this process.
-    `cache` is for a receiver that gets the same parts again and again, always under the same limit and layout.
-    `references` finds what the receiver holds by its fingerprint; where it finds nothing, the frame is refused with a
-    :class:`~sparsona.errors.MissingReference`.
+    `cache` is for a receiver that gets the same parts repeatedly, always under the same limit and layout.
+    `references` maps a fingerprint to the reference that the receiver holds. Where it has none, the frame is refused
+    with a :class:`~sparsona.errors.MissingReference`.
 
     >>> decode(encode(Message(examples=20)).data, Limit(elements=100)).examples()
     20
@@ -278,7 +280,7 @@ def decode(
 
 
 def reference_in(start: bytes) -> bytes | None:
-    """The fingerprint of the reference that a frame of ours is coded against, None where there is none.
+    """Return the fingerprint of the reference that one of our frames is coded against; None if there is none.
 
     `start` is the first piece of the frame, or the whole.
 

@@ -1,12 +1,12 @@
-"""Index sets as gaps under a density, at the entropy bound.
+"""Code index sets as gaps under a density, at the entropy bound.
 
-If each position is in the set with the same chance p, the number of absent positions before the next present one is
-geometric, and coding it so costs H(p)/p bits a position: the entropy bound. The density is known to both sides, since
-the numbers of positions are.
+If each position is in the set with the same probability p, the number of absent positions before the next present one
+is geometric. Coding it as such costs H(p)/p bits per position: the entropy bound. Both sides know the density, since
+they know the number of positions.
 
-A gap is split. The lowest bits are as good as even where p is small, and are written as they are. What is above them is
-a symbol of the rANS coder. Gaps of `top` symbols and more are split again: the symbol `top` says "so many absent ones,
-and on", which costs nothing extra, for a geometric gap has no memory.
+A gap is split. Its lowest bits are nearly uniform where p is small, and are written as they are. The rest is
+a symbol of the rANS coder. Gaps of `top` symbols and more are split again: the symbol `top` stands for that many absent
+positions and for more to come. That costs nothing extra, for a geometric gap has no memory.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ BITS = 12
 """Frequencies are out of 2**12."""
 
 _SYMBOLS = 256
-"""More than a table has: the chance of a symbol is at least 1/64, and the last one stands for 1/16 of all gaps."""
+"""More than a table has: the probability of a symbol is at least 1/64, and the last one stands for 1/16 of all gaps."""
 
 _ONE = 1 << 30
 
 _TWO = 1024
-"""From so many positions on, two states take the symbols in turn, which is faster and takes four bytes more."""
+"""For this many positions and more, two interleaved states are used: faster, at four extra bytes."""
 
 PlainWords = npt.NDArray[np.uint32]
 
 
 @compiled
 def _low(size: int, present: int) -> int:
-    """How many low bits of a gap are plain: as many as leave a symbol a chance of at most 1/32."""
+    """Return the number of low bits of a gap that are plain: they leave a symbol a probability of at most 1/32."""
     low = i64(0)
     while present << (low + 6) <= size:
         low += 1
@@ -51,7 +51,7 @@ def _low(size: int, present: int) -> int:
 
 @compiled
 def _weights(size: int, present: int, low: int) -> tuple[Ints, int]:
-    """How likely each symbol is, out of 2**30, and the symbol of longer gaps."""
+    """Return the weight of each symbol, out of 2**30, and the symbol of longer gaps."""
     out = np.zeros(_SYMBOLS, np.int64)
     absent = ((size - present) << 30) // size
     for _ in range(low):
@@ -68,7 +68,7 @@ def _weights(size: int, present: int, low: int) -> tuple[Ints, int]:
 
 @compiled
 def _models(tensors: Ints, counts: Ints) -> tuple[Ints, Ints, Ints]:
-    """For each tensor: frequencies of symbols, the symbol of longer gaps, and how many bits are plain."""
+    """Return for each tensor the frequencies of symbols, the symbol of longer gaps, and the number of plain bits."""
     weights = np.zeros((len(tensors), _SYMBOLS), np.int64)
     tops, lows = np.zeros(len(tensors), np.int64), np.zeros(len(tensors), np.int64)
     for i in range(len(tensors)):
@@ -80,10 +80,10 @@ def _models(tensors: Ints, counts: Ints) -> tuple[Ints, Ints, Ints]:
 
 @compiled
 def _split(indices: IndexSet, tensors: Ints, counts: Ints, tops: Ints, lows: Ints) -> tuple[Symbols, Ints, PlainWords]:
-    """The symbols, where those of each tensor end, and the plain bits as words, lowest bits first."""
+    """Return the symbols, the end of each tensor's symbols, and the plain bits as words, lowest bits first."""
     total, bits, first, at = len(indices), i64(0), i64(0), 0
     ends = np.zeros(len(tensors), np.int64)
-    for i in range(len(tensors)):  # one symbol a position, and one for each time that a gap is split
+    for i in range(len(tensors)):  # one symbol per position, and one for each time that a gap is split
         if 0 < counts[i] < tensors[i]:
             total += (indices[at + counts[i] - 1] - first) // (tops[i] << lows[i])
             bits += counts[i] * lows[i]
@@ -118,7 +118,7 @@ def _lanes(positions: int) -> int:
 
 @compiled
 def _push(symbols: Symbols, ends: Ints, freq: Ints, lanes: int) -> Words:
-    """The symbols as words: the states, then what the decoder wants in its order."""
+    """Return the symbols as words: the states, then the words in the order of the decoder."""
     n = len(symbols)
     words, start, inverse = np.empty(n + 5, np.uint16), rans.starts(freq), rans.inverses(freq, BITS)
     states, at, i = np.full(lanes, rans.FLOOR, np.uint64), i64(n + 5), n - 1
@@ -139,7 +139,7 @@ def _push(symbols: Symbols, ends: Ints, freq: Ints, lanes: int) -> Words:
 def _pull(
     words: Words, plain: PlainWords, tensors: Ints, counts: Ints, freq: Ints, tops: Ints, lows: Ints, out: IndexSet
 ) -> int:
-    """The positions into `out`; 0 if all is well, 1 if a position is beyond its tensor, 2 if words are left over."""
+    """Write the positions into `out`; return 0, 1 if a position is beyond its tensor, or 2 if words are left over."""
     start, slot, lanes = rans.starts(freq), rans.slots(freq, BITS), _lanes(len(out))
     states = np.zeros(lanes, np.uint64)
     if len(words) < 2 * lanes:
@@ -186,7 +186,7 @@ def _pull(
 
 @dataclass(frozen=True, eq=False)
 class _Model:
-    """What follows from how many positions each tensor has: see :func:`_models`. Nobody writes to it."""
+    """The result of :func:`_models` for the number of positions in each tensor. It is shared, so never written to."""
 
     tensors: Ints
     counts: Ints
@@ -198,14 +198,14 @@ class _Model:
 
 @lru_cache(maxsize=64)
 def _model(tensors: tuple[int, ...], counts: tuple[int, ...]) -> _Model:
-    """Methods that keep a share of each tensor send as many positions again and again."""
+    """Cache the model: methods that keep a share of each tensor send the same counts repeatedly."""
     sizes, present = np.array(tensors, np.int64), np.array(counts, np.int64)
     freq, tops, lows = _models(sizes, present)
     return _Model(sizes, present, freq, tops, lows, (int((present * lows)[present < sizes].sum()) + 7) // 8)
 
 
 def encode(indices: IndexSet, tensors: Sequence[int], counts: Sequence[int]) -> bytes:
-    """`indices` in consecutive ranges of lengths `tensors`, of which they hold `counts`; each has its own density."""
+    """Encode `indices` in consecutive ranges of lengths `tensors`, which hold `counts` of them; each has a density."""
     model = _model(tuple(tensors), tuple(counts))
     words, plain = _encode(indices, model.tensors, model.counts, model.freq, model.tops, model.lows)
     rest = plain.astype("<u4", copy=False).tobytes()[: model.plain_bytes]
@@ -221,7 +221,7 @@ def _encode(
 
 
 def decode(reader: Reader, tensors: Sequence[int], counts: Sequence[int]) -> IndexSet:
-    """The positions again; `counts` are within `tensors`."""
+    """Return the positions again; `counts` are within `tensors`."""
     model = _model(tuple(tensors), tuple(counts))
     length = reader.varint("the length of coded positions", most=reader.remaining // 2)
     words = reader.array("<u2", length, "coded positions").astype(np.uint16)

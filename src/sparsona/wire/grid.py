@@ -1,10 +1,10 @@
 """Kernels that code a mask bit by bit, each under a probability learnt from its neighbourhood.
 
-The places where a trained network changes most are far from random: a unit that was not active changes none
-of its weights, a weight matrix changes in the columns of the inputs that were, and units that learn alike change
-in like places. So a bit's probability depends on how dense the mask was lately, on how dense its column was in
-the rows above, and on the bit in that one of the last 64 rows which has been most alike so far. Blocks of 32
-zeros cost one decision, which also makes it fast.
+The places where a trained network changes most are far from random. A unit that was not active changes none
+of its weights; a weight matrix changes in the columns of the active inputs; units that learn similarly change
+in similar places. So a bit's probability depends on the recent density of the mask, on the density of its column in
+the rows above, and on the bit in the most similar of the last 64 rows. Blocks of 32 zeros cost one decision, which
+also makes the coder fast.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ Scores = npt.NDArray[np.int32]
 
 _BLOCK = 32
 _ROWS = 64
-"""How many rows are remembered."""
+"""The number of rows that are remembered."""
 
 _ONE = 1 << 12
 """Densities are out of 2**12."""
 
 _LEVEL = np.array([min(15, max(0, ((d + 16) ** 2).bit_length() - 9)) for d in range(_ONE + 1)], np.uint8)
-"""A density in 16 steps of half an octave."""
+"""The level of a density, in 16 steps of half an octave."""
 
 
 @compiled
 def _most_alike(rows: Words, scores: Scores, word: int) -> int:
-    """The row that differs least, of late: `rows` hold their bits where `word` holds the present row's."""
+    """Return the row that has differed least lately: `rows` hold their bits where `word` holds the present row's."""
     for i in range(_ROWS):
         differ = rows[i] ^ u32(word)
         differ -= differ >> u32(1) & u32(0x55555555)
@@ -53,18 +53,19 @@ def _most_alike(rows: Words, scores: Scores, word: int) -> int:
 
 
 def _runner(reading: bool) -> Callable[[Bytes, IndexSet, Ints, Ints, Bytes, int], int]:
-    """The model of a mask, compiled for writing or for reading."""
+    """Return the model of a mask, compiled for writing or for reading."""
 
     @compiled
     def run(mask: Bytes, places: IndexSet, ends: Ints, widths: Ints, buffer: Bytes, room: int) -> int:
-        """Write `mask` into the buffer; the bytes written, or -1 if `room` does not suffice. Or read positions from
-        the buffer into `places`, as many as it has room for; how many there are.
+        """Write `mask` into the buffer and return the bytes written, or -1 if `room` does not suffice.
+
+        Or read positions from the buffer into `places`, as many as fit, and return their number.
         """
         flags, bits = np.full(4096, FRESH, np.int64), np.full(1024, FRESH, np.int64)
         state, at = begin(buffer, reading)
         span, i, found = i64(SPAN), i64(0), i64(0)
         for tensor in range(len(ends)):
-            # without rows to see, the tensor is one row, and all of it one column
+            # without visible rows the tensor is one row, and all of it one column
             rowed = widths[tensor] > 1
             width = i64(widths[tensor]) if rowed else i64(ends[tensor]) - i
             step = 1 if rowed else 0
@@ -132,9 +133,9 @@ _write, _read = _runner(False), _runner(True)
 
 @compiled
 def write(mask: Bytes, ends: Ints, widths: Ints, room: int) -> Bytes:
-    """The code of `mask` (zeros and ones), whose tensors end at `ends` and have rows of `widths`, 1 if unknown.
+    """Return the code of `mask` (zeros and ones), whose tensors end at `ends` and have rows of `widths`, 1 if unknown.
 
-    Comes back empty if it needs `room` bytes or more.
+    It is empty if it needs `room` bytes or more.
     """
     buffer = np.zeros(room + 128, np.uint8)  # a block takes 33 decisions of at most two bytes
     length = _write(mask, np.zeros(0, np.int64), ends, widths, buffer, i64(room))
@@ -143,7 +144,7 @@ def write(mask: Bytes, ends: Ints, widths: Ints, room: int) -> Bytes:
 
 @compiled
 def read(data: Bytes, ends: Ints, widths: Ints, most: int) -> IndexSet:
-    """Where the mask that :func:`write` was given has ones, `most` + 1 of them at the most. Any bytes give some."""
+    """Return the places of the ones of a written mask, at most `most` + 1. Any bytes give some."""
     places = np.empty(most + 1, np.int64)
     found = _read(np.zeros(0, np.uint8), places, ends, widths, data.copy(), i64(0))  # a frame is read-only
     return places[:found]

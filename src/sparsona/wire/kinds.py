@@ -21,7 +21,7 @@ from sparsona.wire.buffers import Piece, Reader, unzigzag, varint, zigzag
 from sparsona.wire.ledger import Ledger
 
 MOST_TENSORS = 64
-"""The most tensors of a part if there is no layout. If there is one, a part has no more tensors than the layout."""
+"""The largest number of tensors of a part without a layout. With a layout, a part has no more tensors than it."""
 
 Tensors = tuple[int, ...]
 PackingName = Literal["tight", "plain"]
@@ -29,7 +29,7 @@ PackingName = Literal["tight", "plain"]
 
 @dataclass(frozen=True)
 class Packing:
-    """How hard the sender tries. The receiver need not know: a frame says how each piece of it is coded."""
+    """The coders that a sender uses. The receiver need not know: a frame says how each piece of it is coded."""
 
     numbers: Callable[[Numbers], numbers.Chunks]
     floats: Callable[[Vector], bytes]
@@ -44,9 +44,9 @@ PACKINGS: Mapping[PackingName, Packing] = {
 
 @dataclass(frozen=True)
 class Against:
-    """How a part is coded against one of its kind that the receiver holds: None where that does not pay.
+    """The coder of a part against one of its kind that the receiver holds; None where that does not pay.
 
-    `plain` is the length of a part without any coding. The decoder claims what it is about to hold.
+    `plain` returns the length of a part without any coding. The decoder claims the memory of its result.
     """
 
     encode: Callable[[Any, Any, Tensors | None], Piece | None]
@@ -56,7 +56,7 @@ class Against:
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of part. `holds` finds it: a class, the type of an array, or "single" for a float of 32 bits."""
+    """One kind of part. `holds` identifies it: a class, the type of an array, or "single" for a float of 32 bits."""
 
     holds: type | np.dtype[Any] | Literal["single"]
     encode: Callable[[Any, Tensors | None, Packing], Piece]
@@ -65,7 +65,7 @@ class Kind:
 
 
 def number_of(part: Part) -> int:
-    """The number of the kind of `part`, as a frame names it."""
+    """Return the number of the kind of `part`, as a frame names it."""
     if isinstance(part, np.ndarray):
         return _NUMBERS[part.dtype]
     if isinstance(part, float):
@@ -74,7 +74,7 @@ def number_of(part: Part) -> int:
 
 
 def tensors_of(size: int, layout: Tensors | None) -> Tensors | None:
-    """The layout, if it is one of vectors of `size`."""
+    """Return the layout if its lengths add up to `size`, else None."""
     return layout if layout is not None and sum(layout) == size else None
 
 
@@ -90,7 +90,7 @@ def _decode_integer(reader: Reader, layout: Tensors | None) -> int:
 
 
 def _is_single(number: float) -> bool:
-    """Whether float32 holds the number to the bit, the payload of a NaN included."""
+    """Return whether float32 holds the number to the bit, the payload of a NaN included."""
     try:
         single = struct.pack("<f", number)
     except OverflowError:
@@ -203,7 +203,7 @@ def _decode_levels(reader: Reader, layout: Tensors | None) -> Levels:
 
 
 def _encode_sizes(sizes: Tensors, layout: Tensors | None) -> Piece:
-    """A zero and the layout's fingerprint if both sides know them; else one more than how many, and each."""
+    """Write a zero and the layout's fingerprint if both sides know the sizes; else their number + 1, and each."""
     if sizes == layout:
         return Piece.header(b"\0" + positions.fingerprint(sizes))
     most = _most_tensors(layout)

@@ -1,4 +1,4 @@
-"""Where the bytes of a frame went."""
+"""Count the bytes of a frame by their use."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 class Ledger:
     """Bytes by kind. They add up to the length of the frame, so sums over frames are sums of what travelled.
 
-    `bound` is the entropy bound of the positions, in bytes: what no coder that knows only how many
-    positions there are (in the vector, or in each tensor, whichever is smaller) can beat on average.
+    `bound` is the entropy bound of the positions, in bytes: the average length of the best coder that knows only the
+    number of positions (in the vector, or in each tensor, whichever is smaller).
 
-    `against` is how many of the bytes belong to parts that were coded against a reference, and `against_plain` what
-    these parts take in plain packing: 4 bytes a float32, a bitmap or a list of positions.
+    `against` counts the bytes of parts that were coded against a reference, and `against_plain` the bytes that
+    these parts take in plain packing: 4 bytes per float32, a bitmap or a list of positions.
 
     >>> (Ledger(header=20, values=400) + Ledger(header=20, positions=59, bound=58.6)).total
     499
@@ -29,12 +29,12 @@ class Ledger:
 
     @property
     def total(self) -> int:
-        """The length of the frames."""
+        """Return the length of the frames."""
         return self.header + self.positions + self.values
 
     @classmethod
     def sum(cls, ledgers: Iterable[Ledger], header: int = 0) -> Ledger:
-        """The sum of many, and so many bytes of header: quicker than one by one.
+        """Return the sum of many ledgers plus `header` bytes of header: faster than one by one.
 
         >>> Ledger.sum([Ledger(header=1), Ledger(values=4), Ledger(header=2)])
         Ledger(header=3, positions=0, values=4, bound=0.0, against=0, against_plain=0)

@@ -1,11 +1,14 @@
-"""Vectors of few levels in long runs, as the clustered updates of pFedNet are: levels, and runs in Elias
-gamma.
+"""Code vectors of few levels in long runs, such as the clustered updates of pFedNet.
 
-For each tensor that is not empty: a bit that is 1 if it is not written so (it follows as plain floats); how
-many runs and how many levels, in gamma; the levels in 32 bits each, ascending; the first run's level in
-ceil(log2 levels) bits; then the length of each run in gamma but for the last one, which is what remains,
-and before each run but the first its level as seen from the last one's, in ceil(log2(levels - 1)) bits,
-since neighbours differ. Runs are runs of bit patterns: -0.0 is not 0.0.
+Each tensor that is not empty starts with one bit: 1 if it follows as plain floats. Else its runs are written:
+
+- the number of runs and the number of levels, in Elias gamma;
+- the levels, ascending, in 32 bits each;
+- the first run's level, in ceil(log2 levels) bits;
+- for each other run its level relative to the last one's, in ceil(log2(levels - 1)) bits, since neighbours differ;
+- the length of each run but the last, in gamma. The last run takes what remains.
+
+Runs are runs of bit patterns: -0.0 is not 0.0.
 """
 
 from __future__ import annotations
@@ -27,11 +30,11 @@ RUNS, FLOATS = 0, 1
 
 
 def runs(values: Vector) -> tuple[Ints, Patterns, Ints]:
-    """Lengths of the runs, the levels in ascending order (as bit patterns), and which level each run has."""
+    """Return the lengths of the runs, the levels in ascending order (as bit patterns), and the level of each run."""
     patterns = np.ascontiguousarray(values).view(np.uint32)
     starts = np.flatnonzero(np.concatenate(([True], patterns[1:] != patterns[:-1])))
     lengths = np.diff(starts, append=len(patterns))
-    # negative numbers descend as patterns: turned over, patterns sort as numbers do
+    # negative numbers descend as patterns: inverted, patterns sort as numbers do
     order = _turn(patterns[starts])
     levels, which = np.unique(order, return_inverse=True)
     return lengths, _turn_back(levels), which.astype(np.int64)
@@ -46,7 +49,7 @@ def _turn_back(order: Patterns) -> Patterns:
 
 
 def bits(values: Vector) -> int:
-    """What the runs of one tensor take, in bits, without the flag: the measure of the papers.
+    """Return the bits that the runs of one tensor take, without the flag: the measure of the papers.
 
     >>> bits(np.full(1000, 0.5, np.float32))  # one run, one level: two bits of gamma and the level
     34
@@ -59,7 +62,7 @@ def bits(values: Vector) -> int:
 
 @compiled
 def gamma_bits(numbers: Ints) -> int:
-    """How many bits Elias gamma takes: 2 floor(log2 n) + 1 for each n >= 1."""
+    """Return the bits that Elias gamma takes: 2 floor(log2 n) + 1 for each n >= 1."""
     total = 0
     for number in numbers:
         total += 1
@@ -70,12 +73,12 @@ def gamma_bits(numbers: Ints) -> int:
 
 
 def _width(choices: int) -> int:
-    """ceil(log2 choices)."""
+    """Return ceil(log2 choices)."""
     return max(0, choices - 1).bit_length()
 
 
 def encode(sizes: Sequence[int], values: Vector, floats: Callable[[Vector], bytes]) -> bytes:
-    """`values` in tensors of `sizes`, which the receiver learns elsewhere; `floats` writes those without runs."""
+    """Encode `values` in tensors of `sizes`, which the receiver knows; `floats` writes the tensors without runs."""
     stream: list[npt.NDArray[np.uint8]] = []
     plain: list[Vector] = []
     for tensor in np.split(values, np.cumsum(sizes)[:-1]) if len(sizes) else []:
@@ -93,13 +96,13 @@ def encode(sizes: Sequence[int], values: Vector, floats: Callable[[Vector], byte
 
 
 def decode(reader: Reader, sizes: Sequence[int]) -> Vector:
-    """The next vector in tensors of `sizes`. The caller has claimed it."""
+    """Return the next vector in tensors of `sizes`. The caller has claimed it."""
     way = reader.byte("the coding of levels")
     if way == FLOATS:
         return floats.decode(reader, sum(sizes))
     if way != RUNS:
         raise WireError(f"levels are coded in way {way}, which does not exist")
-    most = min(reader.remaining, 4 * sum(sizes) + 1)  # whoever needs more writes floats
+    most = min(reader.remaining, 4 * sum(sizes) + 1)  # an honest sender writes floats before it needs more
     body = reader.array("u1", reader.varint("the length of runs", most=most), "runs")
     stream = np.unpackbits(body)
     out = np.zeros(sum(sizes), np.uint32)
@@ -176,9 +179,7 @@ def _get(bits: Bytes, at: int, count: int) -> int:
 
 @compiled
 def _read_gamma(bits: Bytes, at: int, count: int) -> tuple[Ints, int]:
-    """`count` numbers from bit `at` on, and the bit after them; -1 if the bits run out or a number exceeds 62
-    bits.
-    """
+    """Return `count` numbers from bit `at` on, and the next bit; -1 if bits run out or a number exceeds 62 bits."""
     out = np.zeros(count, np.int64)
     for i in range(count):
         log = 0
@@ -195,7 +196,7 @@ def _read_gamma(bits: Bytes, at: int, count: int) -> tuple[Ints, int]:
 
 @compiled
 def _read(bits: Bytes, at: int, out: Patterns) -> int:
-    """One tensor from bit `at` on; the bit after it, or -1 if it cannot be."""
+    """Read one tensor from bit `at` on; return the bit after it, or -1 if the bits are damaged."""
     head, at = _read_gamma(bits, at, 2)
     if at < 0:
         return -1

@@ -1,9 +1,9 @@
-"""Vectors of numbers: float32 through :mod:`sparsona.wire.floats`, the others as planes of bytes.
+"""Code vectors of numbers: float32 by :mod:`sparsona.wire.floats`, the others as planes of bytes.
 
-An integer is first folded so that small numbers of either sign are small (0, -1, 1, -2 become 0, 1, 2, 3);
-then the highest bytes of all numbers, the next ones and so on each form a plane. Planes above the largest
-number are left out; a plane is entropy-coded where that is smaller. A float16 has two planes, the upper one
-being sign, exponent and two mantissa bits.
+An integer is first folded so that small numbers of either sign are small (0, -1, 1, -2 become 0, 1, 2, 3).
+Then the highest bytes of all numbers form a plane, the next ones another, and so on. Planes above the largest
+number are left out; a plane is entropy-coded where that is smaller. A float16 has two planes. The upper one is
+sign, exponent and two mantissa bits.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ Chunks: TypeAlias = tuple[bytes | memoryview, ...]
 
 
 def plain(values: Numbers) -> Chunks:
-    """The numbers as they are, apart from leading bytes that none of them needs. A long vector is not copied."""
+    """Return the numbers as they are, without leading bytes that none of them needs. A long vector is not copied."""
     if values.dtype == np.float32:
         return bytes([floats.RAW]), np.ascontiguousarray(values, "<f4").view(np.uint8).data
     return (_encode(values, _raw_plane),)
 
 
 def tight(values: Numbers) -> Chunks:
-    """The numbers in as few bytes as we know."""
+    """Return the numbers in the fewest bytes that this coder can reach."""
     return (encode(values),)
 
 
 def encode(values: Numbers) -> bytes:
-    """Numbers of any type as bytes."""
+    """Return numbers of any type as bytes."""
     return floats.encode(values) if values.dtype == np.float32 else _encode(values, _encode_plane)
 
 
@@ -58,7 +58,7 @@ def _encode(values: Numbers, plane: Callable[[Bytes], bytes]) -> bytes:
 
 
 def decode(reader: Reader, name: str, count: int) -> Numbers:
-    """The next `count` numbers of the type called `name`. The caller has claimed them."""
+    """Return the next `count` numbers of the type called `name`. The caller has claimed them."""
     if name == "float32":
         return floats.decode(reader, count)
     dtype = np.dtype(name)

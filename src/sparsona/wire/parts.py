@@ -1,4 +1,4 @@
-"""A part as its kind's number and its body, and back: by itself, or against a part that the receiver has."""
+"""Code a part as its kind's number and its body, by itself or against a part that the receiver has."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ AGAINST = 64
 """Added to the kind of a part that is coded against the part of the same name in the reference."""
 
 NAMING = FINGERPRINT
-"""What a frame pays for naming its reference, in bytes: a part is coded against it if that saves more."""
+"""The bytes that a frame pays to name its reference: a part is coded against it if that saves more."""
 
 
 def encode(
     part: Part, layout: Tensors | None, packing: PackingName = "tight", base: Part | None = None
 ) -> tuple[int, Piece]:
-    """The kind of `part` and its body: against `base`, which the receiver has, if that is shorter."""
+    """Return the kind of `part` and its body: against `base`, which the receiver has, if that is shorter."""
     number = number_of(part)
     body = None if base is None or packing == "plain" else _encode_against(number, part, base, layout)
     if body is not None:
@@ -43,7 +43,7 @@ def _encode_against(number: int, part: Part, base: Part, layout: Tensors | None)
 
 
 def decode(kind: int, reader: Reader, layout: Tensors | None, base: Part | None = None) -> Part:
-    """The part of `kind` that the reader stands before; `base` is the part of its name in the reference."""
+    """Return the part of `kind` that comes next; `base` is the part of its name in the reference."""
     if kind in KINDS:
         return KINDS[kind].decode(reader, layout)
     way = KINDS[kind - AGAINST].against if kind - AGAINST in KINDS else None

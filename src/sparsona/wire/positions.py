@@ -1,9 +1,9 @@
-"""Index sets: five ways to write one, and the shortest is taken.
+"""Code index sets in the shortest of five ways.
 
-`bitmap` and `list` are what everyone has. `gaps` codes under one density for the vector, `tensor gaps`
+`bitmap` and `list` are the usual ones. `gaps` codes under one density for the vector, `tensor gaps`
 under a density for each tensor, both at their entropy. `grid` learns the pattern of the mask and wins on
-real updates. Sets of more than half of the positions are written as what is absent, where that matters. An
-empty set and a full one take no byte.
+real updates. A set of more than half of the positions is written as the absent positions, where that is shorter.
+An empty set and a full one take no byte.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ABSENT = 16
 _LAYOUT = 32
 
 MOST = 2**31 - 1
-"""The longest vector of which positions can travel."""
+"""The longest vector whose positions can be sent."""
 
 _ALWAYS = 65536
 """Masks up to this length are always tried as a grid; longer ones only if a sample shows structure."""
@@ -36,9 +36,7 @@ _ALWAYS = 65536
 
 @lru_cache(maxsize=1024)
 def bound(size: int, counts: tuple[int, ...], tensors: tuple[int, ...]) -> float:
-    """The entropy bound in bytes: log2 of how many sets there are with so many positions, in all or in each
-    tensor.
-    """
+    """Return the entropy bound in bytes: log2 of the number of sets with these counts, in all or in each tensor."""
 
     def bits(n: int, k: int) -> float:
         return (math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)) / math.log(2)
@@ -47,7 +45,7 @@ def bound(size: int, counts: tuple[int, ...], tensors: tuple[int, ...]) -> float
 
 
 def plain(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> Piece:
-    """The same as :func:`encode`, as a bitmap or a list: longer, and faster to write and to read."""
+    """Encode as a bitmap or a list: longer than :func:`encode`, and faster to write and to read."""
     _check(size)
     if len(indices) in (0, size):
         return Piece.positions(b"", 0.0)
@@ -55,7 +53,7 @@ def plain(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> Piece:
 
 
 def encode(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> Piece:
-    """The set `indices` of 0 .. size - 1. The receiver learns `size` and how many there are elsewhere.
+    """Encode the set `indices` of 0 .. size - 1. The receiver knows `size` and the number of indices.
 
     `tensors` are the lengths of the tensors that make up `size`, if both sides know them.
     """
@@ -67,7 +65,7 @@ def encode(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> Piece
     mask = np.zeros(size, np.uint8)
     mask[indices] = 1
     widths, structured = rows.survey(mask, indices, known, counts)
-    # what gaps cost is known beforehand to a few bytes: only the better of the two is coded, and only if it may win
+    # the cost of gaps is known beforehand to a few bytes: only the better of the two is coded, if it may win
     head = _tensor_head(known, counts)
     whole, split = _gap_bits((size,), (len(indices),)), _gap_bits(known, counts) + 8 * len(head)
     best, room = b"", 1 + (_plain_bits(size, len(indices)) + 7) // 8
@@ -91,7 +89,7 @@ def _check(size: int) -> None:
 
 
 def by_tensor(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """How many positions are in each tensor, and the tensors' lengths."""
+    """Return the number of positions in each tensor, and the tensors' lengths."""
     if tensors is None:
         return (len(indices),), (size,)
     known = tuple(tensors)
@@ -101,13 +99,14 @@ def by_tensor(size: int, indices: IndexSet, tensors: Sequence[int] | None) -> tu
 
 @lru_cache(maxsize=64)
 def _ends(tensors: tuple[int, ...]) -> rans.Ints:
-    """Where each tensor ends."""
+    """Return the end of each tensor."""
     return np.cumsum(tensors)
 
 
 def decode(reader: Reader, size: int, count: int, tensors: Sequence[int] | None) -> IndexSet:
-    """The next set of `count` out of `size` positions; sorted and distinct, or a WireError. The caller has
-    claimed `size`.
+    """Return the next set of `count` out of `size` positions, sorted and distinct.
+
+    Raises `WireError` if the bytes cannot be such a set. The caller has claimed `size`.
     """
     if size > MOST:
         raise WireError(f"positions in a vector of {size} entries cannot be; at most {MOST} are possible")
@@ -136,25 +135,25 @@ def decode(reader: Reader, size: int, count: int, tensors: Sequence[int] | None)
 
 @lru_cache(maxsize=64)
 def fingerprint(tensors: tuple[int, ...]) -> bytes:
-    """Two bytes by which the receiver sees that it knows the same tensors."""
+    """Return two bytes that show whether both sides know the same tensors."""
     return (zlib.crc32(np.array(tensors, "<i8").tobytes()) & 0xFFFF).to_bytes(2, "little")
 
 
 def checked(reader: Reader, tensors: Sequence[int] | None) -> tuple[int, ...]:
-    """The tensors that positions are coded for: the receiver's own, if the fingerprint agrees."""
-    told = bytes(reader.take(2, "the fingerprint of a layout"))
-    if tensors is None or fingerprint(tuple(tensors)) != told:
+    """Return the receiver's own tensors if they fit the fingerprint that comes next."""
+    found = bytes(reader.take(2, "the fingerprint of a layout"))
+    if tensors is None or fingerprint(tuple(tensors)) != found:
         raise WireError("positions are coded for a layout that the receiver does not have")
     return tuple(tensors)
 
 
 def plain_size(size: int, count: int) -> int:
-    """How many bytes :func:`plain` takes."""
+    """Return the number of bytes that :func:`plain` takes."""
     return 1 + (_plain_bits(size, count) + 7) // 8 if 0 < count < size else 0
 
 
 def _plain_bits(size: int, count: int) -> int:
-    """As a bitmap, or as a list of the present or absent positions, each with as many bits as the largest needs."""
+    """Return the bits of the shorter of two: a bitmap, and a list of the present or absent positions."""
     return min(size, min(count, size - count) * (size - 1).bit_length())
 
 
@@ -190,7 +189,7 @@ def _decode_list(reader: Reader, size: int, count: int, absent: bool) -> IndexSe
 
 
 def _others(size: int, indices: IndexSet) -> IndexSet:
-    """The positions that are not in a set."""
+    """Return the positions that are not in a set."""
     mask = np.ones(size, np.bool_)
     mask[indices] = False
     return np.flatnonzero(mask)
@@ -215,8 +214,8 @@ def _tensor_counts(reader: Reader, tensors: Sequence[int], count: int) -> list[i
 
 
 def _encode_grid(mask: Bytes, tensors: tuple[int, ...], widths: list[int], shared: bool, below: int) -> bytes | None:
-    told = b"".join(varint(w) for w, n in zip(widths, tensors, strict=True) if n >= rows.SMALLEST)
-    start = bytes([GRID | _LAYOUT]) + fingerprint(tensors) + told if shared else bytes([GRID]) + told
+    rows_of = b"".join(varint(w) for w, n in zip(widths, tensors, strict=True) if n >= rows.SMALLEST)
+    start = bytes([GRID | _LAYOUT]) + fingerprint(tensors) + rows_of if shared else bytes([GRID]) + rows_of
     body = grid.write(mask, _ends(tensors), np.array(widths, np.int64), max(0, below - len(start)))
     out = start + varint(len(body)) + body.tobytes()
     return out if len(body) and len(out) < below else None

@@ -1,7 +1,6 @@
-"""Kernels of the range asymmetric numeral system (Duda 2013): symbols at their entropy, a few nanoseconds
-each.
+"""Kernels of the range asymmetric numeral system (Duda 2013): symbols at their entropy, in nanoseconds.
 
-Two states of 32 bits take the symbols in turn and share one stream of 16-bit words. A symbol's probability
+Two states of 32 bits alternate and share one stream of 16-bit words. A symbol's probability
 is its frequency out of 2**bits, under the table of its context. Frequencies are integers that the frame
 carries or that follow from integers in it, so encoder and decoder agree on every machine.
 """
@@ -27,9 +26,9 @@ FLOOR = 1 << 16
 
 @compiled
 def frequencies(weights: Ints, bits: int) -> Ints:
-    """Rows of `weights` scaled to sum to 2**bits: a positive weight stays positive, zero stays zero.
+    """Return the rows of `weights` scaled to sum to 2**bits: a positive weight stays positive, zero stays zero.
 
-    A row without weight, or with more positive weights than 2**bits, comes out as zeros.
+    A row without weight, or with more positive weights than 2**bits, becomes zeros.
     """
     rows, columns = weights.shape
     out = np.zeros((rows, columns), np.int64)
@@ -47,7 +46,7 @@ def frequencies(weights: Ints, bits: int) -> Ints:
             if weights[row, i] > 0:
                 out[row, i] = max(1, (weights[row, i] << bits) // total)
                 left -= out[row, i]
-        if left < 0:  # too many were raised to one: take it back from the others, in proportion
+        if left < 0:  # too many were raised to one: take the excess from the others, in proportion
             spare, short = (1 << bits) - left - used, -left
             for i in range(columns):
                 if out[row, i] > 1:
@@ -64,7 +63,7 @@ def frequencies(weights: Ints, bits: int) -> Ints:
 
 @compiled
 def starts(freq: Ints) -> Ints:
-    """Where each symbol's interval starts."""
+    """Return the start of each symbol's interval."""
     out = np.zeros(freq.shape, np.int64)
     for row in range(freq.shape[0]):
         total = 0
@@ -76,7 +75,7 @@ def starts(freq: Ints) -> Ints:
 
 @compiled
 def slots(freq: Ints, bits: int) -> Symbols:
-    """The symbol of every slot 0 .. 2**bits - 1, for each context."""
+    """Return the symbol of every slot 0 .. 2**bits - 1, for each context."""
     out = np.zeros((freq.shape[0], 1 << bits), np.uint16)
     for row in range(freq.shape[0]):
         at = 0
@@ -89,7 +88,7 @@ def slots(freq: Ints, bits: int) -> Symbols:
 
 @compiled
 def inverses(freq: Ints, bits: int) -> Inverses:
-    """Factors to divide by: state * factor >> (32 + bits) is state // frequency, for all states that are divided."""
+    """Return factors to divide by: state * factor >> (32 + bits) is state // frequency, for all states that occur."""
     out = np.zeros(freq.shape, np.uint64)
     for row in range(freq.shape[0]):
         for i in range(freq.shape[1]):
@@ -102,9 +101,9 @@ def inverses(freq: Ints, bits: int) -> Inverses:
 def put(
     state: int, row: int, symbol: int, freq: Ints, start: Ints, inverse: Inverses, bits: int, words: Words, at: int
 ) -> tuple[int, int]:
-    """The state with one more symbol in it, and where the words now begin.
+    """Return the state with one more symbol in it, and the place where the words now begin.
 
-    A word is written whether the state is full or not, and kept if it is: guessing would take longer.
+    A word is written whether the state is full or not, and kept if it is: a branch would take longer.
     """
     f = u64(freq[row, symbol])
     words[u64(at - 1)] = state & u64(0xFFFF)
@@ -116,7 +115,7 @@ def put(
 
 @compiled
 def push(symbols: Symbols, contexts: Contexts, freq: Ints, start: Ints, bits: int) -> Words:
-    """Encode: the two states (low word first), then the words in the order in which the decoder wants them."""
+    """Encode: return the two states (low word first), then the words in the order of the decoder."""
     n = len(symbols)
     words, inverse = np.empty(n + 5, np.uint16), inverses(freq, bits)
     at, even, odd = i64(n + 5), u64(FLOOR), u64(FLOOR)
@@ -135,7 +134,7 @@ def push(symbols: Symbols, contexts: Contexts, freq: Ints, start: Ints, bits: in
 
 @compiled
 def _begin(words: Words, n: int) -> tuple[Words, int, int, bool]:
-    """The words with room behind them, so that `n` symbols cannot read past the end; the two states; if all is well."""
+    """Return padded words, so that `n` symbols cannot read past the end; the two states; and whether all is well."""
     room = np.zeros(n + 5, np.uint16)
     if not 4 <= len(words) <= n + 4:
         return room, u64(0), u64(0), False
@@ -149,7 +148,7 @@ def _begin(words: Words, n: int) -> tuple[Words, int, int, bool]:
 def take(
     state: int, row: int, freq: Ints, start: Ints, slot: Symbols, bits: int, words: Words, at: int
 ) -> tuple[int, int, int, int]:
-    """One symbol, the state without it, where the reading stands, and the symbol's frequency: 0 if it has none."""
+    """Take one symbol: return it, the state, the place of the next word, and the symbol's frequency (0 if invalid)."""
     low = state & u64((1 << bits) - 1)
     symbol = slot[row, low]
     f = u64(freq[row, symbol])
@@ -161,7 +160,7 @@ def take(
 
 @compiled
 def pull(words: Words, contexts: Contexts, freq: Ints, start: Ints, slot: Symbols, bits: int) -> tuple[Symbols, bool]:
-    """Decode one symbol for each context; False if the words cannot come from :func:`push`."""
+    """Decode one symbol per context; return False if :func:`push` cannot have made the words."""
     n = len(contexts)
     out = np.zeros(n, np.uint16)
     room, even, odd, fine = _begin(words, n)
@@ -181,13 +180,13 @@ def pull(words: Words, contexts: Contexts, freq: Ints, start: Ints, slot: Symbol
 
 @compiled
 def fade(mean: int, level: int) -> int:
-    """The mean of the levels so far, in sixteenths, of which the last counts half."""
+    """Return the fading mean of levels, in sixteenths; the last level counts half."""
     return mean + (((level << 4) - mean) >> 1)
 
 
 @compiled
 def by_mean(cuts: Contexts) -> Contexts:
-    """The context of a mean level: how many of `cuts` lie at or below it."""
+    """Return the context of each mean level: the number of `cuts` at or below it."""
     out = np.zeros(256, np.uint8)
     for mean in range(256):
         for cut in cuts:
@@ -197,7 +196,7 @@ def by_mean(cuts: Contexts) -> Contexts:
 
 @compiled
 def means(symbols: Symbols, levels: Contexts) -> tuple[Contexts, Ints]:
-    """The fading mean of the levels before each symbol, and how often each mean occurs."""
+    """Return the fading mean of the levels before each symbol, and the number of times that each mean occurs."""
     out, counts = np.empty(len(symbols), np.uint8), np.zeros(256, np.int64)
     mean = i64(0)
     for i in range(len(symbols)):
@@ -211,7 +210,7 @@ def means(symbols: Symbols, levels: Contexts) -> tuple[Contexts, Ints]:
 def pull_trail(
     words: Words, n: int, levels: Contexts, cuts: Contexts, freq: Ints, start: Ints, slot: Symbols, bits: int
 ) -> tuple[Symbols, bool]:
-    """Decode `n` symbols, each in the context of the :func:`means` before it; `levels` gives the level of a symbol."""
+    """Decode `n` symbols, each in the context of the :func:`means` before it; `levels` has the level of each symbol."""
     out = np.zeros(n, np.uint16)
     room, even, odd, fine = _begin(words, n)
     if not fine:
@@ -231,7 +230,7 @@ def pull_trail(
 
 
 def _log2(number: int) -> int:
-    """log2(number) in 1/4096, by repeated squaring of integers: the same everywhere."""
+    """Return log2(number) in 1/4096, by repeated squaring of integers: the same on every machine."""
     whole = 0
     while number >> (whole + 1):
         whole += 1
@@ -252,13 +251,13 @@ _log2_of_large = compiled(_log2)
 
 @compiled
 def log2_fixed(number: int) -> int:
-    """log2(number) in 1/4096."""
+    """Return log2(number) in 1/4096."""
     return i64(_SMALL[number]) if number < 1024 else _log2_of_large(number)
 
 
 @compiled
 def entropy(counts: Any) -> int:
-    """What coding symbols with these `counts` costs under their own frequencies, in 1/4096 bit."""
+    """Return the cost of coding symbols with these `counts` under their own frequencies, in 1/4096 bit."""
     total, inner = 0, 0
     for count in counts:
         if count > 0:

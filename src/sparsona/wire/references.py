@@ -1,7 +1,7 @@
 """References: parts that sender and receiver both hold, against which a frame may be coded.
 
-A frame names its reference by the fingerprint of its content. Whoever has another content has another fingerprint, so
-a frame is never decoded against the wrong parts: it is refused.
+A frame names its reference by the fingerprint of its content. Other content has another fingerprint, so a frame is
+never decoded against the wrong parts: it is refused.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ FINGERPRINT = 8
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Parts that both sides hold, named by their content.
-
-    Nobody may write to the arrays of a reference.
+    """Parts that both sides hold, named by their content. Their arrays must not be written to.
 
     >>> parts = {"weights": np.zeros(3, np.float32)}
     >>> Reference.of(parts).fingerprint.hex()
@@ -39,15 +37,15 @@ class Reference:
 
     @classmethod
     def of(cls, parts: Mapping[str, Part]) -> Reference:
-        """`parts` under their fingerprint, which takes a pass over all their bytes."""
+        """Return `parts` under their fingerprint, which takes a pass over all their bytes."""
         return cls(parts, fingerprint(parts))
 
 
 def fingerprint(parts: Mapping[str, Part]) -> bytes:
-    """The first eight bytes of the SHA-256 of all names, kinds, lengths and bits, in the order of the names.
+    """Return the first eight bytes of the SHA-256 of all names, kinds, lengths and bits, in the order of the names.
 
     A text or an array counts as its length (8 bytes, little-endian) and its bytes; a number as the text that Python
-    writes for it; a part as its name, its type and what it is made of, each under its own name.
+    writes for it; a part as its name, its type and its fields, each under its own name.
     """
     out = hashlib.sha256()
 
@@ -70,7 +68,7 @@ def fingerprint(parts: Mapping[str, Part]) -> bytes:
 
 
 def made_of(part: Part) -> dict[str, Any]:
-    """The arrays and numbers of a part, by name; the part itself if it is one."""
+    """Return the arrays and numbers of a part, by name; a part that is an array or a number is its own only one."""
     kind: type = type(part)
     names = _names(kind)
     return {name: getattr(part, name) for name in names} if names else {"": part}
@@ -78,18 +76,18 @@ def made_of(part: Part) -> dict[str, Any]:
 
 @cache
 def _names(kind: type) -> tuple[str, ...]:
-    """What a part of this kind is made of."""
+    """Return the names of the fields of a kind of part."""
     return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
 def content(part: Part | None) -> tuple[Any, ...]:
-    """What tells a part from all that differ from it in one bit: its kind, its numbers, and digests of its arrays."""
+    """Return a key that differs between any two different parts: kind, numbers, and digests of arrays."""
     held = made_of(part).values() if part is not None else ()
     return type(part), *((x.dtype, xxhash.xxh3_128_digest(x.data)) if isinstance(x, np.ndarray) else x for x in held)
 
 
 def same(one: Part, other: Part) -> bool:
-    """Whether two parts hold the same, bit for bit. Most that differ do so in a small sample."""
+    """Return whether two parts are equal, bit for bit. Most unequal parts already differ in a small sample."""
     if type(one) is not type(other):
         return False
     for a, b in zip(made_of(one).values(), made_of(other).values(), strict=True):

@@ -1,8 +1,8 @@
-"""Is a mask structured, and how long are the rows of its tensors?
+"""Find out whether a mask is structured, and how long the rows of its tensors are.
 
-The wire knows the lengths of tensors, not their shapes. A row length divides its tensor's length, and where
-columns differ in density, it shows: the positions, modulo the row length, are far from evenly spread. How
-far is measured in bits, less what chance alone would give, and the row length with the most is taken.
+The wire knows the lengths of tensors, not their shapes. A row length divides its tensor's length. Where
+columns differ in density, the positions modulo the row length are far from evenly spread. The distance from even
+is measured in bits, less what chance alone would give. The row length with the largest distance is taken.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ SMALLEST = 1024
 """Shorter tensors count as one column."""
 
 _GLANCE, _LOOK = 4096, 16384
-"""How many positions are looked at: to see whether there is structure, and to measure it."""
+"""The numbers of positions that are sampled: to see whether there is structure, and to measure it."""
 
 _FEWEST = 64
 
 
 @lru_cache(maxsize=1024)
 def _row_lengths(size: int) -> Ints:
-    """The divisors of `size` that leave at least four rows, and rows of at least eight."""
+    """Return the divisors of `size` that leave at least four rows, and rows of at least eight."""
     low = [d for d in range(1, int(size**0.5) + 1) if size % d == 0]
     return np.array(sorted({d for d in low + [size // d for d in low] if 8 <= d <= size // 4}), np.int64)
 
 
 @compiled
 def _columns(sample: IndexSet, first: int, length: int) -> Ints:
-    """How many positions of the sample, which ascends from `first` on, stand in each column of rows of `length`."""
+    """Count the sampled positions, which ascend from `first` on, in each column of rows of `length`."""
     counts = np.zeros(length, np.int64)
     column, last = 0, first
     for index in sample:
@@ -50,7 +50,7 @@ def _columns(sample: IndexSet, first: int, length: int) -> Ints:
 
 @compiled
 def _folded(counts: Ints, length: int) -> Ints:
-    """The counts of the columns of shorter rows, of which each of the longer ones holds several."""
+    """Return the counts of the columns of shorter rows, of which each of the longer ones holds several."""
     out = np.zeros(length, np.int64)
     for start in range(0, len(counts), length):
         for column in range(length):
@@ -60,10 +60,9 @@ def _folded(counts: Ints, length: int) -> Ints:
 
 @compiled
 def _unevenness(sample: IndexSet, first: int, lengths: Ints) -> Ints:
-    """For every row length, ascending: by how many bits the columns' counts are from even, less what is expected of
-    chance.
+    """Return for every row length, ascending, the bits by which the columns' counts differ from even, less chance.
 
-    Chance gives half a nat a column; a whole bit is taken off, and five standard deviations, so that long
+    Chance gives half a nat per column. A whole bit is subtracted, and five standard deviations, so that long
     rows have to earn their columns.
     """
     out = np.zeros(len(lengths), np.int64)
@@ -88,7 +87,7 @@ def _unevenness(sample: IndexSet, first: int, lengths: Ints) -> Ints:
 
 @compiled
 def _neighbours(mask: Bytes, sample: IndexSet, end: int) -> int:
-    """How many positions of the sample are followed by another one."""
+    """Count the positions of the sample that are followed by another one."""
     count = 0
     for index in sample:
         if index + 1 < end:
@@ -102,9 +101,9 @@ def _clustered(mask: Bytes, sample: IndexSet, end: int, density: float) -> bool:
 
 
 def survey(mask: Bytes, indices: IndexSet, tensors: Sequence[int], counts: Sequence[int]) -> tuple[list[int], bool]:
-    """The row lengths of `tensors` (1 where there are none to see), and whether the mask is structured at all.
+    """Return the row lengths of `tensors` (1 where none is visible), and whether the mask is structured at all.
 
-    `counts` says how many positions are in each tensor.
+    `counts` has the number of positions in each tensor.
     """
     widths, structured, first, stop = [], False, 0, 0
     for size, count in zip(tensors, counts, strict=True):

@@ -3,7 +3,7 @@
 The signs of weights are noise. Those of an update are not: the gradient of a unit's weights is its error times its
 inputs, and inputs behind a ReLU have one sign, so a whole row may go up or down together. Each sign is coded under
 a probability learnt for the pattern of the signs before it. Zeros have a probability of their own and leave the
-pattern alone; a negative zero is dear, and survives.
+pattern alone. A negative zero costs many bits, and survives.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from sparsona.wire.rans import entropy
 
 @compiled
 def depth(count: int) -> int:
-    """How many signs make a pattern: long vectors can afford more."""
+    """Return the number of signs in a pattern: long vectors can afford more."""
     return 8 if count >= 32768 else 6
 
 
 @compiled
 def _estimate(patterns: Patterns) -> int:
-    """About how many bits the signs take."""
+    """Estimate the bits that the signs take."""
     size = 1 << depth(len(patterns))
     counts = np.zeros((size + 1, 2), np.int64)
     history = 0
@@ -45,11 +45,11 @@ def _estimate(patterns: Patterns) -> int:
 
 
 def _runner(reading: bool) -> Callable[[Bytes, Bytes, Bytes, int], int]:
-    """The model of signs, compiled for writing or for reading."""
+    """Return the model of signs, compiled for writing or for reading."""
 
     @compiled
     def run(signs: Bytes, zeros: Bytes, buffer: Bytes, room: int) -> int:
-        """Write the signs into the buffer or read them from it; the bytes written, -1 if `room` does not suffice."""
+        """Write the signs into the buffer or read them from it; return the bytes written, -1 beyond `room`."""
         size = 1 << depth(len(signs))
         contexts = np.full(size + 1, FRESH, np.int64)
         state, at = begin(buffer, reading)
@@ -72,7 +72,7 @@ _write, _read = _runner(False), _runner(True)
 
 @compiled
 def write(patterns: Patterns) -> Bytes:
-    """The code of the signs of `patterns`; empty if they are as good as noise."""
+    """Return the code of the signs of `patterns`; empty if they are like noise."""
     count = len(patterns)
     if 32 * _estimate(patterns) > 31 * count:
         return np.zeros(0, np.uint8)
@@ -87,7 +87,7 @@ def write(patterns: Patterns) -> Bytes:
 
 @compiled
 def read(data: Bytes, zeros: Bytes) -> Bytes:
-    """A sign for each place; `zeros` says where the exponent is zero. Any bytes give some signs."""
+    """Return a sign for each place; `zeros` says where the exponent is zero. Any bytes give some signs."""
     signs = np.zeros(len(zeros), np.uint8)
     _read(signs, zeros, data.copy(), i64(0))  # a frame is read-only
     return signs

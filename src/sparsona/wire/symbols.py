@@ -1,8 +1,8 @@
-"""A sequence of small symbols at its entropy, given what the last few symbols were like.
+"""Code a sequence of small symbols at its entropy, in the context of the last few symbols.
 
 Each symbol has a level (the exponent of a float, the value of a byte). The fading mean of the levels so far
 puts the next symbol into one of 1, 2, 4 or 8 contexts, each with a table of its own: neighbouring weights
-move by alike amounts, and tensors differ from each other. The encoder takes as many contexts as pay for
+move by similar amounts, and tensors differ from each other. The encoder takes as many contexts as pay for
 their tables.
 """
 
@@ -17,11 +17,11 @@ from sparsona.wire.buffers import Bytes, Reader
 from sparsona.wire.rans import Contexts, Ints, Symbols, Words
 
 EACH = 128
-"""A context is for so many symbols at least: whoever sends few symbols cannot ask for many tables."""
+"""The fewest symbols per context: a sender of few symbols cannot ask for many tables."""
 
 
 def table_bits(symbols: int, tables: int = 1, most: int = 14) -> int:
-    """Frequencies are out of 2 to this: up to four times as many as there are symbols, shared among `tables`.
+    """Return log2 of the sum of the frequencies: up to four times the number of `symbols`, shared among `tables`.
 
     >>> table_bits(100), table_bits(10**6), table_bits(1000, tables=50, most=12)
     (8, 14, 6)
@@ -30,9 +30,9 @@ def table_bits(symbols: int, tables: int = 1, most: int = 14) -> int:
 
 
 def most_contexts(symbols: int, alphabet: int, most: int) -> int:
-    """log2 of the most contexts that so many symbols of an alphabet of this size may have, at most `most`.
+    """Return log2 of the largest number of contexts that `symbols` of an alphabet of this size may have.
 
-    Their tables have no more than two entries a symbol.
+    It is at most `most`. The tables have at most two entries per symbol.
 
     >>> [most_contexts(n, 200, 3) for n in (100, 300, 1000, 10**6)]
     [0, 1, 2, 3]
@@ -42,7 +42,7 @@ def most_contexts(symbols: int, alphabet: int, most: int) -> int:
 
 @compiled
 def _cuts(counts: Ints) -> Contexts:
-    """Seven bounds that split the symbols, whose means have these counts, into eight contexts of about equal weight."""
+    """Return seven bounds that split symbols, whose means have these counts, into eight contexts of similar weight."""
     reached, at, out = np.cumsum(counts), 0, np.empty(7, np.uint8)
     for i in range(7):
         while reached[at] < (reached[-1] * (i + 1) + 7) // 8:
@@ -53,7 +53,7 @@ def _cuts(counts: Ints) -> Contexts:
 
 @compiled
 def _joint(symbols: Symbols, means: Contexts, cuts: Contexts, size: int) -> tuple[Contexts, Ints]:
-    """The context of every symbol, and how often each symbol occurs in each context."""
+    """Return the context of every symbol, and the number of times that each symbol occurs in each context."""
     context_of, counts = rans.by_mean(cuts), np.zeros((len(cuts) + 1, size), np.int64)
     contexts = np.empty(len(symbols), np.uint8)
     for i in range(len(symbols)):
@@ -64,7 +64,7 @@ def _joint(symbols: Symbols, means: Contexts, cuts: Contexts, size: int) -> tupl
 
 @compiled
 def _bits_of(counts: Ints) -> int:
-    """What the symbols with these counts by context and their tables cost, in 1/4096 bit."""
+    """Return the cost of symbols with these counts by context, tables included, in 1/4096 bit."""
     bits = 8 * 4096 * (tables.cost(counts.reshape(-1)) + len(counts))
     for row in counts:
         bits += rans.entropy(row)
@@ -72,7 +72,7 @@ def _bits_of(counts: Ints) -> int:
 
 
 def encode(symbols: Symbols, levels: Contexts, below: int) -> bytes | None:
-    """The code of `symbols`, `levels[s]` being the level of symbol s; None if it would not be below `below` bytes."""
+    """Return the code of `symbols`, None if it takes `below` bytes or more. `levels[s]` is the level of symbol s."""
     count = len(symbols)
     out = _encode(symbols, levels, below, table_bits(count), most_contexts(count, len(levels), 3)).tobytes()
     return out if 0 < len(out) < below else None
@@ -80,7 +80,7 @@ def encode(symbols: Symbols, levels: Contexts, below: int) -> bytes | None:
 
 @compiled
 def _encode(symbols: Symbols, levels: Contexts, below: int, bits: int, most: int) -> Bytes:
-    """The same, empty if it is longer; frequencies are out of 2**bits, `most` is log2 of the most contexts."""
+    """Return the code, empty if it is longer; frequencies are out of 2**bits, `most` is log2 of the most contexts."""
     size = len(levels)
     means, counts = rans.means(symbols, levels)
     cuts = _cuts(counts)
@@ -107,7 +107,7 @@ def _encode(symbols: Symbols, levels: Contexts, below: int, bits: int, most: int
 
 
 def decode(reader: Reader, count: int, levels: Contexts, what: str) -> Symbols:
-    """The next `count` symbols, all of them below `len(levels)`."""
+    """Return the next `count` symbols, all of them below `len(levels)`."""
     log = reader.byte(what)
     most = most_contexts(count, len(levels), 3)
     if log > most:
@@ -132,11 +132,11 @@ def _decode(
 
 
 def to_bytes(words: Words) -> bytes:
-    """Words of 16 bits as bytes, the lower one first."""
+    """Return words of 16 bits as bytes, the lower one first."""
     return words.astype("<u2", copy=False).tobytes()
 
 
 def read_words(reader: Reader, symbols: int, what: str) -> Words:
-    """The words of a stream of so many symbols: at most one a symbol, and the two states."""
+    """Read the words of a stream of `symbols` symbols: at most one per symbol, and the two states."""
     count = reader.varint(f"the length of {what}", most=symbols + 4)
     return reader.array("<u2", count, what).astype(np.uint16)
