@@ -97,3 +97,22 @@ def test_a_node_shows_what_left_the_machine(tmp_path: Path) -> None:
 def test_an_empty_folder_has_neither_runs_nor_a_node(tmp_path: Path) -> None:
     found = LiveFolder(tmp_path).look()
     assert (found["runs"], found["node"], found["problems"]) == ([], None, [])
+
+
+def test_the_spent_privacy_is_shown_for_a_run_and_for_a_node(tmp_path: Path) -> None:
+    live, seen = LiveFolder(tmp_path / "run"), []
+
+    def look(report: RoundReport) -> None:
+        seen.append(live.look()["runs"][0]["privacy"])
+
+    settings = {**SMALL, "privacy": {"epsilon": 8.0}, "evaluation": {"post": "participants"}}
+    done = sparsona.run("fedavg", out=tmp_path / "run", on_round=look, **settings)
+    assert set(seen) == {"at most epsilon 8 by the last round"}
+    assert f"epsilon {done.summary['privacy']['largest']:.2f} spent" in live.look()["runs"][0]["privacy"]
+    log = tmp_path / "node.log"
+    node = LiveFolder(tmp_path)
+    log.write_text("2026-11-19 06:00:00 privacy: this run has spent epsilon 1.000 of its 4.000\n")
+    assert node.look()["node"]["privacy"] == "this run has spent epsilon 1.000 of its 4.000"
+    with log.open("a") as more:
+        more.write("2026-11-19 06:00:01 privacy: this run has spent epsilon 2.000 of its 4.000\nanother line\n")
+    assert "2.000" in node.look()["node"]["privacy"]

@@ -111,7 +111,6 @@ def local(
     from sparsona.experiment import assign
     from sparsona.prepare import prepare
     from sparsona.rate import settled
-    from sparsona.report import console as show
     from sparsona.runs.directory import RunDirectory
 
     base: dict[str, Any] = {"method": method, "rounds": 3}
@@ -135,8 +134,6 @@ def local(
                 prepared.experiment, say=lambda line: err.print(line, highlight=False, markup=False, soft_wrap=True)
             )
         summary = RunDirectory(where).summary()
-        out.print(show.closing(summary))
-        out.print(show.traffic(summary), soft_wrap=True)
         out.print(f"digest of the network   {summary['digest']}", soft_wrap=True, highlight=False)
         if not check:
             return

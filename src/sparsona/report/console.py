@@ -137,11 +137,11 @@ def _left_out(summary: Mapping[str, Any]) -> list[str]:
 def traffic(summary: Mapping[str, Any]) -> str:
     """Return one line on the traffic, time and memory of a run."""
     sent, paper = summary["bytes"], summary["paper_bytes"]
+    simulated = f"{summary['simulated_seconds']:.0f} s simulated; " if summary["simulated_seconds"] else ""
     return (
         f"sent: {size(sent['up'])} up, {size(sent['down'])} down{_agreed(sent)} "
         f"(values only, as papers count: {size(paper['up'])} up, {size(paper['down'])} down); "
-        f"{summary['simulated_seconds']:.0f} s simulated; "
-        f"{summary['seconds']:.1f} s, {summary['peak_rss_mb']:.0f} MB of memory{_spent(summary)}"
+        f"{simulated}{summary['seconds']:.1f} s, {summary['peak_rss_mb']:.0f} MB of memory{_spent(summary)}"
     )
 
 

@@ -7,6 +7,7 @@ import math
 import re
 import time
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ SILENT = 60.0
 """A run counts as silent after this many seconds without a new round, and after ten times its usual round."""
 TURN = re.compile(r"round (\d+): received (\d+) bytes .*sent (\d+) bytes")
 """The line that a node logs after each of its turns."""
+SPENT = "privacy: "
+"""The beginning of a log line that says how much of the owner's privacy budget is spent."""
 
 
 class Tail:
@@ -130,6 +133,7 @@ class LiveRun:
             "left": None if left is None else round(left, 1),
             "metric": metric,
             "percent": in_percent(metric),
+            "privacy": _privacy(settings, self._directory.summary() if finished else {}),
             "curve": {"round": list(curve), "score": [sum(own) / len(own) for own in curve.values()]},
             "bytes": {"round": list(self.spent), "total": list(self.spent.values())},
             "up": sum(client.up for client in self.clients.values()),
@@ -158,6 +162,7 @@ class LiveNode:
         self._tail = Tail(folder / "node.log")
         self._last: deque[str] = deque(maxlen=LINES)
         self._turns: list[tuple[int, int, int]] = []
+        self._privacy = ""
 
     def look(self) -> dict[str, Any] | None:
         """Return the current state of the node; None if the folder has no node log."""
@@ -166,15 +171,19 @@ class LiveNode:
         if self._tail.shrank():
             self._last.clear()
             self._turns.clear()
+            self._privacy = ""
         for line in self._tail.lines():
             self._last.append(printable(line, 500))
             if turn := TURN.search(line):
                 self._turns.append((int(turn[1]), int(turn[2]), int(turn[3])))
+            _, said, spent = line.partition(SPENT)
+            self._privacy = printable(spent, 200) if said else self._privacy
         return {
             "turns": len(self._turns),
             "round": self._turns[-1][0] if self._turns else 0,
             "received": sum(turn[1] for turn in self._turns),
             "sent": sum(turn[2] for turn in self._turns),
+            "privacy": self._privacy,
             "lines": list(self._last),
         }
 
@@ -215,6 +224,14 @@ class LiveFolder:
 def _agreed(folder: Path) -> bool:
     """True if a folder is a node's memory of a run, not a run directory."""
     return (folder / "agreed").exists()
+
+
+def _privacy(settings: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
+    """Return in words the epsilon that the clients of a finished run have spent, or the budget of a running one."""
+    if spent := summary.get("privacy"):
+        return f"epsilon {spent['largest']:.2f} spent at delta {spent['delta']:g}"
+    budget = settings.get("privacy", {}).get("epsilon")
+    return f"at most epsilon {budget:g} by the last round" if budget else ""
 
 
 def _planned(folder: Path) -> int:

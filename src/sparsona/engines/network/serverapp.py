@@ -35,6 +35,7 @@ from sparsona.federation.rounds import Rounds
 from sparsona.federation.setup import Setup
 from sparsona.files import json_of, read_regular, write_atomically
 from sparsona.method import ClientId
+from sparsona.report.loggers import LOGGERS, logged
 from sparsona.runs import artefacts
 from sparsona.runs.about import FILE as ABOUT
 from sparsona.runs.about import About, ClientData, environment, read_about, write_about
@@ -74,6 +75,8 @@ class NetworkRun:
     def execute(self) -> dict[str, Any]:
         experiment, _ = build(parsed(self._text, "the experiment"), "the experiment")
         check_networkable(experiment)
+        for name in experiment.report_to:
+            LOGGERS.get(name)
         resume = self._folder.experiment_file.exists()
         experiment = experiment.model_copy(update={"data": OWNERS, "engine": "network"})
         # The loop of a server that was killed may still be ending.
@@ -133,8 +136,14 @@ class NetworkRun:
             post.on_left_out = rounds.leave_out
             if resume:
                 rounds.resume()
-            rounds.run(lambda report: _say(report, experiment.rounds, setup.objective.metric_name))
-            return self._finish(experiment, setup, rounds, post, agreement)
+            with logged(self._folder, experiment) as log_round:
+
+                def told(report: RoundReport) -> None:
+                    _say(report, experiment.rounds, setup.objective.metric_name)
+                    log_round(report)
+
+                rounds.run(told)
+                return self._finish(experiment, setup, rounds, post, agreement)
         finally:
             engine.close()
 

@@ -56,7 +56,7 @@
     const run = runs[0], value = last(run.curve.score);
     const what = { finished: `finished: ${run.rounds} rounds in ${span(run.seconds)}`, running: `round ${run.round} of ${run.rounds}, ${span(run.left)} left`,
       silent: `silent for ${span(run.age)} after round ${run.round} of ${run.rounds}: it was stopped, or waits for a client` }[run.state];
-    return what + (known(value) ? `; ${run.metric} ${score(value, run)}` : "") + `; ${size(run.up + run.down)}`;
+    return what + (known(value) ? `; ${run.metric} ${score(value, run)}` : "") + `; ${size(run.up + run.down)}` + (run.privacy ? `; privacy: ${run.privacy}` : "");
   }
   function clients() {
     const run = state.runs.find((one) => one.name === which) || state.runs[0];
@@ -74,7 +74,7 @@
     byId("problems").replaceChildren(...state.problems.map((line) => { const p = cell("p", line); p.className = "warning"; return p; }));
     byId("node").hidden = !state.node;
     if (state.node) {
-      byId("node-sum").textContent = `${state.node.turns} turns: ${size(state.node.received)} received, ${size(state.node.sent)} sent. The rows stay here.`;
+      byId("node-sum").textContent = `${state.node.turns} turns: ${size(state.node.received)} received, ${size(state.node.sent)} sent. The rows stay here.${state.node.privacy ? ` Privacy: ${state.node.privacy}.` : ""}`;
       byId("log").textContent = state.node.lines.join("\n");
     }
     byId("runs-part").hidden = !runs.length;

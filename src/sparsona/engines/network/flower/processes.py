@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import shlex
 import signal
@@ -30,6 +31,7 @@ CONNECTION = "sparsona"
 SUPERNODE_LOG = "supernode.log"
 SUBMITTED, LOG_BEGINS = "Successfully started run ", "Starting logstream"
 """Flower's words before the number of a run, and before its log."""
+COLOUR = re.compile("\x1b\\[[0-9;]*m")
 PROBLEM = "sparsona: "
 """Beginning of the line in which a run says why it cannot continue. Flower's lines after it are not shown."""
 ENDED = ("finished", "unknown")
@@ -193,6 +195,7 @@ class LogRelay:
         self._known, self._count, self._in_log = max(self._known, self._count), 0, False
 
     def line(self, line: str) -> None:
+        line = COLOUR.sub("", line)
         self.last = line or self.last
         if line.startswith(SUBMITTED):
             self.number = line.removeprefix(SUBMITTED).split()[0]
