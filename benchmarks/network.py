@@ -59,7 +59,7 @@ from sparsona.engines.network.mailbox.boxes import Inbox
 from sparsona.engines.network.mailbox.seal import Seal
 from sparsona.engines.network.mailbox.store import SharedFolder
 from sparsona.engines.network.node import Node
-from sparsona.engines.network.owned import write_share
+from sparsona.engines.network.own_data import write_share
 from sparsona.engines.network.rules import Rules
 from sparsona.method import ClientId
 from sparsona.prepare import prepare

@@ -106,10 +106,11 @@ def node(
     from sparsona.data.schema.columns import Columns
     from sparsona.data.schema.roles import along_of
     from sparsona.engines.network.consent import Terms
-    from sparsona.engines.network.flower.checks import check_address, check_certificate, check_private_key
+    from sparsona.engines.network.flower.checks import check_address, check_certificate
     from sparsona.engines.network.flower.private import need_flwr
-    from sparsona.engines.network.owned import OwnFormat, check_own
-    from sparsona.engines.network.owner import Line, Owner, accepted
+    from sparsona.engines.network.keys import private_key
+    from sparsona.engines.network.own_data import OwnFormat, check_own
+    from sparsona.engines.network.owner import Connection, Owner, accepted
     from sparsona.errors import InputError
     from sparsona.methods import METHODS
 
@@ -129,24 +130,24 @@ def node(
     written.applied(Columns())  # a wrong one is refused here, not when a run begins
     terms = Terms.of(experiment, seed, test=test, validation=validation, by=split)
     along_of(terms.split.by)
-    line: Line
+    connection: Connection
     if mailbox:
         assert server_key is not None
         check_own(data, name, written)
-        from sparsona.engines.network.mailbox.line import MailboxLine
+        from sparsona.engines.network.mailbox.boxes import MailboxConnection
         from sparsona.engines.network.mailbox.seal import Seal
 
-        line = MailboxLine(name, mailbox, Seal(key, server_key), idle or 30.0, once)
+        connection = MailboxConnection(name, mailbox, Seal(key, server_key), idle or 30.0, once)
     else:
         assert ca is not None
         check_address(superlink)
         check_own(data, name, written)
         check_certificate(ca)
         need_flwr()
-        check_private_key(key)
-        from sparsona.engines.network.flower.line import FlowerLine
+        private_key(key)
+        from sparsona.engines.network.flower.connection import FlowerConnection
 
-        line = FlowerLine(superlink, ca, key, idle or 1.0)
+        connection = FlowerConnection(superlink, ca, key, idle or 1.0)
     from sparsona.engines.network.flower.processes import end_like_ctrl_c
     from sparsona.engines.network.rules import Rules
 
@@ -157,6 +158,6 @@ def node(
     rules = Rules(methods, max_epochs, max_weights, scores, send_model, least_rows, *most, epsilon, delta)
     try:
         with page_of(state, page):
-            Owner(name, line, data, state, rules, device, written, terms, frozen).run()
+            Owner(name, connection, data, state, rules, device, written, terms, frozen).run()
     except KeyboardInterrupt:
         out.print("stopped; start the node again to go on")

@@ -1,5 +1,6 @@
 """``server``: the organiser's machine in a federation."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -65,7 +66,7 @@ def server(
     from sparsona.engines.network.flower.server import Server
 
     end_like_ctrl_c()
-    with Server(home, host, port, certificates, keys) as running, page_of(home, page):
+    with closing(Server(home, host, port, certificates, keys)) as running, page_of(home, page):
         out.print(f"listening at {running.address} for {', '.join(sorted(running.nodes))}; Ctrl-C ends it")
         try:
             code = running.wait()

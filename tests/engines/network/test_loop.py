@@ -22,7 +22,7 @@ from sparsona.engines.network import memory as memory_module
 from sparsona.engines.network.carrier import Parcel, Returned
 from sparsona.engines.network.flower.started.sparsona_pauses import Pauses
 from sparsona.engines.network.node import CONSENT
-from sparsona.engines.network.owned import SHARE, OwnFormat
+from sparsona.engines.network.own_data import SHARE, OwnFormat
 from sparsona.engines.network.rules import Rules
 from sparsona.engines.network.serverapp import NetworkRun
 from sparsona.errors import InputError, RunError

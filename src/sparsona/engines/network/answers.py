@@ -12,7 +12,7 @@ import numpy as np
 from sparsona.data.schema.schema import Schema
 from sparsona.engines.network.flower.started.sparsona_records import Head
 from sparsona.engines.network.heads import LARGEST, TurnReply, told_ledger
-from sparsona.engines.network.owned import OwnData
+from sparsona.engines.network.own_data import OwnData
 from sparsona.engines.network.setup import outputs_of
 from sparsona.experiment import Experiment
 from sparsona.export.card import ModelCard, layers

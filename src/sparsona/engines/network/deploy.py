@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import tempfile
 from abc import ABC, abstractmethod
@@ -18,7 +19,7 @@ from sparsona.engines.network.flower.bundle import write_bundle
 from sparsona.engines.network.flower.processes import COMPLETED, Child, Flwr, command_of, free_port, stop_all
 from sparsona.engines.network.flower.server import Server
 from sparsona.engines.network.keys import CA, make_certificates, make_node_key
-from sparsona.engines.network.owned import SHARE, copy_file, own_file, write_share
+from sparsona.engines.network.own_data import SHARE, own_file, write_share
 from sparsona.errors import InputError, RunError
 from sparsona.experiment import Experiment, to_toml
 from sparsona.files import write_atomically, write_new
@@ -190,7 +191,7 @@ def local_federation(local: L, federation: Federation, experiment: Experiment) -
         own = local.place(client) / "data"
         own.mkdir(parents=True)
         if name == "folder":
-            copy_file(own_file(Path(path), client), own)
+            shutil.copy(own_file(Path(path), client), own)
         elif federation.data.rows is None:
             write_share(own / f"{file_stem(client)}{SHARE}", federation, client)
         else:

@@ -39,6 +39,8 @@ Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 Text = Annotated[str, Field(max_length=LONGEST_EXPERIMENT)]
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Point = Annotated[str, Field(pattern=r"^(pre|post|ft)$")]
+Account = tuple[Count, Count, Count, Amount, Count, Count]
+"""The ledger of a frame, as a head carries it."""
 
 
 class _Told(BaseModel):
@@ -106,7 +108,7 @@ class Greeting(_Told):
     model: Annotated[str, Field(max_length=LONGEST_NAME)]
     sizes: tuple[Annotated[Rows, Field(ge=1)], Rows, Rows]
     published: dict[str, Any] | None = None
-    ledger: tuple[Count, Count, Count, Amount, Count, Count] = (0, 0, 0, 0.0, 0, 0)
+    ledger: Account = (0, 0, 0, 0.0, 0, 0)
 
 
 class ModelReady(_Told):
@@ -120,7 +122,7 @@ class TurnReply(_Told):
     """A node has taken a turn; the body is its reply."""
 
     kind: Literal["turn"] = "turn"
-    ledger: tuple[Count, Count, Count, Amount, Count, Count] = (0, 0, 0, 0.0, 0, 0)
+    ledger: Account = (0, 0, 0, 0.0, 0, 0)
     paper: Count
     scores: dict[Point, Annotated[tuple[Number | None, ...], Field(max_length=LONGEST_NAME)]] = {}
     """Per evaluation point the scores on test and on validation rows, for each metric of the run in order."""
@@ -150,17 +152,14 @@ class Finished(_Told):
     memory: Hash
 
 
-QUESTIONS: dict[str, type[Ping | Proposal | Agreed | TurnOrder | Finish]] = {
-    "ping": Ping,
-    "hello": Proposal,
-    "agreed": Agreed,
-    "turn": TurnOrder,
-    "finish": Finish,
+Question = Ping | Proposal | Agreed | TurnOrder | Finish
+QUESTIONS: dict[str, type[Question]] = {
+    kind.model_fields["kind"].default: kind for kind in (Ping, Proposal, Agreed, TurnOrder, Finish)
 }
 H = TypeVar("H", bound=_Told)
 
 
-def question(head: Head) -> Ping | Proposal | Agreed | TurnOrder | Finish:
+def question(head: Head) -> Question:
     """Return the server's checked question to a node; raise `WireError` if its kind is unknown."""
     kind = QUESTIONS.get(head["kind"])
     if kind is None:
@@ -192,7 +191,7 @@ def why(head: Head) -> str:
     return printable(head.get("why", ""), LONGEST_WHY)
 
 
-def ledger_of(told: tuple[int, int, int, float, int, int], body: bytes) -> Ledger:
+def ledger_of(told: Account, body: bytes) -> Ledger:
     """Return a node's ledger of its frame. It must add up to the frame's length."""
     ledger = Ledger(*told)
     if ledger.total != len(body):
@@ -202,7 +201,7 @@ def ledger_of(told: tuple[int, int, int, float, int, int], body: bytes) -> Ledge
     return ledger
 
 
-def told_ledger(ledger: Ledger) -> tuple[int, int, int, float, int, int]:
+def told_ledger(ledger: Ledger) -> Account:
     """Return the ledger in the form of a head."""
     return (ledger.header, ledger.positions, ledger.values, ledger.bound, ledger.against, ledger.against_plain)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from sparsona.errors import InputError
-from sparsona.files import write_new
+from sparsona.files import read_outside, write_new
 from sparsona.method import ClientId
 from sparsona.runs.names import file_stem
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 YEARS = 2
 CA, CERTIFICATE, KEY = "ca.crt", "server.pem", "server.key"
+PUBLIC = (b"ssh-", b"ecdsa-", b"sk-", b"-----BEGIN PUBLIC KEY")
+"""Beginnings of files that hold a public key."""
+MOST_KEY = 2**16
+"""Largest file of a key in bytes."""
 
 
 def need_cryptography() -> None:
@@ -92,6 +96,26 @@ def make_node_key(folder: Path, client: ClientId) -> Path:
     _write_private(folder / stem, key, openssh=True)
     write_new(folder / f"{stem}.pub", public + b"\n")
     return folder / stem
+
+
+def private_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """Return the private key in a file, read as Flower reads it; raise `InputError` if there is none."""
+    need_cryptography()
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+
+    data = read_outside(path, MOST_KEY)
+    if data.startswith(PUBLIC):
+        raise InputError(f"{path} is a public key: give --key the private one, which sparsona deploy keys wrote beside")
+    try:
+        key = load_ssh_private_key(data, None)
+    except (ValueError, UnsupportedAlgorithm, TypeError) as error:
+        why = "has a password" if isinstance(error, TypeError) else "is not a private key"
+        raise InputError(f"{path} {why}: give --key one that sparsona deploy keys wrote") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise InputError(f"{path} is not an elliptic curve key: give --key one that sparsona deploy keys wrote")
+    return key
 
 
 def public_keys(folder: Path) -> dict[ClientId, Path]:

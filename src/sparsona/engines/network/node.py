@@ -42,7 +42,7 @@ from sparsona.engines.network.heads import (
     question,
 )
 from sparsona.engines.network.memory import MANIFEST, NodeMemory, check_rows
-from sparsona.engines.network.owned import AS_AGREED, SHARE, OwnData, OwnFormat, load_table, own_file, read_share
+from sparsona.engines.network.own_data import AS_AGREED, SHARE, OwnData, OwnFormat, load_table, own_file, read_share
 from sparsona.engines.network.rules import Rules, in_words
 from sparsona.engines.network.setup import fingerprint, outputs_of, setup_of
 from sparsona.errors import (

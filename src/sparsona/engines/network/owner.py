@@ -12,7 +12,7 @@ from typing import Protocol
 from sparsona.engines.network.carrier import OrderGuard
 from sparsona.engines.network.consent import Consent, Terms
 from sparsona.engines.network.node import CONSENT, Node
-from sparsona.engines.network.owned import AS_AGREED, OwnFormat
+from sparsona.engines.network.own_data import AS_AGREED, OwnFormat
 from sparsona.engines.network.rules import Rules
 from sparsona.errors import InputError
 from sparsona.method import ClientId
@@ -24,7 +24,7 @@ log = logging.getLogger("sparsona.node")
 RUNS, NUMBERS = "runs", "answered.json"
 
 
-class Line(Protocol):
+class Connection(Protocol):
     """A node's connection to the server: by Flower, or through a mailbox."""
 
     @property
@@ -37,10 +37,10 @@ class Line(Protocol):
 
 @dataclass(frozen=True)
 class Owner:
-    """A node: its line to the server, its rules, and the format of its file."""
+    """A node: its connection to the server, its rules, and the format of its file."""
 
     client: ClientId
-    line: Line
+    connection: Connection
     data: Path
     state: Path
     rules: Rules
@@ -66,7 +66,7 @@ class Owner:
         log.info(
             "%s: %s; data %s; methods %s; at most %d epochs a round; test scores are %s; the model is %s",
             self.client,
-            self.line.where,
+            self.connection.where,
             self.data,
             ", ".join(self.rules.methods) or "any",
             self.rules.most_epochs,
@@ -80,7 +80,7 @@ class Owner:
             )
         data, runs = self.data.resolve(), state / RUNS
         node = Node(self.client, data, runs, self.rules, self.device, self.written, self.terms, self.base)
-        self.line.serve(OrderGuard(node, state / NUMBERS), state, self.rules.most_weights)
+        self.connection.serve(OrderGuard(node, state / NUMBERS), state, self.rules.most_weights)
 
 
 def accepted(state: Path, fingerprint: str) -> str:

@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from sparsona.cli import app
-from sparsona.engines.network.flower.checks import check_address, check_certificate, check_port, check_private_key
+from sparsona.engines.network.flower.checks import check_address, check_certificate, check_port
 from sparsona.engines.network.flower.server import Server
-from sparsona.engines.network.keys import make_certificates, make_node_key
+from sparsona.engines.network.keys import make_certificates, make_node_key, private_key
 from sparsona.errors import InputError
 
 needs_flower = pytest.mark.skipif(importlib.util.find_spec("flwr") is None, reason="needs flwr")
@@ -23,7 +23,7 @@ MIIBtjCCAV2gAwIBAgIUQ29
 """
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:9092", "fl.example.org:1", "[::1]:65535", "::1:9092", "host_a:80"])
+@pytest.mark.parametrize("address", ["127.0.0.1:9092", "fl.example.org:1", "[::1]:65535", "host_a:80"])
 def test_addresses(address: str) -> None:
     check_address(address)
 
@@ -31,16 +31,17 @@ def test_addresses(address: str) -> None:
 @pytest.mark.parametrize(
     ("address", "why"),
     [
-        ("127.0.0.1", "has no port; add the one of sparsona server"),
-        ("127.0.0.1:", "has no port; add"),
+        ("127.0.0.1", "has no port from 1 to 65535: add the one of sparsona server"),
+        ("127.0.0.1:", "has no port"),
         ("", "has no port"),
+        ("fl.example.org:0", "has no port"),
+        ("fl.example.org:65536", "has no port"),
+        ("fl.example.org:http", "has no port"),
         (":9092", "has no name of a machine"),
         ("a b:9092", "has no name of a machine"),
-        ("fl.example.org:0", "has no port from 1 to 65535"),
-        ("fl.example.org:65536", "has no port from 1 to 65535"),
-        ("fl.example.org:http", "has no port from 1 to 65535"),
-        ("https://fl.example.org:9092", "is a URL"),
-        ("a:b:9092", "has too many colons"),
+        ("https://fl.example.org:9092", "has no name of a machine"),
+        ("a:b:9092", "has no name of a machine"),
+        ("::1:9092", "in brackets"),
     ],
 )
 def test_what_is_no_address_is_refused(address: str, why: str) -> None:
@@ -52,12 +53,12 @@ def test_what_is_no_address_is_refused(address: str, why: str) -> None:
 @pytest.mark.parametrize("content", [b"ecdsa-sha2-nistp384 AAAA", b"", b"\xff\x00", CUT_OFF.encode()])
 def test_what_is_no_certificate_is_refused(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "ca.crt"
-    with pytest.raises(InputError, match="there is no file"):
+    with pytest.raises(InputError, match="No such file"):
         check_certificate(file)
     file.write_bytes(content)
     with pytest.raises(InputError, match=r"is not a PEM certificate: give --ca the organiser's ca\.crt"):
         check_certificate(file)
-    with pytest.raises(InputError, match=r"cannot read .*: Is a directory"):
+    with pytest.raises(InputError, match="Is a directory"):
         check_certificate(tmp_path)
 
 
@@ -70,7 +71,7 @@ def test_keys_and_certificates_of_our_own_pass_and_others_do_not(tmp_path: Path)
     make_certificates(tmp_path, ["127.0.0.1"])
     check_certificate(tmp_path / "ca.crt")
     key = make_node_key(tmp_path, "va")
-    check_private_key(key)
+    private_key(key)
     other = ed25519.Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     (tmp_path / "other").write_bytes(other)
     for name, why in {
@@ -78,10 +79,10 @@ def test_keys_and_certificates_of_our_own_pass_and_others_do_not(tmp_path: Path)
         "ca.crt": "is not a private key",
         "server.key": "is not a private key",
         "other": "is not an elliptic curve key",
-        "nothing": "there is no file",
+        "nothing": "No such file",
     }.items():
         with pytest.raises(InputError, match=why):
-            check_private_key(tmp_path / name)
+            private_key(tmp_path / name)
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def taken() -> Iterator[int]:
 
 def test_a_port_that_another_program_has_is_refused(taken: int) -> None:
     for host in ("127.0.0.1", "0.0.0.0", "localhost"):
-        with pytest.raises(InputError, match=f"port {taken} is in use by another program.*--port"):
+        with pytest.raises(InputError, match=f":{taken} .*in use.*--port"):
             check_port(host, taken)
 
 
@@ -107,9 +108,7 @@ def test_a_free_port_is_left_free() -> None:
     check_port("127.0.0.1", port)
 
 
-@pytest.mark.parametrize(
-    ("host", "why"), [("192.0.2.7", "is not an address of this machine"), ("no such host", "there is no machine")]
-)
+@pytest.mark.parametrize(("host", "why"), [("192.0.2.7", "cannot listen at"), ("no such host", "there is no machine")])
 def test_a_host_that_is_not_this_machine_is_refused(host: str, why: str) -> None:
     with pytest.raises(InputError, match=f"{why}.*--host"):
         check_port(host, 9)
@@ -125,7 +124,7 @@ def test_a_server_refuses_a_port_that_there_is_not_and_makes_nothing(port: int, 
 
 
 def test_a_server_does_not_take_anothers_port_for_its_own(taken: int, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=f"port {taken} is in use"):
+    with pytest.raises(InputError, match=f":{taken} .*in use"):
         Server(tmp_path / "home", "127.0.0.1", taken, tmp_path, tmp_path)
     assert not (tmp_path / "home").exists()
 

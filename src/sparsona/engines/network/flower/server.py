@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 
 from sparsona.engines.network.flower.checks import check_port
 from sparsona.engines.network.flower.processes import Child, Flwr, superlink, wait_until_open
@@ -90,9 +89,3 @@ class Server:
 
     def close(self) -> None:
         self._link.stop()
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()

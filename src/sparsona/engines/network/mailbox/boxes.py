@@ -14,6 +14,8 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from sparsona.engines.network.carrier import HIGHEST, Body, OrderGuard, Parcel, Returned
 from sparsona.engines.network.flower.started.sparsona_pauses import Pauses
@@ -32,6 +34,8 @@ SOON, IDLE, SILENCE = 0.1, 30.0, 60.0
 """Seconds: the first and the longest pause between two looks, and the silence after which a node gets a ping."""
 MOST_REPLY = 2**31
 """Largest reply in bytes. A longer one is removed unread."""
+LARGEST_BASE, PER_WEIGHT = 2**26, 16
+"""Largest message to a node in bytes: a base, and more per weight that the owner allows."""
 NUMBER = re.compile("[1-9][0-9]{0,15}")
 LEFT = 4
 """Largest number of a node's replies in the mailbox. The server awaits one, and perhaps the answer to a ping."""
@@ -227,3 +231,22 @@ def _bounded(body: bytes) -> Body:
         return body
 
     return read
+
+
+@dataclass(frozen=True)
+class MailboxConnection:
+    """A node's mailbox and the keys of both sides. `once`: answer the messages that are there, then end."""
+
+    client: ClientId
+    url: str
+    seal: Seal
+    idle: float = IDLE
+    once: bool = False
+
+    @property
+    def where(self) -> str:
+        return "looking into the mailbox" + (" once" if self.once else "")
+
+    def serve(self, guard: OrderGuard, state: Path, most_weights: int) -> None:
+        most = LARGEST_BASE + PER_WEIGHT * most_weights
+        Inbox(SharedFolder(self.url), self.seal, self.client, guard, most).serve(self.idle, self.once)

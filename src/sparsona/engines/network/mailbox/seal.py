@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparsona.engines.network.carrier import Answer
-from sparsona.engines.network.flower.checks import check_private_key
 from sparsona.engines.network.flower.started.sparsona_records import MOST_HEAD, BadParcel, Head, from_text
+from sparsona.engines.network.keys import MOST_KEY, private_key
 from sparsona.errors import InputError
 from sparsona.files import read_outside
 from sparsona.method import ClientId
@@ -30,7 +30,6 @@ SESSION, SALT, TAG, LENGTH = 16, 32, 16, 4
 OVERHEAD = len(MAGIC) + SESSION + SALT + TAG + LENGTH
 NONCE = bytes(12)
 """The same for all parcels, since no two have the same key."""
-MOST_KEY = 2**16
 
 
 @dataclass(frozen=True)
@@ -54,20 +53,18 @@ class Seal:
 
     def __init__(self, own: Path, other: Path) -> None:
         """`own` is a private key, `other` the public key of the other side, as `sparsona deploy keys` writes them."""
-        check_private_key(own)
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric import ec
-        from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+        from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
-        private = load_ssh_private_key(read_outside(own, MOST_KEY), None)
+        mine = private_key(own)
         try:
             public = load_ssh_public_key(read_outside(other, MOST_KEY))
         except (ValueError, UnsupportedAlgorithm):
             raise InputError(f"{other} is not a public key: give one that sparsona deploy keys wrote") from None
-        assert isinstance(private, ec.EllipticCurvePrivateKey)
-        if not isinstance(public, ec.EllipticCurvePublicKey) or public.curve.name != private.curve.name:
+        if not isinstance(public, ec.EllipticCurvePublicKey) or public.curve.name != mine.curve.name:
             raise InputError(f"{own} and {other} are keys of different kinds: make both with sparsona deploy keys")
-        self._shared = private.exchange(ec.ECDH(), public)
+        self._shared = mine.exchange(ec.ECDH(), public)
 
     def close(self, envelope: Envelope, head: Head, body: bytes) -> bytes:
         """Return the bytes of a sealed parcel."""

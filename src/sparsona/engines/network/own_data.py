@@ -36,7 +36,6 @@ from sparsona.data.schema.target import Task
 from sparsona.engines.network.consent import Consent, Question, rows_hash
 from sparsona.errors import DataError, InputError
 from sparsona.experiment import explain
-from sparsona.files import write_new
 from sparsona.message import Message
 from sparsona.method import ClientId
 from sparsona.partition._split import federate
@@ -264,8 +263,3 @@ def read_share(path: Path, client: ClientId) -> OwnData:
     if len(cuts[2]) != test:
         raise DataError(f"{path} is damaged: {len(data)} samples for {train}, {validation} and {test}")
     return OwnData(client, data, ClientSplit(client, *cuts))
-
-
-def copy_file(source: Path, folder: Path) -> None:
-    """Copy a client's file into `folder`."""
-    write_new(folder / source.name, source.read_bytes())

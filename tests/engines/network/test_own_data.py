@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sparsona.engines.network.owned import OwnFormat, check_own, own_file
+from sparsona.engines.network.own_data import OwnFormat, check_own, own_file
 from sparsona.errors import DataError
 
 

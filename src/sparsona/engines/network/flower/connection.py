@@ -25,7 +25,7 @@ MEMORY, PER_WEIGHT = 2**30, 16
 
 
 @dataclass(frozen=True)
-class FlowerLine:
+class FlowerConnection:
     """A SuperLink, its certificate, and the node's key; `idle` is the longest pause between requests in seconds."""
 
     superlink: str

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from sparsona.engines.network.carrier import OrderGuard
-from sparsona.engines.network.flower import line, listener
-from sparsona.engines.network.flower.line import Supervisor
+from sparsona.engines.network.flower import connection, listener
+from sparsona.engines.network.flower.connection import Supervisor
 from sparsona.engines.network.flower.listener import serve
 from sparsona.engines.network.flower.processes import Child
 from sparsona.engines.network.node import Node
@@ -24,8 +24,8 @@ HELD = "[code: 2004] Failed to activate SuperNode.\\n"
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line, "LEASE", 0.05)
-    monkeypatch.setattr(line, "LOOK", 0.05)
+    monkeypatch.setattr(connection, "LEASE", 0.05)
+    monkeypatch.setattr(connection, "LOOK", 0.05)
     monkeypatch.setattr(listener, "LOOK", 0.05)
 
 
@@ -90,4 +90,4 @@ def test_a_node_whose_place_is_held_tries_again(tmp_path: Path, caplog: pytest.L
     ],
 )
 def test_what_a_supernode_says_is_said_in_plain_words(text: str, meaning: str) -> None:
-    assert meaning in line.plain_words(f"INFO: Starting\n{text}\n")
+    assert meaning in connection.plain_words(f"INFO: Starting\n{text}\n")
