@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,56 +18,25 @@ from sparsona.data.schema.agreed import schema_of
 from sparsona.data.schema.bounds import check_declared
 from sparsona.data.schema.exchange import LIMIT
 from sparsona.data.schema.schema import Schema
-from sparsona.engines.network.answers import (
-    Tells,
-    description_of,
-    kinds_of_bytes,
-    may_tell,
-    model_file,
-    reply_to_turn,
-    report_of,
-)
+from sparsona.engines.network.answers import description_of, may_tell
 from sparsona.engines.network.carrier import Answer, Body
 from sparsona.engines.network.consent import Consent, Question, Terms, Waiting, rows_hash
 from sparsona.engines.network.flower.started.sparsona_records import BadParcel, Head
-from sparsona.engines.network.heads import (
-    Agreed,
-    Finish,
-    Finished,
-    Greeting,
-    ModelReady,
-    Proposal,
-    TurnOrder,
-    Whole,
-    question,
-)
+from sparsona.engines.network.heads import Agreed, Greeting, ModelReady, Ping, Proposal, TurnOrder, question
 from sparsona.engines.network.memory import MANIFEST, NodeMemory, check_rows
 from sparsona.engines.network.own_data import AS_AGREED, SHARE, OwnData, OwnFormat, load_table, own_file, read_share
 from sparsona.engines.network.rules import Rules, in_words
+from sparsona.engines.network.session import Session
 from sparsona.engines.network.setup import fingerprint, outputs_of, setup_of
-from sparsona.errors import (
-    DataError,
-    InputError,
-    MissingReference,
-    RunError,
-    SparsonaError,
-    WireError,
-    one_line,
-)
+from sparsona.errors import DataError, InputError, RunError, SparsonaError, WireError, one_line
 from sparsona.experiment import Experiment, build, parsed, to_toml
 from sparsona.federation.budget import mechanisms
 from sparsona.federation.delivery import ClientMemory
-from sparsona.federation.setup import Setup
-from sparsona.federation.worker import Job, ScoredModel, Worker
+from sparsona.federation.worker import Worker
 from sparsona.files import write_atomically
-from sparsona.message import Message, Stamp
 from sparsona.method import ClientId, Method
 from sparsona.models._build import weights_of
 from sparsona.privacy.ledger import OwnerLedger
-from sparsona.privacy.mechanism import BudgetSpent, Meter
-from sparsona.runs.answers import write_answers
-from sparsona.runs.names import file_stem
-from sparsona.runs.state import digest
 from sparsona.version import __version__
 from sparsona.wire import decode
 
@@ -77,23 +46,6 @@ CONSENT = "owner"
 """The folder of the owner's decisions, beside the folders of runs."""
 MOST_AGREED = 2**26
 """Largest agreed schema in bytes."""
-
-
-@dataclass
-class Session:
-    """A run that this node takes part in, from the agreement on. `known` are the last evaluated models.
-
-    `tells`: per metric, True if there are enough test and validation rows to send its scores.
-    """
-
-    experiment: Experiment
-    schema: Schema
-    setup: Setup
-    worker: Worker
-    kept: NodeMemory
-    most: int
-    tells: Tells
-    known: tuple[ScoredModel, ...] = ()
 
 
 class Node:
@@ -115,7 +67,7 @@ class Node:
     ) -> None:
         self.client, self.rules, self._terms = client, rules, terms or Terms()
         self._folder, self._device, self._written, self._base = folder, device, written, base
-        self._session: tuple[str, Session] | None = None
+        self._session: Session | None = None
         self._own: tuple[str, OwnData] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._consent = Consent(folder / CONSENT)
@@ -156,9 +108,13 @@ class Node:
             return self._hello(asked)
         if isinstance(asked, Agreed):
             return self._agreed(asked, body)
+        if isinstance(asked, Ping):
+            return {"kind": "pong"}, b""
+        session = self._of(asked.run)
+        frame = body(session.most)
         if isinstance(asked, TurnOrder):
-            return self._turn(asked, body)
-        return self._finish(asked, body) if isinstance(asked, Finish) else ({"kind": "pong"}, b"")
+            return session.turn(asked, frame)
+        return session.finish(asked, frame, self._folder, self._data.name)
 
     def _hello(self, asked: Proposal) -> Answer:
         """Check the proposed experiment; reply with the sizes and, for a table, its description."""
@@ -193,100 +149,6 @@ class Node:
         self._session = None
         session = self._of(run)
         return ModelReady(fingerprint=fingerprint(session.setup)).head, b""
-
-    def _turn(self, asked: TurnOrder, body: Body) -> Answer:
-        session = self._of(asked.run)
-        frame = body(session.most)
-        job = replace(_job(self.client, asked, frame, session.known), score=asked.score, fine_tune=asked.fine_tune)
-        try:
-            down = session.worker.received(job)
-        except MissingReference:
-            log.info("round %d: a downlink refers to one that is not here, asked for the whole", job.stamp.round + 1)
-            return Whole().head, b""
-        if down.stamp.order != job.stamp.order:
-            raise WireError("the head and the frame of an order name different rounds")
-        order, fits = down.stamp.order, job.kind == "fit"
-        rounds = session.setup.task.rounds
-        if order[0] > rounds:
-            raise WireError(f"round {order[0] + 1} is not one of the {rounds} that were agreed on")
-        if not fits:
-            session.kept.count_scored(rounds)
-            log.info("round %d: evaluates a model for the server", order[0] + 1)
-        if fits:
-            known = session.kept.answered(order, frame)
-            if known is not None:
-                log.info("round %d: the same order again, the same reply again", order[0] + 1)
-                return known
-            session.kept.roll_back(order)
-        memory, outcome = session.worker.run(job, session.kept.memory, self._meter(asked.run, session, job, down))
-        if outcome.refused:
-            raise BudgetSpent(outcome.refused)
-        session.known = outcome.known
-        # The duration of a turn depends on the sampled rows, which are secret.
-        told = outcome if session.setup.privacy is None else replace(outcome, seconds=0.0)
-        reply = reply_to_turn(told, self.rules.scores, session.tells)
-        if fits:
-            session.kept.record(order, frame, memory, reply, outcome.frame.data)
-            session.kept.hold(down)
-            log.info(
-                "round %d: received %d bytes (%s), trained %.1f s, sent %d bytes (%s)",
-                order[0] + 1,
-                len(frame),
-                ", ".join(down.parts) or "nothing",
-                outcome.seconds,
-                len(outcome.frame.data),
-                ", ".join(f"{k} {v:.0f}" for k, v in kinds_of_bytes(outcome).items()) or "nothing",
-            )
-            self._log_budget(asked.run, session)
-        elif job.writes:
-            session.kept.keep_models(memory)
-        return reply, outcome.frame.data
-
-    def _meter(self, run: str, session: Session, job: Job, down: Message) -> Meter | None:
-        """Return the meter of a turn, which charges the owner's ledger; None without a privacy budget.
-
-        A turn is identified by everything that its answer depends on. A different turn gets its own queries, and so its
-        own noise. If two answers had the same noise, their difference would have none.
-        """
-        if session.setup.privacy is None:
-            return None
-        if job.kind == "trial" or job.fine_tune:
-            raise InputError(
-                "with a privacy budget this node trains in its turns only: set evaluation.post=participants, and leave "
-                "evaluation.ft out"
-            )
-        order, parts = repr((job.kind, job.stamp.order, down.stamp)), digest({"parts": dict(down.parts)})
-        turn = order, parts, session.kept.digest, session.kept.rows, to_toml(session.experiment)
-        first, charge = self._ledger.begin(run, session.setup.privacy[self.client], "\n".join(turn).encode())
-        return session.worker.meter(self.client, first, charge)
-
-    def _log_budget(self, run: str, session: Session) -> None:
-        if session.setup.privacy is not None:
-            log.info(
-                "privacy: this run has spent epsilon %.3f of its %.3f; all runs have reserved %.3f of %g",
-                self._ledger.spent(run),
-                session.setup.privacy[self.client].epsilon(session.setup.privacy[self.client].most),
-                self._ledger.reserved[0],
-                self._ledger.epsilon,
-            )
-
-    def _finish(self, asked: Finish, body: Body) -> Answer:
-        """Write the client's model and report here, and reply with the hash of its memory."""
-        session = self._of(asked.run)
-        job = replace(_job(self.client, asked, body(session.most), session.known), score=True, keep_model=True)
-        meter = self._meter(asked.run, session, job, session.worker.received(job))
-        _, outcome = session.worker.run(job, session.kept.memory, meter)
-        assert outcome.model is not None
-        setup, experiment = session.setup, session.experiment
-        model = model_file(self.client, self._data.name, experiment, setup, session.schema, outcome)
-        file = self._folder / f"{file_stem(self.client)}.safetensors"
-        write_atomically(file, model)
-        if outcome.answers is not None:
-            write_answers(self._folder, {self.client: outcome.answers})
-        report = report_of(self.client, experiment, setup, outcome.scores, file, outcome.experts)
-        write_atomically(self._folder / "report.txt", report)
-        log.info("the run is over: the model is in %s and %s", file, "was sent" if self.rules.model else "nowhere else")
-        return Finished(memory=session.kept.digest).head, model if self.rules.model else b""
 
     def _allowed(self, run: str, experiment: Experiment) -> OwnData:
         """Return the owner's data, if the owner allows the experiment and the run did not begin with other rows."""
@@ -356,8 +218,8 @@ class Node:
 
     def _of(self, run: str) -> Session:
         """Return the session of a run; after a restart it is rebuilt from the files on disk."""
-        if self._session is not None and self._session[0] == run:
-            return self._session[1]
+        if self._session is not None and self._session.run == run:
+            return self._session
         folder = self._folder / run
         if not (folder / "experiment.toml").exists():
             raise WireError("this node has not agreed to that run")
@@ -380,8 +242,9 @@ class Node:
         kept = NodeMemory(folder, fresh, self.client, asked)
         worker = Worker(setup, kept.references)
         tells = may_tell(setup, self.client, self.rules.least_rows)
-        self._session = run, Session(experiment, schema, setup, worker, kept, setup.limit().bytes, tells)
-        return self._session[1]
+        own_terms, limit = (run, self.client, self.rules, self._ledger), setup.limit().bytes
+        self._session = Session(*own_terms, experiment, schema, setup, worker, kept, limit, tells)
+        return self._session
 
 
 def _experiment(text: str) -> tuple[Experiment, Method[Any, Any]]:
@@ -394,8 +257,3 @@ def _clients(folder: Path) -> tuple[ClientId, ...]:
         return tuple(map(str, json.loads((folder / "clients").read_bytes())))
     except (ValueError, TypeError, RecursionError):
         raise RunError(f"{folder / 'clients'} is damaged: start the node with another --state") from None
-
-
-def _job(client: ClientId, asked: TurnOrder | Finish, body: bytes, known: tuple[ScoredModel, ...]) -> Job:
-    kind = asked.job if isinstance(asked, TurnOrder) else "personal"
-    return Job(kind, client, Stamp(asked.round, asked.phase, None), (body,), known=known, best_round=asked.best_round)
