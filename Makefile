@@ -65,10 +65,12 @@ test-slow: $(READY)
 
 # With the newer of the two supported minors of Flower: from the first process to the last, and what is not public.
 OF_FLOWER := tests/engines/network/test_deploy.py tests/engines/network/flower
-# Flower lowers some pins, so it has an environment of its own: what it lacks it finds in the first one.
+# Flower lowers some pins, so it has an environment of its own: what it lacks it finds in the first one. MLflow and
+# Weights & Biases are there too, and stay out of the lock: the tests of `report_to` run beside those of the network.
 test-network: $(READY)
 	if $(AGAIN) $(NETWORK)/.ready; then \
 	  timeout --kill-after=30 2400 $(NETWORK)/bin/python -m pytest -n 3 --dist loadfile -m network tests/engines/network && \
+	  $(NETWORK)/bin/python -m pytest tests/report/loggers && \
 	  if $(AGAIN) $(NEWER)/.ready; then \
 	    timeout --kill-after=30 1200 $(NEWER)/bin/python -m pytest -n 3 --dist loadfile -m network $(OF_FLOWER); \
 	  else \
@@ -130,8 +132,9 @@ $(VENV)/.docs: $(READY) docs/generate/requirements.txt
 	$(BIN)/python -m pip install --quiet -r docs/generate/requirements.txt
 	touch $@
 
-# Beside Flower the servers and clients of the mailboxes that are tested.
-$(NETWORK)/.ready: EXTRA = 'flwr==1.41.*' paramiko s3fs 'moto[s3]' flask flask-cors wsgidav cheroot 'webdav4[fsspec]'
+# Beside Flower the servers and clients of the mailboxes that are tested, and the loggers of `report_to`.
+$(NETWORK)/.ready: EXTRA = 'flwr==1.41.*' paramiko s3fs 'moto[s3]' flask flask-cors wsgidav cheroot 'webdav4[fsspec]' \
+  'mlflow-skinny>=3.5' 'wandb>=0.22'
 $(CLUSTER)/.ready: EXTRA = 'ray>=2.40'
 $(NETWORK)/.ready $(CLUSTER)/.ready: $(READY)
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)

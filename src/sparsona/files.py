@@ -13,13 +13,14 @@ import stat
 import zipfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from sparsona.errors import DataError, InputError, RunError
-from sparsona.system import free_memory
+from sparsona.system import free_memory, take_lock
 
 SYNC_THREADS = 8
 """Number of files synced at a time: a journalling file system commits waiting files together."""
@@ -125,6 +126,14 @@ def unsigned(text: str, path: Path | str) -> str:
             f"{path} is not as it was written: undo the change, or remove its last line ({SIGNATURE}...) to keep it"
         )
     return whole
+
+
+def alone(lock: Path, otherwise: str) -> ExitStack:
+    """Take a lock file until the result is closed or the process ends; raise `InputError` if another process has it."""
+    try:
+        return take_lock(lock)
+    except OSError:
+        raise InputError(otherwise) from None
 
 
 def check_regular(path: Path) -> None:

@@ -49,14 +49,14 @@ def server(
     if mailbox:
         if key is None or experiment is None:
             raise InputError("sparsona server --mailbox needs --key and --experiment")
-        from sparsona.engines.network.mailbox.server import MailboxServer
+        from sparsona.engines.network.mailbox.server import run_in_mailbox, seals_of
         from sparsona.experiment import build, read
 
         agreed, _ = build(read(experiment), str(experiment))
         end_like_ctrl_c()
         with page_of(home, page):
             try:
-                MailboxServer(mailbox, key, keys, home, idle).run(agreed, name, patience, fewest)
+                run_in_mailbox(mailbox, seals_of(key, keys), home, agreed, name, patience, fewest, idle)
             except KeyboardInterrupt:
                 out.print(f"stopped; the same command goes on with the run {name}", soft_wrap=True)
                 raise typer.Exit(130) from None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -15,8 +13,8 @@ from sparsona.engines.network.node import CONSENT, Node
 from sparsona.engines.network.own_data import AS_AGREED, OwnFormat
 from sparsona.engines.network.rules import Rules
 from sparsona.errors import InputError
+from sparsona.files import alone
 from sparsona.method import ClientId
-from sparsona.system import take_lock
 from sparsona.terminal import LineFormatter
 
 log = logging.getLogger("sparsona.node")
@@ -58,7 +56,7 @@ class Owner:
         self.state.mkdir(parents=True, exist_ok=True)
         self.state.chmod(0o700)
         state = self.state.resolve()
-        with _alone(state):
+        with alone(state / "lock", f"another sparsona node uses {state}: stop it, or choose another --state"):
             self._run(state)
 
     def _run(self, state: Path) -> None:
@@ -88,17 +86,6 @@ def accepted(state: Path, fingerprint: str) -> str:
     if not (state / RUNS / CONSENT).is_dir():
         raise InputError(f"{state} is not the --state of a node: check the path")
     return Consent(state / RUNS / CONSENT).accept(fingerprint)
-
-
-@contextlib.contextmanager
-def _alone(state: Path) -> Iterator[None]:
-    """Lock the state folder against a second node; the lock ends with the process, however it ends."""
-    try:
-        lock = take_lock(state / "lock")
-    except OSError:
-        raise InputError(f"another sparsona node uses {state}: stop it, or choose another --state") from None
-    with lock:
-        yield
 
 
 def _log_to(file: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from sparsona.engines.network.keys import public_keys
@@ -15,40 +14,36 @@ from sparsona.engines.network.serverapp import NetworkRun, carry_out
 from sparsona.engines.network.setup import check_networkable
 from sparsona.errors import InputError, StoreError
 from sparsona.experiment import Experiment, to_toml
+from sparsona.files import alone
 from sparsona.method import ClientId
-from sparsona.system import take_lock
 
 
-@dataclass(frozen=True)
-class MailboxServer:
-    """A mailbox, the organiser's private key, and the folder of the owners' public keys, ``NAME.pub``."""
-
-    url: str
-    key: Path
-    keys: Path
-    home: Path
-    idle: float = IDLE
-
-    def run(self, experiment: Experiment, name: str, patience: float, fewest: int = 0) -> None:
-        """Run an experiment with all registered owners, or resume an interrupted run of that name."""
-        check_networkable(experiment)
-        carrier = MailboxCarrier(SharedFolder(self.url), self._seals(), self.idle)
-        (self.home / "runs").mkdir(parents=True, exist_ok=True)
+def run_in_mailbox(
+    url: str,
+    seals: Mapping[ClientId, Seal],
+    home: Path,
+    experiment: Experiment,
+    name: str,
+    patience: float,
+    fewest: int = 0,
+    idle: float = IDLE,
+) -> None:
+    """Run an experiment with all owners of `seals`, or resume an interrupted run of that name."""
+    check_networkable(experiment)
+    carrier = MailboxCarrier(SharedFolder(url), seals, idle)
+    (home / "runs").mkdir(parents=True, exist_ok=True)
+    with alone(home / "lock", f"another sparsona server uses {home}: stop it, or choose another --home"):
+        carrier.clear()
         try:
-            lock = take_lock(self.home / "lock")
-        except OSError:
-            raise InputError(f"another sparsona server uses {self.home}: stop it, or choose another --home") from None
-        with lock:
-            carrier.clear()
-            try:
-                carry_out(NetworkRun(carrier, self.home, to_toml(experiment), name, patience, fewest))
-            finally:
-                with contextlib.suppress(StoreError):
-                    carrier.close()
+            carry_out(NetworkRun(carrier, home, to_toml(experiment), name, patience, fewest))
+        finally:
+            with contextlib.suppress(StoreError):
+                carrier.close()
 
-    def _seals(self) -> Mapping[ClientId, Seal]:
-        files = public_keys(self.keys)
-        boxes = {box_name(client): client for client in files}
-        if len(boxes) < len(files):
-            raise InputError(f"two clients in {self.keys} have the same name in the mailbox: rename one")
-        return {client: Seal(self.key, file) for client, file in files.items()}
+
+def seals_of(key: Path, keys: Path) -> dict[ClientId, Seal]:
+    """Return the organiser's seal for each owner: `key` is its private key, `keys` a folder of ``NAME.pub``."""
+    files = public_keys(keys)
+    if len({box_name(client) for client in files}) < len(files):
+        raise InputError(f"two clients in {keys} have the same name in the mailbox: rename one")
+    return {client: Seal(key, file) for client, file in files.items()}
