@@ -28,7 +28,7 @@ def records(data: bytes) -> Iterator[bytes]:
 
 
 def test_offline_a_run_is_in_one_file_with_settings_scalars_and_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pytest.importorskip("wandb", reason="wandb is not installed: pip install sparsona[wandb]")
     from wandb.proto.wandb_internal_pb2 import Record
@@ -38,6 +38,7 @@ def test_offline_a_run_is_in_one_file_with_settings_scalars_and_report(
     result = sparsona.run(
         "local", clients=2, rounds=2, partition="iid", engine="inprocess", out=tmp_path / "a", report_to="wandb"
     )
+    assert not caplog.messages, "wandb took everything"
     (file,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
     rows, settings = [], {}
     for data in records(file.read_bytes()):
