@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +33,7 @@ def test_offline_a_run_is_in_one_file_with_settings_scalars_and_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pytest.importorskip("wandb", reason="wandb is not installed: pip install sparsona[wandb]")
+    from google.protobuf.message import DecodeError
     from wandb.proto.wandb_internal_pb2 import Record
 
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -40,9 +43,16 @@ def test_offline_a_run_is_in_one_file_with_settings_scalars_and_report(
     )
     assert not caplog.messages, "wandb took everything"
     (file,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
+    until = time.monotonic() + 120
+    while True:  # wandb's own process still writes when the run has returned
+        with contextlib.suppress(struct.error, DecodeError):
+            found = [Record.FromString(data) for data in records(file.read_bytes())]
+            if any(record.HasField("exit") for record in found):
+                break
+        assert time.monotonic() < until
+        time.sleep(0.1)
     rows, settings = [], {}
-    for data in records(file.read_bytes()):
-        record = Record.FromString(data)
+    for record in found:
         if record.HasField("history"):
             items = record.history.item
             rows.append({"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in items})
