@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 from engine_helpers import ButOne, Half, Stateful, run
+from metric_helpers import check_scores, settings
 from ray_nodes import Nodes
 
+from sparsona.api import execute
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
 from sparsona.errors import InputError, SparsonaError
@@ -23,6 +25,8 @@ from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Plan
 from sparsona.method import ClientId
 from sparsona.methods import METHODS
+from sparsona.prepare import prepare
+from sparsona.runs.directory import RunDirectory
 from sparsona.testing import tiny_setup
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'sparsona[ray]', or make test-cluster")
@@ -37,6 +41,15 @@ def engine(setup: Any, workers: int = 0) -> Any:
 
 def same(found: Any, reference: Any) -> bool:
     return (found.server, found.clients, found.rounds) == (reference.server, reference.clients, reference.rounds)
+
+
+@pytest.mark.parametrize("task", ["classification", "multilabel"])
+def test_scores_are_scikit_learns(task: str, nodes: Nodes, tmp_path: Path) -> None:
+    pytest.importorskip("lightgbm")
+    prepared = prepare({**settings(tmp_path, task), "engine": "ray", "workers": 2})
+    out, federation = tmp_path / "run", prepared.setup.federation
+    execute(prepared, RunDirectory(out))
+    check_scores(out, dict.fromkeys(federation.clients, out), federation, task, tmp_path / "tables")
 
 
 def test_states_are_handed_over(nodes: Nodes) -> None:

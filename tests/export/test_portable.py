@@ -62,11 +62,12 @@ def by_onnx(folder: Path, rows: pandas.DataFrame) -> tuple[Array, ...]:
 
 
 @pytest.mark.parametrize("task", ["classification", "regression", "multilabel"])
-@pytest.mark.parametrize("method", ["alone-trees", "alone-linear", "naive", "local", "fedem"])
+@pytest.mark.parametrize("method", ["alone-trees", "alone-linear", "naive", "local", "fedem", "fedavg"])
 def test_every_format_predicts_what_the_run_predicts(method: str, task: str, tmp_path: Path) -> None:
     if method == "fedem" and task != "classification":
         pytest.skip("it mixes probabilities of classes")
-    model, rows = trained(method, task, tmp_path / "run")
+    pool = {"pool": ["trees", "linear", "shared"]} if method == "fedavg" else {}
+    model, rows = trained(method, task, tmp_path / "run", personal=pool)
     for ending in ("npz", "onnx", "safetensors"):
         export_model(tmp_path / "run", "east", tmp_path / f"east.{ending}")
     script, graph = by_numpy(tmp_path, rows), by_onnx(tmp_path, rows)
@@ -80,6 +81,7 @@ def test_every_format_predicts_what_the_run_predicts(method: str, task: str, tmp
         assert graph[0].ravel() == pytest.approx(expected.ravel(), rel=1e-5)
     else:
         assert script[:, :2].astype(int).tolist() == expected.astype(int).tolist()
+        assert script[:, 2:] == pytest.approx(model.probabilities(rows), abs=2e-5)
         assert graph[0].astype(int).tolist() == expected.astype(int).tolist()
 
 
@@ -91,6 +93,17 @@ def test_the_text_is_lightgbms_own(tmp_path: Path) -> None:
     booster = lightgbm.Booster(model_file=str(tmp_path / "east.txt"))
     assert booster.num_feature() == 5
     assert np.isfinite(booster.predict(np.zeros((2, 5)))).all()
+
+
+def test_an_owners_file_is_exported_without_the_run(tmp_path: Path) -> None:
+    trained("alone-trees", "regression", tmp_path / "run")
+    own = tmp_path / "owner.safetensors"
+    export_model(tmp_path / "run", "east", own)
+    export_model(own, "", tmp_path / "own.npz")
+    export_model(tmp_path / "run", "east", tmp_path / "east.npz")
+    assert (tmp_path / "own.npz").read_bytes() == (tmp_path / "east.npz").read_bytes()
+    with pytest.raises(InputError, match="is the model of east, not of west"):
+        export_model(own, "west", tmp_path / "west.npz")
 
 
 def test_what_has_no_trees_has_no_text(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -171,6 +172,13 @@ def test_a_plug_in_is_a_function_with_a_decorator() -> None:
     assert missed_cost.name == "missed-cost"
     answers = Answers("classification", np.array([0, 1]), np.full((2, 2), 0.5), np.array([1, 0]))
     assert missed_cost.value(answers) == 5.5
+
+
+@pytest.mark.parametrize(("name", "one"), list(METRICS), ids=METRICS.names())
+def test_a_metric_reaches_worker_processes(name: str, one: Metric) -> None:
+    assert pickle.loads(pickle.dumps(one)) is one  # noqa: S301
+    fever = one.for_label(1, "fever")
+    assert pickle.loads(pickle.dumps(fever)) == fever  # noqa: S301
 
 
 def test_every_metric_says_how_it_is_read() -> None:

@@ -57,10 +57,12 @@ def settings(
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="a run directory")],
-    client: Annotated[str, typer.Option(help="whose model")],
-    to: Annotated[Path, typer.Option(help="file to write: .safetensors, .npz or .onnx")],
-    format: Annotated[str | None, typer.Option(help="safetensors, npz or onnx [what the file's name ends in]")] = None,
+    run: Annotated[Path, typer.Argument(help="a run directory, or a client's .safetensors file")],
+    to: Annotated[Path, typer.Option(help="file to write: .safetensors, .npz, .onnx or .txt (trees)")],
+    client: Annotated[str, typer.Option(help="client of the run directory")] = "",
+    format: Annotated[
+        str | None, typer.Option(help="safetensors, npz, onnx or txt [what the file's name ends in]")
+    ] = None,
     slim: Annotated[
         bool, typer.Option("--slim", help="the small net of a sparse model: rows without weights go")
     ] = False,
@@ -71,6 +73,8 @@ def export(
     from sparsona.export.run import export_model
     from sparsona.export.slim import export_slim
 
+    if not client and not run.is_file():
+        raise InputError(f"whose model of {run}? Name the client: --client NAME")
     if slim:
         sizes = export_slim(run, client, to)
         out.print(f"wrote {to}: {sizes.after} numbers instead of {sizes.before}", soft_wrap=True)

@@ -68,15 +68,16 @@ class PersonalModel:
         outputs = self.outputs(rows, where)
         found: Array = self.runner.objective.predict(outputs).cpu().numpy()
         if self.card.threshold is not None:
-            found = self.card.predicted(probabilities(outputs), found)
+            found = self.card.predicted(probabilities(outputs, "classification"), found)
         return self.card.schema.speak(found)
 
     def probabilities(self, rows: Any, where: str = "the rows") -> Array:
-        """Return the probability of each class, in the order of the schema's classes."""
-        if self.card.schema.task != "classification":
-            raise InputError(f"the model of {self.card.client} predicts no classes: use predict")
-        found = probabilities(self.outputs(rows, where))
-        return found[:, : len(self.card.schema.classes)]
+        """Return the probability of each class, or label, in the schema's order."""
+        schema = self.card.schema
+        if schema.task == "regression":
+            raise InputError(f"the model of {self.card.client} predicts numbers: use predict")
+        found = probabilities(self.outputs(rows, where), schema.task)
+        return found[:, : len(schema.classes)] if schema.classes else found
 
     def tensors(self) -> dict[str, Array]:
         """Return weights and float buffers by name, for a model of one vector."""
@@ -225,17 +226,17 @@ def predict_file(model: Path, rows: Path, out: Writable, id: str = "", exact: bo
     found = predictor.predict(table, str(rows))
     writer = csv.writer(out, lineterminator="\n")
     names = _echoed(table.read(schema.format), id, rows) if id else [[]] * len(found)
-    if schema.task == "classification":
-        shares = predictor.probabilities(table, str(rows))
-        writer.writerow([*([id] if id else []), "prediction", *(f"p({name})" for name in schema.classes)])
-        for name, row, share in zip(names, found.tolist(), shares.tolist(), strict=True):
-            writer.writerow([*name, row, *(repr(p) if exact else f"{p:.6f}" for p in share)])
-    elif exact:
-        raise InputError("--probabilities are those of classes: this model predicts none")
-    else:
-        writer.writerow([*([id] if id else []), *(schema.targets if len(schema.targets) > 1 else ["prediction"])])
-        values = np.atleast_2d(found.reshape(len(found), -1)).tolist()
-        writer.writerows([*name, *row] for name, row in zip(names, values, strict=True))
+    if exact and schema.task == "regression":
+        raise InputError("--probabilities are those of classes and labels: this model predicts numbers")
+    several = schema.targets if len(schema.targets) > 1 else ["prediction"]
+    head, values = [*([id] if id else []), *several], found.reshape(len(found), len(several)).tolist()
+    shares: list[list[float]] = [[]] * len(found)
+    if schema.task != "regression":
+        head += [f"p({name})" for name in schema.classes or schema.targets]
+        shares = predictor.probabilities(table, str(rows)).tolist()
+    writer.writerow(head)
+    for name, row, share in zip(names, values, shares, strict=True):
+        writer.writerow([*name, *row, *(repr(p) if exact else f"{p:.6f}" for p in share)])
     return len(found)
 
 

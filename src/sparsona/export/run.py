@@ -1,4 +1,4 @@
-"""Export a client's model from a run directory, in the format of the file's name."""
+"""Export a client's model from a run directory or from its owner's file, in the format of the file's name."""
 
 from pathlib import Path
 
@@ -16,6 +16,8 @@ FORMATS = ("safetensors", "npz", "onnx", "txt")
 def export_model(run: Path, client: ClientId, to: Path, format: str | None = None, base: str = "") -> None:
     """Write a client's model with its card to `to`, in `format` or in the format of the name.
 
+    `run` is a run directory, or the .safetensors file that a client of a network has.
+
     `base` is the file of the net's frozen weights; ONNX needs it, other formats hold the trained part.
 
     A name of another format than `format` is refused, because programs read the file by its name.
@@ -26,7 +28,9 @@ def export_model(run: Path, client: ClientId, to: Path, format: str | None = Non
         raise InputError(f"cannot write {to}: give --format, or a name that ends in .{', .'.join(FORMATS)}")
     if ending.lower() in FORMATS and ending.lower() != chosen:
         raise InputError(f"cannot write {to} as {chosen}: leave --format out, or give a name that ends in .{chosen}")
-    file = RunDirectory(run).need_model(client)
+    file = run if run.is_file() else RunDirectory(run).need_model(client)
+    if file == run and client not in ("", load_model(run).card.client):
+        raise InputError(f"{run} is the model of {load_model(run).card.client}, not of {client}: leave --client out")
     data = file.read_bytes()
     if chosen == "npz":
         found = read_model(file)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -82,6 +83,16 @@ class Metric:
         # The registry names a thing by the module it comes from: for a metric, the one that defines `of`.
         object.__setattr__(self, "__module__", self.of.__module__)
         object.__setattr__(self, "__doc__", self.of.__doc__)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Pickle a metric by the name that its decorator has taken from `of`, so that workers import it."""
+        name: str = self.of.__name__
+        there = getattr(sys.modules.get(self.of.__module__), name, None)
+        if there is self:
+            return name
+        if isinstance(there, Metric) and there.of is self.of and self.label is not None:
+            return there.for_label, (self.label, self.name.partition(":")[2])
+        return Metric, tuple(getattr(self, field.name) for field in fields(self))
 
     def value(self, answers: Answers) -> float:
         """The score of these answers; NaN where it is not defined, or where an answer is not a number."""

@@ -69,15 +69,14 @@ class Objective:
         """The answers that a model's outputs stand for; with a threshold, the positive class from there on."""
         assert self.task is not None
         found = self.predict(outputs).cpu().numpy()
+        given = probabilities(outputs, self.task)
         if self.task == "classification":
-            given = probabilities(outputs)
             if threshold is not None:
                 found = np.where(given[:, self.positive] >= threshold, self.positive, 1 - self.positive)
             return Answers(self.task, found, given, targets, self.positive)
         wide = found.reshape(len(found), -1).astype(np.float64)
         truth = targets.reshape(wide.shape).astype(np.float64)
-        yes = torch.sigmoid(outputs.double()).cpu().numpy().reshape(wide.shape)
-        return Answers(self.task, wide, yes if self.task == "multilabel" else wide[:, :0], truth)
+        return Answers(self.task, wide, given.reshape(len(wide), -1), truth)
 
     def measured_by(
         self, names: Sequence[str], labels: Sequence[str] = (), positive: str = "", threshold: str = ""
@@ -114,9 +113,15 @@ def _place(positive: str, classes: Sequence[str], task: TaskName) -> int:
     return list(classes).index(positive)
 
 
-def probabilities(outputs: torch.Tensor) -> Array:
-    """The probability of each class, as float64: of float32 a sure answer would be a tie with a surer one."""
-    found: Array = torch.softmax(outputs.double(), 1).cpu().numpy()
+def probabilities(outputs: torch.Tensor, task: TaskName) -> Array:
+    """The probability of each class or label, as float64: of float32 a sure answer would be a tie with a surer one.
+
+    A regression has none: (rows, 0).
+    """
+    if task == "regression":
+        return np.zeros((len(outputs), 0))
+    wide = outputs.double()
+    found: Array = (torch.softmax(wide, 1) if task == "classification" else torch.sigmoid(wide)).cpu().numpy()
     return found
 
 
