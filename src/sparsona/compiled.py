@@ -43,8 +43,11 @@ def _fingerprint(folder: Path) -> str:
 def _jitted(function: Callable[..., Any], fastmath: bool | set[str]) -> Any:
     """Compile with a cache on disk; where no folder can be written, with a temporary one, or none."""
 
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
+    options["no_cfunc_wrapper"] = True  # no C code calls a kernel, and a wrapper takes time to compile
+
     def jit(cache: bool) -> Any:
-        return numba.njit(cache=cache, nogil=True, error_model="numpy", fastmath=fastmath)(function)
+        return numba.njit(cache=cache, **options)(function)
 
     for _ in range(2):
         try:
@@ -121,43 +124,34 @@ if TYPE_CHECKING:
 
 else:
 
-    @compiled
-    def i64(number):
-        return np.int64(number)
+    def _as(kind):
+        """A cast within the function that has it: `numpy.int64(number)` would be compiled for each type of number."""
 
-    @compiled
-    def u64(number):
-        return np.uint64(number)
+        @intrinsic
+        def cast(context, number):
+            def code(context, builder, signature, arguments):
+                return context.cast(builder, arguments[0], signature.args[0], kind)
 
-    @compiled
-    def i32(number):
-        return np.int32(number)
+            return kind(number), code
 
-    @compiled
-    def u32(number):
-        return np.uint32(number)
+        return cast
+
+    i64, u64, i32, u32 = map(_as, (numba.int64, numba.uint64, numba.int32, numba.uint32))
 
     @intrinsic
-    def _leading_zeros(context, number):
+    def bit_length(context, number):
         def code(context, builder, signature, arguments):
-            return builder.ctlz(arguments[0], context.get_constant(numba.types.boolean, False))
+            zeros = builder.ctlz(arguments[0], context.get_constant(numba.types.boolean, False))
+            return builder.sub(context.get_constant(numba.uint32, 32), zeros)
 
-        return numba.types.uint32(numba.types.uint32), code
+        return numba.uint32(numba.uint32), code
 
     @intrinsic
-    def _trailing_zeros(context, number):
+    def zeros_at_end(context, number):
         def code(context, builder, signature, arguments):
             return builder.cttz(arguments[0], context.get_constant(numba.types.boolean, False))
 
-        return numba.types.uint64(numba.types.uint64), code
-
-    @compiled
-    def bit_length(number):
-        return np.uint32(np.uint32(32) - _leading_zeros(np.uint32(number)))
-
-    @compiled
-    def zeros_at_end(number):
-        return np.int64(_trailing_zeros(np.uint64(number)))
+        return numba.int64(numba.uint64), code
 
     def _eight_bytes(context, builder, kind, data, at):
         """A pointer to eight bytes of an array."""

@@ -18,6 +18,11 @@ from sparsona.wire.buffers import Reader, varint
 SIZES = (64, 65, 79, 80, 81, 127, 144)
 LONG = (1023, 1024, 1040, 1100)
 EACH = 100
+WRITING = {
+    differences: ("_survey", "_contexts", "_write"),
+    lanes: ("tables", "entries"),
+    tables: ("shortened",),
+}
 
 
 def read(body: bytes, reference: Vector) -> bytes | None:
@@ -30,8 +35,8 @@ def read(body: bytes, reference: Vector) -> bytes | None:
 
 def read_checked(body: bytes, reference: Vector) -> bytes | None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(differences, "_decode", checked(differences._decode))
-        patch.setattr(tables, "_lengthen", checked(tables._lengthen))
+        for module, name in ((differences, "_decode"), (lanes, "readable"), (tables, "_lengthen")):
+            patch.setattr(module, name, checked(getattr(module, name)))
         return read(body, reference)
 
 
@@ -134,7 +139,9 @@ def test_short_references_are_refused(size: int) -> None:
 def test_writing_stays_within_bounds_and_comes_back(size: int, step: int) -> None:
     new, old = pair(size, step, 3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(differences, "_encode", checked(differences._encode))
+        for module, names in WRITING.items():
+            for name in names:
+                patch.setattr(module, name, checked(getattr(module, name)))
         body = differences.encode(new, old)
     assert body == differences.encode(new, old)
     assert body is None or read_checked(body, old) == new.tobytes()

@@ -138,13 +138,17 @@ def _contexts(counts: Patterns, most: int) -> tuple[int, Contexts, Ints]:
     for i in range(half):
         counts[u64(i)] += counts[u64(half + i)]
         used[u64(i & ((1 << _ROW) - 1))] |= counts[u64(i)]
-    symbols = np.flatnonzero(used)
-    few, reached = np.zeros((EXPECTED, len(symbols)), np.int64), np.zeros(EXPECTED, np.int64)
+    symbols, many = np.empty(1 << _ROW, np.int64), 0
+    for symbol in range(1 << _ROW):
+        symbols[many] = symbol
+        many += used[symbol] > 0
+    symbols = symbols[:many]
+    few, reached, total = np.zeros((EXPECTED, many), np.int64), np.zeros(EXPECTED, np.int64), i64(0)
     for bin in range(EXPECTED):
-        for column in range(len(symbols)):
+        for column in range(many):
             few[bin, column] = counts[bin << _ROW | symbols[column]]
-            reached[bin] += few[bin, column]
-    reached = np.cumsum(reached)
+            total += few[bin, column]
+        reached[bin] = total
     best, log, context_of = i64(1) << 62, 0, np.zeros(EXPECTED, np.uint8)
     for tried in range(most + 1):
         rows, row, contexts = np.zeros((1 << tried, len(symbols)), np.int64), 0, np.zeros(EXPECTED, np.uint8)
@@ -171,58 +175,43 @@ def encode(values: Vector, reference: Vector) -> bytes | None:
     if len(values) < _FEW or len(values) != len(reference):
         return None
     patterns, others = (np.require(v, np.float32, KERNEL).view(np.uint32) for v in (values, reference))
-    start, lane, starts, ends = _encode(patterns, others, symbols.most_contexts(len(values), FAR, MOST_CONTEXTS))
-    if not len(start):
+    found, plain, steps, counts, stepped = _survey(patterns, others)
+    log, context_of, merged = _contexts(counts, symbols.most_contexts(len(values), FAR, MOST_CONTEXTS))
+    table = lanes.tables(merged, stepped)
+    short = tables.shortened(table.reshape(-1))
+    bits = int((merged * (table[:-1].astype(np.int64) + PLAIN)).sum())
+    if bits // 8 + len(short) + len(steps) // 4 >= 4 * len(patterns):
         return None
+    cuts = np.searchsorted(context_of, np.arange(1, 1 << log)).astype(np.uint8)
+    by_context = lanes.entries(table[:-1], PLAIN)
+    written = np.empty((EXPECTED, 1 << _ROW), np.uint32)
+    written[:, :SYMBOLS] = by_context[context_of]
+    lane, starts, ends = _write(found, plain, steps, written.reshape(-1), lanes.entries(table[-1:], NONE))
     bounds = list(zip(starts.tolist(), ends.tolist(), strict=True))
     sizes = b"".join(varint(end - begin) for begin, end in bounds)
     rest = patterns[len(patterns) // BLOCK * BLOCK :].astype("<u4", copy=False).tobytes()
-    return b"".join((start.data, sizes, *(lane.data[begin:end] for begin, end in bounds), rest))
+    lane_bytes = (lane.data[begin:end] for begin, end in bounds)
+    return b"".join((bytes([log]), cuts.data, short.data, sizes, *lane_bytes, rest))
 
 
 @compiled
-def _encode(patterns: Patterns, others: Patterns, most: int) -> tuple[Bytes, Bytes, Ints, Ints]:
-    """Contexts and tables (nothing if they do not pay); the lanes, that of the means first, and where each has its
-    bytes.
+def _write(
+    found: Symbols, plain: Patterns, steps: Bytes, written: lanes.Entries, of_step: lanes.Entries
+) -> tuple[Bytes, Ints, Ints]:
+    """The lanes, that of the means first, and where each has its bytes. Four are written side by side.
+
+    `written` is what is to be written for each of `found`, `of_step` for each of `steps`.
     """
-    found, plain, steps, counts, stepped = _survey(patterns, others)
-    log, context_of, merged = _contexts(counts, most)
-    table = np.empty(((1 << log) + 1, SYMBOLS), np.uint8)
-    starts, ends, bits = np.zeros(LANES + 1, np.int64), np.zeros(LANES + 1, np.int64), 0
-    for row in range(1 << log):
-        table[row] = lanes.lengths(merged[row])
-        for symbol in range(SYMBOLS):
-            bits += merged[row, symbol] * (i64(table[row, symbol]) + i64(PLAIN[symbol]))
-    table[1 << log] = lanes.lengths(stepped)
-    short = tables.shortened(table.reshape(-1))
-    if bits // 8 + len(short) + len(steps) // 4 >= 4 * len(patterns):
-        return np.empty(0, np.uint8), np.empty(0, np.uint8), starts, ends
-    cuts = (1 << log) - 1
-    start = np.empty(1 + cuts + len(short), np.uint8)
-    start[0] = log
-    for cut in range(cuts):
-        start[1 + cut] = np.searchsorted(context_of, cut + 1)
-    start[1 + cuts :] = short
-    by_context = lanes.entries(table[:-1], PLAIN)
-    written = np.empty((EXPECTED, 1 << _ROW), np.uint32)
-    for bin in range(EXPECTED):
-        written[bin, :SYMBOLS] = by_context[context_of[bin]]
+    starts, ends = np.zeros(LANES + 1, np.int64), np.zeros(LANES + 1, np.int64)
     # each store is of 8 bytes and begins below what all numbers take at most: the 16 have room for the last one
     room = len(found) // LANES * (lanes.LIMIT + FAR) // 8 + 16
     lane = np.empty(len(steps) * lanes.LIMIT // 8 + 16 + LANES * room, np.uint8)
-    of_step, held, filled, at = lanes.entries(table[-1:], NONE), u64(0), u64(0), u64(0)
+    held, filled, at = u64(0), u64(0), u64(0)
     for step in steps:
         held, filled, at = lanes.put(of_step[0, step], u32(0), lane, held, filled, at)
     ends[0] = i64(at) + (i64(filled) + 7) // 8
     for i in range(LANES):
         starts[i + 1] = len(lane) - (LANES - i) * room
-    _write(found, plain, written.reshape(-1), lane, starts, ends)
-    return start, lane, starts, ends
-
-
-@compiled
-def _write(found: Symbols, plain: Patterns, written: lanes.Entries, lane: Bytes, starts: Ints, ends: Ints) -> None:
-    """Write four lanes side by side; `written` is what is to be written for each of `found`."""
     a, b, c, d = u64(0), u64(0), u64(0), u64(0)
     e, f, g, h = u64(0), u64(0), u64(0), u64(0)
     p, q, r, s = u64(starts[1]), u64(starts[2]), u64(starts[3]), u64(starts[4])
@@ -237,6 +226,7 @@ def _write(found: Symbols, plain: Patterns, written: lanes.Entries, lane: Bytes,
         d, h, s = lanes.put(written[u64(found[i])], plain[i], lane, d, h, s)
     ends[1], ends[2] = i64(p) + (i64(e) + 7) // 8, i64(q) + (i64(f) + 7) // 8
     ends[3], ends[4] = i64(r) + (i64(g) + 7) // 8, i64(s) + (i64(h) + 7) // 8
+    return lane, starts, ends
 
 
 def decode(reader: Reader, reference: Vector) -> Vector:
@@ -259,27 +249,31 @@ def decode(reader: Reader, reference: Vector) -> Vector:
     out = np.empty(len(reference), np.uint32)
     end = len(out) // BLOCK * BLOCK
     out[end:] = reader.array("<u4", len(out) - end, what)
-    if not _decode(
-        lane, ends, np.require(reference, np.float32, KERNEL).view(np.uint32)[:end], cuts.copy(), table, out
-    ):
+    others = np.require(reference, np.float32, KERNEL).view(np.uint32)[:end]
+    codes, fine = lanes.readable(table[:-1], PLAIN)
+    of_step, right = lanes.readable(table[-1:], NONE)
+    row_of = np.searchsorted(cuts, np.arange(EXPECTED), side="right").astype(np.uint32) << np.uint32(lanes.LIMIT)
+    if not (fine and right and _decode(lane, ends, others, row_of, codes.reshape(-1), of_step.reshape(-1), out)):
         raise WireError(f"{what} do not fit their tables, or their reference")
     return out.view(np.float32)
 
 
 @compiled
-def _decode(lane: Bytes, ends: Ints, others: Patterns, cuts: Contexts, table: Bytes, out: Patterns) -> bool:
-    """The numbers of whole blocks, into `out`; False if the lanes cannot come from :func:`_encode`.
+def _decode(
+    lane: Bytes,
+    ends: Ints,
+    others: Patterns,
+    row_of: Patterns,
+    codes: lanes.Entries,
+    of_mean: lanes.Entries,
+    out: Patterns,
+) -> bool:
+    """The numbers of whole blocks, into `out`; False if the lanes cannot come from :func:`_write`.
 
-    `ends` ascend, and `SLACK` bytes follow the last. `others` is of whole blocks, and `out` is no shorter.
+    `ends` ascend, and `SLACK` bytes follow the last. `others` is of whole blocks, and `out` is no shorter. `row_of`
+    says where in `codes` each expected bit length has its table.
     """
-    codes, fine = lanes.readable(table[:-1], PLAIN)
-    of_step, right = lanes.readable(table[-1:], NONE)
-    if not (fine and right):
-        return False
-    row_of = np.zeros(EXPECTED, np.uint32)
-    for cut in cuts:  # one fewer than tables, so that each row is the first of one
-        row_of[cut:] += u32(1 << lanes.LIMIT)
-    flat, of_mean, n = codes.reshape(-1), of_step.reshape(-1), len(others)
+    n, fine = len(others), True
     found, plain, row = np.empty(_CHUNK, np.uint32), np.empty(_CHUNK, np.uint32), np.empty(_CHUNK, np.uint32)
     t, p, q, r, s = u64(0), u64(8 * ends[0]), u64(8 * ends[1]), u64(8 * ends[2]), u64(8 * ends[3])
     mean = i64(FIRST)
@@ -300,13 +294,13 @@ def _decode(lane: Bytes, ends: Ints, others: Patterns, cuts: Contexts, table: By
                 return False
             for four in range(first, first + BLOCK, LANES):
                 i = u64(four)
-                p = lanes.get(lane, p, row[i], flat, found, plain, i)
+                p = lanes.get(lane, p, row[i], codes, found, plain, i)
                 i += u64(1)
-                q = lanes.get(lane, q, row[i], flat, found, plain, i)
+                q = lanes.get(lane, q, row[i], codes, found, plain, i)
                 i += u64(1)
-                r = lanes.get(lane, r, row[i], flat, found, plain, i)
+                r = lanes.get(lane, r, row[i], codes, found, plain, i)
                 i += u64(1)
-                s = lanes.get(lane, s, row[i], flat, found, plain, i)
+                s = lanes.get(lane, s, row[i], codes, found, plain, i)
         fine = fine and _unite(found, plain, others, start, size, out) == 0
     for i, at in enumerate((t, p, q, r, s)):
         fine = fine and (i64(at) + 7) // 8 == ends[i]

@@ -30,7 +30,7 @@ DEEPEST = 5
 
 
 @compiled
-def survey(patterns: Patterns) -> tuple[Ints, Ints]:
+def survey(patterns: Patterns) -> tuple[Patterns, Patterns]:
     """Count, for all exponents, the finest symbols (exponent, five mantissa bits) and the trailing zeros."""
     symbols = np.zeros(256 << DEEPEST, np.uint32)
     zeros = np.zeros((256, 24), np.uint32)
@@ -38,7 +38,7 @@ def survey(patterns: Patterns) -> tuple[Ints, Ints]:
         bits = i64(pattern)
         symbols[u64((bits >> (23 - DEEPEST)) & ((256 << DEEPEST) - 1))] += np.uint32(1)
         zeros[u64((bits >> 23) & 255), u64(min(zeros_at_end(bits & 0x7FFFFF), 23))] += np.uint32(1)
-    return symbols.astype(np.int64), zeros.astype(np.int64)
+    return symbols, zeros
 
 
 @compiled

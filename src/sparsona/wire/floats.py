@@ -13,14 +13,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sparsona.compiled import KERNEL, compiled
+from sparsona.compiled import KERNEL, compiled, i64
 from sparsona.errors import WireError
 from sparsona.message import Vector
 from sparsona.wire import fields, positions, rans, symbols, tables
 from sparsona.wire import signs as signs_
 from sparsona.wire.buffers import Bytes, Reader, varint
 from sparsona.wire.fields import Patterns
-from sparsona.wire.rans import Contexts, Ints, Symbols, Words
+from sparsona.wire.rans import Contexts, Ints, Symbols
 
 RAW, PALETTE, FIELDS, HOLES, POWERS = range(5)
 _MANTISSA = np.uint32(0x7FFFFF)
@@ -109,16 +109,16 @@ def _decode_holes(reader: Reader, count: int) -> Patterns:
 def _distinct(patterns: Patterns) -> Patterns:
     """Return the distinct patterns in the order of their first use, at most 257 of them."""
     found = np.zeros(257, np.uint32)
-    table = np.full(1024, -1, np.int64)
+    table = np.zeros(1024, np.int64)  # one more than the place of a pattern in `found`
     count = 0
     for pattern in patterns:
-        at = (np.int64(pattern) * 0x9E3779B1 >> 16) & 1023
-        while table[at] >= 0 and found[table[at]] != pattern:
+        at = (i64(pattern) * 0x9E3779B1 >> 16) & 1023
+        while table[at] > 0 and found[table[at] - 1] != pattern:
             at = (at + 1) & 1023
-        if table[at] < 0:
+        if table[at] == 0:
             found[count] = pattern
-            table[at] = count
             count += 1
+            table[at] = count
             if count == 257:
                 break
     return found[:count]
@@ -202,7 +202,7 @@ def _nearest_hazard(one: int, both: int) -> int:
 def _quantise_hazards(places: Ints) -> Bytes:
     out = np.zeros(len(places), np.uint8)
     for place in range(len(places)):
-        zero, one = places[place]
+        zero, one = places[place, 0], places[place, 1]
         if one:
             out[place] = _nearest_hazard(one, zero + one) if zero else 255
     return out
@@ -226,22 +226,15 @@ def _zero_weights(hazards: Bytes, exponent_of: Contexts, width: int) -> Ints:
     return out
 
 
-@compiled
 def _survey(patterns: Patterns) -> tuple[Contexts, Contexts, Ints, int, int, int]:
     """Return exponents, their ranks, trailing zeros of the mantissas, and the cheapest way without signs."""
-    fine, zeros = fields.survey(patterns)
-    exponent_of, ranks, many = np.empty(256, np.uint8), np.zeros(256, np.uint8), 0
-    for exponent in range(256):
-        if zeros[exponent].any():
-            exponent_of[many], ranks[exponent] = exponent, many
-            fine[many << fields.DEEPEST : (many + 1) << fields.DEEPEST] = fine[
-                exponent << fields.DEEPEST : (exponent + 1) << fields.DEEPEST
-            ]
-            zeros[many] = zeros[exponent]
-            many += 1
-    exponent_of, zeros = exponent_of[:many].copy(), zeros[:many].copy()
-    guess, extra, coded = fields.choose(fine[: many << fields.DEEPEST], zeros, exponent_of)
-    return exponent_of, ranks, zeros, guess, extra, coded
+    finest, ended = fields.survey(patterns)
+    exponent_of = np.flatnonzero(ended.any(axis=1)).astype(np.uint8)
+    ranks = np.zeros(256, np.uint8)
+    ranks[exponent_of] = np.arange(len(exponent_of))
+    zeros: Ints = ended[exponent_of].astype(np.int64)
+    counts: Ints = finest.reshape(256, -1)[exponent_of].astype(np.int64).reshape(-1)
+    return exponent_of, ranks, zeros, *fields.choose(counts, zeros, exponent_of)
 
 
 def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
@@ -268,28 +261,26 @@ def _encode_fields(patterns: Patterns, below: int) -> bytes | None:
     out: list[bytes | memoryview] = [bytes([FIELDS, flags]), _used(exponent_of).data, body]
     if coded:
         bits = _zero_bits(len(patterns), exponent_of)
-        out.append(_encode_ends(ends, own, zeros, exponent_of, 23 - extra, bits).data)
+        out.append(_encode_ends(ends, own, zeros, exponent_of, 23 - extra, bits))
     if signed:
         out += [varint(len(signs)), signs.data]
     out.append(words.astype("<u4", copy=False).view(np.uint8).data[: (plain + 7) // 8])
     return b"".join(out)
 
 
-@compiled
 def _used(exponent_of: Contexts) -> Bytes:
     """Return the exponents that occur as a shortened bitmap, the highest bit of a byte first."""
-    bits = np.zeros(32, np.uint8)
-    for exponent in exponent_of:
-        bits[exponent >> 3] |= 128 >> (exponent & 7)
-    return tables.shortened(bits)
+    occurs = np.zeros(256, np.bool_)
+    occurs[exponent_of] = True
+    return tables.shortened(np.packbits(occurs))
 
 
-@compiled
-def _encode_ends(ends: Symbols, own: Contexts, zeros: Ints, exponent_of: Contexts, width: int, bits: int) -> Bytes:
+def _encode_ends(ends: Symbols, own: Contexts, zeros: Ints, exponent_of: Contexts, width: int, bits: int) -> bytes:
     """Encode the number of trailing zeros of each mantissa, given the rank of its exponent."""
     hazards = _quantise_hazards(fields.place_counts(zeros, exponent_of, width))
     freq = rans.frequencies(_zero_weights(hazards, exponent_of, width), bits)
-    return tables.with_words(tables.shortened(hazards), rans.push(ends, own, freq, rans.starts(freq), bits))
+    words = rans.push(ends, own, freq, rans.starts(freq), bits)
+    return tables.shortened(hazards).tobytes() + symbols.with_length(words)
 
 
 def _decode_fields(reader: Reader, count: int) -> Patterns:
@@ -320,18 +311,11 @@ def _decode_ends(reader: Reader, own: Contexts, exponent_of: Contexts, width: in
     hazards = tables.read_bytes(reader, fields.PLACES, "zeros at the end")
     bits = _zero_bits(len(own), exponent_of)
     stream = symbols.read_words(reader, len(own), "zeros at the end")
-    ends, fine = _pull_ends(stream, own, hazards, exponent_of, width, bits)
+    freq = rans.frequencies(_zero_weights(hazards, exponent_of, width), bits)
+    ends, fine = rans.pull(stream, own, freq, rans.starts(freq), rans.slots(freq, bits), bits)
     if not fine:
         raise WireError("zeros at the end do not fit their table of frequencies")
     return ends
-
-
-@compiled
-def _pull_ends(
-    words: Words, own: Contexts, hazards: Bytes, exponent_of: Contexts, width: int, bits: int
-) -> tuple[Symbols, bool]:
-    freq = rans.frequencies(_zero_weights(hazards, exponent_of, width), bits)
-    return rans.pull(words, own, freq, rans.starts(freq), rans.slots(freq, bits), bits)
 
 
 def _zero_bits(count: int, exponent_of: Contexts) -> int:

@@ -35,21 +35,28 @@ SLACK = 128
 @compiled
 def lengths(counts: Ints) -> Bytes:
     """The bits of each symbol's code. Counts are halved until no code is longer than `LIMIT`."""
-    out, used = np.zeros(len(counts), np.uint8), np.flatnonzero(counts)
-    many = len(used)
+    out, used, many = np.zeros(len(counts), np.uint8), np.empty(len(counts), np.int64), 0
+    for symbol in range(len(counts)):
+        used[many] = symbol
+        many += counts[symbol] > 0
     if many == 1:
         out[used[0]] = ONLY
     if many < 2:
         return out
-    weights = counts[used]
-    total, parent, depth = (
-        np.zeros(2 * many - 1, np.int64),
-        np.zeros(2 * many - 1, np.int64),
-        np.zeros(2 * many, np.int64),
-    )
+    weights, order = np.empty(len(counts), np.int64), np.empty(len(counts), np.int64)
+    for i in range(many):
+        weights[i] = counts[used[i]]
+    nodes = 2 * len(counts)
+    total, parent, depth = np.empty(nodes, np.int64), np.empty(nodes, np.int64), np.empty(nodes, np.int64)
     while True:
-        order = np.argsort(weights, kind="mergesort")
-        total[:many] = weights[order]
+        for i in range(many):  # numpy's sorting takes a second to compile
+            at = i
+            while at > 0 and weights[order[at - 1]] > weights[i]:
+                order[at] = order[at - 1]
+                at -= 1
+            order[at] = i
+        for i in range(many):
+            total[i] = weights[order[i]]
         leaf, node = 0, many
         for new in range(many, 2 * many - 1):
             total[new] = 0
@@ -60,12 +67,27 @@ def lengths(counts: Ints) -> Bytes:
                     lightest, node = node, node + 1
                 total[new] += total[lightest]
                 parent[lightest] = new
+        depth[2 * many - 2], deepest = 0, 0
         for i in range(2 * many - 3, -1, -1):
             depth[i] = depth[parent[i]] + 1
-        if depth[:many].max() <= LIMIT:
-            out[used[order]] = depth[:many]
+            deepest = max(deepest, depth[i])
+        if deepest <= LIMIT:
+            for i in range(many):
+                out[used[order[i]]] = depth[i]
             return out
-        weights = (weights + 1) >> 1
+        for i in range(many):
+            weights[i] = (weights[i] + 1) >> 1
+
+
+@compiled
+def tables(counts: Ints, last: Ints) -> Bytes:
+    """Return the lengths for each row of `counts`, and for a `last` row."""
+    out = np.empty((counts.shape[0] + 1, counts.shape[1]), np.uint8)
+    for row in range(len(out)):
+        bits = lengths(counts[row] if row < len(counts) else last)
+        for symbol in range(len(bits)):
+            out[row, symbol] = bits[symbol]
+    return out
 
 
 @compiled
@@ -76,9 +98,10 @@ def entries(table: Bytes, plain: Bytes) -> Entries:
     """
     out, following = np.zeros(table.shape, np.uint32), np.zeros(ONLY + 1, np.int64)
     for row in range(table.shape[0]):
-        following[:] = 0
-        for length in table[row]:  # first how many codes there are of each length, then which comes next
-            following[length] += 1
+        for length in range(len(following)):
+            following[length] = 0
+        for symbol in range(table.shape[1]):  # first how many codes there are of each length, then which comes next
+            following[table[row, symbol]] += 1
         code, many = 0, 0
         for length in range(1, LIMIT + 1):
             code, many = (code + many) << 1, following[length]
@@ -100,10 +123,13 @@ def entries(table: Bytes, plain: Bytes) -> Entries:
 def readable(table: Bytes, plain: Bytes) -> tuple[Entries, bool]:
     """For rows of lengths, the entry of each `LIMIT` bits; False if a row is no prefix code that uses up all bits."""
     rows, size = table.shape
-    out = np.full((rows, 1 << LIMIT), UNKNOWN, np.uint32)
+    out = np.empty((rows, 1 << LIMIT), np.uint32)
     for row in range(rows):
+        for code in range(1 << LIMIT):
+            out[row, code] = UNKNOWN
         filled = 0
-        for length in table[row]:
+        for symbol in range(size):
+            length = table[row, symbol]
             if length > ONLY:
                 return out, False
             if length:

@@ -138,7 +138,8 @@ def _begin(words: Words, n: int) -> tuple[Words, int, int, bool]:
     room = np.zeros(n + 5, np.uint16)
     if not 4 <= len(words) <= n + 4:
         return room, u64(0), u64(0), False
-    room[: len(words)] = words
+    for i in range(len(words)):
+        room[i] = words[i]
     even = u64(room[0]) | u64(room[1]) << u64(16)
     odd = u64(room[2]) | u64(room[3]) << u64(16)
     return room, even, odd, even >= u64(FLOOR) and odd >= u64(FLOOR)

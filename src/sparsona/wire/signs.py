@@ -51,7 +51,9 @@ def _runner(reading: bool) -> Callable[[Bytes, Bytes, Bytes, int], int]:
     def run(signs: Bytes, zeros: Bytes, buffer: Bytes, room: int) -> int:
         """Write the signs into the buffer or read them from it; return the bytes written, -1 beyond `room`."""
         size = 1 << depth(len(signs))
-        contexts = np.full(size + 1, FRESH, np.int64)
+        contexts = np.empty(size + 1, np.int64)
+        for i in range(size + 1):
+            contexts[i] = FRESH
         state, at = begin(buffer, reading)
         span, history = i64(SPAN), i64(0)
         for i in range(len(signs)):
@@ -70,24 +72,19 @@ def _runner(reading: bool) -> Callable[[Bytes, Bytes, Bytes, int], int]:
 _write, _read = _runner(False), _runner(True)
 
 
-@compiled
 def write(patterns: Patterns) -> Bytes:
     """Return the code of the signs of `patterns`; empty if they are like noise."""
     count = len(patterns)
     if 32 * _estimate(patterns) > 31 * count:
         return np.zeros(0, np.uint8)
-    signs, zeros = np.empty(count, np.uint8), np.empty(count, np.uint8)
-    for i in range(count):
-        signs[i] = patterns[i] >> 31
-        zeros[i] = (patterns[i] >> 23) & 255 == 0
+    signs, zeros = (patterns >> np.uint32(31)).astype(np.uint8), (patterns & np.uint32(0x7F800000) == 0).view(np.uint8)
     buffer = np.zeros(count // 8 + 16, np.uint8)
-    length = _write(signs, zeros, buffer, i64(count // 8))
+    length = _write(signs, zeros, buffer, count // 8)
     return buffer[: max(0, length)]
 
 
-@compiled
 def read(data: Bytes, zeros: Bytes) -> Bytes:
     """Return a sign for each place; `zeros` says where the exponent is zero. Any bytes give some signs."""
     signs = np.zeros(len(zeros), np.uint8)
-    _read(signs, zeros, data.copy(), i64(0))  # a frame is read-only
+    _read(signs, zeros, data.copy(), 0)  # a frame is read-only
     return signs

@@ -13,7 +13,7 @@ import numpy as np
 from sparsona.compiled import compiled, i64
 from sparsona.errors import WireError
 from sparsona.wire import rans, tables
-from sparsona.wire.buffers import Bytes, Reader
+from sparsona.wire.buffers import Reader, varint
 from sparsona.wire.rans import Contexts, Ints, Symbols, Words
 
 EACH = 128
@@ -40,15 +40,12 @@ def most_contexts(symbols: int, alphabet: int, most: int) -> int:
     return max(0, min(most, (symbols // EACH).bit_length() - 1, (2 * symbols // alphabet).bit_length() - 1))
 
 
-@compiled
 def _cuts(counts: Ints) -> Contexts:
     """Return seven bounds that split symbols, whose means have these counts, into eight contexts of similar weight."""
-    reached, at, out = np.cumsum(counts), 0, np.empty(7, np.uint8)
-    for i in range(7):
-        while reached[at] < (reached[-1] * (i + 1) + 7) // 8:
-            at += 1
-        out[i] = min(at + 1, 255)
-    return out
+    reached = np.cumsum(counts)
+    at = np.searchsorted(reached, (reached[-1] * np.arange(1, 8) + 7) // 8)
+    cuts: Contexts = np.minimum(at + 1, 255).astype(np.uint8)
+    return cuts
 
 
 @compiled
@@ -63,47 +60,39 @@ def _joint(symbols: Symbols, means: Contexts, cuts: Contexts, size: int) -> tupl
 
 
 @compiled
-def _bits_of(counts: Ints) -> int:
-    """Return the cost of symbols with these counts by context, tables included, in 1/4096 bit."""
-    bits = 8 * 4096 * (tables.cost(counts.reshape(-1)) + len(counts))
-    for row in counts:
-        bits += rans.entropy(row)
-    return bits
+def _choose(finest: Ints, most: int) -> tuple[int, int, Ints]:
+    """Return log2 of the best number of contexts (up to `most`), its cost in 1/4096 bit with tables, and its counts."""
+    size = finest.shape[1]
+    log, cost, best = 0, i64(1) << 62, finest
+    for tried in range(most + 1):
+        choice = np.zeros((1 << tried, size), np.int64)
+        for row in range(8):
+            for symbol in range(size):
+                choice[row >> (3 - tried), symbol] += finest[row, symbol]
+        here = 8 * 4096 * (tables.cost(choice.reshape(-1)) + (1 << tried))
+        for row in range(1 << tried):
+            here += rans.entropy(choice[row])
+        if here < cost:
+            log, cost, best = tried, here, choice
+    return log, cost, best
 
 
 def encode(symbols: Symbols, levels: Contexts, below: int) -> bytes | None:
     """Return the code of `symbols`, None if it takes `below` bytes or more. `levels[s]` is the level of symbol s."""
     count = len(symbols)
-    out = _encode(symbols, levels, below, table_bits(count), most_contexts(count, len(levels), 3)).tobytes()
-    return out if 0 < len(out) < below else None
-
-
-@compiled
-def _encode(symbols: Symbols, levels: Contexts, below: int, bits: int, most: int) -> Bytes:
-    """Return the code, empty if it is longer; frequencies are out of 2**bits, `most` is log2 of the most contexts."""
-    size = len(levels)
+    bits = table_bits(count)  # frequencies are out of 2**bits
     means, counts = rans.means(symbols, levels)
     cuts = _cuts(counts)
-    contexts, finest = _joint(symbols, means, cuts, size)
-    log, cost, best = 0, i64(1) << 62, finest
-    for tried in range(most + 1):
-        choice = np.zeros((1 << tried, size), np.int64)
-        for row in range(8):
-            choice[row >> (3 - tried)] += finest[row]
-        here = _bits_of(choice)
-        if here < cost:
-            log, cost, best = tried, here, choice
-    used = 0
-    for row in best:
-        used = max(used, (row > 0).sum())
-    if cost >= below * 8 * 4096 or 2 * used > 1 << bits:
-        return np.zeros(0, np.uint8)
+    contexts, finest = _joint(symbols, means, cuts, len(levels))
+    log, cost, best = _choose(finest, most_contexts(count, len(levels), 3))
+    if cost >= below * 8 * 4096 or 2 * np.count_nonzero(best, axis=1).max() > 1 << bits:
+        return None
     table = tables.quantise(best)
     freq = tables.frequencies(table, bits)
-    for i in range(len(contexts)):
-        contexts[i] >>= np.uint8(3 - log)
-    words = rans.push(symbols, contexts, freq, rans.starts(freq), bits)
-    return tables.joined(log, cuts[(8 >> log) - 1 :: 8 >> log], table, words)
+    words = rans.push(symbols, contexts >> np.uint8(3 - log), freq, rans.starts(freq), bits)
+    coarse = cuts[(8 >> log) - 1 :: 8 >> log].tobytes()
+    out = b"".join((bytes([log]), coarse, tables.shortened(table.reshape(-1)).data, with_length(words)))
+    return out if len(out) < below else None
 
 
 def decode(reader: Reader, count: int, levels: Contexts, what: str) -> Symbols:
@@ -114,26 +103,26 @@ def decode(reader: Reader, count: int, levels: Contexts, what: str) -> Symbols:
         raise WireError(f"{what} asks for 2**{log} contexts, at most 2**{most} are possible")
     cuts = reader.array("u1", (1 << log) - 1, what)
     table = tables.read_bytes(reader, len(levels) << log, what).reshape(1 << log, -1)
-    symbols, fine = _decode(read_words(reader, count, what), count, levels, cuts, table, table_bits(count))
+    words, bits = read_words(reader, count, what), table_bits(count)
+    freq = tables.frequencies(table, bits)
+    start, slot = rans.starts(freq), rans.slots(freq, bits)
+    if log:
+        symbols, fine = rans.pull_trail(words, count, levels, cuts.copy(), freq, start, slot, bits)
+    else:
+        symbols, fine = rans.pull(words, np.zeros(count, np.uint8), freq, start, slot, bits)
     if not fine:
         raise WireError(f"{what} does not fit its table of frequencies")
     return symbols
 
 
-@compiled
-def _decode(
-    words: Words, count: int, levels: Contexts, cuts: Contexts, table: Bytes, bits: int
-) -> tuple[Symbols, bool]:
-    freq = tables.frequencies(table, bits)
-    start, slot = rans.starts(freq), rans.slots(freq, bits)
-    if len(cuts):
-        return rans.pull_trail(words, count, levels, cuts, freq, start, slot, bits)
-    return rans.pull(words, np.zeros(count, np.uint8), freq, start, slot, bits)
-
-
 def to_bytes(words: Words) -> bytes:
     """Return words of 16 bits as bytes, the lower one first."""
     return words.astype("<u2", copy=False).tobytes()
+
+
+def with_length(words: Words) -> bytes:
+    """Return the number of words, and the words, as bytes."""
+    return varint(len(words)) + to_bytes(words)
 
 
 def read_words(reader: Reader, symbols: int, what: str) -> Words:

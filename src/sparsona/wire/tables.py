@@ -11,7 +11,7 @@ from sparsona.compiled import compiled, i64
 from sparsona.errors import WireError
 from sparsona.wire import rans
 from sparsona.wire.buffers import Bytes, Reader
-from sparsona.wire.rans import Contexts, Ints, Words
+from sparsona.wire.rans import Ints
 
 STEPS = (65536, 68438, 71468, 74632, 77936, 81386, 84990, 88752,
           92682, 96785, 101070, 105545, 110218, 115098, 120194, 125515)  # fmt: skip
@@ -51,44 +51,9 @@ def quantise(counts: Ints) -> Bytes:
     return out
 
 
-@compiled
 def frequencies(table: Bytes, bits: int) -> Ints:
     """The frequencies out of 2**bits that rows of bytes stand for."""
-    weights = np.empty(table.shape, np.int64)
-    for row in range(table.shape[0]):
-        for i in range(table.shape[1]):
-            weights[row, i] = SCALE[table[row, i]]
-    return rans.frequencies(weights, bits)
-
-
-@compiled
-def with_words(start: Bytes, words: Words) -> Bytes:
-    """Some bytes, the number of words as a varint, and the words, the lower byte first."""
-    out = np.empty(len(start) + 10 + 2 * len(words), np.uint8)
-    out[: len(start)] = start
-    at, number = len(start), len(words)
-    while number > 127:
-        out[at] = number & 127 | 128
-        number >>= 7
-        at += 1
-    out[at] = number
-    at += 1
-    for word in words:
-        out[at] = word & 255
-        out[at + 1] = word >> 8
-        at += 2
-    return out[:at]
-
-
-@compiled
-def joined(log: int, cuts: Contexts, table: Bytes, words: Words) -> Bytes:
-    """Symbols as bytes: log2 of how many contexts there are, their cuts, their table, and the words."""
-    short = shortened(table.reshape(-1))
-    start = np.empty(1 + len(cuts) + len(short), np.uint8)
-    start[0] = log
-    start[1 : 1 + len(cuts)] = cuts
-    start[1 + len(cuts) :] = short
-    return with_words(start, words)
+    return rans.frequencies(SCALE[table], bits)
 
 
 def read_bytes(reader: Reader, count: int, what: str) -> Bytes:
