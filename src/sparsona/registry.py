@@ -1,11 +1,11 @@
-"""Registries: names on the command line and the objects behind them. One file per idea, named after it."""
+"""Registries: names on the command line and the objects behind them, one file per idea."""
 
 import ast
 import difflib
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.abc import SourceLoader
 from importlib.metadata import EntryPoint, entry_points
@@ -30,9 +30,9 @@ class Preset:
 class Registry(Generic[T]):
     """The objects of one kind by name.
 
-    Ours are in one package, one file each, declared by a `decorator`, mostly :meth:`add`. Plug-ins come through the
-    entry-point group with the name of the package (``sparsona.methods``, ``sparsona.models``, ...). Names are read from
-    the sources; a file is imported when its object is needed.
+    Ours are in one package, declared by a `decorator`: :meth:`add` for a file of one object, :meth:`named` for several.
+    Plug-ins come through the entry-point group with the name of the package (``sparsona.methods``, ``sparsona.models``,
+    ...). Names are read from the sources; a file is imported when its object is needed.
     """
 
     def __init__(self, kind: str, package: str, decorator: str = "add") -> None:
@@ -40,6 +40,7 @@ class Registry(Generic[T]):
         self.package = package
         self._decorator = decorator
         self._found: dict[str, T] = {}
+        self._files: dict[str, str] = {}
         self._described: dict[str, str] = {}
         self._plugins: dict[str, EntryPoint] = {}
         self._presets: dict[str, Preset] = {}
@@ -49,6 +50,15 @@ class Registry(Generic[T]):
         """Register `item` under its file's name, ``fedavg_ft.py`` being ``fedavg-ft``. Usable as a decorator."""
         self._found[_name(getattr(item, "__module__", "") or "")] = item
         return item
+
+    def named(self, name: str) -> Callable[[T], T]:
+        """Return a decorator that registers an object as `name`, for variants of one idea that share a file."""
+
+        def add(item: T) -> T:
+            self._found[name] = item
+            return item
+
+        return add
 
     def add_preset(self, name: str, of: str, options: Mapping[str, Any], about: str) -> None:
         """Give the object called `of` a second name with other default `options`."""
@@ -64,9 +74,8 @@ class Registry(Generic[T]):
         if not self._listed:
             package = importlib.import_module(self.package)
             for module in pkgutil.iter_modules(package.__path__):
-                about = None if module.name.startswith("_") else _about(module, self._decorator)
-                if about is not None:
-                    self._described[_name(module.name)] = about
+                for name, about in _declared(module, (self._decorator, "named")):
+                    self._files[name], self._described[name] = f"{self.package}.{module.name}", about
             for point in entry_points(group=self.package):
                 if point.name not in self._described:
                     self._plugins[point.name] = point
@@ -96,7 +105,7 @@ class Registry(Generic[T]):
             if name in self._plugins:
                 self._found[name] = self._plugin(self._plugins[name])
             else:
-                importlib.import_module(f"{self.package}.{name.replace('-', '_')}")
+                importlib.import_module(self._files[name])
         return self._found[name]
 
     def _plugin(self, point: EntryPoint) -> T:
@@ -113,19 +122,24 @@ def _name(module: str) -> str:
     return module.rpartition(".")[2].replace("_", "-")
 
 
-def _about(module: pkgutil.ModuleInfo, decorator: str) -> str | None:
-    """Return the first docstring line of the file's declared object; None if it declares none."""
+def _declared(module: pkgutil.ModuleInfo, decorators: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the name of each object that a file declares, and the first line of its docstring.
+
+    An object is called like its file, unless the first argument of its decorator is a name.
+    """
+    if module.name.startswith("_"):
+        return
     spec = module.module_finder.find_spec(module.name, None)
     source = spec.loader.get_source(spec.name) if spec is not None and isinstance(spec.loader, SourceLoader) else None
     for node in ast.parse(source or "").body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef) and decorator in map(_called, node.decorator_list):
-            return (ast.get_docstring(node) or "").partition("\n")[0]
-    return None
-
-
-def _called(decorator: ast.expr) -> str:
-    """Return the last name of a decorator: ``add`` of ``@METHODS.add``, ``source`` of ``@source(...)``."""
-    return ast.unparse(decorator.func if isinstance(decorator, ast.Call) else decorator).rpartition(".")[2]
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef):
+            continue
+        for decorator in node.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            given = decorator.args[:1] if isinstance(decorator, ast.Call) else []
+            if ast.unparse(called).rpartition(".")[2] in decorators:
+                name = ast.literal_eval(given[0]) if given else _name(module.name)
+                yield name, (ast.get_docstring(node) or "").partition("\n")[0]
 
 
 def suggest(name: str, known: Any) -> str:

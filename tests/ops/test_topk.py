@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sparsona.layout import Layout
-from sparsona.models.convnet2 import convnet2
+from sparsona.models.two_convs import convnet2
 from sparsona.ops.topk import kept, top_supports, topk_support
 
 VECTORS = arrays(

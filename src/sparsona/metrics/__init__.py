@@ -1,4 +1,4 @@
-"""The metrics: one file each, the file's name being the metric's name on the command line.
+"""The metrics, by the names that the command line takes.
 
 A metric is a function of the answers that a model gives for some rows. A plug-in adds one through the entry-point
 group ``sparsona.metrics``::

@@ -80,8 +80,6 @@ class Metric:
     """The number of the one label that counts; None: all."""
 
     def __post_init__(self) -> None:
-        # The registry names a thing by the module it comes from: for a metric, the one that defines `of`.
-        object.__setattr__(self, "__module__", self.of.__module__)
         object.__setattr__(self, "__doc__", self.of.__doc__)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
@@ -125,7 +123,7 @@ def metric(
     by_class: bool = False,
     undefined: str = "it has no rows",
 ) -> Callable[[Callable[[Answers], float | Array]], Metric]:
-    """Make a metric of the function below. To register it is another step: ``METRICS.add``, or an entry point."""
+    """Make a metric of the function below. To register it is another step: ``METRICS.named``, or an entry point."""
 
     def make(of: Callable[[Answers], float | Array]) -> Metric:
         name = of.__name__.replace("_", "-")

@@ -1,4 +1,4 @@
-"""The models: one file each. A model is a function from the input's shape and the number of outputs to a module."""
+"""The models. A model is a function from the input's shape and the number of outputs to a module."""
 
 from collections.abc import Callable
 

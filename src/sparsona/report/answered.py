@@ -8,7 +8,7 @@ import numpy as np
 
 from sparsona.data.dataset import Array
 from sparsona.metrics import Answers
-from sparsona.metrics.calibration_error import BINS, bins_of
+from sparsona.metrics.classification import BINS, bins_of
 from sparsona.report.measured import MeasuredRun
 from sparsona.runs.answers import read_answers, together
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import logging
 from collections.abc import Callable
@@ -181,9 +180,3 @@ def test_a_long_list_is_cut() -> None:
     many = [Doubt("a.csv", f"x{k}", 1, "what", "why", "fix") for k in range(MOST + 3)]
     assert len(listed(many)) == MOST + 1
     assert "3 more" in listed(many)[-1]
-
-
-@pytest.mark.parametrize("name", DOUBTS.names())
-def test_each_kind_has_its_file(name: str) -> None:
-    module = importlib.import_module(f"sparsona.data.doubts.{name.replace('-', '_')}")
-    assert module.find is DOUBTS.get(name)

@@ -25,7 +25,7 @@ from sparsona.method import Arrival, ServerContext, Task
 from sparsona.methods._feedback import ClientState
 from sparsona.methods.fedpse import FedPSE
 from sparsona.methods.fedpse.owed import Owed, ServerState
-from sparsona.models.convnet2 import convnet2
+from sparsona.models.two_convs import convnet2
 from sparsona.ops.moments import Moments
 from sparsona.testing import Scripted as Fates
 from sparsona.testing import check_method, tiny_setup

@@ -1,4 +1,4 @@
-"""Doubts: values that can be read and are probably wrong. One file per kind; none of them stops a run.
+"""Doubts: values that can be read and are probably wrong. None of them stops a run.
 
 A kind is a function of :class:`Sites` that yields a :class:`Doubt` for each finding. Plug-ins add kinds through the
 entry-point group ``sparsona.data.doubts``.

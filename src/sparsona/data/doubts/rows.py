@@ -1,4 +1,4 @@
-"""Rows that are there twice, at one client or at two; and equal rows with different classes."""
+"""Doubts about rows: copies, and one person on both sides of the split."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import numpy as np
 from sparsona.data.dataset import Array, Indices
 from sparsona.data.doubts import DOUBTS, Doubt, Sites
 from sparsona.data.doubts._sites import mixed
+from sparsona.data.schema.columns import as_option
+from sparsona.data.schema.identifiers import names_somebody
 
 LEAST, SHARE, CHANCE = 3, 0.01, 10
 """Rows, and the share of all rows, from which on copies are told; how many times more there must be than by chance:
 short rows of whole numbers are often equal without being copies."""
 
 
-@DOUBTS.add
-def find(sites: Sites) -> Iterator[Doubt]:
-    """Look for equal rows."""
+@DOUBTS.named("copies")
+def copies(sites: Sites) -> Iterator[Doubt]:
+    """Rows that are there twice, at one client or at two; and equal rows with different classes."""
     used, keys = sites.used, sites.keys
     label = _labels(sites)
     whole = mixed(keys, label)
@@ -79,3 +81,33 @@ def _tested(sites: Sites, whole: Array) -> int:
     train = np.concatenate([split.train for split in sites.splits.values()])
     test = np.concatenate([split.test for split in sites.splits.values()])
     return int(np.isin(whole[test], whole[train]).sum())
+
+
+GROUPS, FEW, LARGE = 10, 1.1, 100
+"""Persons to judge by, and rows per person from which on and up to which a column names persons."""
+
+
+@DOUBTS.named("same-person")
+def same_person(sites: Sites) -> Iterator[Doubt]:
+    """Rows of one person, session or device on both sides of the split."""
+    if sites.by != "random":
+        return
+    inside = [name for name in sites.rows.order if names_somebody(name)]
+    columns: dict[str, Array] = {name: sites.codes(name) for name in inside} | dict(sites.rows.aside)
+    for name, values in columns.items():
+        known = values[sites.used]
+        known = known[known != ""] if known.dtype.kind == "U" else known[~np.isnan(known)]
+        persons = len(np.unique(known))
+        if persons < GROUPS or not FEW * persons <= len(known) <= LARGE * persons:
+            continue
+        shared = [s.test[np.isin(values[s.test], values[s.train])] for s in sites.splits.values()]
+        rows = np.concatenate(shared)
+        if len(rows):
+            yield Doubt(
+                sites.where(rows),
+                name,
+                len(rows),
+                f"these test rows have the {name} of a training row ({persons} of them in {len(known)} rows)",
+                "the model is tested on persons that it knows, so scores are too good for new ones",
+                f"pass --split {as_option('group:' + name)}",
+            )
