@@ -216,18 +216,16 @@ def write_letters(root: Path) -> None:
 
 
 def write_photographs(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One record in each file of CIFAR."""
-    monkeypatch.setattr("sparsona.data.cifar_10.RECORDS", 1)
-    monkeypatch.setattr("sparsona.data.cifar_100.TRAIN_RECORDS", 1)
-    monkeypatch.setattr("sparsona.data.cifar_100.TEST_RECORDS", 1)
+    """One record in each batch of CIFAR-10, five in that of CIFAR-100."""
+    monkeypatch.setattr("sparsona.data.cifar.RECORDS", {"train": 5, "test": 1})
     for name in (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"):
         path = root / "cifar-10" / "cifar-10-batches-bin" / f"{name}.bin"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(bytes(3073))
-    for name in ("train", "test"):
+    for name, records in (("train", 5), ("test", 1)):
         path = root / "cifar-100" / "cifar-100-binary" / f"{name}.bin"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(bytes(3074))
+        path.write_bytes(bytes(3074 * records))
 
 
 def test_the_papers_nets_fit_their_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from sparsona.data import load
-from sparsona.data.emnist import SPLITS
+from sparsona.data.mnist import EMNIST
 from sparsona.experiment import build
 from sparsona.methods._similar import ServerState
 from sparsona.models._build import build_model
@@ -74,7 +74,7 @@ def test_what_the_paper_trains_can_be_built(name: str) -> None:
         assert net is None or next(net.parameters()).shape[1] == shape[0]
         assert int(case.settings["partition"].split(":")[1]) <= classes
         assert len(case.grid.values) == 3 if case.grid else "lr" in case.settings["training"]
-    assert len(SPLITS["balanced"].characters) == SHAPES["emnist"][1]
+    assert len(EMNIST["balanced"][0]) == SHAPES["emnist"][1]
 
 
 @BOTH

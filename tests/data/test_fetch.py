@@ -101,7 +101,7 @@ def toy(server: Server, **changes: Any) -> Source:
         "sha256": SHA256,
         "size": len(CONTENT),
     }
-    return Source(load, "a toy", "none", "http://toy", (File(**(given | changes)),))
+    return Source("test-fetch", load, "a toy", "none", "http://toy", (File(**(given | changes)),))
 
 
 def part_of(root: Path) -> Path:
@@ -309,7 +309,7 @@ def archived(server: Server, content: bytes, name: str = "toy.tar.gz") -> Source
         size=len(content),
         members=("sub/a.bin", "sub/b.bin"),
     )
-    return Source(load, "a toy", "none", "http://toy", (file,))
+    return Source("test-fetch", load, "a toy", "none", "http://toy", (file,))
 
 
 @pytest.mark.parametrize("name", ["toy.tar.gz", "toy.zip"])
@@ -342,7 +342,7 @@ def test_an_archive_that_is_not_as_expected_is_told(
 
 
 def test_what_cannot_be_downloaded_says_how_to_get_it(tmp_path: Path) -> None:
-    source = Source(load, "a toy", "none", files=(File("all_*.json"),), by_hand="ask the author")
+    source = Source("test-fetch", load, "a toy", "none", files=(File("all_*.json"),), by_hand="ask the author")
     with pytest.raises(DataError, match=r"cannot be downloaded .*ask the author"):
         fetch(source, tmp_path)
     (tmp_path / "test-fetch").mkdir()
@@ -351,4 +351,4 @@ def test_what_cannot_be_downloaded_says_how_to_get_it(tmp_path: Path) -> None:
 
 
 def test_what_comes_with_the_package_needs_nothing(tmp_path: Path) -> None:
-    assert fetch(Source(load, "a toy", "none"), tmp_path).files == ()
+    assert fetch(Source("test-fetch", load, "a toy", "none"), tmp_path).files == ()

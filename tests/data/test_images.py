@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from sparsona import data
-from sparsona.data import cifar_10, cifar_100
+from sparsona.data import cifar
 from sparsona.data.dataset import Array
 from sparsona.errors import DataError, InputError
 
@@ -147,13 +147,16 @@ def write_batch(path: Path, labels: Array) -> Array:
 
 
 @pytest.fixture
-def small_cifar(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cifar_10, "RECORDS", 2)
-    monkeypatch.setattr(cifar_100, "TRAIN_RECORDS", 3)
-    monkeypatch.setattr(cifar_100, "TEST_RECORDS", 2)
+def small_cifar_10(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cifar, "RECORDS", {"train": 10, "test": 2})
 
 
-@pytest.mark.usefixtures("small_cifar")
+@pytest.fixture
+def small_cifar_100(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cifar, "RECORDS", {"train": 3, "test": 2})
+
+
+@pytest.mark.usefixtures("small_cifar_10")
 @pytest.mark.parametrize("sub", ["cifar-10-batches-bin", "."])
 def test_cifar_10_reads_the_binary_batches(tmp_path: Path, sub: str) -> None:
     labels = np.array([[[k], [9 - k]] for k in range(6)])
@@ -166,7 +169,7 @@ def test_cifar_10_reads_the_binary_batches(tmp_path: Path, sub: str) -> None:
     assert loaded.class_names[3] == "cat"
 
 
-@pytest.mark.usefixtures("small_cifar")
+@pytest.mark.usefixtures("small_cifar_100")
 def test_cifar_100_takes_the_fine_labels(tmp_path: Path) -> None:
     folder = tmp_path / "cifar-100" / "cifar-100-binary"
     train = write_batch(folder / "train.bin", np.array([[19, 99], [0, 1], [3, 40]]))
@@ -179,7 +182,7 @@ def test_cifar_100_takes_the_fine_labels(tmp_path: Path) -> None:
     assert loaded.class_names == ("apple", "aquarium_fish")
 
 
-@pytest.mark.usefixtures("small_cifar")
+@pytest.mark.usefixtures("small_cifar_10")
 def test_a_batch_of_another_size_or_label_is_told(tmp_path: Path) -> None:
     for k in range(1, 6):
         write_batch(tmp_path / "cifar-10" / f"data_batch_{k}.bin", np.array([[0], [1]]))

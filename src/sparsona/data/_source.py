@@ -39,6 +39,7 @@ class Source:
     `load` takes a :class:`~sparsona.data.Store` and the part of the spec after the name (``emnist:letters``).
     """
 
+    name: str
     load: Callable[..., Dataset | Tables]
     about: str
     licence: str
@@ -47,15 +48,6 @@ class Source:
     by_hand: str = ""
     system: tuple[str, ...] = ()
     """Other folders in which the operating system may have put the files."""
-
-    def __post_init__(self) -> None:
-        # The registry names a thing by the module it comes from: for a source, the one that defines `load`.
-        object.__setattr__(self, "__module__", self.load.__module__)
-
-    @property
-    def name(self) -> str:
-        """Return the data set's name, which is its file's name."""
-        return self.__module__.rpartition(".")[2].replace("_", "-")
 
     @property
     def size(self) -> int | None:
@@ -69,6 +61,7 @@ DATASETS: Registry[Source] = Registry("data set", "sparsona.data", decorator="so
 
 
 def source(
+    name: str = "",
     *,
     about: str,
     licence: str,
@@ -77,10 +70,11 @@ def source(
     by_hand: str = "",
     system: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Dataset | Tables]], Callable[..., Dataset | Tables]]:
-    """Register the function below as the data set of its file's name. The function itself stays as it is."""
+    """Register the function below as a data set, by default of its file's name. The function itself stays as it is."""
 
     def register(load: Callable[..., Dataset | Tables]) -> Callable[..., Dataset | Tables]:
-        DATASETS.add(Source(load, about, licence, homepage, files, by_hand, system))
+        called = name or load.__module__.rpartition(".")[2].replace("_", "-")
+        DATASETS.named(called)(Source(called, load, about, licence, homepage, files, by_hand, system))
         return load
 
     return register

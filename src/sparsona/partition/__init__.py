@@ -1,4 +1,4 @@
-"""The partitions: one file each. A partition divides the samples of a data set among clients."""
+"""The partitions. A partition divides the samples of a data set among clients."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,6 +1,5 @@
 """Helpers of all partitions: client names, checks of arguments, and even cuts."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,12 +27,6 @@ def check_clients(samples: Samples, clients: int) -> None:
         raise InputError(f"{clients} clients asked for; ask for at least 1 (0 means all with partition groups)")
     if clients > total:
         raise InputError(f"{clients} clients asked for, but only {total} samples to deal out; ask for fewer")
-
-
-def check_alpha(partition: str, alpha: float) -> None:
-    """Refuse a concentration that is not positive or so large that numpy's sampler overflows."""
-    if not 0 < alpha <= 1e9:
-        raise InputError(f"partition {partition!r}: alpha must be above 0 and at most 1e9, not {alpha}")
 
 
 def are_classes(labels: Array) -> bool:
@@ -90,26 +83,6 @@ def cut(order: Indices, sizes: Indices) -> list[Indices]:
     """Cut `order` into consecutive pieces of these sizes, without the remainder."""
     ends = np.cumsum(sizes)
     return [order[end - size : end] for size, end in zip(sizes, ends, strict=True)]
-
-
-def alike_and_sorted(
-    partition: str, samples: Samples, clients: int, ratio: float, rng: np.random.Generator
-) -> tuple[Indices, Indices]:
-    """Return the share 1 - `ratio` with the class proportions of the whole, and the other samples sorted by label."""
-    check_clients(samples, clients)
-    if not 0 <= ratio <= 1:
-        raise InputError(f"partition {partition!r}: the non-IID ratio must be from 0 to 1, not {ratio}")
-    classes = class_numbers(partition, samples)
-    alike, rest = np.split(interleaved(classes, rng), [math.floor((1 - ratio) * len(classes) + 0.5)])
-    return alike, rest[np.argsort(classes[rest], kind="stable")]
-
-
-def cut_both(alike: Indices, skewed: Indices, clients: int) -> list[Indices]:
-    """Return a piece of `alike` and one of `skewed` per client, so that the sums differ by one at most."""
-    first = even(len(alike), clients)
-    second = even(len(alike) + len(skewed), clients) - first
-    pairs = zip(cut(alike, first), cut(skewed, second), strict=True)
-    return [np.concatenate(pair) for pair in pairs]
 
 
 def by_owner(samples: Indices, owner: Indices, clients: int) -> list[Indices]:
