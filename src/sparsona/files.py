@@ -11,9 +11,9 @@ import os
 import secrets
 import stat
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -97,10 +97,7 @@ def checked_npz(data: IO[bytes], path: Path | str) -> None:
                 claimed = math.prod(shape) * kind.itemsize
                 if not kind.hasobject and claimed != member.file_size - file.tell():
                     raise ValueError(f"{member.filename} claims {claimed} bytes")
-    if needed > (free := free_memory()):
-        raise DataError(
-            f"{path} needs {needed / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are free: write it in parts"
-        )
+    check_memory(needed, f"{path} is too large", "write it in parts")
 
 
 SIGNATURE = "# sha256 = "
@@ -136,10 +133,26 @@ def alone(lock: Path, otherwise: str) -> ExitStack:
         raise InputError(otherwise) from None
 
 
-def check_regular(path: Path) -> None:
-    """Refuse paths that do not lead to a regular file: a device or a pipe may never end."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise DataError(f"{path} is not a regular file: give the path of a file")
+def check_memory(needed: float, problem: str, fix: str) -> None:
+    """Refuse what takes more bytes than are free; the error begins with the `problem`."""
+    if needed > (free := free_memory()):
+        raise DataError(f"{problem}: it needs {needed / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are free; {fix}")
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Refuse a path that leads to no regular file, since a device or a pipe may never end.
+
+    Within this block, errors of the file system become one line with the fix.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise DataError(f"{path} is not a regular file: give the path of a file")
+        yield
+    except FileNotFoundError:
+        raise DataError(f"there is no file {path}; check the path") from None
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror or error}; make the file readable") from error
 
 
 def write_new(path: Path, data: bytes) -> None:

@@ -122,14 +122,14 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.
 
 def test_describe_tells_size_and_presence(tmp_path: Path) -> None:
     absent = data.describe("heart-disease", tmp_path)
-    assert (absent.name, absent.present, absent.size) == ("heart-disease", False, 39570)
+    assert (absent.source.name, absent.present, absent.source.size) == ("heart-disease", False, 39570)
     assert absent.folder == tmp_path / "heart-disease"
     write_hospitals(tmp_path / "heart-disease", 30)
     assert data.describe("heart-disease", tmp_path).present
     assert data.describe(DATASETS.get("digits"), tmp_path).present
     assert data.describe("npz:some/path.npz", tmp_path).present
-    assert data.describe("femnist", tmp_path).size is None
-    assert data.describe("emnist:letters", tmp_path).size == 561753746
+    assert data.describe("femnist", tmp_path).source.size is None
+    assert data.describe("emnist:letters", tmp_path).source.size == 561753746
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -213,12 +213,10 @@ def test_an_npz_that_claims_terabytes_is_refused_by_its_header(tmp_path: Path) -
 def test_a_parquet_of_equal_rows_is_counted_before_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pa = pytest.importorskip("pyarrow")
     pq = pytest.importorskip("pyarrow.parquet")
-    from sparsona.data import _arrow
-
     file = tmp_path / "bomb.parquet"
     pq.write_table(pa.table({"a": np.zeros(2_000_000), "y": np.zeros(2_000_000)}), file)
     assert file.stat().st_size < 100_000
-    monkeypatch.setattr(_arrow, "free_memory", lambda: 10**7)
+    monkeypatch.setattr("sparsona.files.free_memory", lambda: 10**7)
     with pytest.raises(InputError, match="2000000 rows of 2 columns"):
         read_table(file, "a")
 

@@ -19,8 +19,9 @@ def list_() -> None:
     from sparsona.report.console import size
     from sparsona.report.listing import table
 
-    found = [datasets.describe(source) for _, source in datasets.DATASETS]
-    rows = [(d.name, d.about, "yes" if d.present else "no", size(d.size) if d.size else "-") for d in found]
+    stores = [datasets.describe(source) for _, source in datasets.DATASETS]
+    found = [(one.source, "yes" if one.present else "no") for one in stores]
+    rows = [(source.name, source.about, here, size(source.size) if source.size else "-") for source, here in found]
     out.print(table("data sets", ("name", "about", "here", "download"), rows))
 
 

@@ -6,7 +6,6 @@
 ((1797, 1, 8, 8), 10)
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from sparsona.data._fetch import Fetched, FetchedFile, Progress, fetch
@@ -25,7 +24,6 @@ __all__ = [
     "DATASETS",
     "PATHS",
     "Columns",
-    "Description",
     "Fetched",
     "FetchedFile",
     "File",
@@ -75,30 +73,10 @@ def absolute(spec: str, base: Path) -> str:
     return f"{name}:{(base / Path(path).expanduser()).resolve()}" if colon and name in PATHS else spec
 
 
-@dataclass(frozen=True)
-class Description:
-    """A description of a data set, made without reading it."""
-
-    name: str
-    about: str
-    licence: str
-    homepage: str
-    size: int | None
-    """Bytes to download; None if there is no download or its size is unknown."""
-    present: bool
-    """True if it can be loaded now; always for the user's own data, whose path is part of the spec."""
-    folder: Path
-    """The folder of downloads, which is also searched first."""
-
-
-def describe(source: Source | str, root: Path | None = None) -> Description:
-    """Describe a data set for lists.
+def describe(source: Source | str, root: Path | None = None) -> Store:
+    """Return the files of a data set, which are not read: whether they are here, and what a download would take.
 
     >>> describe("digits").present
     True
     """
-    known = DATASETS.get(split_spec(source)[0]) if isinstance(source, str) else source
-    store = Store.of(known, root)
-    return Description(
-        known.name, known.about, known.licence, known.homepage, known.size, store.present, store.folders[0]
-    )
+    return Store.of(DATASETS.get(split_spec(source)[0]) if isinstance(source, str) else source, root)

@@ -10,8 +10,7 @@ from sparsona.data._arrays import LABELS, from_pairs
 from sparsona.data.dataset import Array
 from sparsona.data.schema.table import Table, check_width
 from sparsona.errors import DataError
-from sparsona.files import check_regular
-from sparsona.system import free_memory
+from sparsona.files import check_memory, reading
 
 COPIES = 3
 """Memory for reading a table, in units of its size."""
@@ -28,13 +27,9 @@ def read_parquet(path: Path, owner: str) -> Table:
     except ImportError:
         raise DataError(f"{path} needs pyarrow: pip install 'sparsona[tables]', or save it as csv") from None
     try:
-        check_regular(path)
-        _check_size(pq.ParquetFile(path).metadata, path)
-        table = pq.read_table(path)
-    except FileNotFoundError:
-        raise DataError(f"there is no file {path}; check the path") from None
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}; make the file readable") from error
+        with reading(path):
+            _check_size(pq.ParquetFile(path).metadata, path)
+            table = pq.read_table(path)
     except pa.ArrowException as error:
         raise DataError(f"{path} is not a parquet file, or it is damaged; write it anew") from error
     return from_arrow(table, owner, str(path))
@@ -47,24 +42,19 @@ def _check_size(metadata: Any, path: Path) -> None:
     """
     check_width(metadata.num_columns, str(path))
     stored = sum(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
-    needed, free = max(stored, 8 * metadata.num_rows * metadata.num_columns) * COPIES, free_memory()
-    if needed > free:
-        what = f"{metadata.num_rows} rows of {metadata.num_columns} columns"
-        raise DataError(
-            f"{path} has {what}, which need {needed / 1e9:.1f} GB; {free / 1e9:.1f} GB are free: give it in parts"
-        )
+    needed = max(stored, 8 * metadata.num_rows * metadata.num_columns) * COPIES
+    what = f"{path} has {metadata.num_rows} rows of {metadata.num_columns} columns"
+    check_memory(needed, what, "give it in parts")
 
 
 def _check_texts(column: Any, where: str) -> None:
     """Refuse texts that do not fit into memory: numpy stores each at the length of the longest."""
     import pyarrow.compute as pc
 
-    longest, free = pc.max(pc.utf8_length(column)).as_py() or 0, free_memory()
-    needed = 4 * longest * len(column)
-    if longest > LONGEST_TEXT or needed > free:
-        raise DataError(
-            f"{where} has a text of {longest} characters: {len(column)} rows need {needed / 1e9:.1f} GB; pass --drop"
-        )
+    longest = pc.max(pc.utf8_length(column)).as_py() or 0
+    if longest > LONGEST_TEXT:
+        raise DataError(f"{where} has a text of {longest} characters, at most {LONGEST_TEXT} are read; pass --drop")
+    check_memory(4 * longest * len(column), f"{where} has a text of {longest} characters", "pass --drop")
 
 
 def from_huggingface(data: Any, owner: str, where: str) -> Table:

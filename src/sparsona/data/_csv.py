@@ -16,8 +16,7 @@ from sparsona.data.dataset import Array
 from sparsona.data.schema.format import TAB, UTF8, Format
 from sparsona.data.schema.table import Table, check_width
 from sparsona.errors import DataError
-from sparsona.files import check_regular
-from sparsona.system import free_memory
+from sparsona.files import check_memory, reading
 from sparsona.words import counted
 
 SEPARATORS = {",": "commas", ";": "semicolons", TAB: "tabs", "|": "bars"}
@@ -58,25 +57,15 @@ def parse_csv(path: Path, written: Format, settled: bool = False) -> Table:
 
 def _texts(column: tuple[str, ...], where: str) -> Array:
     """Return the cells of a column; numpy stores each at the length of the longest, so one long cell may not fit."""
-    longest, free = max(map(len, column)), free_memory()
-    needed = 4 * longest * len(column)
-    if needed > free:
-        much = f"{len(column)} rows need {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free"
-        raise DataError(f"{where} has a cell of {longest} characters: {much}; shorten it")
+    longest = max(map(len, column))
+    check_memory(4 * longest * len(column), f"{where} has a cell of {longest} characters", "shorten it")
     return np.array(column, np.str_)
 
 
 def _text(path: Path, encoding: str, settled: bool) -> str:
-    try:
-        check_regular(path)
-        size, free = path.stat().st_size, free_memory()
-        if size * COPIES > free:
-            raise DataError(f"{path} has {size / 1e9:.1f} GB; {free / 1e9:.1f} GB of memory are free; give it in parts")
+    with reading(path):
+        check_memory(path.stat().st_size * COPIES, f"{path} is too large", "give it in parts")
         data = path.read_bytes()
-    except FileNotFoundError:
-        raise DataError(f"there is no file {path}; check the path") from None
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}; make the file readable") from error
     if (found := signature(data)) is not None:
         raise DataError(f"{path} is {found[0]}, though its name says csv; {found[1]}")
     alike = f"save it in {encoding}, as the model's files" if settled else "save all files alike"

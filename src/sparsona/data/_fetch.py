@@ -74,14 +74,14 @@ def fetch(source: Source, root: Path | None = None, *, progress: Progress | None
         if store.has(file):
             done.append(FetchedFile(file.name, False, "already there"))
         elif not file.urls:
-            raise DataError(f"data set {source.name!r} cannot be downloaded into {store.folders[0]}: {store.advice}")
+            raise DataError(f"data set {source.name!r} cannot be downloaded into {store.folder}: {store.advice}")
         else:
             done.append(FetchedFile(file.name, True, _fetch(file, store, progress or (lambda *_: None))))
-    return Fetched(store.folders[0], tuple(done))
+    return Fetched(store.folder, tuple(done))
 
 
 def _fetch(file: File, store: Store, progress: Progress) -> str:
-    target = store.folders[0] / file.name
+    target = store.folder / file.name
     part = target.with_name(target.name + ".part")
     with _writing(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -75,8 +75,13 @@ class Store:
         return all(self.find(name, *file.also) is not None for name in file.wanted)
 
     @property
+    def folder(self) -> Path:
+        """Return the folder of downloads, which is also searched first."""
+        return self.folders[0]
+
+    @property
     def present(self) -> bool:
-        """True if all files exist; always for a data set without files."""
+        """True if all files exist; always for a data set without files, such as the user's own."""
         return all(self.has(file) for file in self.source.files)
 
     def missing(self, name: str) -> DataError:

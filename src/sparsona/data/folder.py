@@ -41,13 +41,9 @@ def read_table(path: Path, owner: str) -> Table:
 
 
 def _files(path: Path) -> list[Path]:
-    try:
-        files = sorted(file for file in path.iterdir() if not is_harmless(file))
-        folders = {file for file in files if file.is_dir()}
-    except OSError as error:
-        raise DataError(f"cannot read the folder {path}: {error.strerror}; check the path behind folder:") from error
+    files = entries(path, "folder")
     for file in files:
-        if file in folders:
+        if file.is_dir():
             raise DataError(f"{file} is a folder; put one file a client into {path} itself, or move it elsewhere")
         if file.suffix.lower() not in READERS:
             raise DataError(f"{file} is no {ENDINGS} file; {_remedy(file)}, or move it out of the folder")
@@ -59,6 +55,14 @@ def _files(path: Path) -> list[Path]:
             raise DataError(f"{seen[file.stem]} and {file.name} name the same client; rename one of them")
         seen[file.stem] = file
     return files
+
+
+def entries(path: Path, kind: str) -> list[Path]:
+    """Return the sorted entries of a folder that are not harmless; `kind` is that of the data set."""
+    try:
+        return sorted(one for one in path.iterdir() if not is_harmless(one))
+    except OSError as error:
+        raise DataError(f"cannot read the folder {path}: {error.strerror}; check the path behind {kind}:") from error
 
 
 def is_harmless(file: Path) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from sparsona.data._source import source
 from sparsona.data._store import Store
 from sparsona.data.dataset import Array
-from sparsona.data.folder import is_harmless
+from sparsona.data.folder import entries
 from sparsona.data.schema.table import Table, Tables
 from sparsona.errors import DataError
 
@@ -51,7 +51,7 @@ def _channels(image: Array, colour: bool) -> Array:
 def _of_client(folder: Path) -> list[tuple[Array, Path]]:
     found = []
     for inner in _inner(folder, "class"):
-        for file in sorted(one for one in inner.iterdir() if not is_harmless(one)):
+        for file in entries(inner, "images"):
             if file.suffix.lower() not in ENDINGS:
                 raise DataError(f"{file} is no image ({', '.join(ENDINGS)}); move it out of the folder")
             found.append((_read(file), file))
@@ -61,10 +61,7 @@ def _of_client(folder: Path) -> list[tuple[Array, Path]]:
 
 
 def _inner(path: Path, what: str) -> list[Path]:
-    try:
-        found = sorted(one for one in path.iterdir() if not is_harmless(one))
-    except OSError as error:
-        raise DataError(f"cannot read the folder {path}: {error.strerror}; check the path behind images:") from error
+    found = entries(path, "images")
     for one in found:
         if not one.is_dir():
             raise DataError(f"{one} is no folder; {path} holds one folder a {what}")

@@ -19,7 +19,7 @@ from sparsona.data.dataset import Array
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.table import Table, Tables
 from sparsona.errors import DataError
-from sparsona.files import check_regular, checked_npz
+from sparsona.files import checked_npz, reading
 
 KEYS = ("x", "y", "x_test", "y_test", "client", "client_test", "columns")
 
@@ -67,21 +67,17 @@ def _values(arrays: dict[str, Array], key: str, rows: int, path: Path) -> Array:
 def read_npz(path: Path) -> dict[str, Array]:
     """All arrays of a .npz file. Python objects are refused: reading them would run what the file says."""
     try:
-        check_regular(path)
-        if zipfile.is_zipfile(path):
-            with path.open("rb") as opened:
-                checked_npz(opened, path)
-        stored = np.load(path, allow_pickle=False)
-        if not isinstance(stored, np.lib.npyio.NpzFile):
-            raise DataError(f"{path} is not a .npz file; write it with numpy.savez")
-        with stored:
-            return {key: stored[key] for key in stored.files}
+        with reading(path):
+            if zipfile.is_zipfile(path):
+                with path.open("rb") as opened:
+                    checked_npz(opened, path)
+            stored = np.load(path, allow_pickle=False)
+            if not isinstance(stored, np.lib.npyio.NpzFile):
+                raise DataError(f"{path} is not a .npz file; write it with numpy.savez")
+            with stored:
+                return {key: stored[key] for key in stored.files}
     except MemoryError as error:
         raise DataError(f"{path} claims more than fits into memory ({error}); write it anew, or in parts") from None
-    except FileNotFoundError:
-        raise DataError(f"there is no file {path}; check the path behind npz:") from None
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}; make the file readable") from error
     except (ValueError, EOFError, KeyError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         if "allow_pickle" in str(error) and zipfile.is_zipfile(path):
             raise DataError(f"{path} holds Python objects; save plain numbers or texts, not dtype=object") from error

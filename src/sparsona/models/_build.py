@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from sparsona.errors import InputError
+from sparsona.files import check_memory
 from sparsona.models import MODELS
 from sparsona.registry import bind, split_spec
-from sparsona.system import free_memory
 
 TEXT = "text-embedding"
 BYTES_PER_WEIGHT = 12
@@ -23,13 +23,8 @@ def build_model(spec: str, shape: tuple[int, ...], outputs: int, vocabulary: int
     Linear(in_features=4, out_features=2, bias=True)
     """
     make = _maker(spec, shape, outputs, vocabulary)
-    size, free = _counted(make), free_memory()
-    if BYTES_PER_WEIGHT * size > free:
-        needed, there = BYTES_PER_WEIGHT * size / 1e9, free / 1e9
-        raise InputError(
-            f"model {spec!r} has {size} weights here, which need {needed:.1f} GB; {there:.1f} GB are free: "
-            "choose a smaller model, or fewer inputs"
-        )
+    size, fix = _counted(make), "choose a smaller model, or fewer inputs"
+    check_memory(BYTES_PER_WEIGHT * size, f"model {spec!r} has {size} weights here", fix)
     return make()
 
 

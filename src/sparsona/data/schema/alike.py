@@ -1,10 +1,22 @@
-"""Check that owners' tables have the same inputs, columns and targets; errors name the owner that differs."""
+"""Check that two owners' tables have the same inputs, columns and targets; errors name the owner that differs."""
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
 
-from sparsona.data.schema.columns import InputKind, TaskName, as_option, in_capitals
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from sparsona.data.schema.columns import InputKind, as_option, in_capitals
 from sparsona.data.schema.target import Kind
 from sparsona.errors import DataError
+
+if TYPE_CHECKING:
+    from sparsona.data.schema.description import Head
+    from sparsona.data.schema.rows import Rows
+
+    Compared: TypeAlias = Head | Rows
+
+ColumnKind = Literal["number", "numeric", "text", "empty"]
+"""Numbers; categories named by numbers or by texts, or without any value at this owner."""
 
 _INPUTS: Mapping[InputKind, str] = {
     "auto": "inputs of any kind",
@@ -14,60 +26,55 @@ _INPUTS: Mapping[InputKind, str] = {
     "tokens": "tokens",
 }
 _KINDS: Mapping[Kind, str] = {"text": "text", "whole": "whole numbers", "decimal": "decimals"}
+_CATEGORIES: Mapping[ColumnKind, str] = {"numeric": "numbers", "text": "text"}
 
 
-def same_inputs(inputs: Mapping[str, InputKind]) -> None:
-    """Refuse inputs of different kinds, since each kind has its own scale; the keys name the owners."""
-    (first, kind), *others = inputs.items()
-    for other, found in others:
-        if found != kind:
+def refuse_different(first: str, a: Compared, other: str, b: Compared) -> None:
+    """Refuse two tables that do not match; `first` and `other` name their owners or files."""
+    if a.inputs != b.inputs:  # each kind has its own scale
+        found = f"{other} has {_INPUTS[b.inputs]}, {first} has {_INPUTS[a.inputs]}"
+        raise DataError(f"{found}; give all the same type and the same axes")
+    _refuse_other_columns(first, a, other, b)
+    _refuse_other_targets(first, a, other, b)
+    for option in ("task", "scaling", "shape", "spelling"):
+        ours, theirs = getattr(a, option), getattr(b, option)
+        if ours != theirs:
+            raise DataError(f"{other} has {option} {theirs}, {first} has {ours}; give all clients the same")
+
+
+def _refuse_other_columns(first: str, a: Compared, other: str, b: Compared) -> None:
+    ours, theirs = dict(a.columns), dict(b.columns)
+    for has, known, lacks, held in ((first, ours, other, theirs), (other, theirs, first, ours)):
+        for name in known:
+            if name not in held:
+                fix = in_capitals(name, held) or (
+                    f"; add it (empty cells where it is unknown), or pass --drop {as_option(name)}"
+                )
+                raise DataError(f"{lacks} has no column {name!r}, which {has} has{fix}")
+    for name, kind in a.columns:
+        if "number" in (kind, theirs[name]) and kind != theirs[name]:
+            roles = ["a number" if one == "number" else "categorical" for one in (kind, theirs[name])]
             raise DataError(
-                f"{other} has {_INPUTS[found]}, {first} has {_INPUTS[kind]}; give all the same type and the same axes"
+                f"column {name!r} is {roles[0]} of {first} and {roles[1]} of {other}; "
+                "pass the same --categorical to all"
             )
-
-
-def same_columns(columns: Mapping[str, Sequence[str]]) -> None:
-    """Refuse different features; the keys name the owners, or their files."""
-    first, *others = columns
-    for other in others:
-        for has, lacks in ((first, other), (other, first)):
-            known = frozenset(columns[lacks])
-            for name in columns[has]:
-                if name not in known:
-                    fix = in_capitals(name, columns[lacks]) or (
-                        f"; add it (empty cells where it is unknown), or pass --drop {as_option(name)}"
-                    )
-                    raise DataError(f"{lacks} has no column {name!r}, which {has} has{fix}")
-
-
-def same_kinds(targets: Mapping[str, tuple[tuple[str, ...], Kind]], task: TaskName = "auto") -> None:
-    """Refuse targets that differ in name or kind."""
-    (first, (names_, kind)), *others = targets.items()
-    for other, (called, held) in others:
-        if called != names_:
+        if "empty" not in (kind, theirs[name]) and kind != theirs[name]:
             raise DataError(
-                f"{other} has the target {', '.join(called)}, {first} has {', '.join(names_)}; "
-                "call it the same for all, or pass --target"
-            )
-        if "text" in (kind, held) and kind != held:
-            raise DataError(
-                f"{other}, column {called[0]!r} holds {_KINDS[held]}, {first} holds {_KINDS[kind]}; "
-                f"write them alike, or pass --categorical {as_option(called[0])}"
-            )
-        if kind != held and task == "auto":
-            raise DataError(
-                f"{other}, column {called[0]!r} holds {_KINDS[held]}, {first} holds {_KINDS[kind]}; "
-                "pass --task regression or --task classification"
-            )
-
-
-def same_category_kind(name: str, numeric: Mapping[str, bool]) -> None:
-    """Refuse a category whose names are numbers at some owners and texts at others."""
-    (first, kind), *others = numeric.items()
-    for other, found in others:
-        if found != kind:
-            words = {True: "numbers", False: "text"}
-            raise DataError(
-                f"{other}, column {name!r} holds {words[found]}, {first} holds {words[kind]}; "
+                f"{other}, column {name!r} holds {_CATEGORIES[theirs[name]]}, {first} holds {_CATEGORIES[kind]}; "
                 "write the categories alike"
             )
+
+
+def _refuse_other_targets(first: str, a: Compared, other: str, b: Compared) -> None:
+    if a.targets != b.targets:
+        raise DataError(
+            f"{other} has the target {', '.join(b.targets)}, {first} has {', '.join(a.targets)}; "
+            "call it the same for all, or pass --target"
+        )
+    if a.kind != b.kind and ("text" in (a.kind, b.kind) or a.task == "auto"):
+        fix = "pass --task regression or --task classification"
+        if "text" in (a.kind, b.kind):
+            fix = f"write them alike, or pass --categorical {as_option(b.targets[0])}"
+        raise DataError(
+            f"{other}, column {b.targets[0]!r} holds {_KINDS[b.kind]}, {first} holds {_KINDS[a.kind]}; {fix}"
+        )

@@ -8,14 +8,15 @@ names that occur. The server trusts none of it: a description outside of the ran
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, TypeAdapter, model_validator
 
 from sparsona.data.dataset import Array, Indices
+from sparsona.data.schema.alike import ColumnKind
 from sparsona.data.schema.bounds import declared_description
 from sparsona.data.schema.columns import InputKind, Scaling, TaskName, as_option
 from sparsona.data.schema.limits import (
@@ -45,9 +46,6 @@ from sparsona.message import Message
 
 CHUNK = 1024
 """Number of samples of several axes per step of computing moments."""
-
-ColumnKind = Literal["number", "numeric", "text", "empty"]
-"""Numbers; categories named by numbers or by texts, or without any value at this owner."""
 
 
 class Head(WireModel):
@@ -141,17 +139,29 @@ class OwnerDescription:
             _moments("target", message, len(head.targets), rows) if told else None,
         )
 
+    def in_order(self, numbers: Sequence[str]) -> OwnerDescription:
+        """Return the description with the columns of numbers in this order."""
+        own = self.head.numbers
+        if own == numbers:
+            return self
+        at = {name: k for k, name in enumerate(own)}
+        places = [at[name] for name in numbers]
+        inputs = self.inputs
+        if inputs is not None:
+            inputs = ColumnMoments(inputs.count[places], inputs.mean[places], inputs.squares[places])
+        return replace(self, missing=self.missing[places], inputs=inputs)
+
 
 def describe_rows(rows: Rows, train: Indices) -> Message:
     """Describe an owner's training rows for the server; declared columns follow their declaration."""
     seen = rows.take(train)
     told = declared_description(seen, len(train)) if rows.bounds else {}
     head: dict[str, Any] = {
-        "columns": told.get("columns") or [[name, _column_kind(rows, name)] for name in rows.order],
+        "columns": told.get("columns") or rows.columns,
         "targets": rows.targets,
         "kind": told.get("kind") or seen.kind,
         "inputs": rows.inputs,
-        "shape": () if rows.block is None else rows.block.shape[1:],
+        "shape": rows.shape,
         "task": rows.task,
         "scaling": rows.scaling,
     }
@@ -190,14 +200,6 @@ def _largest_token(block: Array | None) -> int:
             f"a token is {found}, the largest can be {MOST_TOKENS - 1}; number the words from 0 without gaps"
         )
     return found
-
-
-def _column_kind(rows: Rows, name: str) -> ColumnKind:
-    if name not in rows.categories:
-        return "number"
-    if not (rows.categories[name] != "").any():
-        return "empty"
-    return "numeric" if name in rows.numeric else "text"
 
 
 def _category_list(seen: Rows, name: str) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from sparsona.data.dataset import Array, Indices
 from sparsona.data.schema.agreed import CategoryColumn, NumberColumn, SharedSchema, schema_of
-from sparsona.data.schema.alike import same_category_kind, same_columns, same_inputs, same_kinds
+from sparsona.data.schema.alike import refuse_different
 from sparsona.data.schema.cells import in_order
 from sparsona.data.schema.columns import as_option
 from sparsona.data.schema.description import Head, OwnerDescription, describe_rows, input_moments
@@ -23,7 +23,7 @@ from sparsona.data.schema.plausible import FAR, refuse_implausible
 from sparsona.data.schema.rows import Rows
 from sparsona.data.schema.schema import Number, Schema
 from sparsona.data.schema.spelling import refuse_variants
-from sparsona.data.schema.target import Kind, Task, infer
+from sparsona.data.schema.target import Kind, infer
 from sparsona.errors import DataError, WireError
 from sparsona.message import Message
 from sparsona.wire import Ledger, Limit, decode, encode
@@ -32,8 +32,9 @@ LIMIT = Limit(elements=2**24)
 MANY_WORDS = 2**20
 """Limit of words from one owner, even if the others know fewer."""
 
-Told = Mapping[str, OwnerDescription]
-"""The owners' descriptions, by "client 'name'", in the order of the names."""
+Descriptions = Mapping[str, OwnerDescription]
+"""The owners' descriptions, by "client 'name'", in the order of the names; all have the first one's order of columns.
+"""
 
 
 def agree(descriptions: Mapping[str, Message]) -> Message:
@@ -42,34 +43,45 @@ def agree(descriptions: Mapping[str, Message]) -> Message:
     Raises `WireError` or `DataError` for a description that is impossible, does not match the others, or disagrees
     grossly with them (:mod:`sparsona.data.schema.plausible`).
     """
-    told = _read_all(descriptions)
-    _check_plausible(told)
-    return _shared(told)
+    found = _read_all(descriptions)
+    first = next(iter(found.values())).head
+    columns = first.numbers or [f"channel {k}" for k in range(first.width)]
+    refuse_implausible({who: one.inputs for who, one in found.items() if one.inputs is not None}, columns)
+    refuse_implausible({who: one.target for who, one in found.items() if one.target is not None}, first.targets)
+    return _shared(found)
 
 
-def _read_all(descriptions: Mapping[str, Message]) -> Told:
+def _read_all(descriptions: Mapping[str, Message]) -> Descriptions:
     heads: dict[bytes, Head] = {}
-    told = {f"client {owner!r}": _read(owner, descriptions[owner], heads) for owner in sorted(descriptions)}
-    _check_alike(told)
-    return told
+    found: dict[str, OwnerDescription] = {}
+    for owner in sorted(descriptions):
+        try:
+            found[f"client {owner!r}"] = OwnerDescription.read(descriptions[owner], heads)
+        except WireError as error:
+            raise WireError(f"client {owner!r}: {error}") from None
+    (called, first), *others = found.items()
+    seen = {first.head}
+    for other, one in others:
+        if one.head not in seen:
+            refuse_different(called, first.head, other, one.head)
+            seen.add(one.head)
+    return {who: one.in_order(first.head.numbers) for who, one in found.items()}
 
 
-def _check_plausible(told: Told) -> None:
-    first = next(iter(told.values())).head
-    numbers = first.numbers
-    refuse_implausible(_inputs(told, numbers), numbers or [f"channel {k}" for k in range(first.width)])
-    refuse_implausible(_targets(told), first.targets)
-
-
-def _shared(told: Told) -> Message:
-    first = next(iter(told.values())).head
-    kinds = _kinds(told)
-    kind: Kind = "decimal" if any(one.head.kind == "decimal" for one in told.values()) else first.kind
-    _check_names(told, kinds, kind)
-    numbers = first.numbers
-    mean, std = _scaling(_inputs(told, numbers), first.width)
-    task, classes = _task(told, first, kind)
-    center, spread = _scaling(_targets(told) if task == "regression" else {}, 0)
+def _shared(found: Descriptions) -> Message:
+    first = next(iter(found.values())).head
+    kinds: dict[str, set[str]] = {name: set() for name, _ in first.columns}
+    for head in {one.head for one in found.values()}:
+        for name, of in head.columns:
+            kinds[name].add(of)
+    kind: Kind = "decimal" if any(one.head.kind == "decimal" for one in found.values()) else first.kind
+    _check_names(found, kinds, kind)
+    classes = {name for one in found.values() for name in one.classes}
+    declared = "multilabel" if first.task == "auto" and len(first.targets) > 1 else first.task
+    rows = sum(one.rows for one in found.values())
+    task = infer(declared, kind, first.targets[0], len(classes), rows, first.inputs == "table")
+    mean, std = _scaling([one.inputs for one in found.values()], first.width)
+    center, spread = _scaling([one.target for one in found.values() if task == "regression"], 0)
     agreed = SharedSchema(
         task=task,
         targets=first.targets,
@@ -78,8 +90,8 @@ def _shared(told: Told) -> Message:
         inputs=first.inputs,
         shape=first.shape,
         scaling=first.scaling,
-        columns=tuple(_columns(told, first, kinds, numbers)),
-        vocabulary=_vocabulary(told) if first.inputs == "tokens" else None,
+        columns=tuple(_columns(found, first, kinds)),
+        vocabulary=_vocabulary(found) if first.inputs == "tokens" else None,
     )
     return agreed.message({"mean": mean, "std": std, "center": center, "spread": spread})
 
@@ -132,70 +144,21 @@ def exchange(rows: Rows, train: Mapping[str, Indices], newcomers: Iterable[str] 
     )
 
 
-def _read(owner: str, message: Message, heads: dict[bytes, Head]) -> OwnerDescription:
-    try:
-        return OwnerDescription.read(message, heads)
-    except WireError as error:
-        raise WireError(f"client {owner!r}: {error}") from None
-
-
-def _check_alike(told: Told) -> None:
-    """Refuse tables that do not match; the error names the client."""
-    (called, first), *others = told.items()
-    seen = {first.head}
-    for other, one in others:
-        if one.head not in seen:
-            _check_pair(called, first.head, other, one.head)
-            seen.add(one.head)
-
-
-def _check_pair(called: str, a: Head, other: str, b: Head) -> None:
-    pair = {called: a, other: b}
-    same_inputs({name: head.inputs for name, head in pair.items()})
-    same_columns({name: [column for column, _ in head.columns] for name, head in pair.items()})
-    same_kinds({name: (head.targets, head.kind) for name, head in pair.items()}, a.task)
-    for option in ("task", "scaling", "shape", "spelling"):
-        ours, theirs = getattr(a, option), getattr(b, option)
-        if ours != theirs:
-            raise DataError(f"{other} has {option} {theirs}, {called} has {ours}; give all clients the same")
-    held = dict(b.columns)
-    for column, kind in a.columns:
-        if "number" in (kind, held[column]) and kind != held[column]:
-            raise DataError(
-                f"column {column!r} is {_role(kind)} of {called} and {_role(held[column])} of {other}; "
-                "pass the same --categorical to all"
-            )
-        if "empty" not in (kind, held[column]) and kind != held[column]:
-            same_category_kind(column, {called: kind == "numeric", other: held[column] == "numeric"})
-
-
-def _role(kind: str) -> str:
-    return "a number" if kind == "number" else "categorical"
-
-
-def _kinds(told: Told) -> dict[str, set[str]]:
-    """Return all kinds that each column has at any owner."""
-    found: dict[str, set[str]] = {}
-    for head in {one.head for one in told.values()}:
-        for name, kind in head.columns:
-            found.setdefault(name, set()).add(kind)
-    return found
-
-
-def _check_names(told: Told, kinds: Mapping[str, set[str]], kind: Kind) -> None:
+def _check_names(found: Descriptions, kinds: Mapping[str, set[str]], kind: Kind) -> None:
     """Refuse too many names, or names that differ only in spelling."""
-    first = next(iter(told.values())).head
-    names = {name: {who: one.categories[name] for who, one in told.items()} for name in kinds if _named(kinds[name])}
+    first = next(iter(found.values())).head
+    named = [name for name, of in kinds.items() if "number" not in of]
+    names = {name: {who: one.categories[name] for who, one in found.items()} for name in named}
     for column, by_owner in names.items():
         many = len(set().union(*by_owner.values()))
         if many > MOST_VALUES:
             fix = f"pass --drop {as_option(column)}, or group them"
             raise DataError(f"column {column!r} has {many} categories, at most {MOST_VALUES} are possible; {fix}")
-    classes = {who: one.classes for who, one in told.items()}
+    classes = {who: one.classes for who, one in found.items()}
     counts = Counter(name for own in classes.values() for name in set(own))
     for who, own in classes.items():
         alone = sum(counts[name] == 1 for name in set(own))
-        if len(told) > 1 and alone > MOST_ALONE:
+        if len(found) > 1 and alone > MOST_ALONE:
             raise DataError(
                 f"{who} has {alone} classes of {first.targets[0]!r} that no other client has, at most {MOST_ALONE} are "
                 "possible; leave it out, or choose another --target"
@@ -208,37 +171,18 @@ def _check_names(told: Told, kinds: Mapping[str, set[str]], kind: Kind) -> None:
             refuse_variants(column, by_owner)
 
 
-def _named(kinds: set[str]) -> bool:
-    return "number" not in kinds
-
-
-def _task(told: Told, first: Head, kind: Kind) -> tuple[Task, set[str]]:
-    classes = {name for one in told.values() for name in one.classes}
-    declared = "multilabel" if first.task == "auto" and len(first.targets) > 1 else first.task
-    rows = sum(one.rows for one in told.values())
-    return infer(declared, kind, first.targets[0], len(classes), rows, first.inputs == "table"), classes
-
-
-def _inputs(told: Told, numbers: Sequence[str]) -> dict[str, ColumnMoments]:
-    """Return the moments of all owners' columns or channels in one order; None without agreed scaling."""
-    return {who: _taken(one.inputs, _places(one.head, numbers)) for who, one in told.items() if one.inputs is not None}
-
-
-def _targets(told: Told) -> dict[str, ColumnMoments]:
-    return {who: one.target for who, one in told.items() if one.target is not None}
-
-
-def _scaling(found: Mapping[str, ColumnMoments], width: int) -> tuple[Doubles, Doubles]:
+def _scaling(owners: Sequence[ColumnMoments | None], width: int) -> tuple[Doubles, Doubles]:
     """Return mean and deviation of all owners' rows; `width` zeros and ones without agreed scaling."""
-    if not found:
+    known = [one for one in owners if one is not None]
+    if not known:
         return np.zeros(width), np.ones(width)
-    whole = pooled(found.values())
+    whole = pooled(known)
     return whole.mean, whole.deviation()
 
 
-def _vocabulary(told: Told) -> int:
+def _vocabulary(found: Descriptions) -> int:
     """Return the size of the vocabulary, limited for one owner alone because each model has a row per word."""
-    *others, (most, who) = sorted((one.largest, who) for who, one in told.items())
+    *others, (most, who) = sorted((one.largest, who) for who, one in found.items())
     second = others[-1][0] if others else most
     if most > max(MANY_WORDS, FAR * second):
         fix = "number the words alike, or leave it out"
@@ -247,29 +191,14 @@ def _vocabulary(told: Told) -> int:
 
 
 def _columns(
-    told: Told, first: Head, kinds: Mapping[str, set[str]], numbers: Sequence[str]
+    found: Descriptions, first: Head, kinds: Mapping[str, set[str]]
 ) -> Iterator[NumberColumn | CategoryColumn]:
-    """Return each column as agreed, in the order of the first owner."""
-    missing = np.zeros(len(numbers), np.bool_)
-    for one in told.values():
-        missing |= one.missing[_places(one.head, numbers)]
-    flags = dict(zip(numbers, missing.tolist(), strict=True))
+    """Yield each column as agreed, in the order of the first owner."""
+    missing = np.any([one.missing for one in found.values()], axis=0)
+    flags = dict(zip(first.numbers, missing.tolist(), strict=True))
     for name, _ in first.columns:
         if name in flags:
             yield name, flags[name]
         else:
-            values = {value for one in told.values() for value in one.categories[name]}
             numeric = "text" not in kinds[name]
-            yield name, numeric, in_order(values, numeric)
-
-
-def _taken(found: ColumnMoments, places: Sequence[int] | slice) -> ColumnMoments:
-    return ColumnMoments(found.count[places], found.mean[places], found.squares[places])
-
-
-def _places(head: Head, numbers: Sequence[str]) -> list[int] | slice:
-    """Return the owner's own positions of the numeric columns."""
-    if head.numbers == numbers:
-        return slice(None)
-    at = {name: k for k, name in enumerate(head.numbers)}
-    return [at[name] for name in numbers]
+            yield name, numeric, in_order((value for one in found.values() for value in one.categories[name]), numeric)

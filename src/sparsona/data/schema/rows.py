@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from sparsona.data.dataset import Array, Field, Indices
-from sparsona.data.schema.alike import same_category_kind, same_columns, same_inputs, same_kinds
+from sparsona.data.schema.alike import ColumnKind, refuse_different
 from sparsona.data.schema.cells import names
 from sparsona.data.schema.columns import Columns, InputKind, Scaling, TaskName, as_option, as_option_list
 from sparsona.data.schema.format import DOUBTFUL, Format
@@ -66,7 +67,21 @@ class Rows:
         """The columns that hold numbers."""
         return tuple(name for name in self.order if name not in self.categories)
 
+    @cached_property
+    def columns(self) -> tuple[tuple[str, ColumnKind], ...]:
+        """The features, and the kind of each."""
+        kinds: dict[str, ColumnKind] = {
+            name: "empty" if not (held != "").any() else "numeric" if name in self.numeric else "text"
+            for name, held in self.categories.items()
+        }
+        return tuple((name, kinds.get(name, "number")) for name in self.order)
+
     @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a sample of several axes; empty for tables."""
+        return () if self.block is None else self.block.shape[1:]
+
+    @cached_property
     def kind(self) -> Kind:
         """Return the kind of target: classes, numbers or several yes-or-no labels."""
         return kind_of(self.target)
@@ -213,18 +228,7 @@ def joined(parts: Sequence[Rows], where: Sequence[str]) -> Rows:
     """
     first = parts[0]
     for part, place in zip(parts[1:], where[1:], strict=True):
-        same_inputs({where[0]: first.inputs, place: part.inputs})
-        same_columns({where[0]: first.order, place: part.order})
-        same_kinds({where[0]: (first.targets, first.kind), place: (part.targets, part.kind)}, first.task)
-        for name in first.categories:
-            if _known(first.categories[name]) and _known(part.categories[name]):
-                kinds = {where[0]: name in first.numeric, place: name in part.numeric}
-                same_category_kind(name, kinds)
-        if first.block is not None and part.block is not None and first.block.shape[1:] != part.block.shape[1:]:
-            raise DataError(
-                f"{place} has samples of shape {part.block.shape[1:]}, {where[0]} has {first.block.shape[1:]}; "
-                "give all the same shape"
-            )
+        refuse_different(where[0], first, place, part)
     wanted = first.number_names
     numbers = [
         part.numbers if part.number_names == wanted else part.numbers[:, _places(part, wanted)] for part in parts
@@ -234,7 +238,9 @@ def joined(parts: Sequence[Rows], where: Sequence[str]) -> Rows:
         first,
         numbers=np.concatenate(numbers),
         categories={name: np.concatenate([part.categories[name] for part in parts]) for name in first.categories},
-        numeric=_numeric(parts),
+        numeric=frozenset(
+            name for name in first.categories if all(dict(p.columns)[name] in ("numeric", "empty") for p in parts)
+        ),
         block=one_block(blocks) if blocks else None,
         target=np.concatenate([part.target for part in parts]),
         along=None if first.along is None else np.concatenate([p.along for p in parts if p.along is not None]),
@@ -250,19 +256,6 @@ def joined(parts: Sequence[Rows], where: Sequence[str]) -> Rows:
 def _places(rows: Rows, wanted: Sequence[str]) -> list[int]:
     at = {name: k for k, name in enumerate(rows.number_names)}
     return [at[name] for name in wanted]
-
-
-def _known(values: Array) -> bool:
-    return bool((values != "").any())
-
-
-def _numeric(parts: Sequence[Rows]) -> frozenset[str]:
-    """Return the categorical columns whose known names are all numbers."""
-    return frozenset(
-        name
-        for name in parts[0].categories
-        if all(name in part.numeric or not _known(part.categories[name]) for part in parts)
-    )
 
 
 def _numbers(table: Table, name: str, settled: bool) -> Array:
