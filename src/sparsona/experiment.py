@@ -309,10 +309,10 @@ def placed(keywords: Mapping[str, Any], kind: type[Method[Any, Any]] | None) -> 
     """
     own = option_names(kind)
     out: dict[str, Any] = {}
-    for key, value in sorted(
-        keywords.items(), key=lambda item: item[0] not in (*SECTIONS, "options")
-    ):  # sections first
-        whole = key in SECTIONS and (isinstance(value, Mapping) or dataclasses.is_dataclass(value))
+    sections_first = sorted(keywords.items(), key=lambda item: item[0] not in (*SECTIONS, "options"))
+    for key, given in sections_first:
+        value = _plain(given, key)
+        whole = key in SECTIONS and isinstance(value, Mapping)
         if key in own and not whole and (key in SECTION_OF or key in Experiment.model_fields):
             section = SECTION_OF.get(key, "")
             both = f"{section}.{key}" if section else f"the setting {key}"
@@ -320,7 +320,7 @@ def placed(keywords: Mapping[str, Any], kind: type[Method[Any, Any]] | None) -> 
             raise InputError(f"{key} may be the method's option or {both}: write {fix}")
         known = whole or "." in key or key in (*own, *SECTION_OF)
         path = _path(key, None if whole else kind) if known else [key]
-        if len(path) == 1 or _holds_settings(out.get(path[0], {})):  # the check of settings names other values
+        if len(path) == 1 or isinstance(out.get(path[0], {}), Mapping):  # the check of settings names other values
             _put(out, path, value)
     return out
 
@@ -339,37 +339,24 @@ def _path(key: str, kind: type[Method[Any, Any]] | None) -> list[str]:
 
 
 def _put(tree: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Set a key below copied sections, because sections may be objects of the caller."""
+    """Set a key below copied sections, because sections may be the caller's."""
     first, *rest = path
     if not rest:
         tree[first] = value
         return
     inner = tree.get(first, {})
-    inner = _fields(inner) if _is_object(inner) else inner
     if not isinstance(inner, Mapping):
         raise InputError(f"{first!r} is a value, not a group of settings: {'.'.join(path)} cannot be set")
     tree[first] = inner = dict(inner)
     _put(inner, rest, value)
 
 
-def _holds_settings(value: Any) -> bool:
-    return isinstance(value, Mapping) or _is_object(value)
-
-
-def _is_object(value: Any) -> bool:
-    return dataclasses.is_dataclass(value) and not isinstance(value, type)
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-
-
 def _plain(value: Any, where: str) -> Any:
     """Return a setting in the form of a file: numpy numbers as numbers, a section's object as its fields."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
-    if _is_object(value):
-        value = _fields(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {str(key): _plain(inner, f"{where}.{key}") for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from sparsona.data.dataset import Array
-from sparsona.experts.constant import Constant
+from sparsona.experts.arrays import Constant, LinearModel
 from sparsona.experts.linear import fit_linear
-from sparsona.experts.linear_model import LinearModel
 from sparsona.experts.refitted import ExpertModel
 from sparsona.experts.rows import OwnRows
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sparsona.errors import InputError
-from sparsona.experts.constant import Constant
+from sparsona.experts.arrays import Constant
 from sparsona.experts.forest import Trees, read_forest, scores_of
 from sparsona.experts.rows import OwnRows
 from sparsona.experts.trees import fit_trees, lightgbm

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 
-from sparsona.experts.constant import Constant, fit_constant
+from sparsona.experts.arrays import Constant, fit_constant
 from sparsona.experts.linear import fit_linear
 from sparsona.experts.refitted import Refitted
 from sparsona.experts.rows import OwnRows, own_rows

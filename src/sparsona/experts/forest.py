@@ -11,7 +11,7 @@ import torch
 
 from sparsona.data.dataset import Array, Indices
 from sparsona.errors import InputError
-from sparsona.experts.constant import smoothed
+from sparsona.experts.arrays import smoothed
 from sparsona.experts.rows import Kind
 from sparsona.message import Vector
 
@@ -120,7 +120,8 @@ def read_forest(text: str) -> Forest:
     try:
         head, *trees = text.split("\nTree=")
         scores = int(_fields(head)["num_tree_per_iteration"])
-        return _joined([_tree(_fields(tree)) for tree in trees], scores)
+        found = _together([_tree(_fields(tree)) for tree in trees], np.zeros(scores))
+        return replace(found, outputs=np.arange(len(trees)) % scores, depth=_depth(found))
     except (ValueError, KeyError, IndexError) as error:
         raise InputError(f"the text of the trees is damaged ({error!r}): train or export the model again") from None
 
@@ -129,8 +130,8 @@ def _fields(block: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
 
 
-def _tree(fields: dict[str, str]) -> tuple[Array, Array, Array, Array, Array]:
-    """Return feature, threshold, left, right and value of a tree's nodes; its leaves stand behind its splits."""
+def _tree(fields: dict[str, str]) -> Forest:
+    """Return one tree; its leaves stand behind its splits."""
     leaves = np.array(fields["leaf_value"].split(), np.float64)
     splits = len(leaves) - 1
     names = ("split_feature", "left_child", "right_child", "decision_type")
@@ -142,25 +143,22 @@ def _tree(fields: dict[str, str]) -> tuple[Array, Array, Array, Array, Array]:
         raise ValueError("a split is on a category or on a missing value")
     own = splits + np.arange(len(leaves))
     left, right = (np.concatenate([np.where(side >= 0, side, splits - 1 - side), own]) for side in (left, right))
-    zeros = np.zeros(len(leaves))
-    value = np.concatenate([np.zeros(splits), leaves])
-    return np.concatenate([feature, zeros.astype(np.int64)]), np.concatenate([threshold, zeros]), left, right, value
+    feature, threshold = (np.concatenate([part, np.zeros(len(leaves), part.dtype)]) for part in (feature, threshold))
+    none = np.zeros(1, np.int64)
+    return Forest(none, none, none, feature, threshold, left, right, np.concatenate([np.zeros(splits), leaves]), 0)
 
 
-def _joined(trees: list[tuple[Array, Array, Array, Array, Array]], scores: int) -> Forest:
-    sizes = np.array([len(tree[0]) for tree in trees])
-    roots = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-    feature, threshold, value = (np.concatenate([tree[k] for tree in trees]) for k in (0, 1, 4))
-    left, right = (np.concatenate([tree[k] + root for tree, root in zip(trees, roots, strict=True)]) for k in (2, 3))
+def _depth(forest: Forest) -> int:
+    """Return how many splits there are at most from a root to a leaf."""
+    left, right = forest.left, forest.right
     if min(left.min(), right.min()) < 0 or max(left.max(), right.max()) >= len(left):
         raise ValueError("a split leads to no node")
-    reached, depth = roots, 0
+    reached, depth = forest.roots, 0
     while (left[reached] != reached).any():
         reached, depth = np.unique(np.concatenate([left[reached], right[reached]])), depth + 1
         if depth > len(left):
             raise ValueError("a tree has a circle")
-    outputs = np.arange(len(trees)) % scores
-    return Forest(np.zeros(scores), roots, outputs, feature, threshold, left, right, value, depth)
+    return depth
 
 
 def _together(forests: list[Forest], start: Array) -> Forest:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparsona.data.dataset import Array
-from sparsona.experts.constant import Constant, fit_constant
-from sparsona.experts.linear_model import LinearModel
+from sparsona.experts.arrays import Constant, LinearModel, fit_constant
 from sparsona.experts.refitted import Refitted
 from sparsona.experts.rows import FEWEST, OwnRows
 

@@ -9,9 +9,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from sparsona.experts.constant import Constant
+from sparsona.experts.arrays import Constant, LinearModel
 from sparsona.experts.forest import Trees
-from sparsona.experts.linear_model import LinearModel
 from sparsona.message import Vector
 from sparsona.method import Model
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from sparsona.data.dataset import Array
 from sparsona.errors import InputError
-from sparsona.experts.constant import Constant, fit_constant
+from sparsona.experts.arrays import Constant, fit_constant
 from sparsona.experts.forest import Trees
 from sparsona.experts.refitted import Refitted
 from sparsona.experts.rows import FEWEST, OwnRows

@@ -16,9 +16,8 @@ import torch
 from sparsona.data.dataset import Array
 from sparsona.data.schema.schema import Category, Number, Schema
 from sparsona.errors import InputError
-from sparsona.experts.constant import Constant
+from sparsona.experts.arrays import Constant, LinearModel
 from sparsona.experts.forest import Trees
-from sparsona.experts.linear_model import LinearModel
 from sparsona.export.card import KEY, ModelCard
 from sparsona.export.portable import experts_of, weights_of
 from sparsona.export.predict import PersonalModel

@@ -7,9 +7,8 @@ import numpy as np
 
 from sparsona.data.dataset import Array
 from sparsona.errors import InputError
-from sparsona.experts.constant import Constant
+from sparsona.experts.arrays import Constant, LinearModel
 from sparsona.experts.forest import Trees
-from sparsona.experts.linear_model import LinearModel
 from sparsona.export.card import KEY
 from sparsona.export.predict import PersonalModel
 from sparsona.method import Model

@@ -221,7 +221,7 @@ def predict_file(model: Path, rows: Path, out: Writable, id: str = "", exact: bo
     The rows' column `id` comes first, unchanged. Probabilities have six digits, or all if `exact`.
     """
     predictor = load_model(model, base=base)
-    table = read_rows(rows)
+    table = read_table(rows, "")
     schema = predictor.card.schema
     found = predictor.predict(table, str(rows))
     writer = csv.writer(out, lineterminator="\n")
@@ -246,8 +246,3 @@ def _echoed(table: Table, id: str, rows: Path) -> list[list[str]]:
         raise InputError(f"{rows} has no column {id!r}{suggest(id, table.columns)}")
     values = table.columns[id].tolist()
     return [[table.cell(row, id) if id in table.written else str(value)] for row, value in enumerate(values)]
-
-
-def read_rows(path: Path) -> Table:
-    """Read rows to predict, from a file that needs no target."""
-    return read_table(path, "")

@@ -1,4 +1,4 @@
-"""The constant answer: class frequencies, the share of each label, or the mean. No row's inputs are looked at."""
+"""Models that are plain arrays: a linear one, and the constant answer, which looks at no row's inputs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,23 @@ class Constant:
         return torch.from_numpy(self.outputs).to(inputs.device).repeat(len(inputs), 1)
 
 
+@dataclass(frozen=True)
+class LinearModel:
+    """Outputs are `weight` times the inputs plus `bias`: log odds of classes and labels, or numbers."""
+
+    weight: Array
+    bias: Vector
+
+    def predict(self, forward: Callable[[Vector, torch.Tensor], torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
+        """Return the outputs for prepared inputs of any shape."""
+        weight, bias = (torch.from_numpy(part).to(inputs.device) for part in (self.weight, self.bias))
+        return torch.nn.functional.linear(inputs.flatten(1).float(), weight, bias)
+
+
 def fit_constant(rows: OwnRows) -> Constant:
-    """Return the constant answer of the training rows; one more row is spread evenly over all classes.
+    """Return the constant answer: class frequencies, the share of each label, or the mean.
+
+    One more row is spread evenly over all classes.
 
     >>> x, none = np.zeros((3, 1), np.float32), np.zeros(0, np.int64)
     >>> seen = OwnRows("classification", 2, x, np.array([0, 0, 1]), x[:0], none, 0)
