@@ -50,7 +50,7 @@ KNOWS = {
         "base", "chance", "compiled", "data", "errors", "layout", "message", "method", "metrics", "ops", "options",
         "privacy", "words",
     },
-    "experts": {"data", "errors", "message", "method", "training"},
+    "experts": {"data", "errors", "message", "method", "training", "tree"},
     "personal": {"errors", "experts", "message", "method", "ops", "options", "training", "tree"},
     "methods": {
         "by_client", "chance", "compiled", "data", "errors", "experts", "layout", "message", "method", "ops", "options",

@@ -155,7 +155,7 @@ def reading(path: Path) -> Iterator[None]:
         raise DataError(f"cannot read {path}: {error.strerror or error}; make the file readable") from error
 
 
-def write_new(path: Path, data: bytes) -> None:
+def write_new(path: Path, data: bytes | memoryview) -> None:
     """Write a new file; an old one of this name is removed first, never written through.
 
     The data may not be on the disk yet: see :func:`sync`.
@@ -168,14 +168,14 @@ def write_private(path: Path, data: bytes) -> None:
     _write_new(path, data, 0o600)
 
 
-def _write_new(path: Path, data: bytes, mode: int) -> None:
+def _write_new(path: Path, data: bytes | memoryview, mode: int) -> None:
     path.unlink(missing_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | PLAIN, mode)
     with os.fdopen(handle, "wb") as file:
         file.write(data)
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: Path, data: bytes | memoryview) -> None:
     """Write a file that appears with all of its content or not at all; it may not be on the disk yet: see :func:`sync`.
 
     The partial file has its own name (:data:`PART`), so several processes may write the same file at once.

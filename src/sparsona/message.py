@@ -365,9 +365,3 @@ def paper_bytes(message: Message) -> int:
     parts = message.parts.values()
     arrays = sum(part.nbytes for part in parts if isinstance(part, np.ndarray))
     return arrays + sum(part.paper_bytes() for part in parts if isinstance(part, Structured))
-
-
-__all__ = [
-    "Blocks", "IndexSet", "Levels", "Mask", "Message", "Numbers", "Part", "Positions", "Sparse", "Stamp", "Structured",
-    "Ternary", "Vector", "numbers_of", "paper_bytes",
-]  # fmt: skip

@@ -28,7 +28,7 @@ def option(default: T, description: str, **rules: float) -> T:
     ... class Step:
     ...     rate: float = option(0.1, "learning rate", gt=0)
     >>> Step().rate, options_of(Step)
-    (0.1, [Option(name='rate', kind='float > 0', default=0.1, text='learning rate')])
+    (0.1, [Option(name='rate', kind='float > 0', text='learning rate', default=0.1)])
     """
     # pydantic passes the metadata of a dataclass field on to Field, so a plain dataclass needs no FieldInfo default.
     return dataclasses.field(default=default, metadata={"description": description, **rules})
@@ -36,12 +36,14 @@ def option(default: T, description: str, **rules: float) -> T:
 
 @dataclass(frozen=True)
 class Option:
-    """One option or setting: its name, its type with range or choices, its default and its meaning."""
+    """One option or setting: its name, its type with range or choices as a text, its meaning and its default."""
 
     name: str
     kind: str
-    default: Any
     text: str
+    default: Any
+    hint: Any = dataclasses.field(repr=False)
+    """The declared type, with description and range."""
 
 
 def options_of(kind: type) -> list[Option]:
@@ -56,28 +58,14 @@ def options_of(kind: type) -> list[Option]:
     >>> [option.name for option in options_of(FedProx) if option.name.startswith("server.")][:2]
     ['server.optimizer', 'server.lr']
     """
-    return [Option(leaf.name, _kind(leaf.hint), leaf.default, _description(leaf.hint)) for leaf in leaves(kind)]
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """A declared option: its name with its group's, its type with description and range, its default."""
-
-    name: str
-    hint: Any
-    default: Any
-
-
-def leaves(kind: type) -> list[Leaf]:
-    """Yield the fields of a class in their order, groups unfolded."""
-    found, grouped, hints = [], groups(kind), _hints(kind)
+    declared, grouped, hints = list[tuple[str, Any, Any]](), groups(kind), _hints(kind)
     for field, default in _defaults(kind).items():
         if field in grouped:
             inner = _hints(type(default))
-            found += [Leaf(f"{field}.{name}", inner[name], value) for name, value in grouped[field].items()]
+            declared += [(f"{field}.{name}", inner[name], value) for name, value in grouped[field].items()]
         else:
-            found.append(Leaf(field, hints[field], default))
-    return found
+            declared.append((field, hints[field], default))
+    return [Option(name, _kind(hint), _description(hint), default, hint) for name, hint, default in declared]
 
 
 def _hints(kind: type) -> dict[str, Any]:

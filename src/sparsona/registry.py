@@ -6,7 +6,6 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from importlib.abc import SourceLoader
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar, get_type_hints
@@ -17,14 +16,6 @@ T = TypeVar("T")
 
 GIVEN = "(given in Python)"
 """The name of a model or data that were given as objects."""
-
-
-@dataclass(frozen=True)
-class Preset:
-    """A second name of a registered object, with default options of its own."""
-
-    of: str
-    options: Mapping[str, Any]
 
 
 class Registry(Generic[T]):
@@ -43,7 +34,7 @@ class Registry(Generic[T]):
         self._files: dict[str, str] = {}
         self._described: dict[str, str] = {}
         self._plugins: dict[str, EntryPoint] = {}
-        self._presets: dict[str, Preset] = {}
+        self._presets: dict[str, tuple[str, Mapping[str, Any]]] = {}
         self._listed = False
 
     def add(self, item: T) -> T:
@@ -62,12 +53,12 @@ class Registry(Generic[T]):
 
     def add_preset(self, name: str, of: str, options: Mapping[str, Any], about: str) -> None:
         """Give the object called `of` a second name with other default `options`."""
-        self._presets[name] = Preset(of, options)
+        self._presets[name] = of, options
         self._described[name] = about
 
     def preset(self, name: str) -> Mapping[str, Any]:
         """Return the default options of a preset; none for other names."""
-        return self._presets[name].options if name in self._presets else {}
+        return self._presets[name][1] if name in self._presets else {}
 
     def describe(self) -> dict[str, str]:
         """Return the names, each with the first line of its documentation, without importing the files."""
@@ -99,7 +90,7 @@ class Registry(Generic[T]):
     def get(self, name: str) -> T:
         """Return the object behind a name, importing its file if needed."""
         if name in self._presets:
-            return self.get(self._presets[name].of)
+            return self.get(self._presets[name][0])
         if name not in self._found:
             self.check(name)
             if name in self._plugins:

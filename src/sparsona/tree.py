@@ -1,5 +1,6 @@
 """A state or a model as a tree: dataclasses, tuples, lists and mappings around arrays and numbers."""
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -44,7 +45,9 @@ def replaced(tree: Any, new: Callable[[Any], Any], whole: type | tuple[type, ...
         moved = {name: found for name, old in held.items() if (found := replaced(old, new, whole)) is not old}
         return replace(tree, **moved) if moved else tree
     if isinstance(tree, tuple | list):
-        return type(tree)(replaced(item, new, whole) for item in tree)
+        items = [replaced(item, new, whole) for item in tree]
+        return tree if all(map(operator.is_, items, tree)) else type(tree)(items)
     if isinstance(tree, Mapping):
-        return {key: replaced(value, new, whole) for key, value in tree.items()}
+        values = [replaced(value, new, whole) for value in tree.values()]
+        return tree if all(map(operator.is_, values, tree.values())) else dict(zip(tree, values, strict=True))
     return new(tree)

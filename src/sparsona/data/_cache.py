@@ -1,8 +1,8 @@
 """A cache for arrays that take long to make from published files. Without pickle."""
 
 import hashlib
+import io
 import logging
-import os
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +11,7 @@ import numpy as np
 
 from sparsona.data._store import Store
 from sparsona.data.dataset import Array
+from sparsona.files import write_whole
 
 FOLDER = ".arrays"
 log = logging.getLogger(__name__)
@@ -32,7 +33,10 @@ def cached(
     arrays = make()
     for root in store.roots:
         try:
-            _write(root / FOLDER / name, arrays)
+            content = io.BytesIO()
+            np.savez(content, allow_pickle=False, **arrays)
+            (root / FOLDER).mkdir(parents=True, exist_ok=True)
+            write_whole(root / FOLDER / name, content.getbuffer())
             break
         except OSError as error:
             log.info("no cache below %s: %s", root, error)
@@ -57,16 +61,3 @@ def _read(path: Path) -> Mapping[str, Array] | None:
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         log.info("the cache %s is made anew: %s", path, error)
         return None
-
-
-def _write(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write the arrays atomically."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.stem}.{os.getpid()}.part")
-    try:
-        with partial.open("wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from sparsona.methods import METHODS
-from sparsona.options import leaves, options_of
+from sparsona.options import options_of
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
@@ -25,7 +25,7 @@ def method_entry(name: str) -> dict[str, Any]:
     """Return a method as data: its name, description, and options with their defaults."""
     kind = METHODS.get(name)
     about = (kind.__doc__ or "").strip().partition("\n")[0]
-    return {"name": name, "about": about, "options": {leaf.name: leaf.default for leaf in leaves(kind)}}
+    return {"name": name, "about": about, "options": {option.name: option.default for option in options_of(kind)}}
 
 
 def default(value: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from sparsona.errors import InputError
 from sparsona.methods import METHODS
-from sparsona.options import leaves
+from sparsona.options import options_of
 from sparsona.registry import suggest
 from sparsona.training.config import TrainConfig
 
@@ -40,7 +40,7 @@ def knobs(method: str, only: tuple[str, ...] = ()) -> list[Knob]:
     """
     rate = TrainConfig().lr
     found = [Knob("lr", rate, Range(rate / 20, rate * 5, log=True, whole=False))]
-    for leaf in leaves(METHODS.get(method)):
+    for leaf in options_of(METHODS.get(method)):
         knob = _knob(leaf.name, leaf.hint, None if leaf.default is dataclasses.MISSING else leaf.default)
         if knob is not None:
             found.append(knob)

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from sparsona.data.dataset import Array
-from sparsona.data.schema.format import MISSING, Format
-
-__all__ = ["MISSING", "in_order", "name", "names", "numbers_or_texts", "plainly_written", "without_codes"]
+from sparsona.data.schema.format import Format
 
 
 def numbers_or_texts(cells: Sequence[str], written: Format) -> Array:

@@ -23,13 +23,17 @@ class ColumnMoments:
     mean: Doubles
     squares: Doubles
 
+    def spread(self) -> Doubles:
+        """Return the standard deviation per column; 0 for a constant or an unknown one."""
+        return np.sqrt(self.squares / np.maximum(self.count, 1))
+
     def deviation(self) -> Doubles:
         """Return the standard deviation per column; 1 if it is 0 or within rounding errors.
 
         >>> moments(np.array([[0.1, 1.7e9], [0.1, 1.7e9 + 2], [0.1, 1.7e9 + 4]])).deviation().round(3).tolist()
         [1.0, 1.633]
         """
-        std = np.sqrt(self.squares / np.maximum(self.count, 1))
+        std = self.spread()
         return np.where(std > ROUNDING * np.abs(self.mean), std, 1.0)
 
 

@@ -41,7 +41,7 @@ def refuse_implausible(told: Mapping[str, ColumnMoments], columns: Sequence[str]
     found: list[tuple[float, str]] = []
     for owner, mine in told.items():
         others, before = pooled([before, after.pop()]), pooled([before, mine])
-        judged = (others.count >= FEWEST) & (mine.count > 0) & (_deviation(others) > ROUNDING * np.abs(others.mean))
+        judged = (others.count >= FEWEST) & (mine.count > 0) & (others.spread() > ROUNDING * np.abs(others.mean))
         far, moved = _farness(mine, others, judged), _movement(whole, others, judged)
         if (far > FAR).any() or (len(several) > 2 and 2 * (moved > MOVED).sum() > judged.sum()):
             k = int(far.argmax())
@@ -65,22 +65,18 @@ def _pooled_after(several: Sequence[ColumnMoments]) -> list[ColumnMoments]:
     return found
 
 
-def _deviation(of: ColumnMoments) -> Array:
-    return np.sqrt(of.squares / np.maximum(of.count, 1))
-
-
 def _farness(mine: ColumnMoments, others: ColumnMoments, judged: Array) -> Array:
     """Return the distance of an owner's mean and deviation, in units of the others' farthest possible value.
 
     That value is at most the root of the sum of their squares away from their mean.
     """
     reach = np.where(judged, np.sqrt(others.squares), 1.0)
-    return np.where(judged, np.maximum(np.abs(mine.mean - others.mean), _deviation(mine)) / reach, 0.0)
+    return np.where(judged, np.maximum(np.abs(mine.mean - others.mean), mine.spread()) / reach, 0.0)
 
 
 def _movement(whole: ColumnMoments, others: ColumnMoments, judged: Array) -> Array:
     """Return the factor by which an owner changes the deviation, or the deviations by which it moves the mean."""
-    with_it, without = _deviation(whole), np.where(judged, _deviation(others), 1.0)
+    with_it, without = whole.spread(), np.where(judged, others.spread(), 1.0)
     shrunk = without / np.maximum(with_it, np.finfo(np.float64).tiny)
     shift = np.abs(whole.mean - others.mean) / without
     return np.where(judged, np.maximum.reduce([with_it / without, shrunk, shift]), 0.0)
@@ -88,7 +84,7 @@ def _movement(whole: ColumnMoments, others: ColumnMoments, judged: Array) -> Arr
 
 def _line(owner: str, column: str, mine: ColumnMoments, others: ColumnMoments, k: int) -> str:
     def said(of: ColumnMoments) -> str:
-        return f"mean {of.mean[k]:.3g}, deviation {_deviation(of)[k]:.3g}"
+        return f"mean {of.mean[k]:.3g}, deviation {of.spread()[k]:.3g}"
 
     return (
         f"{owner} disagrees grossly with the others, as in {column!r} ({said(mine)}; the others: {said(others)}): "
