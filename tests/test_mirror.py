@@ -29,6 +29,7 @@ WHOLE = {
     "methods/test_frozen": "every method on nets with a frozen part",
     "methods/test_rivals": "small rivals, one test each",
     "methods/test_shared_parts": "what all averaging methods share",
+    "engines/test_metrics": "scores on every engine, beside scikit-learn's",
     "engines/test_evaluation": "what is measured, on every engine",
     "engines/network/test_loop": "server and nodes, with messages but without a network",
     "engines/network/mailbox/test_crashes": "a federation through a mailbox whose processes are killed",

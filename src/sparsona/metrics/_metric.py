@@ -81,6 +81,7 @@ class Metric:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "__doc__", self.of.__doc__)
+        object.__setattr__(self, "__module__", self.of.__module__)  # where pickle looks for the name
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         """Pickle a metric by the name that its decorator has taken from `of`, so that workers import it."""
