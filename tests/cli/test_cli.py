@@ -156,7 +156,7 @@ def test_data_commands(sparsona: Any, tmp_path: Path) -> None:
         (["runn", "fedavg"], "no such command 'runn'"),
         (["compare", "fedavg", "--seeds"], "'--seeds' requires an argument"),
         (["methods", "fedavg", "fedpse"], "unexpected extra argument"),
-        (["export", "r", "--to", "x.npz"], "missing option '--client'"),
+        (["export", "r", "--to", "x.npz"], "name a client of the run with --client NAME"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(sparsona: Any, words: list[str], line: str) -> None:

@@ -74,7 +74,7 @@ def export(
     from sparsona.export.slim import export_slim
 
     if not client and not run.is_file():
-        raise InputError(f"whose model of {run}? Name the client: --client NAME")
+        raise InputError(f"{run} is not a model file: name a client of the run with --client NAME")
     if slim:
         sizes = export_slim(run, client, to)
         out.print(f"wrote {to}: {sizes.after} numbers instead of {sizes.before}", soft_wrap=True)
