@@ -107,7 +107,7 @@ def by_rule(case: Case) -> Vector:
     return flat.read()
 
 
-MECHANISM = Mechanism(clip=0.7, noise=0.2, rate=0.3, delta=1e-5, most=10**6)
+MECHANISM = Mechanism(clip=0.7, noise=0.3, rate=0.3, delta=1e-5, most=10**6)
 """Some examples' gradients are shorter than its clip, most are longer."""
 
 
