@@ -17,6 +17,8 @@ import torch
 from engine_helpers import perceptron_setup
 from torch import nn
 
+from sparsona.chance import Chance
+from sparsona.data.dataset import Dataset
 from sparsona.errors import InputError
 from sparsona.message import Mask, Vector
 from sparsona.methods.fedavg import FedAvg
@@ -26,8 +28,9 @@ from sparsona.training.fused import TrainerName
 from sparsona.training.job import Proximal
 from sparsona.training.local import Local
 from sparsona.training.minibatch import Minibatch, Vectors
+from sparsona.training.objective import regression
 from sparsona.training.runner import ModelRunner
-from sparsona.training.step import GradientSpans, StepRule
+from sparsona.training.step import GradientSpans, StepRule, clipped_sum
 from sparsona.training.transform import WeightTransform
 from sparsona.training.vector import FlatModule
 
@@ -250,6 +253,22 @@ def test_crafted_weights_do_not_get_a_row_past_the_clip(mask: Mask | None) -> No
         silent = Query(row, MECHANISM.clip, 1.0, lambda length: np.zeros(length, np.float32))
         norm = float(np.linalg.norm(runner.answer(row, silent, mask).numpy().astype(np.float64)))
         assert norm == pytest.approx(MECHANISM.clip, rel=1e-5), trainer
+
+
+@pytest.mark.parametrize("mask", [None, np.array([False, True])], ids=["", "masked"])
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_a_huge_gradient_is_not_doubled_by_rounding_its_scale(trainer: TrainerName, mask: Mask | None) -> None:
+    """With a scale of a few units of the smallest number of single precision, a row added up to twice the clip."""
+    module = nn.Sequential(nn.Flatten(), nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False))
+    for size in 10 ** np.linspace(15, 22.7, 60):
+        data = Dataset("huge", np.full((4, 1), size, np.float32), np.full((4, 1), -size, np.float32), 0)
+        runner = ModelRunner(module, data, regression(), Chance(0), trainer=trainer)
+        runner.flat.load(np.ones(2, np.float32))
+        silent = Query(np.arange(1), 1.0, 1.0, lambda length: np.zeros(length, np.float32))
+        rows = runner.example_gradients(silent.sampled)
+        within = None if mask is None else torch.from_numpy(mask).float()
+        for answer in (runner.answer(silent.sampled, silent, mask), clipped_sum(rows, 1.0, within)):
+            assert float(answer.double().norm()) <= 1 + 1e-6
 
 
 @pytest.mark.parametrize("form", OWN_STEPS.values(), ids=OWN_STEPS)

@@ -16,9 +16,9 @@ class PrivacySettings:
         None, "privacy budget of each client for the whole run (not given: no differential privacy)", gt=0
     )
     delta: float = option(1e-5, "probability with which the bound epsilon may fail", ge=1e-10, lt=1)
-    clip: float = option(1.0, "maximum norm of the gradient of one row", gt=0)
+    clip: float = option(1.0, "maximum norm of the gradient of one row", ge=1e-5, le=1e5)
     noise: float | None = option(
-        None, "deviation of the noise in units of clip, in place of epsilon (not given: found from epsilon)", gt=0
+        None, "deviation of the noise in units of clip, in place of epsilon (not given: found from epsilon)", ge=0.1
     )
 
     @property

@@ -7,7 +7,8 @@ pass: "book-keeping", Bu and others 2023; a gradient is stored where a layer is 
 clipping, Bu, Mao, Xu 2022).
 
 The clip must hold for whatever weights a server sends. So norms are summed in double precision, or of numbers scaled to
-at most 1, and rounded upwards by more than single precision can lose.
+at most 1, and rounded upwards by more than single precision can lose. An example with numbers beyond `LARGEST` counts
+as zero: the scale of its gradient would have too few bits, and rounding could double what it adds.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from sparsona.errors import InputError
 from sparsona.layout import Layout, parameters_of
+from sparsona.training.step import LARGEST, clipping_scale, norms_of
 
 PIECE = 64
 """The most examples that are looked at together."""
-LOST = 2.0**-20
-"""The share of a product of norms that sums in single precision may lose where terms cancel each other."""
+LOST = 2.0**-23
+"""The share of a product of norms that one addition in single precision may lose where terms cancel each other."""
 TINY = 1e-37
 """At most this is lost of a square below the smallest normal number of single precision."""
 
@@ -56,8 +58,7 @@ class StoredGradients:
 
     def squares(self) -> torch.Tensor:
         """Return the squared norm per example."""
-        norms: torch.Tensor = (self.rows if self.mask is None else self.rows * self.mask).norm(dim=1)
-        return norms.double().square()
+        return norms_of(self.rows if self.mask is None else self.rows * self.mask).square()
 
     def total(self, scale: torch.Tensor) -> torch.Tensor:
         """Return the scaled sum over the examples."""
@@ -77,11 +78,12 @@ class OuterProducts:
         if self.mask is not None:
             return self._masked()
         errors, inputs = self.errors.double(), self.inputs.double()
-        most = errors.square().sum((1, 2)) * inputs.square().sum((1, 2))
+        sizes = errors.square().sum((1, 2)), inputs.square().sum((1, 2))
+        most = torch.where(torch.maximum(*sizes) <= LARGEST**2, sizes[0] * sizes[1], torch.inf)
         if errors.shape[2] == 1:
             return most
         products = (errors.transpose(1, 2) @ errors) * (inputs.transpose(1, 2) @ inputs)
-        return _upwards(products.sum((1, 2)), most)
+        return _upwards(products.sum((1, 2)), most, len(errors) * errors.shape[2])
 
     def _masked(self) -> torch.Tensor:
         assert self.mask is not None
@@ -90,8 +92,9 @@ class OuterProducts:
             (one.squeeze(2) / most[:, None]).square()
             for one, most in zip((self.errors, self.inputs), largest, strict=True)
         )
-        within = ((errors @ self.mask.view(errors.shape[1], -1)) * inputs).sum(1).double()
-        return (within + self.mask.numel() * TINY) * (largest[0].double() * largest[1].double()).square()
+        within = ((errors @ self.mask.view(errors.shape[1], -1)) * inputs).double().sum(1)
+        squares = (within + self.mask.numel() * TINY) * (largest[0].double() * largest[1].double()).square()
+        return torch.where(torch.maximum(*largest) <= LARGEST, squares, torch.inf)
 
     def total(self, scale: torch.Tensor) -> torch.Tensor:
         """Return the scaled sum over the examples."""
@@ -113,7 +116,8 @@ class TableGradients:
         errors = self.errors.double()
         same = self.entries[:, :, None] == self.entries[:, None, :]
         products = (errors @ errors.transpose(1, 2)) * same
-        return _upwards(products.sum((1, 2)), errors.square().sum((1, 2)) * self.entries.shape[1])
+        places = self.entries.shape[1]
+        return _upwards(products.sum((1, 2)), errors.square().sum((1, 2)) * places, len(errors) * places)
 
     def total(self, scale: torch.Tensor) -> torch.Tensor:
         """Return the scaled sum over the examples."""
@@ -122,9 +126,9 @@ class TableGradients:
         return out.index_add_(0, self.entries.flatten(), errors.flatten(0, 1)).flatten()
 
 
-def _upwards(squares: torch.Tensor, most: torch.Tensor) -> torch.Tensor:
-    """Squared norms, and what single precision may lose of a sum whose terms have a norm of at most sqrt(`most`)."""
-    return (squares.clamp(min=0).sqrt() + LOST * most.sqrt()).square()
+def _upwards(squares: torch.Tensor, most: torch.Tensor, terms: int) -> torch.Tensor:
+    """Squared norms, and what single precision may lose of a sum of `terms` terms of norm at most sqrt(`most`)."""
+    return (squares.clamp(min=0).sqrt() + LOST * terms * most.sqrt()).square()
 
 
 def _cleared(rows: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -172,8 +176,7 @@ def clipped_sum(
         trained = {f"{one.name}.{leaf}": leaf for leaf, p in one.layer.named_parameters() if p.requires_grad}
         for name, leaf in trained.items():
             parts[name] = part_of(one.layer, leaf, one.inputs, error, None if mask is None else mask[places[name]])
-    norms = torch.stack([part.squares() for part in parts.values()]).sum(0).sqrt()
-    scale = torch.where(norms.isfinite(), (most / norms.clamp(min=1e-300)).clamp(max=1.0), 0.0).float()
+    scale = clipping_scale(torch.stack([part.squares() for part in parts.values()]).sum(0).sqrt(), most)
     out = torch.zeros(layout.size, device=inputs.device)
     for name, part in parts.items():
         out[places[name]] = part.total(scale)

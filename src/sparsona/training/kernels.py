@@ -16,9 +16,12 @@ import numpy.typing as npt
 from sparsona.compiled import compiled_sums
 from sparsona.message import Mask
 from sparsona.training.chain import RELU, SIGMOID, TANH
+from sparsona.training.step import LARGEST
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Ints: TypeAlias = npt.NDArray[np.int64]
+
+LARGEST_SQUARE = LARGEST**2
 
 
 @compiled_sums
@@ -173,7 +176,8 @@ def add_clipped(
     """Add each sample's gradient to `into`, scaled so that its norm within the mask is at most `most`.
 
     `errors` holds the derivatives of each sample's own loss by the last layer's outputs. The squared norm of a layer's
-    gradient is the sum over its weights of squared error times squared input. What is added is not masked.
+    gradient is the sum over its weights of squared error times squared input. What is added is not masked. A gradient
+    whose scale would leave the normal numbers of single precision counts as zero: rounding could double it.
     """
     squares = np.zeros(count, np.float64)
     end = start
@@ -207,11 +211,12 @@ def add_clipped(
                             held += np.float64(values[k, before + i]) * np.float64(values[k, before + i])
                 if bias >= 0 and (len(mask) == 0 or mask[bias + unit]):
                     held += 1
-                squares[k] += np.float64(error) * error * held
+                square = np.float64(error) * error
+                squares[k] += square * held if square <= LARGEST_SQUARE and whole <= LARGEST_SQUARE else np.inf
         start = before
     for k in range(count):
         norm = np.sqrt(squares[k])
-        if not np.isfinite(norm):
+        if not squares[k] <= LARGEST_SQUARE:
             squares[k] = 0.0
         else:
             squares[k] = most / norm if norm > most else 1.0

@@ -8,7 +8,8 @@ One step turns the gradient `g` of a batch's mean loss into new weights `w`. Wit
 a query (:mod:`sparsona.privacy`) in the place of that gradient, and all that follows is post-processing:
 
 0. Privacy: the gradient of each sampled example, within the mask, is scaled to norm at most `clip`; then
-   ``g <- (sum of these + noise * mask) / expected batch size``. A gradient that is not finite counts as zero.
+   ``g <- (sum of these + noise * mask) / expected batch size``. A gradient that is not finite, or beyond `LARGEST`,
+   counts as zero.
 
 1. Proximal term in the loss: ``g <- g + strength * (w - towards)``.
 2. Mask: ``g <- g * mask``.
@@ -171,6 +172,35 @@ def clip(gradients: Sequence[torch.Tensor], most: float) -> None:
         gradient.mul_(scale)
 
 
+CHUNK = 256
+"""Squares that are summed in single precision before double precision takes over."""
+SURELY = 1 + 2.0**-17
+"""Norms of rows are rounded upwards by this factor, which is more than single precision can lose in `CHUNK` squares."""
+LARGEST = 1e32
+"""The largest number whose gradient is clipped: beyond it, scales leave the normal numbers of single precision."""
+
+
+def norms_of(rows: torch.Tensor) -> torch.Tensor:
+    """The norm of each row in double precision, rounded upwards.
+
+    >>> norms_of(torch.full((1, 2**20), 1e-3)).item() >= 1.024
+    True
+    """
+    count, chunks = len(rows), rows.shape[1] // CHUNK
+    first, rest = rows[:, : chunks * CHUNK].reshape(count, chunks, CHUNK), rows[:, chunks * CHUNK :]
+    norms: torch.Tensor = torch.hypot(first.norm(dim=2).double().norm(dim=1), rest.norm(dim=1).double())
+    return norms * SURELY
+
+
+def clipping_scale(norms: torch.Tensor, most: float) -> torch.Tensor:
+    """What gradients of these norms are multiplied by, in single precision: 0 for one that is not finite or too large.
+
+    >>> clipping_scale(torch.tensor([0.5, 4.0, 1e44, torch.nan]).double(), 1.0)
+    tensor([1.0000, 0.2500, 0.0000, 0.0000])
+    """
+    return torch.where(norms <= LARGEST, (most / norms.clamp(min=1e-12)).clamp(max=1.0), 0.0).float()
+
+
 def clipped_sum(gradients: torch.Tensor, most: float, mask: torch.Tensor | None = None) -> torch.Tensor:
     """The sum of examples' gradients, a row each, within the mask and each scaled to norm at most `most`.
 
@@ -179,10 +209,8 @@ def clipped_sum(gradients: torch.Tensor, most: float, mask: torch.Tensor | None 
     """
     if mask is not None:
         gradients = gradients * mask
-    norms = gradients.norm(dim=1)
-    finite = norms.isfinite()
-    scale = torch.where(finite, (most / norms.clamp(min=1e-12)).clamp(max=1.0), 0.0)
-    return scale @ torch.where(finite[:, None], gradients, 0.0)
+    scale = clipping_scale(norms_of(gradients), most)
+    return scale @ torch.where((scale > 0)[:, None], gradients, 0.0)
 
 
 def privatised(total: torch.Tensor, query: Query, mask: torch.Tensor | None = None) -> torch.Tensor:
