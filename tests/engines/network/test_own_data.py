@@ -5,7 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sparsona.engines.network.own_data import OwnFormat, check_own, own_file
+from sparsona.data.schema.columns import Columns
+from sparsona.data.schema.rows import understand
+from sparsona.data.schema.schema import Category, Number, Schema
+from sparsona.data.schema.table import Table
+from sparsona.engines.network.own_data import OwnFormat, check_fits, check_own, own_file
 from sparsona.errors import DataError
 
 
@@ -72,3 +76,24 @@ def test_files_that_are_not_csv_are_looked_at_too(tmp_path: Path) -> None:
             check_own(tmp_path / name, "va")
     np.savez(tmp_path / "ok.npz", x=np.zeros((4, 2)), y=np.arange(4))
     check_own(tmp_path / "ok.npz", "va")
+
+
+@pytest.mark.parametrize("ill", ["yes", "no"])
+@pytest.mark.parametrize("sex", ["f", "m"])
+def test_a_schema_that_lacks_a_declared_name_is_refused_whether_or_not_rows_have_it(sex: str, ill: str) -> None:
+    """Else the server would learn by the refusal whether one row has it, also with a privacy budget."""
+    held = {"age": np.array([30.0, 40.0]), "sex": np.array(["f", sex]), "ill": np.array(["no", ill])}
+    declared = Columns(
+        ("ill",), task="classification", classes=("no", "yes"), categorical=("sex",), bounds=("age=0:99", "sex=f/m")
+    )
+    rows = understand(Table("a", "a.csv", held), declared)
+
+    def agreed(values: tuple[str, ...], classes: tuple[str, ...]) -> Schema:
+        features = Number("age", 50, 28, indicator=True), Category("sex", values)
+        return Schema("classification", ("ill",), classes, features=features)
+
+    check_fits(agreed(("f", "m"), ("no", "yes")), rows)
+    with pytest.raises(DataError, match="sex lack 'm'"):
+        check_fits(agreed(("f",), ("no", "yes")), rows)
+    with pytest.raises(DataError, match="the target lack 'yes'"):
+        check_fits(agreed(("f", "m"), ("no",)), rows)

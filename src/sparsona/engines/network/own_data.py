@@ -23,6 +23,7 @@ from sparsona.data.dataset import ClientSplit, Dataset, Federation
 from sparsona.data.doubts import Sites, doubts_of, listed
 from sparsona.data.folder import READERS, read_table
 from sparsona.data.npz import read_npz
+from sparsona.data.schema.bounds import Bounds
 from sparsona.data.schema.columns import Columns
 from sparsona.data.schema.description import describe_rows
 from sparsona.data.schema.exchange import Agreement, scaled_alone
@@ -94,19 +95,23 @@ class OwnData:
 
 
 def check_fits(agreed: Schema, own: Rows) -> None:
-    """Raise `DataError` if a schema from the network does not fit these training rows."""
+    """Raise `DataError` if a schema from the network does not fit these training rows.
+
+    Declared names count as held: a refusal must not tell which of them the rows have.
+    """
     if (agreed.inputs, agreed.targets) != (own.inputs, own.targets):
         raise DataError(f"the agreed inputs and target are {agreed.inputs}, {agreed.targets}, not the owner's")
     if set(agreed.columns) != set(own.order) or set(agreed.categorical) != own.categories.keys():
         raise DataError(f"the agreed columns are {', '.join(agreed.columns)}, the owner's {', '.join(own.order)}")
     if own.block is not None and agreed.shape != own.block.shape[1:]:
         raise DataError(f"the agreed shape of a sample is {agreed.shape}, the owner's {own.block.shape[1:]}")
-    held = dict(own.categories)
+    declared = dict(Bounds.of(own.bounds).names)
+    held = {column: {*values.tolist(), *declared.get(column, ())} for column, values in own.categories.items()}
     known = {feature.column: {*feature.values, ""} for feature in agreed.features if isinstance(feature, Category)}
     if agreed.classes:
-        held["the target"], known["the target"] = class_names(own), set(agreed.classes)
+        held["the target"], known["the target"] = {*class_names(own).tolist(), *own.classes}, set(agreed.classes)
     for column, values in held.items():
-        lacking = set(values.tolist()) - known[column]
+        lacking = values - known[column]
         if lacking:
             raise DataError(f"the agreed values of {column} lack {min(lacking)!r}, which the owner has")
 
