@@ -652,9 +652,10 @@ def test_a_round_that_is_asked_again_with_other_weights_gets_other_noise_and_is_
     assert "privacy budget" in head["why"]
 
 
-@pytest.mark.parametrize("changed", ["nothing", "rows", "settings"])
+@pytest.mark.parametrize("changed", ["nothing", "rows", "settings", "clients"])
 def test_noise_is_used_twice_for_the_very_same_turn_only(changed: str, tmp_path: Path) -> None:
-    """The owner has lost all of a run but its ledger. A turn over other rows or settings is charged, and so refused."""
+    """The owner has lost all of a run but its ledger. A turn over other rows, settings or clients, or in another
+    schema, is charged, and so refused."""
     federation = Federation(tmp_path, BUDGET, rounds=1, method="fedavg", packing="plain")
     federation.run()
     agreed, order = (
@@ -673,8 +674,9 @@ def test_noise_is_used_twice_for_the_very_same_turn_only(changed: str, tmp_path:
     if changed == "settings":
         assert "lr = 0.1" in text
         text = text.replace("lr = 0.1", "lr = 0.2")
-    node = federation.node("c0")
-    assert node.answer({**agreed.head, "experiment": text}, lambda most: agreed.body)[0]["kind"] == "ready"
+    node, clients = federation.node("c0"), [*federation.clients, *(["other"] if changed == "clients" else [])]
+    again = {**agreed.head, "experiment": text, "clients": clients}
+    assert node.answer(again, lambda most: agreed.body)[0]["kind"] == "ready"
     head, body = node.answer(order.head, lambda most: order.body)
     if changed == "nothing":
         assert body == reply

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from sparsona.privacy.mechanism import BudgetSpent, Meter
 from sparsona.runs.answers import write_answers
 from sparsona.runs.names import file_stem
 from sparsona.runs.state import digest
+from sparsona.version import __version__
 
 log = logging.getLogger("sparsona.node")
 
@@ -147,6 +149,7 @@ class Session:
                 "evaluation.ft out"
             )
         order, parts = repr((job.kind, job.stamp.order, down.stamp)), digest({"parts": dict(down.parts)})
-        turn = order, parts, self.kept.digest, self.kept.rows, to_toml(self.experiment)
+        agreed = json.dumps([__version__, self.setup.task.clients, self.schema.to_json()])
+        turn = order, parts, self.kept.digest, self.kept.rows, to_toml(self.experiment), agreed
         first, charge = self.ledger.begin(self.run, self.setup.privacy[self.client], "\n".join(turn).encode())
         return self.worker.meter(self.client, first, charge)
