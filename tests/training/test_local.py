@@ -17,6 +17,7 @@ from sparsona.data.dataset import Dataset
 from sparsona.errors import Diverged, InputError
 from sparsona.federation.setup import Setup
 from sparsona.methods.fedavg import FedAvg
+from sparsona.privacy.mechanism import Mechanism, Meter
 from sparsona.testing import tiny_setup
 from sparsona.training.config import TrainConfig
 from sparsona.training.job import Proximal
@@ -293,3 +294,19 @@ def test_some_rows_are_a_share_without_repetition(local: Local, share: float, le
     assert len(set(some.split.train.tolist()) & set(local.split.train.tolist())) == some.examples
     again, other = local.some(0.5, "w"), dataclasses.replace(local, round=1).some(0.5, "w")
     assert again.split.train.tolist() == local.some(0.5, "w").split.train.tolist() != other.split.train.tolist()
+
+
+def test_with_a_privacy_budget_each_query_draws_its_own_dropout() -> None:
+    """A round that is asked for again gets other queries. All rows are sampled here, and the noise is next to none."""
+    setup = tiny_setup(FedAvg())
+    module = nn.Sequential(setup.module, nn.Dropout(0.5), nn.Linear(4, 4))
+    local = local_of(dataclasses.replace(setup, module=module))
+    layout, mechanism = local.runner.layout, Mechanism(clip=1.0, noise=1e-9, rate=1.0, delta=1e-5, most=99)
+    start = np.full(layout.size, 0.1, np.float32)
+
+    def trained(used: int) -> np.ndarray:
+        meter = Meter(mechanism, local.runner.chance, "c0", local.examples, used)
+        return dataclasses.replace(local, meter=meter).train(start, TrainConfig(steps=1, lr=1.0)).weights
+
+    assert np.array_equal(trained(0), trained(0))
+    assert np.abs(trained(0) - trained(7)).max() > 1e-3

@@ -306,7 +306,13 @@ class Local:
             raise InputError(f"fewer than {self.least_rows} rows of {self.client} would count in this training")
 
     def _seeded(self, stream: str) -> AbstractContextManager[None]:
-        """Return a block in which torch's generator belongs to this client."""
+        """Return a block in which torch's generator belongs to this client.
+
+        With a privacy budget, dropout and random transforms are drawn anew for each query, as its noise is: drawn twice
+        alike, they would tell which rows were sampled before them.
+        """
+        if self.meter is not None:
+            stream = f"{stream}/query {self.meter.used}"
         return self.runner.chance.torch(stream, round=self.round, client=self.client, device=self.runner.device)
 
     def _batches(
