@@ -31,13 +31,12 @@ import numpy as np
 from sparsona.api import execute
 from sparsona.layout import Layout
 from sparsona.message import Levels, Message, Sparse, Vector
+from sparsona.methods.compressed import quantise, restored
+from sparsona.methods.fedstc import ternarise
 from sparsona.methods.pfednet import network_lasso
-from sparsona.methods.pfednet.cluster import clustered, typical
-from sparsona.methods.pfednet.fused_lasso import fused_lasso, runs
+from sparsona.methods.pfednet.cluster import clustered, fused_lasso, typical
 from sparsona.methods.pfednet.graph import knn_graph
 from sparsona.methods.pfednet.network_lasso import Norm, network_prox
-from sparsona.ops.quantise import quantise, restored
-from sparsona.ops.ternary import ternarise
 from sparsona.ops.topk import top_supports
 from sparsona.prepare import prepare
 from sparsona.wire import encode
@@ -70,7 +69,7 @@ def prox(lengths: list[int]) -> None:
         for name, g in (("noise", noise), ("smooth", smooth)):
             for gamma in (0.1, 1.0, 30.0):
                 took = [seconds(lambda g=g, c=gamma, p=pin: fused_lasso(g, c, p)) for pin in (True, False)]  # type: ignore[misc]
-                row = f"| {length:,} | {name} | {gamma:g} | {runs(fused_lasso(g, gamma)):,} |"
+                row = f"| {length:,} | {name} | {gamma:g} | {1 + np.count_nonzero(np.diff(fused_lasso(g, gamma))):,} |"
                 row += "".join(f" {1e9 * t / length:.0f} |" for t in took)
                 if rival:
                     wide = g.astype(np.float64)
@@ -152,8 +151,8 @@ def codes(data: str, model: str) -> dict[str, float]:
 
     def qsgd(count: int) -> Callable[[int, Vector], tuple[Message, Vector]]:
         def code(number: int, g: Vector) -> tuple[Message, Vector]:
-            found = quantise(g, sizes, count, 512, np.random.default_rng(number))
-            return Message(steps=found.steps, norms=found.norms), restored(found, sizes, count, 512)
+            norms, steps = quantise(g, sizes, count, 512, np.random.default_rng(number))
+            return Message(steps=steps, norms=norms), restored(norms, steps, sizes, count, 512)
 
         return code
 

@@ -20,13 +20,13 @@ BASES = {
     "LocalEngine": "federation/engine.py",
     "WorkerEngine": "engines/turns.py",
     "InProcess": "engines/inprocess.py",
-    "GlobalModel": "methods/averaging.py",
+    "GlobalModel": "methods/compressed.py",
     "Averaging": "methods/averaging.py",
-    "SplitModel": "methods/_split.py",
-    "Masked": "methods/_masked.py",
-    "Rebasing": "methods/_rebasing.py",
-    "BySimilarity": "methods/_similar.py",
-    "LocalExpert": "methods/_alone.py",
+    "SplitModel": "methods/split.py",
+    "Masked": "methods/masked.py",
+    "Rebasing": "methods/lga.py",
+    "BySimilarity": "methods/spfl.py",
+    "LocalExpert": "methods/alone.py",
 }
 """Classes whose subclasses need not explain again what they override."""
 UNDER_WAY = ("engines/network",)

@@ -12,7 +12,7 @@ import pytest
 
 from sparsona.errors import InputError
 from sparsona.experiment import build
-from sparsona.methods.fedpse.owed import ServerState
+from sparsona.methods.fedpse import ServerState
 from sparsona_papers._differences import Runs, score
 from sparsona_papers._paper import SIZES, Case, Grid, Paper, Size
 from sparsona_papers._registry import PAPERS

@@ -18,7 +18,7 @@ import pytest
 from sparsona.data import load
 from sparsona.data.mnist import EMNIST
 from sparsona.experiment import build
-from sparsona.methods._similar import ServerState
+from sparsona.methods.spfl import ServerState
 from sparsona.models._build import build_model
 from sparsona.report.curves import Mark
 from sparsona.runs.records import ClientRecord

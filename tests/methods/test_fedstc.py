@@ -12,6 +12,7 @@ from torch import nn
 import sparsona
 from sparsona.chance import Chance
 from sparsona.engines.inprocess import InProcess
+from sparsona.errors import WireError
 from sparsona.federation.assembly import assemble
 from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.federation.rounds import Rounds
@@ -20,9 +21,8 @@ from sparsona.layout import Layout
 from sparsona.message import Message, Stamp, Vector
 from sparsona.method import Arrival, ServerContext, Task
 from sparsona.methods._feedback import ClientState
-from sparsona.methods.fedstc import FedSTC
+from sparsona.methods.fedstc import FedSTC, as_sparse, ternarise, ternary_bits
 from sparsona.ops.moments import Moments
-from sparsona.ops.ternary import ternarise
 from sparsona.testing import check_method, tiny_setup
 from sparsona.training.job import Trained
 from sparsona.training.vector import FlatModule
@@ -199,3 +199,40 @@ def test_buffers_are_averaged() -> None:
     means = [result.models[w].tensors()["1.running_mean"] for w in "ab"]
     assert np.array_equal(means[0], means[1])
     assert means[0].any()
+
+
+LAYOUT = Layout.of(nn.Linear(4, 2))
+
+
+def test_signs_times_the_mean_magnitude_of_each_tensor() -> None:
+    vector = np.array([1, -9, 2, 7, 0, 0, 0.5, -3, 0.25, -0.75], np.float32)
+    part = ternarise(vector, LAYOUT, 0.7)
+    assert part.indices.tolist() == [1, 3, 9], "2 of 8 and 1 of 2: round half up leaves out 6 and 1"
+    assert part.dense().tolist() == [0, -8, 0, 8, 0, 0, 0, 0, 0, -0.75]
+    assert np.array_equal(as_sparse(part, LAYOUT).dense(), part.dense())
+
+
+def test_nothing_to_send() -> None:
+    part = ternarise(np.zeros(10, np.float32), LAYOUT, 0.9)
+    assert len(part.indices) == 0
+    assert not part.dense().any()
+
+
+def test_buffers_are_left_out() -> None:
+    layout = Layout.of(nn.BatchNorm1d(2))
+    assert ternarise(np.ones(8, np.float32), layout, 0.0).indices.tolist() == [0, 1, 2, 3]
+
+
+def test_another_layout_is_refused() -> None:
+    with pytest.raises(WireError, match="expected"):
+        as_sparse(ternarise(np.zeros(10, np.float32), LAYOUT, 0.9), Layout.of(nn.Linear(2, 4)))
+
+
+def test_the_estimate_of_bits_is_near_the_wire() -> None:
+    from sparsona.message import Message
+    from sparsona.wire import encode
+
+    layout = Layout.of(nn.Linear(300, 100))
+    part = ternarise(np.random.default_rng(0).normal(size=layout.size).astype(np.float32), layout, 0.9)
+    real = 8 * len(encode(Message(update=part), layout.lengths).data)
+    assert ternary_bits([part]) == pytest.approx(real, rel=0.05)

@@ -20,7 +20,7 @@ from sparsona.methods import apfl, fedala, scaffold
 from sparsona.methods.apfl import APFL
 from sparsona.methods.fedala import FedALA
 from sparsona.methods.fedavg import FedAvg
-from sparsona.methods.fedupdate import FedUpdate
+from sparsona.methods.fedavg_ft import FedUpdate
 from sparsona.methods.per_fedavg import PerFedAvg
 from sparsona.methods.pfedme import ClientState, PFedMe
 from sparsona.methods.scaffold import Scaffold

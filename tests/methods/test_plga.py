@@ -19,13 +19,10 @@ from sparsona.federation.schedule import Sampled
 from sparsona.layout import Layout
 from sparsona.message import Message
 from sparsona.method import Arrival, Method, ServerContext
-from sparsona.methods._rebasing import ServerState
 from sparsona.methods.fedasync import FedAsync
 from sparsona.methods.fedavg import FedAvg
-from sparsona.methods.lga import LGA
-from sparsona.methods.plga import PLGA, ClientState
+from sparsona.methods.lga import LGA, PLGA, ClientState, ServerState, share
 from sparsona.ops.pairwise import cosine
-from sparsona.ops.rebase import share
 from sparsona.prepare import prepare
 from sparsona.testing import tiny_setup
 

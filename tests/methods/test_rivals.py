@@ -21,14 +21,14 @@ from sparsona.federation.assembly import assemble
 from sparsona.federation.delivery import BUFFERS
 from sparsona.federation.evaluation import LAST_ROUND
 from sparsona.message import Message, Sparse, Vector
-from sparsona.methods import apfl, ef21, fedala, scaffold, topk
-from sparsona.methods._split import ClientState as Split
+from sparsona.methods import apfl, compressed, ef21, fedala, scaffold
 from sparsona.methods.apfl import APFL
+from sparsona.methods.compressed import TopK
 from sparsona.methods.ef21 import EF21
 from sparsona.methods.fedala import FedALA
-from sparsona.methods.fedbn import FedBN
 from sparsona.methods.scaffold import Scaffold
-from sparsona.methods.topk import TopK
+from sparsona.methods.split import ClientState as Split
+from sparsona.methods.split import FedBN
 from sparsona.ops.mixture import OutputMixture
 from sparsona.ops.parts import last_layers
 from sparsona.testing import tiny_setup
@@ -257,7 +257,7 @@ WIDE = task(nn.Linear(4, 1))
 def test_top_k_sends_the_largest_and_keeps_the_rest() -> None:
     method = TopK(density=0.25)
     local = Scripted(WIDE, floats(1, -5, 2, 0, 3))
-    fit = method.fit(topk.ClientState(floats(0, 0, 9, 0, 0)), Message(weights=np.zeros(5, np.float32)), local)  # type: ignore[arg-type]
+    fit = method.fit(compressed.ClientState(floats(0, 0, 9, 0, 0)), Message(weights=np.zeros(5, np.float32)), local)  # type: ignore[arg-type]
     assert fit.reply.sparse("update").dense().tolist() == [0, 0, 11, 0, 3]
     assert fit.state.residual.tolist() == [1, -5, 0, 0, 0]
     assert fit.lost.residual.tolist() == [1, -5, 11, 0, 3]

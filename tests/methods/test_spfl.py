@@ -26,10 +26,8 @@ from sparsona.federation.setup import Setup
 from sparsona.layout import Layout
 from sparsona.message import Message
 from sparsona.method import Arrival, ClientMatrices, Method, ServerContext
-from sparsona.methods._similar import MEASURE, ServerState, sorted_out
 from sparsona.methods.fedavg import FedAvg
-from sparsona.methods.spfl import SPFL
-from sparsona.methods.spfl_w import SPFLw
+from sparsona.methods.spfl import MEASURE, SPFL, Replies, ServerState, SPFLw, sorted_out
 from sparsona.models import MODELS
 from sparsona.ops import pairwise
 from sparsona.ops.pairwise import Matrix, Similarity, cosines, row_softmax
@@ -149,7 +147,8 @@ def test_the_papers_net_mixes_its_tensors_cosines_by_the_codes_constants() -> No
     ours = SPFL().similarities(found, layout)
     assert np.allclose(ours["base"], 0.5 * conv1 + 0.3 * conv2 + 0.2 * fc1, atol=1e-12)
     assert np.allclose(ours["head"], fc2, atol=1e-12)
-    whole = SPFLw().similarities(found, layout)["whole"]
+    replies = Replies(("a", "b", "c", "d"), (1, 1, 1, 1), found)
+    whole = SPFLw().measured(Similarity((), {}), replies, layout).stages["whole"]
     assert np.allclose(whole, 0.4 * conv1 + 0.2 * conv2 + 0.2 * fc1 + 0.2 * fc2, atol=1e-12)
 
 

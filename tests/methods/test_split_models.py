@@ -21,12 +21,9 @@ from sparsona.methods.fedem import ClientState as Share
 from sparsona.methods.fedem import FedEM
 from sparsona.methods.fedmask import FedMask, agreed
 from sparsona.methods.fedmd import LOGITS, FedMD
-from sparsona.methods.fedper import FedPer
-from sparsona.methods.fedrep import FedRep
-from sparsona.methods.heterofl import HeteroFL
+from sparsona.methods.heterofl import HeteroFL, narrow, output_rows
 from sparsona.methods.heterofl import ServerState as Wide
-from sparsona.methods.heterofl.widths import narrow, output_rows
-from sparsona.methods.lg_fedavg import LGFedAvg
+from sparsona.methods.split import FedPer, FedRep, LGFedAvg
 from sparsona.models import MODELS
 from sparsona.ops.mixture import Mixture
 from sparsona.ops.parts import last_layers

@@ -12,8 +12,8 @@ from sparsona.errors import InputError, WireError
 from sparsona.experiment import make_method
 from sparsona.message import Message
 from sparsona.method import Arrival, ServerContext
+from sparsona.methods.compressed import Subsampling
 from sparsona.methods.fedavg import FedAvg
-from sparsona.methods.subsampling import Subsampling
 from sparsona.ops.server import ServerState
 from sparsona.testing import check_method, tiny_setup
 

@@ -16,8 +16,7 @@ from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import EVERYONE, Plan, Schedule
 from sparsona.federation.setup import Setup
 from sparsona.method import Method, Task
-from sparsona.methods.fedspa import FedSpa
-from sparsona.methods.sub_fedavg import SubFedAvg
+from sparsona.methods.masked import FedSpa, SubFedAvg
 from sparsona.partition._split import federate
 from sparsona.testing import tiny_setup
 from sparsona.training.config import TrainConfig

@@ -12,7 +12,7 @@ from matplotlib.collections import LineCollection
 import sparsona
 from sparsona.errors import InputError
 from sparsona.method import ClientMatrices
-from sparsona.methods.pfednet.network import Network
+from sparsona.methods.pfednet.graph import Network
 from sparsona.report.drawings import draw_graph, draw_heat_map, draw_network, edges, plot_network
 from sparsona.runs.artefacts import from_json, to_json
 

@@ -3,8 +3,8 @@
 
 from dataclasses import dataclass
 
-from sparsona.message import Message, Vector
-from sparsona.method import ClientId, Fit, Task
+from sparsona.message import Message
+from sparsona.method import Fit
 from sparsona.methods import METHODS
 from sparsona.methods.averaging import Averaging, received
 from sparsona.options import option
@@ -19,13 +19,7 @@ class FedProx(Averaging[None]):
 
     mu: float = option(0.1, "strength of the proximal term (0: FedAvg)", ge=0)
 
-    def start_client(self, task: Task, client: ClientId) -> None:
-        return None
-
     def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         start = received(down, local)
         trained = local.train(start, proximal=Proximal(start, self.mu) if self.mu else None).weights
         return Fit(None, Message(weights=trained, examples=local.examples), trained)
-
-    def personal_model(self, state: None, down: Message, local: Local) -> Vector:
-        return received(down, local)

@@ -1,21 +1,22 @@
 """FedSTC: Sattler, Wiedemann, Mueller, Samek, "Robust and Communication-Efficient Federated Learning from Non-IID
 Data", IEEE TNNLS 2019. Updates become signs of their largest entries; both sides keep the rest for later."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
+from sparsona.errors import WireError
 from sparsona.layout import Layout
-from sparsona.message import Message, Ternary, Vector
+from sparsona.message import Message, Sparse, Ternary, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import ClientState, trained_with
 from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.moments import EMPTY, Moments
 from sparsona.ops.server import PLAIN_STEP, ServerStep
-from sparsona.ops.ternary import as_sparse, ternarise, ternary_bits
+from sparsona.ops.topk import top_supports
 from sparsona.options import option
 from sparsona.training.local import Local
 
@@ -96,3 +97,42 @@ class FedSTC(Method[ServerState, ClientState]):
 
     def max_numbers(self, task: Task) -> int:
         return (self.history + 2) * task.layout.size + 4096
+
+
+def ternarise(vector: Vector, layout: Layout, sparsity: float) -> Ternary:
+    """Keep each parameter tensor's largest entries as signs times their mean magnitude.
+
+    >>> from torch import nn
+    >>> ternarise(np.array([1, -9, 2, 7, 0.5], np.float32), Layout.of(nn.Linear(4, 1)), 0.5).dense()
+    array([ 0. , -8. ,  0. ,  8. ,  0.5], dtype=float32)
+    """
+    indices = top_supports(vector, (t.slice for t in layout.tensors), sparsity)
+    tensor = np.searchsorted(np.cumsum(layout.lengths), indices, side="right")
+    totals = np.bincount(tensor, np.abs(vector[indices]).astype(np.float64), len(layout.lengths))
+    counts = np.bincount(tensor, minlength=len(layout.lengths))
+    magnitudes = np.divide(totals, counts, out=np.zeros(len(totals)), where=counts > 0)
+    return Ternary(layout.lengths, indices, vector[indices] < 0, magnitudes.astype(np.float32))
+
+
+def as_sparse(part: Ternary, layout: Layout) -> Sparse:
+    """Return a ternary vector of this layout as positions and values."""
+    if part.sizes != layout.lengths:
+        raise WireError(f"a ternary vector is cut into tensors of {part.sizes}, expected {layout.lengths}")
+    tensor = np.searchsorted(np.cumsum(part.sizes), part.indices, side="right")
+    signs = np.where(part.negative, np.float32(-1), np.float32(1))
+    return Sparse(layout.size, part.indices, signs * part.magnitudes[tensor])
+
+
+def ternary_bits(parts: Iterable[Ternary]) -> float:
+    """Estimate the bits on the wire: the entropy of the positions and one bit per sign.
+
+    >>> round(ternary_bits([Ternary((100,), np.arange(0, 100, 10), np.zeros(10, bool), [1])]))
+    89
+    """
+    bits = 0.0
+    for part in parts:
+        size, count = sum(part.sizes), len(part.indices)
+        for share in (count / size, 1 - count / size):
+            bits -= size * share * np.log2(share) if share else 0.0
+        bits += count + 32 * len(part.sizes)
+    return float(bits)

@@ -9,7 +9,7 @@ import torch
 from sparsona.data.dataset import Array, Indices
 from sparsona.layout import Forward
 from sparsona.message import Message, Vector
-from sparsona.method import ClientId, Fit, Task
+from sparsona.method import Fit
 from sparsona.methods import METHODS
 from sparsona.methods.averaging import Averaging, received
 from sparsona.ops.mixture import best_share
@@ -49,9 +49,6 @@ class KnnPer(Averaging[None]):
     share: float | None = option(
         None, "weight of the votes (not given: each client chooses 0, 0.1, ... or 1 on its validation rows)", ge=0, le=1
     )
-
-    def start_client(self, task: Task, client: ClientId) -> None:
-        return None
 
     def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         trained = local.train(received(down, local)).weights

@@ -9,7 +9,7 @@ import numpy as np
 
 from sparsona.errors import InputError
 from sparsona.message import Message, Vector
-from sparsona.method import ClientId, Fit, Queries, Steps, Task
+from sparsona.method import Fit, Queries, Steps
 from sparsona.methods import METHODS
 from sparsona.methods.averaging import Averaging, received
 from sparsona.options import option
@@ -31,9 +31,6 @@ class PerFedAvg(Averaging[None]):
     variant: Literal["paper", "repository"] = option(
         "paper", "repository: as SPFL's authors, two plain steps of training.lr per batch, and none before use"
     )
-
-    def start_client(self, task: Task, client: ClientId) -> None:
-        return None
 
     def fit(self, state: None, down: Message, local: Local) -> Fit[None]:
         usual = local.rate if self.variant == "repository" else ALPHA

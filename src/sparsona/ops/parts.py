@@ -1,12 +1,10 @@
 """The parts of a model: layers that are shared or stay with the client, and two stages, the head and the base."""
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
 from sparsona.errors import InputError
 from sparsona.layout import Layout, Tensor
-from sparsona.message import Mask, Vector
+from sparsona.message import Mask
 
 
 def last_layers(layout: Layout, count: int) -> Mask:
@@ -30,18 +28,6 @@ def last_layers(layout: Layout, count: int) -> Mask:
     return out
 
 
-def joined(where: Mask, inside: Vector, outside: Vector) -> Vector:
-    """Return the vector with `inside` where the mask is true and `outside` elsewhere.
-
-    >>> joined(np.array([True, False, True]), np.array([1, 2], np.float32), np.array([9], np.float32))
-    array([1., 9., 2.], dtype=float32)
-    """
-    out = np.empty(len(where), np.float32)
-    out[where] = inside
-    out[~where] = outside
-    return out
-
-
 def normalisation(layout: Layout) -> Mask:
     """Return the places of normalisation layers, whose weight has one dimension, the scale per channel.
 
@@ -60,7 +46,7 @@ BASE, HEAD = "base", "head"
 
 
 def stage_spans(layout: Layout) -> dict[str, list[slice]]:
-    """Return the spans of each stage's parameters; a net of one layer is all head.
+    """Return the spans of the head, which is the last layer, and of the base; a net of one layer is all head.
 
     >>> from torch import nn
     >>> stage_spans(Layout.of(nn.Sequential(nn.Linear(1, 2), nn.Linear(2, 1))))
@@ -68,8 +54,12 @@ def stage_spans(layout: Layout) -> dict[str, list[slice]]:
     """
     spans: dict[str, list[slice]] = {BASE: [], HEAD: []}
     for tensor in layout.tensors:
-        spans[stage_of(tensor, layout)].append(tensor.slice)
+        spans[_stage_of(tensor, layout)].append(tensor.slice)
     return {stage: found for stage, found in spans.items() if found}
+
+
+def _stage_of(tensor: Tensor, layout: Layout) -> str:
+    return HEAD if tensor.name.rpartition(".")[0] == layout.layers[-1] else BASE
 
 
 def whole_net(layout: Layout) -> list[slice]:
@@ -77,18 +67,7 @@ def whole_net(layout: Layout) -> list[slice]:
     return [tensor.slice for tensor in layout.tensors]
 
 
-def stage_of(tensor: Tensor, layout: Layout) -> str:
-    """Return a tensor's stage: the head is the last layer, the base all others."""
-    return HEAD if tensor.name.rpartition(".")[0] == layout.layers[-1] else BASE
-
-
 def weight_tensors(layout: Layout, stage: str | None = None) -> list[Tensor]:
     """Return the weights of one stage or of all, without biases and other vectors."""
-    found = [t for t in layout.tensors if stage is None or stage_of(t, layout) == stage]
+    found = [t for t in layout.tensors if stage is None or _stage_of(t, layout) == stage]
     return [t for t in found if len(t.shape) > 1] or found
-
-
-def weighted_slices(tensors: Sequence[Tensor], weights: Mapping[int, tuple[float, ...]]) -> list[tuple[float, slice]]:
-    """Pair each tensor's slice with its weight: `weights` by the number of tensors, equal ones for other numbers."""
-    shares = weights.get(len(tensors), (1 / len(tensors),) * len(tensors))
-    return [(share, tensor.slice) for share, tensor in zip(shares, tensors, strict=True)]

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from sparsona.methods.pfednet import graph
-from sparsona.methods.pfednet.graph import knn_graph
-from sparsona.methods.pfednet.network import Network
+from sparsona.methods.pfednet.graph import Network, knn_graph
 
 
 def test_an_edge_needs_one_side_only() -> None:
@@ -49,9 +48,10 @@ def test_the_order_of_clients_does_not_matter() -> None:
 def test_many_clients_have_the_same_neighbours_block_by_block(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(3)
     for points in (rng.integers(0, 3, (120, 2)).astype(np.float64), rng.normal(size=(60, 3)), np.zeros((9, 1))):
+        monkeypatch.setattr(graph, "BLOCK", 2**24)
         whole = graph._nearest(points, 4, "manhattan")
         monkeypatch.setattr(graph, "BLOCK", size * len(points))
-        np.testing.assert_array_equal(graph._nearest_in_blocks(points, 4, "manhattan"), whole)
+        np.testing.assert_array_equal(graph._nearest(points, 4, "manhattan"), whole)
 
 
 def test_weights_fall_with_distance_and_have_mean_one() -> None:

@@ -8,7 +8,7 @@ from torch import nn
 
 from sparsona.errors import InputError
 from sparsona.layout import Layout
-from sparsona.methods.pfednet.mixture import ComponentMixture, mixture_of
+from sparsona.methods.pfednet.mixture import mixture_of
 
 NET = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
 LAYOUT = Layout.of(NET)
@@ -51,20 +51,6 @@ def test_buffers_are_neither_shared_nor_personal() -> None:
     for kind in ("personal", "split", "additive"):
         mixture = mixture_of(kind, layout)
         assert {*mixture.shared.tolist(), *mixture.own.tolist()} == set(range(4 + 2 + 2 + 2))
-
-
-@pytest.mark.parametrize(
-    ("shared", "own", "problem"),
-    [
-        ([0], [2], "coordinate 1 is neither"),
-        ([0, 1], [1, 2], "coordinate 1 is shared and personal"),
-        ([0, 0], [1, 2], "A chooses a coordinate twice"),
-        ([0, 1], [2, 3], "B chooses a coordinate outside"),
-    ],
-)
-def test_what_the_matrices_may_not_be(shared: list[int], own: list[int], problem: str) -> None:
-    with pytest.raises(InputError, match=problem):
-        ComponentMixture(3, np.array(shared), np.array(own))
 
 
 def test_clear_errors() -> None:

@@ -20,9 +20,8 @@ from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import EVERYONE, Plan, Schedule
 from sparsona.message import Levels, Message
 from sparsona.method import Arrival, ClientGraph, ClientId, ServerContext
-from sparsona.methods.pfednet import PFedNet
+from sparsona.methods.pfednet import PFedNet, ServerState
 from sparsona.methods.pfednet.mixture import mixture_of
-from sparsona.methods.pfednet.server import ServerState
 from sparsona.testing import check_method, tiny_setup
 from sparsona.wire import Ledger, decode
 

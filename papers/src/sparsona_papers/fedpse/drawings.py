@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sparsona.methods.fedpse.owed import ServerState
+from sparsona.methods.fedpse import ServerState
 from sparsona.report.curves import draw, marks
 from sparsona_papers._differences import score
 from sparsona_papers._runs import finished, server_state

@@ -8,7 +8,7 @@ from statistics import mean
 import numpy as np
 
 from sparsona.experiment import build, read
-from sparsona.methods.fedpse.owed import ServerState
+from sparsona.methods.fedpse import ServerState
 from sparsona.prepare import Prepared
 from sparsona.report.curves import curve
 from sparsona.runs.directory import RunDirectory

@@ -14,8 +14,7 @@ from itertools import pairwise
 import torch
 
 from sparsona.layout import Layout
-from sparsona.methods._masked import ServerState
-from sparsona.methods.fedspa.erk import active_counts
+from sparsona.methods.masked import ServerState, active_counts
 from sparsona.models._build import build_model
 from sparsona.prepare import Prepared
 from sparsona.report.curves import curve

@@ -10,8 +10,8 @@ import numpy as np
 
 from sparsona.data.dataset import Array
 from sparsona.method import ClientGraph
+from sparsona.methods.pfednet import ServerState
 from sparsona.methods.pfednet.cluster import clustered, typical
-from sparsona.methods.pfednet.server import ServerState
 from sparsona.report.drawings import plot_network
 from sparsona.runs.directory import RunDirectory
 from sparsona.runs.records import by_round

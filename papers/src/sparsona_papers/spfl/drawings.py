@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sparsona.method import ClientId, ClientMatrices
-from sparsona.methods._similar import ServerState
+from sparsona.methods.spfl import ServerState
 from sparsona.report.drawings import draw_heat_map
 from sparsona.runs.directory import RunDirectory
 from sparsona_papers._runs import server_state

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sparsona.methods._similar import ServerState
+from sparsona.methods.spfl import ServerState
 from sparsona.ops.pairwise import Matrix
 from sparsona.prepare import Prepared
 from sparsona.runs.directory import RunDirectory

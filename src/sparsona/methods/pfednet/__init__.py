@@ -4,27 +4,37 @@ arXiv 2306.14483). Model n is y = A x + B z_n; neighbours in a network of simila
 (network lasso, by ADMM on the server); clients send gradients whose entries a fused lasso has made equal in runs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from sparsona.errors import InputError
 from sparsona.message import Message, Part, Vector
 from sparsona.method import TRAIN, Arrival, Artefact, ClientId, Fit, Method, Phase, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
-from sparsona.methods.pfednet.cluster import clustered, slowed, step_of, typical
+from sparsona.methods.pfednet.cluster import clustered, slowed, typical
+from sparsona.methods.pfednet.graph import Network, Table
 from sparsona.methods.pfednet.mixture import mixture_of
-from sparsona.methods.pfednet.network import Network
 from sparsona.methods.pfednet.network_lasso import network_prox
-from sparsona.methods.pfednet.server import ServerState
 from sparsona.methods.pfednet.sketch import Kind, metric_of, sketch_of, sketch_size
 from sparsona.options import option
 from sparsona.training.local import Local
 
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 SKETCH = Phase("sketch", everyone=True, joining=True)
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """The network, x, Z (one row per client), and ADMM's state (one row per edge). `still`: nothing has moved yet."""
+
+    network: Network
+    x: Vector
+    z: Table
+    admm: Table
+    still: bool = True
 
 
 @METHODS.add
@@ -88,7 +98,12 @@ class PFedNet(Method[ServerState, None]):
         if local.phase == SKETCH:
             return Fit(None, Message(sketch=sketch_of(self.sketch, local, self.noise)), None)
         slow, y = slowed(self.decay, local.round), self.personal_model(state, down, local)
-        trained, g = step_of(y, local, slow * self.eta, slow * local.config.lr if self.local_steps else None)
+        if self.local_steps:
+            trained = local.train(y, replace(local.config, lr=slow * local.config.lr)).weights
+            g = (y - trained) / np.float32(slow * self.eta)
+        else:
+            g = local.gradient(y, local.config.batch)
+            trained = y - np.float32(slow * self.eta) * g
         gamma = self.gamma * slowed(self.gamma_decay, local.round) * (typical(g) if self.gamma_unit == "median" else 1)
         sizes = [span.stop - span.start for span in local.layout.spans(self.scope)]
         parts: dict[str, Part] = {"sketch": sketch_of(self.sketch, local, self.noise)} if "ask" in down else {}
@@ -106,13 +121,28 @@ class PFedNet(Method[ServerState, None]):
             if "update" in a.message and (a.client not in news or server.still):
                 count = a.message.examples() if self.weighting == "samples" else 1
                 replies[a.client] = count, a.message.levels("update", mixture.size).values
-        first = mixture.start(context.task.initial)[1]
-        server = server.joined(news, self.k, metric_of(self.sketch), self.weights, first)
-        eta, clients = slowed(self.decay, context.round) * self.eta, len(server.network.clients)
+        network = server.network.joined(news, self.k, metric_of(self.sketch), self.weights)
+        z = network.rows_of(server.z, mixture.start(context.task.initial)[1])
+        admm = server.admm[:0] if news else server.admm
+        if not replies:
+            return replace(server, network=network, z=z, admm=admm)
+        eta, clients = slowed(self.decay, context.round) * self.eta, len(network.clients)
         own = eta if self.z_step == "local" else eta / clients
-        prox = partial(network_prox, strength=self.lam * own * clients, p=self.p, rho=self.rho)
-        ended = partial(prox, iterations=self.iterations, tolerance=self.tolerance)
-        return server.stepped(replies, mixture, eta, own, ended)
+        weight = np.array([count for count, _ in replies.values()], np.float32)
+        g = np.stack([update for _, update in replies.values()]) * (weight / weight.mean())[:, None]
+        moved = z.copy()
+        moved[network.rows(replies)] -= np.float32(own) * g[:, mixture.own]
+        z, admm = network_prox(
+            moved,
+            network.graph,
+            self.lam * own * clients,
+            self.p,
+            rho=self.rho,
+            start=admm,
+            iterations=self.iterations,
+            tolerance=self.tolerance,
+        )
+        return ServerState(network, server.x - np.float32(eta) * g[:, mixture.shared].mean(0), z, admm, still=False)
 
     def queries(self, steps: Steps) -> Queries:
         if self.sketch != "model":

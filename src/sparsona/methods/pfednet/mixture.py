@@ -27,18 +27,6 @@ class ComponentMixture:
     shared: IndexSet
     own: IndexSet
 
-    def __post_init__(self) -> None:
-        for matrix, columns in (("A", self.shared), ("B", self.own)):
-            if len(columns) and not 0 <= columns.min() <= columns.max() < self.size:
-                raise InputError(f"{matrix} chooses a coordinate outside 0..{self.size - 1}")
-            if len(np.unique(columns)) != len(columns):
-                raise InputError(f"{matrix} chooses a coordinate twice: each column needs a 1 of its own")
-        uses = np.bincount(np.concatenate([self.shared, self.own]), minlength=self.size)
-        if (uses == 0).any():
-            raise InputError(f"coordinate {int(np.argmin(uses))} is neither shared nor personal: give it to one")
-        if (uses == 2).any() and not (uses == 2).all():
-            raise InputError(f"coordinate {int(np.argmax(uses))} is shared and personal: only all may be both")
-
     def model(self, x: Vector, z: Vector) -> Vector:
         """Return A x + B z."""
         out = np.zeros(self.size, np.float32)

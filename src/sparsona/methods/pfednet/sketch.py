@@ -28,7 +28,7 @@ WAVES = 256
 
 
 def sketch_size(kind: Kind, task: Task) -> int:
-    """How many numbers a sketch is."""
+    """Return the number of numbers in a sketch."""
     features = prod(task.shape)
     return {
         "label": task.classes,
@@ -41,12 +41,12 @@ def sketch_size(kind: Kind, task: Task) -> int:
 
 
 def metric_of(kind: Kind) -> Metric:
-    """How sketches are compared: covariances by the sum of absolute differences, others by Euclid."""
+    """Return the distance of sketches: covariances by the sum of absolute differences, others by Euclid."""
     return "manhattan" if kind == "cov" else "euclidean"
 
 
 def sketch_of(kind: Kind, local: Local, noise: float = 0.0) -> Vector:
-    """The sketch of a client's training samples, as the model sees them."""
+    """Return the sketch of a client's training samples, as the model sees them."""
     if kind == "model":
         config = replace(local.config, epochs=1, steps=None)
         found = local.train(local.task.initial, config, stream="sketch").weights
@@ -65,7 +65,7 @@ def sketch_of(kind: Kind, local: Local, noise: float = 0.0) -> Vector:
 
 
 def label_counts(targets: Array, classes: int, shares: bool = False) -> Vector:
-    """The samples of each class, as numbers or as shares. Other targets than classes have none.
+    """Return the samples of each class, as numbers or as shares. Other targets than classes have none.
 
     >>> label_counts(np.array([0, 2, 2]), 3), label_counts(np.array([0, 2, 2, 2]), 3, shares=True)
     (array([1., 0., 2.], dtype=float32), array([0.25, 0.  , 0.75], dtype=float32))
@@ -77,16 +77,14 @@ def label_counts(targets: Array, classes: int, shares: bool = False) -> Vector:
 
 
 def feature_mean(samples: Array) -> Vector:
-    """
-    >>> feature_mean(np.array([[0.0, 2.0], [1.0, 4.0]]))
-    array([0.5, 3. ], dtype=float32)
-    """
+    """Return the mean sample."""
     return np.asarray(samples.mean(0, dtype=np.float64), np.float32)
 
 
 def feature_covariance(samples: Array) -> Vector:
-    """The upper triangle of the covariance matrix, row by row; off the diagonal by two, so that the sum of absolute
-    differences of two such vectors is that of the matrices.
+    """Return the upper triangle of the covariance matrix, row by row, doubled off the diagonal.
+
+    So the sum of absolute differences of two such vectors is that of the matrices.
 
     >>> feature_covariance(np.array([[0.0, 0.0], [2.0, 4.0]]))
     array([1., 4., 4.], dtype=float32)
@@ -99,8 +97,10 @@ def feature_covariance(samples: Array) -> Vector:
 
 
 def kernel_mean(samples: Array, waves: int, rng: np.random.Generator) -> Vector:
-    """The mean of random Fourier features (Rahimi and Recht 2007): its distances are those of the distributions under
-    a Gaussian kernel as wide as normalised samples are apart. The same `rng` must be used for all.
+    """Return the mean of random Fourier features (Rahimi and Recht 2007).
+
+    Its distances are those of the distributions under a Gaussian kernel as wide as normalised samples are apart. The
+    same `rng` must be used for all.
 
     >>> kernel_mean(np.zeros((5, 2)), 4, np.random.default_rng(0)).shape
     (4,)

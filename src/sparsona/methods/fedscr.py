@@ -1,21 +1,26 @@
 """FedSCR: Wu, Yao, Wang, "FedSCR: Structure-Based Communication Reduction for Federated Learning", IEEE TPDS 2021.
 A client sends those filters and channels of its update that moved enough and keeps the others for later; the server
-averages and sends its whole model back. The adaptive threshold follows plato's `fedscr`."""
+averages and sends its whole model back. The adaptive threshold follows plato's `fedscr`.
+
+A tensor of two or more dimensions is a table of rows (filters, outputs) and columns (channels, inputs), each cell
+being a kernel. Rows and columns are structures; a cell is sent if both its row and its column are. Vectors (biases)
+are always sent whole.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from sparsona.errors import InputError, WireError
-from sparsona.layout import Layout
-from sparsona.message import Message, Part, Positions, Sparse, Vector
+from sparsona.layout import Layout, Tensor
+from sparsona.message import Mask, Message, Part, Positions, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import trained_with
-from sparsona.methods.fedscr.structures import above, keep_structures, sent_entries, share
 from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.moments import EMPTY, Moments
 from sparsona.ops.packed import without
@@ -23,6 +28,8 @@ from sparsona.ops.rounding import Values, rounded
 from sparsona.ops.server import PLAIN_STEP, ServerStep
 from sparsona.options import option
 from sparsona.training.local import Local
+
+Sums: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -83,16 +90,24 @@ class FedSCR(Method[ServerState, ClientState]):
         if learnt is None:
             return Fit(state, Message(), start)
         trained, update = learnt
-        tau = down.real("tau") if "tau" in down else self.tau
-        kept = keep_structures(update, layout, share(self.sparsity) if self.rule == "share" else above(tau))
+        kept = self.kept(update, layout, down.real("tau") if "tau" in down else self.tau)
         taken = Sparse.take(update, np.flatnonzero(sent_entries(kept, layout)))
         sent = rounded(taken, layout.lengths, self.values)
         parts: dict[str, Part] = {"kept": Positions.of(kept), "values": sent.values}
         if self.rule == "adaptive":
-            moved = self.d1 * _divergence(start, trained.weights, layout) + self.d2 * _significance(sent, start, layout)
+            moved = self.d1 * _divergence(start, trained.weights, layout) + self.d2 * _significance(sent, start)
             parts |= {"loss": trained.loss, "moved": moved}
         new, reply = ClientState(without(update, sent)), Message(examples=local.examples, **parts)
         return Fit(new, reply, trained.weights, if_lost=ClientState(update))
+
+    def kept(self, update: Vector, layout: Layout, tau: float) -> Mask:
+        """Return the kept structures: for each table its rows, then its columns."""
+        found: list[Mask] = []
+        for tensor in tables(layout):
+            cells = np.abs(update[tensor.slice].astype(np.float64)).reshape(*tensor.shape[:2], -1).sum(2)
+            rows, columns = cells.sum(1), cells.sum(0)
+            found += share(rows, columns, self.sparsity) if self.rule == "share" else (rows >= tau, columns >= tau)
+        return np.concatenate(found) if found else np.zeros(0, np.bool_)
 
     def aggregate(self, server: ServerState, arrivals: Sequence[Arrival], context: ServerContext) -> ServerState:
         layout = context.task.layout
@@ -114,21 +129,63 @@ class FedSCR(Method[ServerState, ClientState]):
         return down.vector("weights", local.layout.size)
 
 
+def tables(layout: Layout) -> list[Tensor]:
+    """Return the tensors that have structures."""
+    return [tensor for tensor in layout.tensors if len(tensor.shape) >= 2]
+
+
+def share(rows: Sums, columns: Sums, sparsity: float) -> tuple[Mask, Mask]:
+    """Keep at most 1 - `sparsity` of the cells, as many as one threshold on the sums relative to their largest allows.
+
+    At least one cell is kept, unless all are zero.
+
+    >>> share(np.array([8.0, 4.0, 2.0, 1.0]), np.array([6.0, 9.0]), 0.5)
+    (array([ True,  True, False, False]), array([ True,  True]))
+    >>> share(np.array([8.0, 4.0]), np.array([6.0, 6.1]), 0.9)
+    (array([ True, False]), array([False,  True]))
+    """
+    if not rows.any():
+        return rows > 0, columns > 0
+    r, c = rows / rows.max(), columns / columns.max()
+    cuts = np.unique(np.concatenate([[0.0], r, c]))[:-1]
+    count = [len(part) - np.searchsorted(np.sort(part), cuts, side="right") for part in (r, c)]
+    fits = count[0] * count[1] <= (1 - sparsity) * len(r) * len(c) + 1e-9
+    cut = cuts[np.argmax(fits) if fits.any() else -1]
+    return r > cut, c > cut
+
+
+def sent_entries(kept: Mask, layout: Layout) -> Mask:
+    """Return the mask of the sent entries, given the kept structures.
+
+    >>> from torch import nn
+    >>> sent_entries(np.array([True, False, True, False]), Layout.of(nn.Linear(2, 2)))
+    array([ True, False, False, False,  True,  True])
+    """
+    count = sum(sum(tensor.shape[:2]) for tensor in tables(layout))
+    if len(kept) != count:
+        raise WireError(f"a reply speaks of {len(kept)} structures, the model has {count}")
+    out = np.ones(layout.size, np.bool_)
+    at = 0
+    for tensor in tables(layout):
+        rows, columns = tensor.shape[:2]
+        cells = np.outer(kept[at : at + rows], kept[at + rows : at + rows + columns])
+        out[tensor.slice] = np.repeat(cells.ravel(), tensor.size // cells.size)
+        at += rows + columns
+    return out
+
+
 def _update(message: Message, layout: Layout) -> Sparse:
     indices = np.flatnonzero(sent_entries(message.positions("kept").mask(), layout))
-    values = message.vector("values")
-    if len(values) != len(indices):
-        raise WireError(f"a reply holds {len(values)} values for structures of {len(indices)} entries")
-    return Sparse(layout.size, indices, values)
+    return Sparse(layout.size, indices, message.vector("values", len(indices)))
 
 
 def _divergence(start: Vector, trained: Vector, layout: Layout) -> float:
     """Return the relative change of the weights over the tensors that have structures."""
-    tables = [t.slice for t in layout.tensors if len(t.shape) >= 2]
-    ratios = (np.abs(trained[s] - start[s]).sum() / max(np.abs(trained[s]).sum(), 1e-12) for s in tables)
+    spans = [t.slice for t in tables(layout)]
+    ratios = (np.abs(trained[s] - start[s]).sum() / max(np.abs(trained[s]).sum(), 1e-12) for s in spans)
     return math.sqrt(sum(map(float, ratios)))
 
 
-def _significance(sent: Sparse, start: Vector, layout: Layout) -> float:
+def _significance(sent: Sparse, start: Vector) -> float:
     """Return the sum of the sent entries relative to the sum of the weights."""
     return math.sqrt(abs(float(sent.values.sum()) / (float(start.sum()) or 1e-12)))

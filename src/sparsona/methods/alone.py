@@ -1,4 +1,8 @@
-"""Methods whose clients train one expert alone: nothing travels, and only the first turn trains."""
+"""Methods whose clients train one expert alone: nothing travels, and only the first turn trains.
+
+On tables, trees are the way alone that a federation must beat: Ke and others, "LightGBM: A Highly Efficient Gradient
+Boosting Decision Tree", NeurIPS 2017. No model should be worse than the naive answer.
+"""
 
 from abc import ABC
 from collections.abc import Sequence
@@ -10,6 +14,7 @@ from sparsona.experts.alone import ExpertName, constant_answer, train_expert
 from sparsona.experts.refitted import Refitted
 from sparsona.message import Message
 from sparsona.method import Arrival, ClientId, Fit, Method, Model, Queries, ServerContext, Steps, Task
+from sparsona.methods import METHODS
 from sparsona.training.local import Local
 
 
@@ -29,30 +34,47 @@ class LocalExpert(Method[None, AloneState], ABC):
     unused: ClassVar[tuple[str, ...]] = ("lr",)
 
     def start_server(self, task: Task) -> None:
-        """The server remembers nothing."""
         return None
 
     def start_client(self, task: Task, client: ClientId) -> AloneState:
-        """A client begins without an expert."""
         return AloneState()
 
     def send(self, server: None, to: ClientId, context: ServerContext) -> Message:
-        """Send nothing."""
         return Message()
 
     def fit(self, state: AloneState, down: Message, local: Local) -> Fit[AloneState]:
-        """Train the expert in the client's first turn; later turns change nothing."""
         expert = state.expert or train_expert(self.expert, local)
         return Fit(AloneState(expert), Message(), expert)
 
     def aggregate(self, server: None, arrivals: Sequence[Arrival], context: ServerContext) -> None:
-        """Learn nothing."""
         return None
 
     def queries(self, steps: Steps) -> Queries:
-        """Refuse a privacy budget."""
         raise InputError(f"a {self.expert} model is not trained by gradients: it has no private form, choose local")
 
     def personal_model(self, state: AloneState, down: Message, local: Local) -> Model:
-        """Use the client's expert; the constant answer of its rows before its first turn."""
         return state.expert or constant_answer(local)
+
+
+@METHODS.named("alone-linear")
+@dataclass(frozen=True)
+class AloneLinear(LocalExpert):
+    """Each client fits logistic or ridge regression on its own rows; nothing travels."""
+
+    expert: ClassVar[ExpertName] = "linear"
+
+
+@METHODS.named("alone-trees")
+@dataclass(frozen=True)
+class AloneTrees(LocalExpert):
+    """Each client trains LightGBM on its own rows, stopped early and refitted; nothing travels."""
+
+    expert: ClassVar[ExpertName] = "trees"
+
+
+@METHODS.named("naive")
+@dataclass(frozen=True)
+class Naive(LocalExpert):
+    """Each client answers with its class frequencies or its own mean; nothing travels."""
+
+    expert: ClassVar[ExpertName] = "naive"

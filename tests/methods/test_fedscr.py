@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 import sparsona
@@ -16,8 +18,7 @@ from sparsona.errors import WireError
 from sparsona.layout import Layout
 from sparsona.message import Message, Positions, Vector
 from sparsona.method import Arrival, ServerContext, Task
-from sparsona.methods.fedscr import ClientState, FedSCR
-from sparsona.methods.fedscr.structures import structures
+from sparsona.methods.fedscr import ClientState, FedSCR, sent_entries, share
 from sparsona.models.two_convs import convnet2
 from sparsona.ops.moments import Moments
 from sparsona.testing import check_method
@@ -95,7 +96,7 @@ def test_a_share_of_0_9_leaves_at_most_a_tenth_of_every_table() -> None:
     for tensor in where.layout.tensors:
         share = np.count_nonzero(sent[tensor.slice]) / tensor.size
         assert 0 < share <= 0.1 if len(tensor.shape) >= 2 else share == 1
-    assert done.reply.positions("kept").size == structures(where.layout) == (32 + 1) + (64 + 32) + (10 + 1600)
+    assert done.reply.positions("kept").size == (32 + 1) + (64 + 32) + (10 + 1600)
 
 
 def test_an_absolute_threshold() -> None:
@@ -178,3 +179,56 @@ def test_buffers_are_averaged() -> None:
     means = [result.models[w].tensors()["1.running_mean"] for w in "ab"]
     assert np.array_equal(means[0], means[1])
     assert means[0].any()
+
+
+def layout() -> Layout:
+    return Layout.of(nn.Sequential(nn.Conv2d(2, 3, 2), nn.Flatten(), nn.Linear(5, 4)))
+
+
+def test_filters_and_channels_of_a_convolution_and_of_a_linear_layer() -> None:
+    where = layout()
+    update = np.zeros(where.size, np.float32)
+    conv = update[: 3 * 2 * 4].reshape(3, 2, 2, 2)
+    conv[1, 0] = -1  # filter 1 sums to 4, channel 0 to 4
+    conv[2, 1] = 0.5  # filter 2 sums to 2, channel 1 to 2
+    linear = update[where["2.weight"].slice].reshape(4, 5)
+    linear[0, 3] = 9
+    kept = FedSCR(rule="absolute").kept(update, where, 3.0)
+    assert len(kept) == (3 + 2) + (4 + 5)
+    assert kept.tolist() == [False, True, False, True, False] + [True, False, False, False] + [False] * 3 + [
+        True,
+        False,
+    ]
+    entries = sent_entries(kept, where)
+    assert np.flatnonzero(entries[:24]).tolist() == [8, 9, 10, 11], "the kernel of filter 1 and channel 0"
+    assert np.flatnonzero(entries[27:47]).tolist() == [3]
+    assert entries[24:27].all(), "a bias is always sent"
+    assert entries[47:].all(), "a bias is always sent"
+
+
+@given(st.integers(0, 10**6), st.integers(1, 9), st.integers(1, 9), st.sampled_from([0.0, 0.3, 0.5, 0.9, 0.99]))
+def test_the_share_is_the_largest_that_one_threshold_allows(seed: int, rows: int, columns: int, p: float) -> None:
+    cells = np.abs(np.random.default_rng(seed).normal(size=(rows, columns)))
+    f, c = cells.sum(1), cells.sum(0)
+    kept_f, kept_c = share(f, c, p)
+    count = kept_f.sum() * kept_c.sum()
+    assert count >= 1
+    cuts = np.concatenate([[0.0], f / f.max(), c / c.max()])
+    options = [((f / f.max()) > t).sum() * ((c / c.max()) > t).sum() for t in cuts if t < 1]
+    fitting = [n for n in options if n <= (1 - p) * rows * columns + 1e-9]
+    assert count == (max(fitting) if fitting else min(options))
+
+
+def test_a_tensor_that_did_not_move_sends_nothing() -> None:
+    kept = FedSCR().kept(np.zeros(layout().size, np.float32), layout(), 0.3)
+    assert not kept.any()
+
+
+def test_buffers_are_not_among_the_entries() -> None:
+    where = Layout.of(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
+    assert len(sent_entries(np.ones(4, np.bool_), where)) == where.size == 4 + 2 + 2 + 2
+
+
+def test_a_reply_about_another_model_is_refused() -> None:
+    with pytest.raises(WireError, match="structures"):
+        sent_entries(np.ones(3, np.bool_), layout())

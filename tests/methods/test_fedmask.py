@@ -8,8 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from sparsona.methods.fedmask import _unit
-from sparsona.methods.fedmask.scores import MaskScores
+from sparsona.methods.fedmask import MaskScores, _unit
 from sparsona.training.config import TrainConfig
 from sparsona.training.vector import FlatModule
 
