@@ -37,7 +37,7 @@ from sparsona.methods.pfednet import network_lasso
 from sparsona.methods.pfednet.cluster import clustered, fused_lasso, typical
 from sparsona.methods.pfednet.graph import knn_graph
 from sparsona.methods.pfednet.network_lasso import Norm, network_prox
-from sparsona.ops.topk import top_supports
+from sparsona.ops.sparse import top_supports
 from sparsona.prepare import prepare
 from sparsona.wire import encode
 from sparsona_papers._results import Results, machine, results_file

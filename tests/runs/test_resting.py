@@ -20,7 +20,7 @@ from sparsona.federation.rounds import Rounds
 from sparsona.federation.schedule import Sampled
 from sparsona.message import Sparse, Vector
 from sparsona.methods import METHODS
-from sparsona.ops.packed import Packed
+from sparsona.ops.sparse import Packed
 from sparsona.runs.resting import RestingStore, read_resting, resting_names
 from sparsona.runs.state import digest, pack, unpack
 from sparsona.testing import tiny_setup

@@ -11,7 +11,7 @@ from wire_cases import LIMIT, bell, powers, same, seal
 
 from sparsona.errors import WireError
 from sparsona.message import Message, Sparse
-from sparsona.ops.rounding import powers_of_two
+from sparsona.ops.sparse import powers_of_two
 from sparsona.wire import Limit, Reference, decode, encode
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, C, ClientId, Fit, Method, Model, ServerContext, Task
-from sparsona.ops.robust import MergeRule, merged
+from sparsona.ops.mean import MergeRule, merged
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.training.local import Local
 

@@ -24,13 +24,10 @@ from sparsona.method import Arrival, C, ClientId, Fit, Method, ServerContext, Ta
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import trained_with
 from sparsona.methods.averaging import received
-from sparsona.ops.elementwise import elementwise_mean
 from sparsona.ops.masks import scatter
-from sparsona.ops.mean import weighted_mean
-from sparsona.ops.packed import without
-from sparsona.ops.rounding import Values, rounded
+from sparsona.ops.mean import elementwise_mean, weighted_mean
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
-from sparsona.ops.topk import top_supports
+from sparsona.ops.sparse import Values, rounded, top_supports, without
 from sparsona.options import option
 from sparsona.training.local import Local
 

@@ -12,11 +12,10 @@ from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import trained_with
 from sparsona.methods.averaging import received
-from sparsona.ops.elementwise import elementwise_mean
+from sparsona.ops.mean import elementwise_mean
 from sparsona.ops.moments import EMPTY, Moments
-from sparsona.ops.rounding import Values, rounded
 from sparsona.ops.server import PLAIN_STEP, ServerStep
-from sparsona.ops.topk import top_supports
+from sparsona.ops.sparse import Values, rounded, top_supports
 from sparsona.options import option
 from sparsona.training.local import Local
 

@@ -8,7 +8,7 @@ from typing import Literal
 from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
-from sparsona.ops.robust import MergeRule, merged
+from sparsona.ops.mean import MergeRule, merged
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.options import option
 from sparsona.training.local import Local

@@ -17,7 +17,7 @@ from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.ops.masks import Bits, pack, unpack
 from sparsona.ops.parts import last_layers
-from sparsona.ops.topk import kept
+from sparsona.ops.sparse import kept
 from sparsona.options import option
 from sparsona.training.config import TrainConfig
 from sparsona.training.local import Local

@@ -21,11 +21,10 @@ from sparsona.message import Mask, Message, Part, Positions, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import trained_with
-from sparsona.ops.elementwise import elementwise_mean
+from sparsona.ops.mean import elementwise_mean
 from sparsona.ops.moments import EMPTY, Moments
-from sparsona.ops.packed import without
-from sparsona.ops.rounding import Values, rounded
 from sparsona.ops.server import PLAIN_STEP, ServerStep
+from sparsona.ops.sparse import Values, rounded, without
 from sparsona.options import option
 from sparsona.training.local import Local
 

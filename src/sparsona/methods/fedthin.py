@@ -19,12 +19,10 @@ from sparsona.message import Message, Sparse, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import still_wanted, trained_with
+from sparsona.ops.mean import MergeRule, elementwise_merged
 from sparsona.ops.moments import EMPTY, Moments
-from sparsona.ops.packed import with_added, without
-from sparsona.ops.robust import MergeRule, elementwise_merged
-from sparsona.ops.rounding import Values, rounded
 from sparsona.ops.server import ServerStep, shortened
-from sparsona.ops.topk import top_supports
+from sparsona.ops.sparse import Values, rounded, top_supports, with_added, without
 from sparsona.options import option
 from sparsona.training.local import Local
 

@@ -11,7 +11,7 @@ from sparsona.message import Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
 from sparsona.methods.averaging import mean_weights, received
-from sparsona.ops.robust import MergeRule
+from sparsona.ops.mean import MergeRule
 from sparsona.ops.server import ServerState
 from sparsona.options import option
 from sparsona.training.job import Proximal

@@ -20,8 +20,8 @@ from sparsona.layout import Layout
 from sparsona.message import Mask, Message, Vector
 from sparsona.method import Arrival, ClientId, Fit, Method, Queries, ServerContext, Steps, Task
 from sparsona.methods import METHODS
+from sparsona.ops.mean import MergeRule, merged
 from sparsona.ops.parts import last_layers, normalisation
-from sparsona.ops.robust import MergeRule, merged
 from sparsona.ops.server import PLAIN_STEP, ServerState, ServerStep
 from sparsona.options import option
 from sparsona.training.local import Local

@@ -11,7 +11,7 @@ from sparsona.compiled import KERNEL, compiled, i64, u32, u64
 from sparsona.errors import WireError
 from sparsona.layout import Layout
 from sparsona.message import Mask, Positions, Vector
-from sparsona.ops.topk import Ints, Magnitudes, take_largest, topk_support
+from sparsona.ops.sparse import Ints, Magnitudes, take_largest, topk_support
 
 Bits: TypeAlias = npt.NDArray[np.uint8]
 

@@ -26,7 +26,7 @@ from sparsona.methods._feedback import ClientState
 from sparsona.methods.fedpse import FedPSE, Owed, ServerState
 from sparsona.models.two_convs import convnet2
 from sparsona.ops.moments import Moments
-from sparsona.ops.packed import Packed
+from sparsona.ops.sparse import Packed
 from sparsona.testing import Scripted as Fates
 from sparsona.testing import check_method, tiny_setup
 from sparsona.testing.delivery import Event

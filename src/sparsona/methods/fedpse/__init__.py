@@ -18,12 +18,10 @@ from sparsona.method import Arrival, ClientId, Fit, Method, ServerContext, Task
 from sparsona.methods import METHODS
 from sparsona.methods._feedback import ClientState, trained_with
 from sparsona.methods.fedpse.personal import Common
+from sparsona.ops.mean import MergeRule, elementwise_merged
 from sparsona.ops.moments import EMPTY, Moments
-from sparsona.ops.packed import Packed, with_added, without
-from sparsona.ops.robust import MergeRule, elementwise_merged
-from sparsona.ops.rounding import Values, rounded
 from sparsona.ops.server import PLAIN_STEP, ServerStep
-from sparsona.ops.topk import kept, top_supports
+from sparsona.ops.sparse import Packed, Values, kept, rounded, top_supports, with_added, without
 from sparsona.options import option
 from sparsona.training.local import Local
 
